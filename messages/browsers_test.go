@@ -13,9 +13,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// Whatever changes something on the server of orders and messages, no page of
-// another origin reaches it: not by what it may send anywhere, nor by its own
-// name for this machine. There is no database behind, so what got through would be a 5xx.
+// A page of another origin cannot change anything on the server of orders and
+// messages: neither by requests that browsers allow across origins nor by DNS
+// rebinding. There is no database, so an accepted request would be a 5xx.
 func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
 	t.Parallel()
 	service, err := orders.New(nil, orders.Config{})
@@ -58,7 +58,7 @@ func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
 				refused(method, path, "unsupported-media-type", 415, "Content-Type", simple)
 			}
 			if op.Responses["403"] == nil || op.RequestBody != nil && op.Responses["415"] == nil {
-				t.Errorf("%s does not say that it may be refused", op.OperationID)
+				t.Errorf("%s does not describe the refusal", op.OperationID)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	if code, text := over("evil.example:8080"); code != 403 || !strings.Contains(text, "foreign-host") || !strings.Contains(text, "localhost") {
-		t.Errorf("a request by a foreign name = %d %s, want it refused", code, text)
+		t.Errorf("a request with a foreign host = %d %s, want a refusal", code, text)
 	}
 	for _, host := range []string{"localhost:8080", "127.0.0.1:8080", "[::1]:8080"} {
 		if code, text := over(host); code != 200 {

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// Every type of problem that messages and their client know stands in the server's
-// catalogue once, and in its description.
+// The server's catalogue and its description contain every problem type of
+// messages and their client once.
 func TestProblems_AreInTheCatalogue(t *testing.T) {
 	t.Parallel()
 	srv, err := orders.NewServer(must(orders.New(nil, orders.Config{})), orders.ServerConfig{Routes: []func(huma.API){NewAPI(withoutDatabase(t)).Register}, Problems: Problems()})

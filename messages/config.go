@@ -31,8 +31,8 @@ func DefaultTopics() []string { return []string{"reminders"} }
 // MaxBatch is the most that one batch may hold.
 const MaxBatch = 1000
 
-// Breaker is when the database is not asked for a while, and Load how many
-// messages are stored and read at once.
+// Breaker configures the circuit breaker of the database, and Load how many
+// messages are stored and read concurrently.
 type (
 	Breaker = guard.Breaker
 	Load    = guard.Load
@@ -40,26 +40,26 @@ type (
 
 // Config is how a Service behaves. The zero value is usable.
 type Config struct {
-	// Topics are patterns of the topics that messages may be for; * stands for
-	// any characters. Default: DefaultTopics. Topics that begin with _ are never
-	// allowed: they are the broker's own.
+	// Topics are patterns of the topics that accept messages; * matches any
+	// characters. Default: DefaultTopics. Topics that begin with _ are never
+	// allowed: they belong to the broker.
 	Topics []string
-	// Reserved are patterns of topics that only their exact names in Topics allow, not
-	// a pattern: those of a relay's own events and its control topics. A message there
-	// would look like an event of somebody else. Default: none.
+	// Reserved are patterns of topics that only their exact names in Topics allow,
+	// not a pattern: those of the relay's own events and its control topics. A
+	// message there would look like an event of another source. Default: none.
 	Reserved []string
 	// MaxMessageBytes bounds payload, key and headers of one message. Default 256
 	// KiB, at most outbox.MaxEventBytes.
 	MaxMessageBytes int
 	// MaxBatchBytes bounds the body of a batch. Default 8 MiB.
 	MaxBatchBytes int64
-	// MessagesPerSecond and BytesPerSecond are what one client may send; twice as
-	// much, or one full batch, at once. Default 0: as much as it likes.
+	// MessagesPerSecond and BytesPerSecond are the quota of one client; bursts may
+	// have twice as much, or one full batch. Default 0: unlimited.
 	MessagesPerSecond, BytesPerSecond float64
-	// Breaker is when the database is not asked for a while.
+	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker
-	// Load is what is done at once: a batch takes a place for each of its messages,
-	// of half of all places at most.
+	// Load bounds concurrent work: a batch takes one place per message, up to half
+	// of all places.
 	Load Load
 
 	// Consistency is that of reads and writes. Default LOCAL_QUORUM; LOCAL_QUORUM,
@@ -67,24 +67,24 @@ type Config struct {
 	Consistency gocql.Consistency
 	// AttemptTimeout bounds one statement. Default 3 s.
 	AttemptTimeout time.Duration
-	// WriteBudget bounds how long a write is repeated until its outcome is
-	// known. Default 10 s; at least AttemptTimeout.
+	// WriteBudget bounds the retries of a write until its outcome is known.
+	// Default 10 s; at least AttemptTimeout.
 	WriteBudget time.Duration
-	// RetryAfter is what a caller is told to wait when the database is away.
-	// Default 2 s.
+	// RetryAfter is the Retry-After of responses while the database is
+	// unavailable. Default 2 s.
 	RetryAfter time.Duration
 
-	// Letters finds dead letters. Default: there are none.
-	Letters Letters
-	// Finder finds records in topics. Default: none is found, so that a message
-	// stays queued for whoever asks.
+	// DeadLetters finds dead letters. Default: none.
+	DeadLetters DeadLetters
+	// Finder finds records in topics. Default: finds none, so that messages stay
+	// queued.
 	Finder Finder
-	// Committed is told of each message that was stored for at once, from any
-	// goroutine; it must not wait. Default: nobody is told.
+	// Committed is called with each message that was stored for immediate
+	// delivery, from any goroutine; it must not block. Default: not called.
 	Committed func(aggregate gocql.UUID)
-	// Logger gets what the database does not do, at Warn. Default discards.
+	// Logger receives failures of the database, at Warn. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -101,8 +101,8 @@ func (c Config) withDefaults() Config {
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
 	c.WriteBudget = cmp.Or(c.WriteBudget, max(DefaultWriteBudget, c.AttemptTimeout))
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
-	if c.Letters == nil {
-		c.Letters = noLetters{}
+	if c.DeadLetters == nil {
+		c.DeadLetters = noDeadLetters{}
 	}
 	if c.Finder == nil {
 		c.Finder = noFinder{}

@@ -11,16 +11,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// Content is what a message carries. It never changes.
+// Content is the payload, media type and headers of a message. It never
+// changes.
 type Content struct {
 	ContentType string
 	Headers     map[string]string
 	Payload     []byte
 }
 
-// Content returns what a message carries, for as long as Get knows of it. Of one
-// that was taken back nothing is kept: that is ErrNotFound. Other errors are
-// *OverloadedError or *UnavailableError.
+// Content returns the content of a message while Get returns the message. The
+// content of a cancelled message is not kept; the error is ErrNotFound. Other
+// errors are *OverloadedError or *UnavailableError.
 func (s *Service) Content(ctx context.Context, id gocql.UUID) (Content, error) {
 	var c Content
 	found := false
@@ -34,7 +35,7 @@ func (s *Service) Content(ctx context.Context, id gocql.UUID) (Content, error) {
 			return err
 		}
 		e, there, err := s.store.event(ctx, id)
-		// The key stands among the headers there.
+		// The stored headers contain the key.
 		headers := maps.Clone(e.Headers)
 		delete(headers, outbox.HeaderPartitionKey)
 		c, found = Content{e.ContentType, headers, e.Payload}, there

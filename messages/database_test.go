@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// bundle is a service on a node in memory.
+// bundle is a service on an in-memory node.
 type bundle struct {
 	*Service
 	node    *scyllafake.Server
@@ -35,8 +35,8 @@ func setup(t testing.TB, change ...func(*Config)) *bundle {
 	return b
 }
 
-// another is a second service on the same tables. It gives nothing up because the
-// machine stood still.
+// another returns a second service on the same tables. It has timeouts that a
+// paused machine does not exceed.
 func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	cfg := Config{Topics: []string{"*"}, AttemptTimeout: 20 * time.Second, WriteBudget: time.Minute}
@@ -50,11 +50,11 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	return s
 }
 
-// brief lets the service not try again for long, though each attempt may take its
-// time. No configuration can say so.
+// brief sets a short retry budget with long attempts, which no configuration
+// allows.
 func (b *bundle) brief() { b.cfg.WriteBudget = time.Second }
 
-// eventually waits for something that must become true, however slow the machine is.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// Every operation of the order API declares who may use it, those of messages and event
-// streams included; and HEAD needs what GET needs.
+// Every operation of the order API, including messages and event streams,
+// declares its security; HEAD requires the role of GET.
 func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
 	t.Parallel()
 	secret, hash := access.NewToken()
@@ -60,7 +60,7 @@ func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
 					want = access.Viewer
 				}
 				if g != nil && (op.Role != want || op.Responses["401"] == nil || op.Responses["403"] == nil) {
-					t.Errorf("%s asks for the role %q and describes %d answers, want %s, 401 and 403", op.OperationID, op.Role, len(op.Responses), want)
+					t.Errorf("%s requires the role %q and describes %d responses, want %s, 401 and 403", op.OperationID, op.Role, len(op.Responses), want)
 				}
 				if g == nil || method != "get" || strings.HasSuffix(path, "/stream") {
 					continue

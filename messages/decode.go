@@ -8,13 +8,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// form bounds a message, whatever its fields are: its headers are the outbox's to
-// judge, and its payload is the caller's own. That may be nested as deep as
-// readers with the tightest defaults follow.
+// form bounds the structure of a message. The outbox validates its headers; its
+// payload is free, nested at most as deep as consumers with the lowest defaults
+// accept.
 var form = jsonform.Bounds{Depth: 3, Members: 64, Items: 16, Free: "payload", FreeDepth: 64}
 
 // decodeMessage reads one message. The error is a *jsonform.SyntaxError or an
-// *InvalidError with every field that is none of a message, or of the wrong type.
+// *InvalidError with every unknown field and every field of the wrong type.
 func decodeMessage(body []byte) (NewMessage, error) {
 	if err := jsonform.Check(body, form); err != nil {
 		return NewMessage{}, err
@@ -28,8 +28,7 @@ func decodeMessage(body []byte) (NewMessage, error) {
 	return n, err
 }
 
-// noNull refuses headers that are null: a text that is empty looks the same once
-// it is read.
+// noNull rejects null headers, which decode like an empty string.
 func noNull(body []byte) error {
 	var n struct {
 		Headers map[string]*string `json:"headers"`
@@ -55,15 +54,14 @@ func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMes
 	jsonform.Take(fields, bad, "", "payload_base64", "bytes in base64", &n.PayloadBase64)
 	jsonform.Take(fields, bad, "", "content_type", jsonform.WantText, &n.ContentType)
 	jsonform.Take(fields, bad, "", "headers", "an object of texts", &n.Headers)
-	jsonform.Take(fields, bad, "", "delay", "a text such as 90s", &n.Delay)
-	jsonform.Take(fields, bad, "", "deliver_at", "a time with its offset, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00, and no leap second", &n.DeliverAt)
+	jsonform.Take(fields, bad, "", "delay", "a string such as 90s", &n.Delay)
+	jsonform.Take(fields, bad, "", "deliver_at", "a time with an offset, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00, without a leap second", &n.DeliverAt)
 	jsonform.Take(fields, bad, "", "priority", "a whole number", &n.Priority)
 	jsonform.Rest(fields, bad, "")
 	return n
 }
 
-// decodeBatch reads a batch. An item that is no message does not keep the others
-// from being stored.
+// decodeBatch reads a batch. An invalid item does not affect the others.
 func decodeBatch(body []byte) ([]Item, error) {
 	raw, err := jsonform.List(body, "messages", MaxBatch)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package messages takes messages for a topic of the caller's choice over HTTP
-// and stores each in the outbox, or in the schedule if it is for later, in one
-// write. The relay publishes them like every other event.
+// Package messages accepts messages for any allowed topic over HTTP. It stores
+// each in one write: in the outbox or, if it is for later, in the schedule. The
+// relay publishes them like every other event.
 //
-// It is for programs that have no table of their own to write beside the event;
-// those that do use outbox.Append, which stores both or neither.
+// It is for programs without a table of their own to write beside the event.
+// Programs with one use outbox.Append, which stores both or neither.
 package messages

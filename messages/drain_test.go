@@ -16,9 +16,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// The server is told to stop while messages are with the database, and while
-// others wait for a place there: all are answered, whole, and stored as answered.
-// A request that comes later is not taken.
+// The server stops while messages are being stored and while others wait for a
+// place: all receive complete responses and are stored accordingly. A later
+// request is refused.
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: time.Hour} })

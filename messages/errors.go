@@ -11,16 +11,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// ErrNotFound says that there is no message with that id, or none any more.
+// ErrNotFound is returned for an unknown or expired message id.
 var ErrNotFound = errors.New("no such message")
 
-// ErrTooLate says that a message is in the outbox, or beyond, and cannot be taken back.
-var ErrTooLate = errors.New("the message is on its way")
+// ErrTooLate is returned for a message that is in the outbox or published and
+// can no longer be cancelled.
+var ErrTooLate = errors.New("the message is already released")
 
-// NotWaitingError says that a message waits no more, so that it cannot be released.
+// NotWaitingError reports that a message is no longer scheduled, so that it
+// cannot be released.
 type NotWaitingError struct{ State State }
 
-// Error says where it stands.
+// Error returns the state of the message.
 func (e *NotWaitingError) Error() string {
 	return "the message does not wait: it is " + string(e.State)
 }
@@ -31,39 +33,41 @@ type FieldError = jsonform.FieldError
 // InvalidError lists every bad field of a message, up to a bound.
 type InvalidError = jsonform.InvalidError
 
-// KeyReuseError says that an Idempotency-Key belongs to another request of the client.
+// KeyReuseError reports that an Idempotency-Key belongs to another request of
+// the client.
 type KeyReuseError struct{}
 
-// Error says so.
+// Error returns the reason.
 func (*KeyReuseError) Error() string { return "this Idempotency-Key was used for another request" }
 
-// QuotaError says that a client has used up what it may send.
+// QuotaError reports that a client has used up its quota.
 type QuotaError struct {
-	// RetryAfter is when there is room for the request again; zero if it is
-	// larger than there can ever be.
+	// RetryAfter is the time until there is quota for the request; zero if the
+	// request exceeds the whole quota.
 	RetryAfter time.Duration
 }
 
-// Error says so.
+// Error returns the reason.
 func (e *QuotaError) Error() string { return "the client's quota is used up" }
 
-// OverloadedError says that there was no room for the request. Nothing was done.
+// OverloadedError reports that the service has no capacity for the request.
+// Nothing was done.
 type OverloadedError = guard.OverloadedError
 
-// UnavailableError says that the database could not do it in time.
+// UnavailableError reports that the database did not answer in time.
 type UnavailableError struct {
-	// ID is the message in question; zero if none has an id yet.
+	// ID is the id of the message; zero if it has none yet.
 	ID gocql.UUID
-	// Unknown: the message may be stored, or become so later. Otherwise this
+	// Unknown is true if the message may be stored now or later. Otherwise the
 	// request has stored nothing.
 	Unknown bool
-	// RetryAfter is when asking again makes sense.
+	// RetryAfter is the recommended delay before a retry.
 	RetryAfter time.Duration
-	// Err is what the database said last.
+	// Err is the last error of the database.
 	Err error
 }
 
-// Error says what is known.
+// Error reports whether the outcome is known.
 func (e *UnavailableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("message %s: outcome unknown: %v", e.ID, e.Err)
@@ -71,5 +75,5 @@ func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("database unavailable: %v", e.Err)
 }
 
-// Unwrap returns what the database said last.
+// Unwrap returns the last error of the database.
 func (e *UnavailableError) Unwrap() error { return e.Err }

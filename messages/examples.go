@@ -82,10 +82,10 @@ var (
 	}
 )
 
-// exampleProblem is one of those that a response with the status may be.
+// exampleProblem returns a problem of a response with the status.
 func exampleProblem(status int) object {
 	p := object{"title": http.StatusText(status), "status": status}
-	kind, detail := problemUnavailable, "The database cannot be reached. Nothing was stored; ask again later."
+	kind, detail := problemUnavailable, "The database is unavailable. Nothing was stored; retry later."
 	switch status {
 	case http.StatusBadRequest:
 		kind, detail = problemMalformed, "The body is not JSON."
@@ -94,16 +94,16 @@ func exampleProblem(status int) object {
 	case http.StatusNotFound:
 		kind, detail = problemNotFound, "There is no message "+exampleID+", or it is too long ago."
 	case http.StatusConflict:
-		kind, detail = problemTooLate, "The message is in the outbox or beyond: it cannot be taken back."
+		kind, detail = problemTooLate, "The message is released or published and can no longer be cancelled."
 	case http.StatusRequestEntityTooLarge:
 		kind, detail = httpapi.TypeTooLarge, "request body is too large"
 	case http.StatusUnsupportedMediaType:
 		kind, detail = problemMedia, "Send the body as application/json."
 	case http.StatusUnprocessableEntity:
-		kind, detail = problemInvalid, "The message cannot be taken; errors names every field that is wrong."
+		kind, detail = problemInvalid, "The message is invalid; errors lists every invalid field."
 		p["errors"] = []object{{"location": "body.topic", "message": "must be 1 to 249 of a-z, A-Z, 0-9, dot, underscore and hyphen"}}
 	case http.StatusTooManyRequests:
-		kind, detail = problemQuota, "Your quota is used up; ask again later."
+		kind, detail = problemQuota, "Your quota is used up; retry later."
 	}
 	p["type"], p["detail"] = kind, detail
 	return p
@@ -133,7 +133,7 @@ func addExamples(doc *huma.OpenAPI) {
 			}
 			for code, r := range op.Responses {
 				if media := r.Content["application/problem+json"]; media != nil && media.Example == nil {
-					status, _ := strconv.Atoi(code) // what is no number has no example
+					status, _ := strconv.Atoi(code) // responses without a numeric code have no example
 					media.Example = exampleProblem(status)
 					if op.OperationID == "release-message" && status == http.StatusConflict {
 						media.Example = exampleNotWaiting()

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// Every operation has examples of what is asked and what is answered, and each is
+// Every operation has examples of its request and its responses, and each is
 // valid by its schema.
 func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 	t.Parallel()
@@ -58,6 +58,6 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 		}
 	}
 	if count < 25 {
-		t.Errorf("looked at %d examples", count)
+		t.Errorf("checked %d examples", count)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
 )
 
-// bytesPerByte is what reading a body may allocate for each byte of it. A payload of one
-// object that is all names is what costs most: no name may be there twice.
+// bytesPerByte bounds the allocations per byte of a body. The worst case is a
+// payload of one object with many names, because names must be unique.
 const bytesPerByte = 32
 
 // hostileBodies are bodies of one message; at is the field that the answer names.
@@ -30,26 +30,27 @@ var hostileBodies = []struct {
 	{"a header twice", `{"topic":"t","headers":{"a":"1","\u0061":"2"}}`, 422, "body.headers.a"},
 	{"a name twice in the payload", `{"topic":"t","payload":{"n":1,"n":2}}`, 422, "body.payload.n"},
 	{"a name in other letters", `{"Topic":"t"}`, 422, "body.Topic"},
-	{"members without end", `{` + hostile.Members(100_000) + `}`, 422, "body"},
-	{"headers without end", `{"topic":"t","headers":{` + hostile.Members(100_000) + `}}`, 422, "body.headers"},
+	{"endless members", `{` + hostile.Members(100_000) + `}`, 422, "body"},
+	{"endless headers", `{"topic":"t","headers":{` + hostile.Members(100_000) + `}}`, 422, "body.headers"},
 	{"the most members, all unknown", `{` + hostile.Members(64) + `}`, 422, "body.0"},
 	{"a huge exponent as priority", `{"topic":"t","priority":1e999999}`, 422, "body.priority"},
 	{"many digits as priority", `{"topic":"t","priority":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.priority"},
 	{"a fraction as priority", `{"topic":"t","priority":1.5}`, 422, "body.priority"},
 	{"many digits as time", `{"topic":"t","deliver_at":` + strings.Repeat("9", 1_000_000) + `}`, 422, "body.deliver_at"},
-	{"a delay without end", `{"topic":"t","delay":"` + strings.Repeat("1h", 500_000) + `"}`, 422, "body.delay"},
+	{"an endless delay", `{"topic":"t","delay":"` + strings.Repeat("1h", 500_000) + `"}`, 422, "body.delay"},
 	{"no base64", `{"topic":"t","payload_base64":"` + strings.Repeat("=", 1_000_000) + `"}`, 422, "body.payload_base64"},
 	{"a payload that is all names", `{"topic":"t","payload":{` + hostile.Members(130_000) + `}}`, 422, "body.payload"},
 	{"no UTF-8 in the payload", "{\"topic\":\"t\",\"payload\":\"\xff\xfe\"}", 400, "body.payload"},
 	{"half an escaped surrogate", `{"topic":"t","key":"\ud800"}`, 400, "body.key"},
 	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
-	{"a text that does not end", `{"topic":"` + strings.Repeat("x", 1_000_000), 400, "body"},
+	{"an unterminated string", `{"topic":"` + strings.Repeat("x", 1_000_000), 400, "body"},
 	{"zeros", strings.Repeat("\x00", 1_000_000), 400, "body"},
-	{"a topic without end", `{"topic":"` + strings.Repeat("x", 1_000_000) + `"}`, 422, "body.topic"},
+	{"an endless topic", `{"topic":"` + strings.Repeat("x", 1_000_000) + `"}`, 422, "body.topic"},
 	{"too large", strings.Repeat(" ", 2_000_000), 413, ""},
 }
 
-// withoutDatabase is a service that reaches none, so that what got through would be a 5xx.
+// withoutDatabase returns a service without a database, so an accepted request
+// would be a 5xx.
 func withoutDatabase(t testing.TB) *Service {
 	t.Helper()
 	s, err := NewService(nil, Config{})
@@ -59,7 +60,7 @@ func withoutDatabase(t testing.TB) *Service {
 	return s
 }
 
-// answer is what is said to a body.
+// answer returns the response to a body.
 func answer(t *testing.T, h http.Handler, path, body string) hostile.Answer {
 	t.Helper()
 	r := request(t, h, "POST", path, body)
@@ -87,10 +88,10 @@ func TestHTTP_HostileBatches(t *testing.T) {
 		status     int
 		at         string
 	}{
-		{"messages without end", `{"messages":[` + strings.Repeat("{},", 2_000_000) + `{}]}`, 422, "body.messages"},
-		{"nulls without end", `{"messages":[` + strings.Repeat("0,", 4_000_000), 422, "body.messages"},
+		{"endless messages", `{"messages":[` + strings.Repeat("{},", 2_000_000) + `{}]}`, 422, "body.messages"},
+		{"endless nulls", `{"messages":[` + strings.Repeat("0,", 4_000_000), 422, "body.messages"},
 		{"lists in lists", `{"messages":[` + strings.Repeat("[", 8_000_000), 400, "body.messages"},
-		{"members without end", `{` + hostile.Members(800_000) + `}`, 422, "body.0"},
+		{"endless members", `{` + hostile.Members(800_000) + `}`, 422, "body.0"},
 		{"messages twice", `{"messages":[{}],"messages":[{}]}`, 422, "body.messages"},
 		{"no UTF-8", "{\"messages\":[{\"topic\":\"\xff\"}]}", 400, "body.messages[0].topic"},
 	} {
@@ -98,7 +99,7 @@ func TestHTTP_HostileBatches(t *testing.T) {
 			hostile.Check(t, tt.body, tt.status, tt.at, bytesPerByte, func() hostile.Answer { return answer(t, h, "/v1/messages/batch", tt.body) })
 		})
 	}
-	// One bad item after the other has its own result, and none spoils another's.
+	// Each bad item has its own result and does not affect the others.
 	var items []string
 	for _, tt := range hostileBodies {
 		if tt.status == 422 && strings.HasSuffix(tt.body, "}") && len(tt.body) < 1000 {
@@ -111,8 +112,8 @@ func TestHTTP_HostileBatches(t *testing.T) {
 	}
 }
 
-// Whatever the body: no panic, each refusal says where, the memory is in
-// proportion, and what a batch says of an item is what is said of it alone.
+// For any body: no panic, each refusal has a location, memory is proportional
+// to the size, and an item of a batch has the result of a single request.
 func FuzzHostileMessage(f *testing.F) {
 	for _, tt := range hostileBodies {
 		if len(tt.body) < 4<<10 {

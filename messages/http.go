@@ -22,9 +22,9 @@ import (
 
 type acceptedBody struct {
 	ID        string     `json:"id" format:"uuid"`
-	State     State      `json:"state" enum:"queued,scheduled" doc:"queued or scheduled, as it was handed in; GET says what has become of it"`
+	State     State      `json:"state" enum:"queued,scheduled" doc:"queued or scheduled at the time of submission; GET returns the current state"`
 	CreatedAt time.Time  `json:"created_at"`
-	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When it is due; left out for at once"`
+	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When it is due; absent for immediate delivery"`
 	Self      string     `json:"self" format:"uri-reference"`
 }
 
@@ -50,7 +50,7 @@ type acceptedOutput struct {
 
 type resultBody struct {
 	Index   int             `json:"index" doc:"Place in the request, from 0"`
-	Status  int             `json:"status" doc:"202, or what a request with this message alone would have been answered"`
+	Status  int             `json:"status" doc:"202, or the status that a request with this message alone would receive"`
 	Message *acceptedBody   `json:"message,omitempty"`
 	Problem *messageProblem `json:"problem,omitempty"`
 }
@@ -60,7 +60,7 @@ type batchOutput struct {
 	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key had stored some of them, or all: their results are that request's"`
 	Body     struct {
 		Accepted int          `json:"accepted" doc:"How many are stored"`
-		Rejected int          `json:"rejected" doc:"How many are not, or not known to be"`
+		Rejected int          `json:"rejected" doc:"Number of messages not known to be stored"`
 		Results  []resultBody `json:"results" doc:"One for each message, in the order of the request"`
 	}
 }
@@ -74,7 +74,7 @@ type messageBody struct {
 	DeliverAt *time.Time   `json:"deliver_at,omitempty"`
 	Record    *recordPlace `json:"record,omitempty" doc:"Where it is, once completed"`
 	History   []Step       `json:"history"`
-	Note      string       `json:"note,omitempty" doc:"What could not be looked up"`
+	Note      string       `json:"note,omitempty" doc:"The part of the state that could not be read"`
 }
 
 type recordPlace struct {
@@ -99,16 +99,16 @@ type messageOutput struct{ Body messageBody }
 type listOutput struct {
 	Body struct {
 		Messages []messageBody `json:"messages" doc:"The next to be delivered first"`
-		Next     string        `json:"next,omitempty" doc:"Cursor of the next page; left out at the end. A page may be short, even empty, though more follow."`
+		Next     string        `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. A page can be short or empty even if more follow."`
 	}
 }
 
-// The inputs spell their headers out: huma looks into no embedded type that is
+// The inputs repeat the headers because huma ignores embedded types that are
 // not exported.
 
 type postInput struct {
 	client
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes repeating the request safe: it has its effect once, and is answered as it was the first time, whatever has become of the message since; Idempotency-Replayed says so. What was refused was not stored and is judged anew. Kept for 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the message has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -118,14 +118,15 @@ func (in *postInput) options(ctx context.Context) Options {
 	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
-// addressClient is before the address of a client that has no other name.
+// addressClient prefixes the address of an unauthenticated client.
 const addressClient = "address "
 
-// client is who asks: whom the token belongs to, or, where there are no tokens, the address.
+// client is the caller: the principal of the token or, without tokens, the
+// address.
 type client struct{ address string }
 
-// Resolve remembers the address, and refuses a key that is empty or there twice:
-// its caller believes that the request can be repeated.
+// Resolve stores the address, and rejects an empty or repeated key: its caller
+// assumes that the request can be retried.
 func (c *client) Resolve(ctx huma.Context) []error {
 	c.address = ctx.RemoteAddr()
 	if host, _, err := net.SplitHostPort(c.address); err == nil {
@@ -146,14 +147,14 @@ type idInput struct {
 }
 
 type listInput struct {
-	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled: the others are not kept by state"`
-	Topic  string    `query:"topic" doc:"Only those for this topic"`
-	Key    string    `query:"key" doc:"Only those with this key"`
-	Client string    `query:"client" doc:"Only those that this client handed in: a token's name, or address and the address"`
-	From   time.Time `query:"from" doc:"Only those due then or later; all, the overdue too, where it is left out"`
-	Until  time.Time `query:"until" doc:"Only those due earlier"`
+	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled; messages in other states are not listed"`
+	Topic  string    `query:"topic" doc:"Only messages for this topic"`
+	Key    string    `query:"key" doc:"Only messages with this key"`
+	Client string    `query:"client" doc:"Only messages of this client: the name of a token, or the word address and the address"`
+	From   time.Time `query:"from" doc:"Only messages due at this time or later; by default all, including overdue ones"`
+	Until  time.Time `query:"until" doc:"Only messages due before this time"`
 	Limit  int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-	Cursor string    `query:"cursor" doc:"next of the page before, with the same other parameters"`
+	Cursor string    `query:"cursor" doc:"next of the previous page, with the same other parameters"`
 }
 
 // API is a Service over HTTP.
@@ -178,14 +179,14 @@ func (a *API) Register(h huma.API) {
 	huma.Register(h, huma.Operation{
 		OperationID: "post-messages", Method: http.MethodPost, Path: "/v1/messages/batch", DefaultStatus: http.StatusAccepted,
 		Summary: "Hand in up to 1,000 messages",
-		Description: "Each is stored on its own, with a result of its own: 202 if all were, 207 if some were not. " +
-			"With an Idempotency-Key the same batch can be sent again until all are stored.",
+		Description: "Each message is stored separately and has its own result: 202 if all are stored, 207 if some are not. " +
+			"With an Idempotency-Key the same batch can be retried until all are stored.",
 		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
 		Responses: batchResponses,
 	}, a.postBatch)
-	// huma describes the one answer that it knows of.
+	// huma describes only one success response.
 	some := *batchResponses["202"]
-	some.Description = "Some are stored, some are not: each result says"
+	some.Description = "Some messages are stored, some are not; see results"
 	batchResponses["207"] = &some
 	a.RegisterKept(h)
 	describe(h, one, reflect.TypeFor[NewMessage]())
@@ -195,7 +196,7 @@ func (a *API) Register(h huma.API) {
 	addExamples(h.OpenAPI())
 }
 
-// describe says what a body is: the handlers judge bodies on their own.
+// describe sets the schema of a body: the handlers validate bodies themselves.
 func describe(h huma.API, body *huma.RequestBody, t reflect.Type) {
 	body.Required = true
 	body.Content = map[string]*huma.MediaType{"application/json": {Schema: h.OpenAPI().Components.Schemas.Schema(t, true, "MessageBatch")}}
@@ -259,7 +260,7 @@ func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error
 	return out, nil
 }
 
-// parseID reads a path's id. huma has refused what is no UUID at all.
+// parseID parses the id of a path. huma has rejected values that are not UUIDs.
 func parseID(s string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(s)
 	if err != nil {
@@ -288,7 +289,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 	if err := a.service.Cancel(ctx, id); err != nil {
 		p := a.fail(ctx, "cancel-message", err, id, false)
 		if p.OutcomeUnknown {
-			p.Detail = "It is not known whether the message was taken back; ask again."
+			p.Detail = "It is unknown whether the message was cancelled; retry."
 		}
 		return nil, p
 	}
@@ -297,7 +298,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 
 func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	now := a.service.cfg.Now()
-	// What is overdue waits too.
+	// Overdue messages are waiting, too.
 	after, until := schedule.Position{DeliverAt: in.From}, in.Until
 	if in.From.IsZero() {
 		after.DeliverAt = now.Add(-schedule.MaxAhead)
@@ -308,7 +309,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if in.Cursor != "" {
 		var ok bool
 		if after, ok = readCursor(in.Cursor); !ok {
-			return nil, toProblem(jsonform.Invalid("query.cursor", "is none that a page has ended with"), gocql.UUID{}, false)
+			return nil, toProblem(jsonform.Invalid("query.cursor", "must be next of a previous page"), gocql.UUID{}, false)
 		}
 	}
 	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
@@ -346,7 +347,7 @@ func readCursor(s string) (schedule.Position, bool) {
 // fail maps an error, and logs it if only the log can explain it.
 func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
 	if httpapi.HungUp(ctx, err) {
-		return newProblem(httpapi.StatusHungUp, "about:blank", "The caller has gone.")
+		return newProblem(httpapi.StatusHungUp, "about:blank", "The client has disconnected.")
 	}
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {

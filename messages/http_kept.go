@@ -8,30 +8,30 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// RegisterKept adds, to another server's API, what is done with messages that were
-// handed in: look at one and at what it carries, list those that wait, release or
-// take back one of them.
+// RegisterKept adds the operations on submitted messages to the API of another
+// server: read a message and its content, list waiting messages, release or
+// cancel one.
 func (a *API) RegisterKept(h huma.API) {
 	huma.Register(h, huma.Operation{
 		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
-		Summary: "Say where a message stands", Responses: problems(h, 404, 422, 429, 503),
+		Summary: "Get the state of a message", Responses: problems(h, 404, 422, 429, 503),
 	}, a.get)
 	huma.Register(h, huma.Operation{
 		OperationID: "get-message-content", Method: http.MethodGet, Path: "/v1/messages/{id}/content",
-		Summary:     "Show what a message carries",
-		Description: "Payload, media type and headers; they never change. 404 also for a message that was taken back: its payload is not kept.",
+		Summary:     "Get the content of a message",
+		Description: "Payload, media type and headers; they never change. 404 also for a cancelled message, whose payload is not kept.",
 		Responses:   problems(h, 404, 422, 429, 503),
 	}, a.content)
 	huma.Register(h, huma.Operation{
 		OperationID: "release-message", Method: http.MethodPost, Path: "/v1/messages/{id}/release",
 		Summary: "Release a message that waits, ahead of its time",
-		Description: "It is due at once, goes out like any other that is due, once, and can be taken back until it is on its way. " +
-			"One that is due already is answered as it is. 409: it does not wait; state says whether it is out, taken back or a dead letter.",
+		Description: "The message becomes due immediately and is published once, like every due message. It can be cancelled until it is in the outbox. " +
+			"A message that is already due is returned unchanged. 409: the message is not waiting; state contains its state.",
 		Responses: problems(h, 403, 404, 409, 415, 422, 429, 503),
 	}, a.release)
 	huma.Register(h, huma.Operation{
 		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
-		Summary:     "Take a message back",
+		Summary:     "Cancel a message",
 		Description: "204: it is never published. 409: it is too late; a message that was not for later always is.",
 		Responses:   problems(h, 403, 404, 409, 422, 429, 503),
 	}, a.cancel)
@@ -80,7 +80,7 @@ func (a *API) release(ctx context.Context, in *idInput) (*messageOutput, error) 
 	if err != nil {
 		p := a.fail(ctx, "release-message", err, id, false)
 		if p.OutcomeUnknown {
-			p.Detail = "It is not known whether the message was released; ask again."
+			p.Detail = "It is unknown whether the message was released; retry."
 		}
 		return nil, p
 	}

@@ -89,16 +89,16 @@ func TestHTTP_QueuedCannotBeTakenBack(t *testing.T) {
 	}
 }
 
-// known answers what a test says.
+// known returns the answers of a test.
 type known struct {
-	letter *Letter
+	letter *DeadLetter
 	place  *Place
 	err    error
 }
 
-func (k *known) Letter(context.Context, gocql.UUID) (Letter, bool, error) {
+func (k *known) DeadLetter(context.Context, gocql.UUID) (DeadLetter, bool, error) {
 	if k.letter == nil {
-		return Letter{}, false, nil
+		return DeadLetter{}, false, nil
 	}
 	return *k.letter, true, nil
 }
@@ -110,10 +110,10 @@ func (k *known) Find(context.Context, string, []byte, gocql.UUID, time.Time) (Pl
 	return *k.place, true, nil
 }
 
-func TestHTTP_StateFollowsLetterAndTopic(t *testing.T) {
+func TestHTTP_StateFollowsDeadLetterAndTopic(t *testing.T) {
 	t.Parallel()
 	k := &known{}
-	b := setup(t, func(c *Config) { c.Letters, c.Finder = k, k })
+	b := setup(t, func(c *Config) { c.DeadLetters, c.Finder = k, k })
 	path := "/v1/messages/" + request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).id(t).String()
 	state := func() string {
 		r := request(t, b.handler, "GET", path, "")
@@ -125,12 +125,12 @@ func TestHTTP_StateFollowsLetterAndTopic(t *testing.T) {
 		return fmt.Sprint(r.body["state"])
 	}
 	if s := state(); s != "queued" {
-		t.Errorf("state %s before it is anywhere, want queued", s)
+		t.Errorf("state %s before it is published, want queued", s)
 	}
 	for _, s := range []State{DLQPending, DLQProcessing, Retrying, Failed, Resolved, Archived} {
-		k.letter = &Letter{State: s, Since: time.Now(), At: time.Now(), Error: "broken"}
+		k.letter = &DeadLetter{State: s, Since: time.Now(), At: time.Now(), Error: "broken"}
 		if got := state(); got != string(s) {
-			t.Errorf("state %s with a letter that is %s", got, s)
+			t.Errorf("state %s with a dead letter in state %s", got, s)
 		}
 	}
 	k.letter, k.err = nil, fmt.Errorf("no broker")
@@ -139,6 +139,6 @@ func TestHTTP_StateFollowsLetterAndTopic(t *testing.T) {
 	}
 	k.place = &Place{Topic: "t", Partition: 3, Offset: 7, At: time.Now()}
 	if s := state(); s != "completed" {
-		t.Errorf("state %s of a record that is in its topic", s)
+		t.Errorf("state %s of a published record", s)
 	}
 }

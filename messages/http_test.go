@@ -100,29 +100,28 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 		t.Errorf("%d events are stored, want the allowed one", n)
 	}
 	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":"`+strings.Repeat("x", 10_000)+`"}`); r.status != 413 {
-		t.Errorf("POST of a body that is too large = %d %s", r.status, r.text)
+		t.Errorf("POST of an oversized body = %d %s", r.status, r.text)
 	}
 }
 
-// What is odd but meant seriously hears what is wrong with it, in words that say
-// what to write instead.
-func TestHTTP_SaysWhatToWriteInstead(t *testing.T) {
+// The problem of an unusual but plausible request contains the correct form.
+func TestHTTP_ProblemsContainTheFix(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for body, want := range map[string]string{
-		`{"topic":"t","deliver_at":"2026-12-31T23:59:60Z"}`:              "no leap second",
-		`{"topic":"t","deliver_at":"2027-01-31T08:00:00"}`:               "with its offset",
+		`{"topic":"t","deliver_at":"2026-12-31T23:59:60Z"}`:              "without a leap second",
+		`{"topic":"t","deliver_at":"2027-01-31T08:00:00"}`:               "with an offset",
 		`{"topic":"t","deliver_at":1800000000}`:                          "2027-01-31T08:00:00Z",
-		`{"topic":"t","delay":"1d"}`:                                     "h for the largest",
+		`{"topic":"t","delay":"1d"}`:                                     "h as the largest unit",
 		`{"topic":"t","delay":"99999999h"}`:                              "at most 366 days",
 		`{"topic":"__consumer_offsets"}`:                                 "begins with _",
 		`{"topic":"t","key":"` + strings.Repeat("k", 250) + `"}`:         "the message's id",
-		`{"topic":"t","key":"a","headers":{"ce_partitionkey":"b"}}`:      "give key",
-		`{"topic":"t","delay":"1h","deliver_at":"2027-01-31T08:00:00Z"}`: "exclude each other",
+		`{"topic":"t","key":"a","headers":{"ce_partitionkey":"b"}}`:      "use key",
+		`{"topic":"t","delay":"1h","deliver_at":"2027-01-31T08:00:00Z"}`: "mutually exclusive",
 	} {
 		r := request(t, b.handler, "POST", "/v1/messages", body)
 		if r.status != 422 || !strings.Contains(r.text, want) {
-			t.Errorf("POST %.80s = %d %s, want it to say %q", body, r.status, r.text, want)
+			t.Errorf("POST %.80s = %d %s, want a problem with %q", body, r.status, r.text, want)
 		}
 	}
 	if n := len(b.events(t)); n != 0 {
@@ -130,7 +129,8 @@ func TestHTTP_SaysWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-// Times of other zones are times, and what is between milliseconds is never early.
+// Times of other zones are accepted, and fractions of a millisecond are rounded
+// up.
 func TestHTTP_TakesTimesOfAnyZone(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -158,8 +158,8 @@ func TestHTTP_TakesTimesOfAnyZone(t *testing.T) {
 	}
 }
 
-// A key that is no key is refused: its caller believes that asking again is safe.
-func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
+// An invalid key is rejected: its caller assumes that a retry is safe.
+func TestHTTP_RefusesAnInvalidKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, path := range []string{"/v1/messages", "/v1/messages/batch"} {
@@ -244,17 +244,17 @@ func TestHTTP_SameKeyIsOneMessage(t *testing.T) {
 	if other := post(`{"topic":"t","delay":"1h"}`, "192.0.2.2:1"); other.status != 202 || other.id(t) == first.id(t) {
 		t.Errorf("another client's same key = %d %s", other.status, other.text)
 	}
-	// A message that was taken back stays taken back.
+	// A cancelled message stays cancelled.
 	if r := request(t, b.handler, "DELETE", "/v1/messages/"+first.id(t).String(), ""); r.status != 204 {
 		t.Fatalf("DELETE = %d %s", r.status, r.text)
 	}
 	if r := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1"); r.status != 202 || r.text != first.text || r.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("POST again after DELETE = %d %s, want the answer of the first, %s", r.status, r.text, first.text)
+		t.Errorf("POST again after DELETE = %d %s, want the first response, %s", r.status, r.text, first.text)
 	}
 	if r := request(t, b.handler, "GET", "/v1/messages/"+first.id(t).String(), ""); r.body["state"] != "cancelled" {
 		t.Errorf("GET = %d %s, want it cancelled", r.status, r.text)
 	}
 	if n := len(b.waiting(t)); n != 1 {
-		t.Errorf("%d messages wait, want the other client's", n)
+		t.Errorf("%d messages are waiting, want only the other client's", n)
 	}
 }

@@ -38,8 +38,8 @@ func TestHTTP_QuotaIsEachClients(t *testing.T) {
 	}
 }
 
-// Whatever the database does, an answer of 202 means one event, one of 503
-// "nothing stored" none, and a retry with the same key leads to exactly one.
+// For any fault, a response of 202 means one event, a 503 with "nothing stored"
+// none, and a retry with the same key leads to exactly one.
 func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -111,7 +111,7 @@ func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
 	asked := hits()
 	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
 	if r.status != 503 || r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != nil || hits() != asked {
-		t.Errorf("POST with an open breaker = %d %v %s, and the database was asked %d times", r.status, r.header, r.text, hits()-asked)
+		t.Errorf("POST with an open breaker = %d %v %s after %d database requests", r.status, r.header, r.text, hits()-asked)
 	}
 	b.node.Faults().Clear()
 	eventually(t, "the breaker closes", func() bool { return request(t, closes, "POST", "/v1/messages", `{"topic":"t"}`).status == 202 })
@@ -120,8 +120,8 @@ func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
 	}
 }
 
-// Reads go through the breaker too, so that a database that is away is not asked
-// for them, and their successes close it.
+// Reads use the breaker, too: it protects an unavailable database from them,
+// and their successes close it.
 func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Breaker = Breaker{Failures: 3, Open: time.Hour} })
@@ -144,7 +144,7 @@ func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
 		}
 	}
 	if n := hits() - asked; n > 0 {
-		t.Errorf("the database was asked %d times", n)
+		t.Errorf("%d database requests", n)
 	}
 	b.node.Faults().Clear()
 	eventually(t, "the breaker closes", func() bool {
@@ -154,8 +154,8 @@ func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
 	})
 }
 
-// More than there is room for is refused before anything was begun, single and
-// in batches; a batch takes half of the places at most, so that others come in.
+// Single messages and batches beyond the capacity are refused before any work;
+// a batch takes at most half of the places.
 func TestHTTP_ShedsLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) {
@@ -173,7 +173,7 @@ func TestHTTP_ShedsLoad(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "no place is left", func() bool { return hits() == 2 })
+	eventually(t, "all places are taken", func() bool { return hits() == 2 })
 	var refused sync.WaitGroup
 	for range 10 {
 		for path, body := range stored {

@@ -12,9 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// A message for soon is asked for, with an unknown outcome, and asked for again
-// when its time has passed. Then what the first request wrote turns up. There is
-// one message, and what takes it back does so: it is not in the outbox as well.
+// A message that is due soon is submitted with an unknown outcome, and again
+// when its time has passed. Then the write of the first request becomes
+// visible. There is one message; cancelling it works, and it is not in the
+// outbox as well.
 func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 	t.Parallel()
 	var ago atomic.Int64
@@ -49,12 +50,12 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 		t.Fatalf("Cancel() = %v", err)
 	}
 	if events := b.events(t); len(events) > 0 {
-		t.Errorf("it was taken back, and is in the outbox: %+v", events)
+		t.Errorf("it was cancelled, and is in the outbox: %+v", events)
 	}
 }
 
-// A batch that is sent again is answered as the first time, whatever became of its
-// messages since; what was refused then is judged anew.
+// A repeated batch receives the first response, although its messages have
+// changed; refused items are evaluated again.
 func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -70,9 +71,9 @@ func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {
 	}
 	again := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
 	if first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" || again.text != first.text {
-		t.Errorf("again %v %s, want the answer of the first, %s", again.header, again.text, first.text)
+		t.Errorf("again %v %s, want the first response, %s", again.header, again.text, first.text)
 	}
 	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 1 || waiting != 0 {
-		t.Errorf("%d events, and %d messages wait, want the one and none", events, waiting)
+		t.Errorf("%d events and %d waiting messages, want one and none", events, waiting)
 	}
 }

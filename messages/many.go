@@ -16,41 +16,43 @@ import (
 // MaxMany is the most that one call changes.
 const MaxMany = 1000
 
-// MinRate is the lowest rate of changes, in a second: one message takes a whole call.
+// MinRate is the minimum rate of changes per second: one message takes a whole
+// call.
 const MinRate = 0.1
 
 const (
 	// maxCounted is the most that one Count counts.
 	maxCounted = 20_000
-	// manyPage is how many are read at a time, and manyPages how often: what a filter
-	// seldom lets through is looked for in several calls.
+	// manyPage is the page size, and manyPages the maximum number of pages of a
+	// call: a selective filter needs several calls.
 	manyPage  = 200
 	manyPages = 200
 	// manyPlaces is how many are changed side by side.
 	manyPlaces = 32
-	// manySpan is how long a call with a rate takes about.
+	// manySpan is the approximate duration of a call with a rate.
 	manySpan = 10 * time.Second
 	// maxTallied is how many topics and clients are counted one by one.
 	maxTallied = 50
 )
 
-// Many says which of the messages that wait are meant.
+// Many selects waiting messages.
 type Many struct {
 	schedule.Filter
 	// After is where to begin: before the messages of a time, or where the call
 	// before has ended.
 	After schedule.Position
-	// Due means those too whose time has come and that are not on their way yet; they
-	// go out by themselves.
+	// Due includes messages that are due but not in the outbox yet; they are
+	// published without a release.
 	Due bool
 }
 
-// Tally is what is known of messages together.
+// Tally is a summary of messages.
 type Tally struct {
 	Messages int `json:"messages" doc:"How many there are"`
-	// ByTopic and ByClient name the first 50 that are met, and count the rest as "".
-	ByTopic  map[string]int `json:"by_topic" nullable:"false" doc:"The first 50 that are met; the others together under the empty name"`
-	ByClient map[string]int `json:"by_client" nullable:"false" doc:"Who handed them in; the first 50 that are met, the others together under the empty name"`
+	// ByTopic and ByClient have the first 50 names; the others are counted under
+	// "".
+	ByTopic  map[string]int `json:"by_topic" nullable:"false" doc:"Counts of the first 50 topics; the others together under the empty name"`
+	ByClient map[string]int `json:"by_client" nullable:"false" doc:"Counts of the first 50 clients; the others together under the empty name"`
 	// First and Last are when the first and the last of them are due.
 	First *time.Time `json:"first_due,omitempty"`
 	Last  *time.Time `json:"last_due,omitempty"`
@@ -74,7 +76,7 @@ func (t *Tally) add(m *schedule.Message) {
 	}
 }
 
-// Merge adds those of another call.
+// Merge adds the tally of another call.
 func (t *Tally) Merge(o *Tally) {
 	t.Messages += o.Messages
 	for name, n := range o.ByTopic {
@@ -98,24 +100,24 @@ func countN(names map[string]int, name string, n int) {
 	names[name] += n
 }
 
-// Changed is what became of many messages.
+// Changed is the result of a bulk change.
 type Changed struct {
-	// Changed were released or taken back, and Gone had gone out or been taken back
-	// by others before.
-	Changed int `json:"changed" doc:"How many were changed"`
-	Gone    int `json:"gone" doc:"How many waited when they were looked for and did not when it was their turn: their time had come, or somebody else was first"`
+	// Changed were released or cancelled; Gone were published or cancelled by
+	// others before.
+	Changed int `json:"changed" doc:"Number of changed messages"`
+	Gone    int `json:"gone" doc:"Number of messages that were waiting when listed but not when processed: they became due, or another change was first"`
 }
 
 // Rest is where a call has ended.
 type Rest struct {
-	// More says that others may follow, after Next.
+	// More is true if messages may follow after Next.
 	More bool
 	Next schedule.Position
 }
 
-// Count counts those that are meant, up to 20,000 at once, and changes nothing.
-// It keeps no message, so what it takes does not depend on how many there are.
-// Errors are *OverloadedError or *UnavailableError.
+// Count counts matching messages, up to 20,000 per call, and changes nothing.
+// Its memory does not depend on their number. Errors are *OverloadedError or
+// *UnavailableError.
 func (s *Service) Count(ctx context.Context, many Many) (Tally, Rest, error) {
 	t := NewTally()
 	_, leave, err := s.guard.Enter(ctx, manyPlaces)
@@ -132,14 +134,15 @@ func (s *Service) Count(ctx context.Context, many Many) (Tally, Rest, error) {
 	return t, rest, err
 }
 
-// ReleaseMany releases those that are meant, up to limit, which is at most MaxMany,
-// as Release does each; perSecond, MinRate or more, bounds how many in a second, and then
-// a call ends after some ten seconds; zero does not. The tally has those that it came to, also
-// before an error; then Rest is a place from which nothing is left out.
+// ReleaseMany releases matching messages, up to limit, which is at most
+// MaxMany, as Release does. perSecond bounds the rate and is at least MinRate;
+// a call then ends after about ten seconds. Zero is unlimited. The tally
+// contains the processed messages, also before an error; Rest is then a
+// position that skips none.
 //
-// Calling it again is harmless: what was released is due, and not meant any more.
-// Errors are *OverloadedError or *UnavailableError, or that of ctx, with which it ends,
-// or before, if ctx does before the next one's turn.
+// A repeated call is harmless: released messages are due and no longer match.
+// Errors are *OverloadedError, *UnavailableError or that of ctx. A call ends
+// with ctx, or earlier if ctx ends before the next message.
 func (s *Service) ReleaseMany(ctx context.Context, many Many, limit int, perSecond float64) (Tally, Changed, Rest, error) {
 	many.Due = false
 	return s.changeMany(ctx, many, limit, perSecond, func(ctx context.Context, id gocql.UUID) error {
@@ -175,7 +178,7 @@ func (s *Service) changeMany(
 		g, going := errgroup.WithContext(ctx)
 		g.SetLimit(places)
 		for i := range page {
-			if pace.Wait(going) != nil { // one has failed, the caller has gone, or will before its turn comes
+			if pace.Wait(going) != nil { // one has failed, the client has disconnected, or ctx ends before the next message
 				late = true
 				break
 			}
@@ -206,7 +209,7 @@ func (s *Service) changeMany(
 	return t, done, rest, err
 }
 
-// each calls f with those that are meant, in order, some at a time, up to limit.
+// each calls f with matching messages, in order, in pages, up to limit.
 func (s *Service) each(ctx context.Context, many Many, limit int, f func([]schedule.Message) error) (Rest, error) {
 	now := s.cfg.Now()
 	if !many.Due && many.After.DeliverAt.Before(now) {

@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// setupMany is setup with what operators do with many messages.
+// setupMany is setup with the operators' routes for bulk operations.
 func setupMany(t *testing.T, change ...func(*Config)) *bundle {
 	t.Helper()
 	b := setup(t, change...)
@@ -53,7 +53,7 @@ func (b *bundle) laterMany(t *testing.T, topic, client string, n int) {
 	}
 }
 
-// manyAnswer is what a request about many messages is answered.
+// manyAnswer is the response to a bulk operation.
 type manyAnswer struct {
 	DryRun  bool `json:"dry_run"`
 	Preview Tally
@@ -79,7 +79,7 @@ func (b *bundle) due(t *testing.T, topic string) (due, waits int) {
 	t.Helper()
 	now, seen := time.Now(), map[gocql.UUID]bool{}
 	for _, v := range b.waiting(t) {
-		first := !seen[v.ID] // an attempt that failed may leave another slot behind
+		first := !seen[v.ID] // a failed attempt may leave another slot
 		seen[v.ID] = true
 		switch {
 		case v.Topic != topic || !first:
@@ -119,16 +119,16 @@ func TestMany_ReleaseByFilter(t *testing.T) {
 			break
 		}
 		if requests == 10 {
-			t.Fatal("there is no end to it")
+			t.Fatal("the pages do not end")
 		}
 	}
 	if due, waits := b.due(t, "a"); changed != 250 || due != 250 || waits != 5 {
-		t.Errorf("%d were released; %d are due and %d wait, want 250 and the other client's 5", changed, due, waits)
+		t.Errorf("%d were released; %d are due and %d are waiting, want 250 and the other client's 5", changed, due, waits)
 	}
 	if due, waits := b.due(t, "b"); due != 0 || waits != 7 {
-		t.Errorf("of the other topic %d are due and %d wait", due, waits)
+		t.Errorf("of the other topic %d are due and %d are waiting", due, waits)
 	}
-	// Again there is nothing to do, and what is due can still be taken back.
+	// A repetition changes nothing, and due messages can still be cancelled.
 	if r := b.many(t, "release", `{`+filter+`}`); r.Result.Changed != 0 || r.Preview.Messages != 0 {
 		t.Errorf("again: %+v", r)
 	}
@@ -139,7 +139,7 @@ func TestMany_ReleaseByFilter(t *testing.T) {
 		t.Errorf("cancel again: %+v", r)
 	}
 	if left := len(b.waiting(t)); left != 12 {
-		t.Errorf("%d wait, want 12", left)
+		t.Errorf("%d are waiting, want 12", left)
 	}
 }
 
@@ -189,14 +189,14 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 	if due, waits := b.due(t, "a"); due != 0 || waits != 2 {
 		t.Errorf("%d are due and %d wait", due, waits)
 	}
-	// It is an operator's, not a caller's: the callers' API has none of it.
+	// The clients' API does not have the operators' routes.
 	if r := request(t, newHandler(b.Service), "POST", "/v1/scheduled/cancel", `{"filter":{"topic":"a"}}`); r.status != http.StatusMethodNotAllowed && r.status != 404 {
 		t.Errorf("cancel by the callers' API = %d %s", r.status, r.text)
 	}
 }
 
-// The database goes away in between: what was done is done, and the same request
-// again does the rest.
+// The database becomes unavailable during a change: the finished part is kept,
+// and the same request completes the rest.
 func TestMany_AgainAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t, func(c *Config) {
@@ -217,12 +217,12 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 		t.Errorf("again: %+v", r)
 	}
 	if due, waits := b.due(t, "a"); due != 60 || waits != 0 {
-		t.Errorf("%d are due and %d wait, want all due", due, waits)
+		t.Errorf("%d are due and %d are waiting, want all due", due, waits)
 	}
 }
 
-// A rate holds from the first message on, whoever makes one call after the other; and
-// a call whose time is up before a message's turn leaves none out.
+// The rate applies from the first message on, also across calls; a call whose
+// time ends before a message's turn skips none.
 func TestMany_TheFirstWaitsForTheRateToo(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t)
@@ -238,12 +238,12 @@ func TestMany_TheFirstWaitsForTheRateToo(t *testing.T) {
 		many.After = rest.Next
 	}
 	if _, done, rest, err := b.ReleaseMany(t.Context(), many, MaxMany, 0); done.Changed != 5 || rest.More || err != nil {
-		t.Errorf("the rest: %+v, %v", done, err)
+		t.Errorf("the remaining ones: %+v, %v", done, err)
 	}
 }
 
-// The caller hangs up on the way: what was done is told to the audit, which has it as
-// unknown.
+// The client disconnects during the change: the audit trail records the
+// finished part, with an unknown outcome.
 func TestMany_CallerHangsUp(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t)
@@ -257,14 +257,14 @@ func TestMany_CallerHangsUp(t *testing.T) {
 	}
 	in := new(manyInput)
 	in.Body.Filter.Topic = "a"
-	_, err := NewAPI(b.Service).changeMany(ctx, "cancel-messages", "taken back", in, true, change)
+	_, err := NewAPI(b.Service).changeMany(ctx, "cancel-messages", "cancelled", in, true, change)
 	p, ok := errors.AsType[*messageProblem](err)
-	if !ok || changes != 1 || p.Status != httpapi.StatusHungUp || !p.OutcomeUnknown || !strings.Contains(p.Detail, "3 messages were taken back before") {
+	if !ok || changes != 1 || p.Status != httpapi.StatusHungUp || !p.OutcomeUnknown || !strings.Contains(p.Detail, "3 messages were cancelled before") {
 		t.Errorf("%+v", err)
 	}
 }
 
-// What a preview names one by one is bounded.
+// The names in a preview are bounded.
 func TestTally_IsBounded(t *testing.T) {
 	t.Parallel()
 	tally := NewTally()

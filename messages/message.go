@@ -27,25 +27,26 @@ const maxPriority = 9
 type NewMessage struct {
 	// Topic is where it is published.
 	Topic string `json:"topic" doc:"Where it is published" example:"reminders"`
-	// Key is its record key; empty means its id. It promises no order.
-	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8: messages with one key reach one partition. Their order there is not promised: neither that of the items of a batch, nor that of requests of which one was answered before the next was sent, nor any among messages for the same time; and a message that fails does not hold up the others. Where order counts, give the payload a number or a time to go by, or write events with a sequence into an outbox of your own. Left out, it is the message's id." example:"customer-42"`
-	// One of the three is the payload; none is a record with an empty value.
-	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published as it is written here"`
+	// Key is the record key; empty means the id. It guarantees no order.
+	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8; default: the id of the message. Messages with one key reach one partition. Their order is not guaranteed: neither of items of a batch, nor of consecutive requests, nor of messages for the same time; and a failed message does not block others. If order matters, add a number or a time to the payload, or write events with a sequence to an outbox of your own." example:"customer-42"`
+	// Only one of the three may be set; without any the record has an empty value.
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published byte for byte"`
 	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
 	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" doc:"Bytes in base64, instead of payload"`
 	// ContentType is the payload's media type.
-	ContentType string            `json:"content_type,omitempty" doc:"Media type; application/json, text/plain or application/octet-stream by the kind of payload where it is left out"`
+	ContentType string            `json:"content_type,omitempty" doc:"Media type; by default application/json, text/plain or application/octet-stream, depending on the payload field"`
 	Headers     map[string]string `json:"headers,omitempty" maxProperties:"64" doc:"Record headers"`
-	// Delay or DeliverAt say when; neither says at once.
-	Delay     string     `json:"delay,omitempty" doc:"How long to wait, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
-	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"When to deliver it, instead of delay; one that has passed means at once"`
+	// Delay or DeliverAt set the time; without either the message is due
+	// immediately.
+	Delay     string     `json:"delay,omitempty" doc:"Delay of the delivery, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
+	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
 	// Priority travels in the header priority.
 	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header priority, for consumers; the outbox delivers in order of time"`
 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// allowed reports whether messages may be for the topic.
+// allowed reports whether the topic accepts messages.
 func (c *Config) allowed(topic string) bool {
 	matches := func(p string) bool {
 		ok, _ := path.Match(p, topic)
@@ -60,7 +61,7 @@ func (c *Config) allowed(topic string) bool {
 	return slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)
 }
 
-// size is what a message counts for.
+// size returns the size of a message for its quota.
 func (n *NewMessage) size() int {
 	size := len(n.Key) + len(n.bytes())
 	for k, v := range n.Headers {
@@ -102,9 +103,9 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	case !topicName.MatchString(n.Topic) || n.Topic == "." || n.Topic == "..":
 		bad.Add("topic", "must be letters, digits and . _ -, at most 249")
 	case strings.HasPrefix(n.Topic, "_"):
-		bad.Add("topic", "begins with _, as the broker's own do; messages may not be sent to those")
+		bad.Add("topic", "begins with _ and is reserved for the broker")
 	case !c.allowed(n.Topic):
-		bad.Add("topic", "is none that messages may be sent to; allowed are "+strings.Join(c.Topics, ", "))
+		bad.Add("topic", "does not accept messages; allowed are "+strings.Join(c.Topics, ", "))
 	}
 	kinds := 0
 	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil} {
@@ -119,15 +120,15 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))
 	}
 	if _, there := n.Headers[outbox.HeaderPartitionKey]; there {
-		bad.Add("headers."+outbox.HeaderPartitionKey, "is what key says; give key")
+		bad.Add("headers."+outbox.HeaderPartitionKey, "is reserved; use key")
 	}
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
-		bad.Add("headers."+HeaderPriority, "is what priority says; give one of them")
+		bad.Add("headers."+HeaderPriority, "is also set by priority; use one of them")
 	}
 	at, problem := n.deliverAt(now)
 	switch {
 	case n.Delay != "" && n.DeliverAt != nil:
-		bad.Add("delay", "and deliver_at exclude each other; give one of them")
+		bad.Add("delay", "and deliver_at are mutually exclusive; use one of them")
 	case problem != "":
 		bad.Add("delay", problem)
 	case at.After(now.Add(schedule.MaxAhead)):
@@ -138,13 +139,13 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		bad.Add(field, fmt.Sprintf("must be at most %d days ahead", schedule.MaxAhead/(24*time.Hour)))
 	}
 	if size := n.size(); size > c.MaxMessageBytes {
-		bad.Add("payload", fmt.Sprintf("takes %d bytes with key and headers, more than %d", size, c.MaxMessageBytes))
+		bad.Add("payload", fmt.Sprintf("has %d bytes with key and headers; the maximum is %d", size, c.MaxMessageBytes))
 	}
 	n.validateEvent(&bad, now)
 	return bad.OrNil()
 }
 
-// validateEvent asks the outbox about what it knows better.
+// validateEvent applies the validation of the outbox.
 func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 	probe := *n
 	if probe.Topic == "" {
@@ -167,7 +168,7 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 		case isHeader:
 			name, err := strconv.Unquote(strings.TrimSuffix(key, "]"))
 			if name == outbox.HeaderPartitionKey && n.Headers[name] == "" && err == nil {
-				bad.Add("key", f.Problem+": use a short printable key, or leave it out for the message's id")
+				bad.Add("key", f.Problem+": use a short printable key, or omit it to use the message's id")
 			} else {
 				bad.Add("headers."+name, problem)
 			}
@@ -175,15 +176,15 @@ func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
 			bad.Add("content_type", problem)
 		case f.Field == "Payload":
 			bad.Add("payload", problem)
-		case f.Field == "Type": // said already
+		case f.Field == "Type": // already reported
 		default:
 			bad.Add(f.Field, problem)
 		}
 	}
 }
 
-// deliverAt is when the message is to be delivered, for one that was taken at
-// now; problem says what is wrong with the delay.
+// deliverAt returns the delivery time of a message accepted at now; problem
+// describes an invalid delay.
 func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 	switch {
 	case n.DeliverAt != nil:
@@ -193,22 +194,22 @@ func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 	}
 	d, err := time.ParseDuration(n.Delay)
 	if err != nil || d < 0 {
-		return now, fmt.Sprintf("must be a duration such as 90s, 15m or 36h, a number with a unit, h for the largest, of at most %d days", schedule.MaxAhead/(24*time.Hour))
+		return now, fmt.Sprintf("must be a duration such as 90s, 15m or 36h, with h as the largest unit, of at most %d days", schedule.MaxAhead/(24*time.Hour))
 	}
 	return now.Add(d), ""
 }
 
-// message is what is stored: with the times in milliseconds, rounded up, so that
-// it is never early.
+// message returns the stored form: with times in milliseconds, rounded up, so
+// that it is never early.
 func (n *NewMessage) message(id identity, client string, at time.Time) schedule.Message {
 	headers := n.Headers
 	if n.Priority != nil || len(id.headers) > 0 {
 		headers = make(map[string]string, len(n.Headers)+1+len(id.headers))
 		maps.Copy(headers, id.headers)
 		if n.Headers[outbox.HeaderTraceParent] != "" {
-			delete(headers, outbox.HeaderTraceState) // it belongs to the other
+			delete(headers, outbox.HeaderTraceState) // the trace state belongs to the other trace
 		}
-		maps.Copy(headers, n.Headers) // the message's own go before
+		maps.Copy(headers, n.Headers) // headers of the message take precedence
 		if n.Priority != nil {
 			headers[HeaderPriority] = strconv.Itoa(*n.Priority)
 		}

@@ -29,10 +29,10 @@ const (
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_messages_received_total", Help: "Messages that were handed in, by what became of them. Of overload it is requests: a batch counts as one, since most are refused unread.",
+			Name: "outbox_messages_received_total", Help: "Submitted messages, by result. For overload it counts requests, because most batches are refused unread.",
 		}, []string{"result"}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_messages_write_attempts_total", Help: "Attempts to store a message, by what is known of their outcome.",
+			Name: "outbox_messages_write_attempts_total", Help: "Attempts to store a message, by outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultOverload, resultUnavailable, resultUnknown} {

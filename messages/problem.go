@@ -18,10 +18,10 @@ type messageProblem struct {
 	httpapi.Problem
 	// MessageID is the message in question, where there is one.
 	MessageID string `json:"message_id,omitempty" format:"uuid" doc:"The message in question"`
-	// State is where the message stands, where it is why a change is refused.
-	State State `json:"state,omitempty" doc:"Where the message stands, where that is why a change is refused"`
-	// OutcomeUnknown: the message may be stored, or become so later.
-	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored, or become so later"`
+	// State is the state of the message, if it is the reason of a refusal.
+	State State `json:"state,omitempty" doc:"State of the message, if it is the reason of the refusal"`
+	// OutcomeUnknown is true if the message may be stored now or later.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored now or later"`
 }
 
 // Problem types. They identify the kind of problem and are no addresses.
@@ -57,8 +57,8 @@ func (p *messageProblem) retryAfter(d time.Duration) *messageProblem {
 	return p
 }
 
-// toProblem is the one place where the package's errors become HTTP. keyed says
-// whether the request had an Idempotency-Key, which decides about the advice.
+// toProblem maps the errors of the package to HTTP. keyed reports whether the
+// request had an Idempotency-Key; the advice depends on it.
 func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	if p, ok := errors.AsType[*messageProblem](err); ok {
 		return p
@@ -78,7 +78,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
 		return p
 	case errors.As(err, &invalid):
-		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message cannot be taken; errors names every field that is wrong.")
+		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message is invalid; errors lists every invalid field.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
@@ -86,7 +86,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	case errors.Is(err, ErrNotFound):
 		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no message %s, or it is too long ago.", id)).about(id)
 	case errors.Is(err, ErrTooLate):
-		return newProblem(http.StatusConflict, problemTooLate, "The message is in the outbox or beyond: it cannot be taken back.").about(id)
+		return newProblem(http.StatusConflict, problemTooLate, "The message is released or published and can no longer be cancelled.").about(id)
 	case errors.As(err, &notWaiting):
 		p := newProblem(http.StatusConflict, problemNotWaiting, whyNotWaiting(notWaiting.State)).about(id)
 		p.State = notWaiting.State
@@ -96,51 +96,51 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 			"This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.As(err, &quota):
 		if quota.RetryAfter == 0 {
-			return newProblem(http.StatusTooManyRequests, problemQuota, "The request is larger than your quota ever is; send less at once.")
+			return newProblem(http.StatusTooManyRequests, problemQuota, "The request exceeds your whole quota; send fewer messages per request.")
 		}
-		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; ask again later.").retryAfter(quota.RetryAfter)
+		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; retry later.").retryAfter(quota.RetryAfter)
 	case errors.As(err, &overloaded):
 		return newProblem(http.StatusTooManyRequests, problemOverload,
-			"There is more to do than this service can do at once. This request was not begun; ask again later.").retryAfter(overloaded.RetryAfter)
+			"The service is overloaded. This request was not started; retry later.").retryAfter(overloaded.RetryAfter)
 	case errors.As(err, &unavailable):
-		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached. Nothing was stored; ask again later.")
+		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
 		if unavailable.Unknown {
-			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: look at the message before asking again.").about(unavailable.ID)
+			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: read the message before retrying.").about(unavailable.ID)
 			if keyed {
-				p.Detail = "The outcome is unknown. Ask again with the same Idempotency-Key."
+				p.Detail = "The outcome is unknown. Retry with the same Idempotency-Key."
 			}
 			p.OutcomeUnknown = true
 		}
 		return p.retryAfter(unavailable.RetryAfter)
 	}
-	// What is not named above is a defect; the text of the error stays in the log.
-	return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+	// Any other error is a defect; the log contains the text of the error.
+	return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
 }
 
-// whyNotWaiting says it to people.
+// whyNotWaiting returns the reason as a sentence.
 func whyNotWaiting(s State) string {
 	switch s {
 	case Cancelled:
-		return "The message was taken back and is never published: it cannot be released."
+		return "The message is cancelled and cannot be released."
 	case Processing, Queued, Completed:
-		return "The message is on its way, or out: there is nothing to release."
+		return "The message is already released or published."
 	case Resolved, Archived:
-		return "The message was a dead letter and is settled: there is nothing to release."
+		return "The message was a dead letter and is resolved; it cannot be released."
 	default:
-		return "The message is a dead letter. Its letter can be replayed; there is nothing to release."
+		return "The message is a dead letter. Replay the dead letter instead."
 	}
 }
 
-// Problems are those that messages have and orders have not, for the catalogue of
-// a server that offers both.
+// Problems are the problems of messages that orders do not have, for the
+// catalogue of a server with both.
 func Problems() []httpapi.ProblemKind {
 	return []httpapi.ProblemKind{
 		{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no message with that id, or it is too long ago.", Do: "Check the id."},
-		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is in the outbox or beyond, and cannot be taken back.", Do: "Nothing: it is published."},
+		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is released or published and can no longer be cancelled.", Do: "No action is required: it is published."},
 		{
-			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message does not wait for its time, and cannot be released: state says where it stands.",
-			Do: "Nothing, if it is on its way or out; replay it where it is a dead letter; hand it in again where it was taken back.",
+			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message is not waiting and cannot be released; state contains its state.",
+			Do: "None, if it is released or published; replay it if it is a dead letter; submit it again if it was cancelled.",
 		},
-		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up what it may send.", Do: "Ask again after Retry-After; without one, send less at once.", Retry: true},
+		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up its quota.", Do: "Retry after Retry-After; without it, send fewer messages per request.", Retry: true},
 	}
 }

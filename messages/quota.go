@@ -10,11 +10,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// maxClients bounds the clients whose quotas are remembered. Beyond it any of them
-// begins anew for each that comes.
+// maxClients bounds the number of tracked clients. Beyond it, each new client
+// evicts another, whose quota starts anew.
 const maxClients = 10_000
 
-// quotas are what each client may send.
+// quotas tracks the quota of each client.
 type quotas struct {
 	messages, bytes float64 // per second; 0 for no bound
 	minBytes        int
@@ -32,7 +32,7 @@ func newQuotas(c *Config) *quotas {
 	}
 }
 
-// take takes so many messages and bytes of a client's quota, or none of it and
+// take takes the messages and bytes from the quota of a client, or nothing and
 // returns a *QuotaError.
 func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
 	if q.messages == 0 && q.bytes == 0 {
@@ -69,7 +69,7 @@ func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
 	return nil
 }
 
-// limiter lets a second's worth, or what one request may bring, through at once.
+// limiter allows a burst of one second, or of one maximum request.
 func limiter(perSecond float64, least int) *rate.Limiter {
 	if perSecond == 0 {
 		return rate.NewLimiter(rate.Inf, 0)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Without tokens a quota is an address's: who has many of IPv6 has it once, and
-// nobody's begins anew because others come.
+// Without tokens a quota belongs to an address: an IPv6 network has one quota,
+// and new clients do not reset those of others.
 func TestQuotas_ByAddress(t *testing.T) {
 	t.Parallel()
 	cfg := Config{MessagesPerSecond: 1}.withDefaults()
@@ -38,6 +38,6 @@ func TestQuotas_ByAddress(t *testing.T) {
 		}
 	}
 	if len(q.clients) != maxClients {
-		t.Errorf("%d clients are remembered after %d, want %d", len(q.clients), maxClients+1, maxClients)
+		t.Errorf("%d clients are tracked after %d, want %d", len(q.clients), maxClients+1, maxClients)
 	}
 }

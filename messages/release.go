@@ -10,13 +10,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// Release makes a message that waits due at once, whatever its time was: the
-// scheduler hands it to the outbox like any other that is due, and it goes out
-// once. It can still be taken back until then. One that is due already is left as
-// it is, which is no error.
+// Release makes a waiting message due immediately: the scheduler writes it to
+// the outbox like every due message, and it is published once. It can be
+// cancelled until then. A message that is already due is unchanged, without an
+// error.
 //
 // Errors are ErrNotFound, *NotWaitingError, *OverloadedError, or an
-// *UnavailableError, after which it may be released if that is Unknown.
+// *UnavailableError; if its Unknown is set, the message may be released.
 func (s *Service) Release(ctx context.Context, id gocql.UUID) (View, error) {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *Service) Release(ctx context.Context, id gocql.UUID) (View, error) {
 	return s.release(ctx, id)
 }
 
-// release is Release for who has a place at the database.
+// release is Release without taking a place at the database.
 func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
@@ -40,7 +40,7 @@ func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 		})
 		if err == nil {
 			if sent && out(v.State) {
-				verdict = nil // by an attempt whose answer was lost, or by its time
+				verdict = nil // by an attempt with a lost response, or by its time
 			}
 			return v, verdict
 		}
@@ -52,7 +52,7 @@ func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 	}
 }
 
-// out says that a message went the way of its time.
+// out reports whether a message was delivered at its time.
 func out(s State) bool { return s == Processing || s == Queued || s == Completed }
 
 // releaseOnce makes one attempt; the verdict is nil, ErrNotFound or a *NotWaitingError.

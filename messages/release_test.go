@@ -28,7 +28,7 @@ func (b *bundle) later(t testing.TB, delay string) (path string) {
 	return "/v1/messages/" + r.id(t).String()
 }
 
-// relay runs what a relay's process does for messages that wait, until the test ends.
+// relay runs the scheduler of a relay until the test ends.
 func (b *bundle) relay(t testing.TB) {
 	t.Helper()
 	s, err := schedule.New(schedule.Config{Store: b.schedule, Poll: 10 * time.Millisecond, Sweep: 100 * time.Millisecond, Lease: 30 * time.Second})
@@ -46,7 +46,7 @@ func (b *bundle) relay(t testing.TB) {
 	})
 }
 
-// becomes waits for a message's state.
+// becomes waits for the state of a message.
 func (b *bundle) becomes(t testing.TB, path string, want State) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -60,8 +60,8 @@ func (b *bundle) becomes(t testing.TB, path string, want State) {
 	}
 }
 
-// A message for tomorrow is released: it is in the outbox at once, for the time
-// of its release, so that no relay holds it back, and once.
+// A released message is written to the outbox immediately and once, with the
+// time of its release, so that no relay delays it.
 func TestHTTP_ReleasedGoesOutAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -88,8 +88,9 @@ func TestHTTP_ReleasedGoesOutAtOnce(t *testing.T) {
 	}
 }
 
-// Where nothing runs it stays due, says so, is first in the list, and can be
-// released again and taken back; after that it says why it cannot.
+// Without a scheduler a released message stays due, is listed first, and can be
+// released again and cancelled; afterwards a release returns the reason of the
+// refusal.
 func TestHTTP_ReleasedStaysDueWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -103,32 +104,33 @@ func TestHTTP_ReleasedStaysDueWithoutARelay(t *testing.T) {
 		t.Errorf("GET = %s", r.text)
 	}
 	if w := b.waiting(t); len(w) != 2 || pathOf(w[0].ID) != path || pathOf(w[1].ID) != soon {
-		t.Errorf("%+v wait, want the released one first", w)
+		t.Errorf("%+v are waiting, want the released one first", w)
 	}
 	if r := request(t, b.handler, "DELETE", path, ""); r.status != 204 {
 		t.Errorf("DELETE = %d %s", r.status, r.text)
 	}
-	if r := request(t, b.handler, "POST", path+"/release", ""); r.status != 409 || r.body["state"] != "cancelled" || !strings.Contains(r.text, "taken back") {
-		t.Errorf("POST release of one that was taken back = %d %s", r.status, r.text)
+	if r := request(t, b.handler, "POST", path+"/release", ""); r.status != 409 || r.body["state"] != "cancelled" || !strings.Contains(r.text, "cancelled") {
+		t.Errorf("POST release of a cancelled one = %d %s", r.status, r.text)
 	}
 	if r := request(t, b.handler, "POST", "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e/release", ""); r.status != 404 || r.body["type"] != problemNotFound {
-		t.Errorf("POST release of none = %d %s", r.status, r.text)
+		t.Errorf("POST release of an unknown id = %d %s", r.status, r.text)
 	}
 }
 
-// What is out or dead is not released, and each says so.
+// A published message or dead letter is not released, and the problem contains
+// the state.
 func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	t.Parallel()
 	k := &known{}
-	b := setup(t, func(c *Config) { c.Letters, c.Finder = k, k })
+	b := setup(t, func(c *Config) { c.DeadLetters, c.Finder = k, k })
 	path := "/v1/messages/" + request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).id(t).String()
-	for state, want := range map[State]string{Queued: "or out", DLQPending: "can be replayed", Retrying: "can be replayed", Failed: "can be replayed", Resolved: "settled", Archived: "settled"} {
+	for state, want := range map[State]string{Queued: "already released or published", DLQPending: "Replay the dead letter", Retrying: "Replay the dead letter", Failed: "Replay the dead letter", Resolved: "is resolved", Archived: "is resolved"} {
 		if k.letter = nil; state != Queued {
-			k.letter = &Letter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
+			k.letter = &DeadLetter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
 		}
 		r := request(t, b.handler, "POST", path+"/release", "")
 		if r.status != 409 || r.body["state"] != string(state) || !strings.Contains(r.text, want) {
-			t.Errorf("POST release of one that is %s = %d %s, want %q", state, r.status, r.text, want)
+			t.Errorf("POST release in state %s = %d %s, want %q", state, r.status, r.text, want)
 		}
 	}
 	if n := len(b.events(t)); n != 1 {
@@ -136,8 +138,8 @@ func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	}
 }
 
-// Messages are released by hand at the moment of their time, beside a relay that
-// does so, and taken back: each goes out once, or was taken back, as was answered.
+// Messages are released by requests and by the scheduler at the same time, and
+// cancelled: each is published once or cancelled, as the responses report.
 func TestHTTP_ReleasesRace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -179,18 +181,18 @@ func TestHTTP_ReleasesRace(t *testing.T) {
 	for id := range b.events(t) { // which fails if one is in the log at two times
 		out++
 		if _, ok := taken.Load(pathOf(id)); ok {
-			t.Errorf("message %s was taken back, and is in the outbox", id)
+			t.Errorf("message %s was cancelled, and is in the outbox", id)
 		}
 	}
 	back := 0
 	taken.Range(func(any, any) bool { back++; return true })
 	if out+back != n {
-		t.Errorf("%d are out and %d were taken back, want %d in all", out, back, n)
+		t.Errorf("%d are published and %d cancelled, want %d in all", out, back, n)
 	}
 }
 
-// A release whose answer is lost is found out: the caller hears that it was made,
-// or that nobody knows.
+// The outcome of a release with a lost response is determined, or reported as
+// unknown.
 func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 	t.Parallel()
 	timeout := faults.WriteTimeout(faults.CAS, 1, 2)
@@ -199,11 +201,11 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 		effect faults.Effect
 		status int
 	}{
-		"not decided":         {1, faults.Effect{Failure: timeout}, 200},
-		"decided, unseen":     {1, faults.Effect{Failure: timeout, Fate: engine.FateDecided}, 200},
-		"carried out":         {1, faults.Effect{Failure: timeout, Fate: engine.FateApply}, 200},
-		"cannot be decided":   {0, faults.Effect{Failure: faults.Unavailable(0, 1)}, 503},
-		"never answers again": {0, faults.Effect{Failure: timeout}, 503},
+		"not decided":       {1, faults.Effect{Failure: timeout}, 200},
+		"decided, unseen":   {1, faults.Effect{Failure: timeout, Fate: engine.FateDecided}, 200},
+		"carried out":       {1, faults.Effect{Failure: timeout, Fate: engine.FateApply}, 200},
+		"cannot be decided": {0, faults.Effect{Failure: faults.Unavailable(0, 1)}, 503},
+		"never answers":     {0, faults.Effect{Failure: timeout}, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +219,7 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 			if r.status != tt.status || hits() == 0 {
 				t.Errorf("POST release = %d %s after %d faults, want %d", r.status, r.text, hits(), tt.status)
 			}
-			if r.status == 503 && (r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || !strings.Contains(r.text, "ask again")) {
+			if r.status == 503 && (r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || !strings.Contains(r.text, "retry")) {
 				t.Errorf("POST release = %v %s", r.header, r.text)
 			}
 			b.node.Faults().Clear()
@@ -233,8 +235,8 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 	}
 }
 
-// The answer of the database is lost, and the relay has the message out before
-// anybody finds out: the caller wanted it out, and hears that it is.
+// The response of the database is lost, and the relay publishes the message
+// before a retry: the release reports success.
 func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -247,7 +249,7 @@ func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
 	})
 	b.node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpSerialRead}}, Count: 1,
-		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Delay: time.Second}, // meanwhile it goes out
+		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Delay: time.Second}, // it is published concurrently
 	})
 	if r := request(t, b.handler, "POST", path+"/release", ""); r.status != 200 {
 		t.Errorf("POST release = %d %s", r.status, r.text)
@@ -258,7 +260,7 @@ func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
 	}
 }
 
-// What a message carries is shown as it is, wherever it stands.
+// The content of a message is shown unchanged in every state.
 func TestHTTP_ContentIsShown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -293,6 +295,6 @@ func TestHTTP_ContentIsShown(t *testing.T) {
 		}
 	}
 	if _, err := b.Content(t.Context(), gocql.UUID{}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Content() of none = %v", err)
+		t.Errorf("Content() of an unknown id = %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// reply is a response as a test looks at it.
+// reply is a response in a test.
 type reply struct {
 	status int
 	header http.Header
@@ -50,7 +50,7 @@ func (r reply) id(t testing.TB) gocql.UUID {
 	return id
 }
 
-// locations are what a problem's errors name.
+// locations returns the locations of the problem's errors.
 func (r reply) locations() []string {
 	var out []string
 	list, _ := r.body["errors"].([]any)

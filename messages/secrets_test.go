@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A secret in the wrong place is not repeated to whoever reads the answer, or its log.
+// A response or the log must not repeat a secret in the wrong field.
 func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
@@ -27,11 +27,11 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 	} {
 		r := request(t, b.handler, "POST", "/v1/messages", tt.message)
 		if r.status != 422 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
-			t.Errorf("%s: %d %s, want 422 that names %s and nothing that was sent", name, r.status, r.text, tt.location)
+			t.Errorf("%s: %d %s, want 422 with %s and without the sent value", name, r.status, r.text, tt.location)
 		}
 		r = request(t, b.handler, "POST", "/v1/messages/batch", `{"messages":[`+tt.message+`]}`)
 		if r.status != 207 || r.body["rejected"] != 1.0 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
-			t.Errorf("%s in a batch: %d %s, want nothing that was sent", name, r.status, r.text)
+			t.Errorf("%s in a batch: %d %s, want a response without the sent value", name, r.status, r.text)
 		}
 	}
 }

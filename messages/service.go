@@ -24,8 +24,8 @@ import (
 // Service stores messages. It is safe for concurrent use by any number of
 // callers, in any number of processes on one keyspace.
 //
-// A write that has begun is carried to a known outcome within WriteBudget even
-// if the caller's context ends.
+// A started write continues to a known outcome within WriteBudget even if the
+// caller's context ends.
 type Service struct {
 	cfg      Config
 	store    store
@@ -35,8 +35,8 @@ type Service struct {
 	guard    *guard.Guard
 }
 
-// NewService returns a Service on the tables in session's keyspace. It reaches
-// no database. The session stays the caller's to close.
+// NewService returns a Service on the tables in session's keyspace. It does not
+// access the database. The caller closes the session.
 func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -62,12 +62,13 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 	}, nil
 }
 
-// Options go with a request.
+// Options are the options of a request.
 type Options struct {
-	// Client is who asks: quotas and Idempotency-Keys are each client's own.
+	// Client is the authenticated client or address; quotas and Idempotency-Keys
+	// are per client.
 	Client string
-	// IdempotencyKey makes a repeated request have the effect and the answer of
-	// the first; empty for none.
+	// IdempotencyKey makes a repeated request have the effect and the response of
+	// the first; optional.
 	IdempotencyKey string
 	// TraceParent and TraceState are W3C trace context; they travel with the message.
 	TraceParent, TraceState string
@@ -75,14 +76,14 @@ type Options struct {
 	RequestID string
 }
 
-// Accepted is a message that is stored.
+// Accepted is a stored message.
 type Accepted struct {
 	ID gocql.UUID
-	// State is Queued or Scheduled, also of what is Replayed: what has become of it
-	// since, Get says.
+	// State is Queued or Scheduled, also if Replayed; Get returns the current
+	// state.
 	State     State
 	CreatedAt time.Time
-	// DeliverAt is when it is due; zero for at once.
+	// DeliverAt is the due time; zero for immediate delivery.
 	DeliverAt time.Time
 	// Replayed: an earlier request with the same Idempotency-Key had stored it.
 	Replayed bool
@@ -105,16 +106,16 @@ type Item struct {
 	Err error
 }
 
-// Result is what became of one item: stored, unless there is an error as Accept
-// has them.
+// Result is the result of one item: it is stored unless there is an error of
+// Accept.
 type Result struct {
 	Accepted
 	Err error
 }
 
-// AcceptBatch stores up to MaxBatch messages, each on its own: some may be
-// stored and others not. An error is about all of them: a *KeyReuseError, a
-// *QuotaError, an *OverloadedError, or an *UnavailableError with nothing stored.
+// AcceptBatch stores up to MaxBatch messages separately: some may be stored and
+// others not. An error applies to all of them: a *KeyReuseError, a *QuotaError,
+// an *OverloadedError, or an *UnavailableError with nothing stored.
 func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) ([]Result, error) {
 	request := make([]any, len(items))
 	for i := range items {
@@ -161,7 +162,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
-	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // the wait is over: rows must not come in behind the relay's tail
+	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // after the wait: rows must not be older than the position of the relay's tail reader
 	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
@@ -193,8 +194,8 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	return results, g.Wait()
 }
 
-// full returns an *OverloadedError, and counts it, if a request would be refused
-// at once: then its body is not looked at.
+// full counts and returns an *OverloadedError if a request would be refused
+// immediately, so that its body is not read.
 func (s *Service) full() error {
 	err := s.guard.Full()
 	if err != nil {
@@ -243,20 +244,20 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 	}
 }
 
-// accept stores one message that is valid.
+// accept stores one valid message.
 func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client string) (Accepted, error) {
 	at, _ := n.deliverAt(id.createdAt)
 	m := n.message(id, client, at)
 	out := Accepted{ID: id.id, State: Queued, CreatedAt: id.createdAt}
-	// Which way a message goes is decided once, by what its first request fixed. A
-	// repetition that went the other way because its time has passed would leave it
-	// in the outbox and in the schedule, from where it could still be taken back.
+	// The first request decides the path of a message. A retry that took the other
+	// path because the time has passed would leave the message in the outbox and
+	// in the schedule, where it could still be cancelled.
 	later := at.After(id.createdAt)
 	if later {
 		out.State, out.DeliverAt = Scheduled, m.DeliverAt
 	}
 	if id.retried {
-		// What is there is left alone, whatever has become of it.
+		// An existing message is unchanged, in any state.
 		var state State
 		var found bool
 		err := s.try(ctx, func(ctx context.Context) (err error) {
@@ -270,7 +271,7 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		if found && state != Scheduled {
 			return out, nil
 		}
-		// What is scheduled is written again, so that nothing of it is missing.
+		// A scheduled message is written again to complete it.
 	}
 	var err error
 	if later {
@@ -291,7 +292,7 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 	return out, nil
 }
 
-// stateOf tells what is stored of a message.
+// stateOf returns the stored state of a message.
 func (s *Service) stateOf(ctx context.Context, id gocql.UUID) (State, bool, error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
@@ -304,12 +305,12 @@ func (s *Service) stateOf(ctx context.Context, id gocql.UUID) (State, bool, erro
 	return Queued, found, err
 }
 
-// write makes an attempt after the other until one is known to have succeeded.
+// write retries until one attempt is known to have succeeded.
 //
-// No write timeout says what became of the write, so it is done again with the
-// same ids, content and timestamp: the relay takes copies of a row for one event.
-// That of a retried request has a new timestamp, since its row must not come in
-// where the relay's sweep has been.
+// A write timeout leaves the outcome unknown, so write repeats it with the same
+// ids, content and timestamp; the relay treats copies of a row as one event. A
+// retried request gets a new timestamp, since its row must not be older than
+// the position of the relay's sweep reader.
 func (s *Service) write(ctx context.Context, id identity, attempt func(ctx context.Context, micros int64) error) error {
 	micros := id.createdAt.UnixMicro()
 	if id.retried {
@@ -326,8 +327,8 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 		case fate == cqlcode.Unknown:
 			unknown = true
 		case fate == cqlcode.Invalid && micros != 0:
-			// ScyllaDB refuses timestamps before the current CDC generation and those
-			// too far ahead of its clock. Its own clock is always right.
+			// ScyllaDB rejects timestamps before the current CDC generation and those too
+			// far ahead of its clock. A server-side timestamp avoids both.
 			micros = 0
 			continue
 		}
@@ -349,19 +350,20 @@ func (s *Service) try(ctx context.Context, attempt func(context.Context) error) 
 }
 
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
-	// Of an open breaker the log has why; for who has gone nobody need look.
+	// The log already contains the reason of an open breaker; a disconnected
+	// client needs no entry.
 	if !errors.Is(err, guard.ErrOpen) && !httpapi.HungUp(ctx, err) {
 		s.cfg.Logger.WarnContext(ctx, "database unavailable", "event_id", id, "outcome_unknown", unknown, "err", err)
 	}
 	return &UnavailableError{ID: id, Unknown: unknown, RetryAfter: s.guard.RetryAfter(err, s.cfg.RetryAfter), Err: err}
 }
 
-// detach gives a request the time it may take, whatever becomes of the caller.
+// detach returns a context that outlives that of the caller.
 func (s *Service) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), s.cfg.WriteBudget+s.cfg.AttemptTimeout)
 }
 
-// newPause returns what is left of a detached ctx but for one attempt.
+// newPause returns the remaining budget of a detached ctx, minus one attempt.
 func newPause(ctx context.Context, attempt time.Duration) *retry.Budget {
 	end, _ := ctx.Deadline()
 	return retry.Until(ctx, end.Add(-attempt), 50*time.Millisecond)

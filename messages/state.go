@@ -12,34 +12,34 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// State is where a message stands.
+// State is the state of a message.
 type State string
 
 // The states of a message.
 const (
-	// Received: it was handed in. It is the first line of each history, no state that lasts.
+	// Received is the first entry of each history; no message stays in it.
 	Received State = "received"
 	// Scheduled: it waits for its time.
 	Scheduled State = "scheduled"
-	// Cancelled: it was taken back in time and is never published.
+	// Cancelled: it was cancelled in time and is never published.
 	Cancelled State = "cancelled"
-	// Processing: its time has come, and it is on its way into the outbox.
+	// Processing: the message is due and is being written to the outbox.
 	Processing State = "processing"
-	// Queued: it is in the outbox, and not found in its topic yet.
+	// Queued: the message is in the outbox and not found in its topic yet.
 	Queued State = "queued"
-	// Completed: it is in its topic.
+	// Completed: the message is in its topic.
 	Completed State = "completed"
-	// Retrying: a replay of its dead letter failed, and there will be another.
+	// Retrying: a replay of its dead letter failed and will be retried.
 	Retrying State = "retrying"
-	// DLQPending: it is a dead letter that waits.
+	// DLQPending: the message is a pending dead letter.
 	DLQPending State = "dlq_pending"
 	// DLQProcessing: its dead letter is being replayed.
 	DLQProcessing State = "dlq_processing"
-	// Resolved: its dead letter was published or settled by hand.
+	// Resolved: the dead letter was published or resolved by an operator.
 	Resolved State = "resolved"
-	// Failed: the replays of its dead letter are used up.
+	// Failed: the dead letter has no replays left.
 	Failed State = "failed"
-	// Archived: its dead letter was put away.
+	// Archived: the dead letter is archived.
 	Archived State = "archived"
 )
 
@@ -48,23 +48,23 @@ var States = []State{Received, Scheduled, Cancelled, Processing, Queued, Complet
 
 var ofSchedule = map[schedule.State]State{schedule.Waiting: Scheduled, schedule.Released: Processing, schedule.Cancelled: Cancelled}
 
-// Letter is what a message's dead letter says.
-type Letter struct {
+// DeadLetter is the dead letter of a message.
+type DeadLetter struct {
 	// State is one of Retrying to Archived.
 	State State
-	// Since is when it became a dead letter, At when it last changed.
+	// Since is the time of the first failure, At that of the last change.
 	Since, At time.Time
-	// Error is why, in one line.
+	// Error is the reason, in one line.
 	Error string
 }
 
-// Letters finds the dead letter of an event; false means there is none. It is
-// safe for concurrent use.
-type Letters interface {
-	Letter(ctx context.Context, event gocql.UUID) (Letter, bool, error)
+// DeadLetters finds the dead letter of an event. It returns false if there is
+// none. It is safe for concurrent use.
+type DeadLetters interface {
+	DeadLetter(ctx context.Context, event gocql.UUID) (DeadLetter, bool, error)
 }
 
-// Place is where a record stands.
+// Place is the position of a record.
 type Place struct {
 	Topic     string
 	Partition int32
@@ -73,48 +73,48 @@ type Place struct {
 }
 
 // Finder finds the record of an event in a topic, among those with the key that
-// are no older than since; false means that it is not there. It is safe for
+// are not older than since. It returns false if there is none. It is safe for
 // concurrent use.
 type Finder interface {
 	Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error)
 }
 
 type (
-	noLetters struct{}
-	noFinder  struct{}
+	noDeadLetters struct{}
+	noFinder      struct{}
 )
 
-func (noLetters) Letter(context.Context, gocql.UUID) (Letter, bool, error) {
-	return Letter{}, false, nil
+func (noDeadLetters) DeadLetter(context.Context, gocql.UUID) (DeadLetter, bool, error) {
+	return DeadLetter{}, false, nil
 }
 
 func (noFinder) Find(context.Context, string, []byte, gocql.UUID, time.Time) (Place, bool, error) {
 	return Place{}, false, nil
 }
 
-// Step is one line of a message's history.
+// Step is one entry of the history of a message.
 type Step struct {
 	State  State     `json:"state"`
 	At     time.Time `json:"at"`
 	Detail string    `json:"detail,omitempty"`
 }
 
-// View is what is known of a message.
+// View is the state of a message.
 type View struct {
 	ID         gocql.UUID
 	State      State
 	Topic, Key string
-	Client     string // who handed it in, as long as it waits
+	Client     string // the client that submitted it, while it is waiting
 	CreatedAt  time.Time
-	DeliverAt  time.Time // zero for at once
+	DeliverAt  time.Time // zero for immediate delivery
 	History    []Step
 	Record     *Place // where it is, once Completed
-	// Note says what could not be looked up.
+	// Note describes the part of the state that could not be read.
 	Note string
 }
 
-// Get tells where a message stands, for as long as it waits and for as long
-// after as the outbox keeps its rows. Errors are ErrNotFound, *OverloadedError or
+// Get returns the state of a message while it is waiting and afterwards until
+// its outbox rows expire. Errors are ErrNotFound, *OverloadedError or
 // *UnavailableError.
 func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
 	var v View
@@ -146,8 +146,8 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
 	place, out, err := s.cfg.Finder.Find(ctx, e.Type, e.Key(), id, e.writtenAt)
 	switch {
 	case err != nil:
-		s.cfg.Logger.WarnContext(ctx, "cannot look for a message in its topic", "event_id", id, "topic", e.Type, "err", err)
-		v.Note = "The topic cannot be read just now, so that this does not say whether the message is there."
+		s.cfg.Logger.WarnContext(ctx, "failed to find a message in its topic", "event_id", id, "topic", e.Type, "err", err)
+		v.Note = "The topic is unreadable at the moment; the message may be published already."
 	case out:
 		v.Record = &place
 		v.add(Completed, place.At, "")
@@ -155,7 +155,7 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
 	return v, nil
 }
 
-// ofEvent is what outbox and dead letters know of a message.
+// ofEvent returns the state of a message according to outbox and dead letters.
 func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
 	v := View{
 		ID: e.ID, State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
@@ -165,7 +165,7 @@ func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
 		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
 	}
 	v.add(Queued, e.writtenAt, "")
-	letter, dead, err := s.cfg.Letters.Letter(ctx, e.ID)
+	letter, dead, err := s.cfg.DeadLetters.DeadLetter(ctx, e.ID)
 	if err != nil || !dead {
 		return v, err
 	}
@@ -177,7 +177,7 @@ func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
 	return v, nil
 }
 
-// read takes a place and reads what f reads. That something is not there is no error.
+// read takes a place and calls f. A missing message is not an error.
 func (s *Service) read(ctx context.Context, id gocql.UUID, f func(context.Context) error) error {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
@@ -199,7 +199,7 @@ func ofScheduled(m *schedule.Message) View {
 	case v.State != Scheduled:
 		v.add(v.State, m.ChangedAt.UTC(), "")
 	case !m.ChangedAt.IsZero():
-		// Its first time is not kept.
+		// Its original time is not kept.
 		v.History[1].Detail = "for later"
 		v.add(Scheduled, m.ChangedAt.UTC(), "released by hand: for "+m.DeliverAt.UTC().Format(time.RFC3339Nano))
 	}
@@ -211,9 +211,9 @@ func (v *View) add(state State, at time.Time, detail string) {
 	v.History = append(v.History, Step{state, at, detail})
 }
 
-// Cancel takes a message back: after nil it is never published. Errors are
-// ErrNotFound, ErrTooLate, *OverloadedError, or an *UnavailableError, after which
-// it may be cancelled if that is Unknown.
+// Cancel cancels a message: after nil it is never published. Errors are
+// ErrNotFound, ErrTooLate, *OverloadedError, or an *UnavailableError; if its
+// Unknown is set, the message may be cancelled.
 func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Service) Cancel(ctx context.Context, id gocql.UUID) error {
 	return s.cancel(ctx, id)
 }
 
-// cancel is Cancel for who has a place at the database.
+// cancel is Cancel without taking a place at the database.
 func (s *Service) cancel(ctx context.Context, id gocql.UUID) error {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()

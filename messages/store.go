@@ -15,9 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// store is the CQL of the service: one method, one statement, one attempt, which
-// ends with its context. What
-// an error means, cqlcode.FateOf says.
+// store executes the CQL of the service: each method makes one attempt of one
+// statement, which ends with its context. Callers classify errors by
+// cqlcode.FateOf.
 type store struct {
 	session *gocql.Session
 	events  outbox.Table
@@ -53,7 +53,7 @@ type stored struct {
 	writtenAt time.Time
 }
 
-// event reads a message's outbox row; false means there is none.
+// event reads the outbox row of a message. It returns false if there is none.
 func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) {
 	var sc outbox.Scanner
 	var micros int64
@@ -70,19 +70,19 @@ func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) 
 	return stored{}, false, fmt.Errorf("read the event of message %s: %w", id, err)
 }
 
-// identity is what a message is stored with. A retry with the same
-// Idempotency-Key gets that of the first attempt.
+// identity contains the id and times of a message. A retry with the same
+// Idempotency-Key receives the identity of the first attempt.
 type identity struct {
 	id        gocql.UUID
 	createdAt time.Time
 	// retried: the key was there already, so the message may be stored.
 	retried bool
-	// headers say which request it came with.
+	// headers contain the trace and the id of the first request.
 	headers map[string]string
 }
 
-// claim inserts a client's key if it is free, otherwise it returns the identity
-// that is there; same says that it was claimed for the same request.
+// claim inserts the key of a client if it is free; otherwise it returns the
+// existing identity. same reports whether it was claimed for the same request.
 func (s *store) claim(ctx context.Context, client, key string, hash []byte, fresh identity) (id identity, same bool, err error) {
 	cells := map[string]any{}
 	applied, err := s.query(ctx, insertKey, client, key, hash, fresh.id, fresh.createdAt.UnixMilli()).
@@ -98,7 +98,7 @@ func (s *store) claim(ctx context.Context, client, key string, hash []byte, fres
 	id.id, _ = cells["message_id"].(gocql.UUID)
 	id.createdAt, _ = cells["created_at"].(time.Time)
 	id.createdAt = id.createdAt.UTC()
-	id.retried = id.id != fresh.id // otherwise it is our own insert, whose answer was lost
+	id.retried = id.id != fresh.id // otherwise it is our own insert with a lost response
 	return id, bytes.Equal(found, hash), nil
 }
 
@@ -106,7 +106,7 @@ func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{})
 }
 
-// hashOf identifies a request by what it asks for.
+// hashOf identifies a request by its content.
 func hashOf(request any) ([]byte, error) {
 	b, err := json.Marshal(request)
 	if err != nil {

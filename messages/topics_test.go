@@ -32,10 +32,10 @@ func TestConfig_Topics(t *testing.T) {
 		cfg := Config{Topics: tt.allowed, Reserved: reserved}.withDefaults()
 		n := NewMessage{Topic: tt.topic}
 		if err := n.validate(&cfg, time.Now()); (err == nil) != tt.want || err != nil && !strings.Contains(err.Error(), "topic") {
-			t.Errorf("topics %q: a message for %s = %v, want taken %t", tt.allowed, tt.topic, err, tt.want)
+			t.Errorf("topics %q: a message for %s = %v, want accepted %t", tt.allowed, tt.topic, err, tt.want)
 		}
 	}
 	if err := (Config{Reserved: []string{"["}}).withDefaults().validate(); err == nil {
-		t.Error("a reserved pattern that is none was taken")
+		t.Error("an invalid reserved pattern was accepted")
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// begins finds where partitions without a committed offset begin: at the first
-// record since the rule did.
+// begins returns the start of partitions without a committed offset: the first
+// record since the rule began.
 //
-// The client alone would ask for that, and where there is none, ask for the end
-// afterwards; a record that comes in between, as the first of a new topic does, is
-// before that end and would be passed over. Here the end is asked for first.
+// The client alone would list that offset and, if there is none, the end
+// afterwards. A record written in between, such as the first of a new topic,
+// would be skipped. Therefore the end is listed first.
 func (r *runner) begins(since time.Time) func(context.Context, map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	unknown := kgo.NewOffset().AfterMilli(since.UnixMilli())
 	return func(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
@@ -34,11 +34,11 @@ func (r *runner) begins(since time.Time) func(context.Context, map[string]map[in
 		r.mu.Unlock()
 		ends, err := adm.ListEndOffsets(ctx, topics...)
 		if err != nil {
-			return nil, fmt.Errorf("ask where topics end: %w", err)
+			return nil, fmt.Errorf("list the end offsets: %w", err)
 		}
 		first, err := adm.ListOffsetsAfterMilli(ctx, since.UnixMilli(), topics...)
 		if err != nil {
-			return nil, fmt.Errorf("ask where topics begin: %w", err)
+			return nil, fmt.Errorf("list the start offsets: %w", err)
 		}
 		for _, topic := range topics {
 			for partition, o := range offsets[topic] {

@@ -23,7 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// memory is a Deliveries in memory that can be broken.
+// memory is a Deliveries in memory with injectable failures.
 type memory struct {
 	mu      sync.Mutex
 	rows    map[gocql.UUID]delivery.Delivery
@@ -99,7 +99,7 @@ func (m *memory) Report(_ context.Context, all []delivery.Report) error {
 	return m.err
 }
 
-// repeatAll asks for all deliveries again, as delivery.Store does for one.
+// repeatAll requests a repeat of all deliveries, like delivery.Store.
 func (m *memory) repeatAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *memory) repeatAll() {
 	}
 }
 
-// states are those of all deliveries of a rule, by event id.
+// states returns the states of all deliveries of a rule, by event id.
 func (m *memory) states(rule string) map[string]delivery.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,13 +128,13 @@ func (m *memory) fail(err error) {
 	m.err = err
 }
 
-// taker is a plugin that remembers what it got.
+// taker is a plugin that records its events.
 type taker struct {
 	mu  sync.Mutex
-	got []string // names of events, in the order in which they came
+	got []string // names of events, in order of arrival
 	at  map[string][]time.Time
 	all []Event
-	// process, if there is one, says what comes of an event.
+	// process, if set, returns the result of an event.
 	process func(ctx context.Context, e Event) error
 }
 
@@ -155,7 +155,7 @@ func (p *taker) Process(ctx context.Context, e Event) error {
 	return nil
 }
 
-// times is how often an event came.
+// times returns how often an event arrived.
 func (p *taker) times(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,8 +168,8 @@ func (p *taker) count() int {
 	return len(p.got)
 }
 
-// bundle is a broker in memory, with a producer, and the store of some reactors. It
-// is made inside a synctest bubble.
+// bundle is an in-memory broker with a producer, and the store of some
+// reactors. It is created inside a synctest bubble.
 type bundle struct {
 	t        *testing.T
 	net      kfake.VirtualNetwork
@@ -183,7 +183,7 @@ type bundle struct {
 
 const testPartitions = 4
 
-// sleep lets time pass, until all there is to do is done.
+// sleep advances the time until all goroutines are idle.
 func (b *bundle) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -225,8 +225,8 @@ type running struct {
 	stop func()
 }
 
-// start runs a reactor until stop is called or the bubble ends. It returns when the
-// reactor has its partitions.
+// start runs a reactor until stop is called or the bubble ends. It returns when
+// the reactor has its partitions.
 func (b *bundle) start(plugins map[string]Plugin, rules []Rule, change ...func(*Config)) *running {
 	b.t.Helper()
 	r := &running{b: b, reg: prometheus.NewRegistry()}
@@ -289,7 +289,7 @@ func (r *running) metric(name string, labels ...string) float64 {
 		for _, m := range f.GetMetric() {
 			var have []string
 			for _, l := range m.GetLabel() {
-				if l.GetName() != "plugin" { // it goes with the rule
+				if l.GetName() != "plugin" { // the label plugin depends on the rule
 					have = append(have, l.GetValue())
 				}
 			}

@@ -30,22 +30,22 @@ const (
 const (
 	// MaxRules is how many rules a Reactor has at most: each is a client of the broker.
 	MaxRules = 100
-	// maxWaitingBytes bounds the payloads that wait at one rule, beside its Queue; what
-	// was taken at once may go beyond it.
+	// maxWaitingBytes bounds the payloads that wait at one rule, in addition to
+	// its Queue; a batch of takeAtOnce records may exceed it.
 	maxWaitingBytes = 16 << 20
-	// takeAtOnce is how many records are taken before the bounds are looked at again.
+	// takeAtOnce is the number of records taken between two checks of the bounds.
 	takeAtOnce = 16
-	// fetchBytes bounds what is fetched at once, as it comes: it may be compressed.
+	// fetchBytes bounds one fetch in its wire form, which may be compressed.
 	fetchBytes = 4 << 20
-	// sessionTimeout is after how long the partitions of a process that died go to
-	// others.
+	// sessionTimeout is the time after which the partitions of a failed process
+	// are reassigned.
 	sessionTimeout = 12 * time.Second
-	// metadataAge is after how long a topic that is new, or has more partitions, is
-	// seen.
+	// metadataAge is the time after which new topics and partitions are
+	// discovered.
 	metadataAge = 10 * time.Second
 )
 
-// Deliveries is where deliveries are kept; *delivery.Store is one.
+// Deliveries stores deliveries; *delivery.Store implements it.
 type Deliveries interface {
 	Read(ctx context.Context, id gocql.UUID) (*delivery.Delivery, error)
 	Save(ctx context.Context, d *delivery.Delivery) error
@@ -59,30 +59,30 @@ type Deliveries interface {
 type Config struct {
 	// Kafka are the client's options: brokers, TLS, SASL.
 	Kafka []kgo.Opt
-	// Deliveries keeps what became of events.
+	// Deliveries stores the results of deliveries.
 	Deliveries Deliveries
 	// Rules, at most MaxRules. Their names are unique in a keyspace: two reactors with
 	// a rule of one name share its events.
 	Rules []Rule
-	// Targets and Plugins are what rules lead to, by name.
+	// Targets and Plugins are the destinations of rules, by name.
 	Targets map[string]notify.Target
 	Plugins map[string]Plugin
-	// Group is what the names of the consumer groups begin with; the rule's follows
+	// Group is the prefix of the consumer groups; the name of the rule follows
 	// after a dot. Default outbox-react.
 	Group string
-	// DrainTimeout is how long attempts under way may take when the reactor stops, or
-	// loses a partition to another. Default 10 s.
+	// DrainTimeout bounds attempts in flight when the reactor stops or loses a
+	// partition. Default 10 s.
 	DrainTimeout time.Duration
-	// Poll is how often it is looked whether a delivery is to be repeated. Default 1 s.
+	// Poll is the interval of checks for requested repeats. Default 1 s.
 	Poll time.Duration
-	// Report is how often it is written down, for those who look, how each rule goes.
-	// Default 2 s.
+	// Report is the interval at which the progress of each rule is written to the
+	// database. Default 2 s.
 	Report time.Duration
 	// Instance names this process there. Default: its host and process number.
 	Instance string
-	// Logger is told of what failed. Default discards.
+	// Logger receives failures. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
 }
 
@@ -135,7 +135,7 @@ func (c *Config) compile() ([]*compiled, error) {
 	return out, nil
 }
 
-// names are what rules can lead to.
+// names returns the possible destinations of rules.
 func (c *Config) names() []string {
 	out := append(slices.Collect(maps.Keys(c.Targets)), slices.Collect(maps.Keys(c.Plugins))...)
 	slices.Sort(out)

@@ -13,14 +13,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// errLeft says that an attempt was left alone: what becomes of it is not known.
-var errLeft = errors.New("left alone")
+// errLeft marks an abandoned attempt: its outcome is unknown.
+var errLeft = errors.New("attempt abandoned")
 
-// maxError bounds the text of an error that is kept, in bytes.
+// maxError bounds the stored text of an error, in bytes.
 const maxError = 2000
 
-// deliver tries a job until it ends. False means that it did not: the partition has
-// gone, or the runner stops.
+// deliver retries a job until it is finished. False means that it is not: the
+// partition was reassigned, or the runner stops.
 func (r *runner) deliver(p *partition, j *job) (done bool) {
 	done, ok := r.known(p.ctx, j)
 	if done || !ok {
@@ -56,14 +56,14 @@ func (r *runner) deliver(p *partition, j *job) (done bool) {
 			pause = min(asked, r.rule.MaxBackoff)
 		}
 		j.Error, j.NextAttempt = errorText(err), time.Now().Add(pause)
-		r.log.Debug("an event was not taken; trying again", "event_id", j.EventID, "attempt", j.Attempts, "wait", pause, "err", err)
+		r.log.Debug("delivery failed; retrying", "event_id", j.EventID, "attempt", j.Attempts, "wait", pause, "err", err)
 		if !r.save(p.ctx, j) {
 			return false
 		}
 	}
 }
 
-// tried notes an attempt, for those who look.
+// tried records an attempt in the delivery.
 func (r *runner) tried(j *job, err error) {
 	text := ""
 	if err != nil {
@@ -73,8 +73,9 @@ func (r *runner) tried(j *job, err error) {
 	j.Tried(j.began, time.Since(j.began), text)
 }
 
-// known reads what is known of the delivery, of this process's last life or another's.
-// done says that it is over; ok that it is to be tried.
+// known reads the stored delivery, of this process before a restart or of
+// another process. done reports that it is finished; ok that it must be
+// attempted.
 func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
 	var was *delivery.Delivery
 	ok = r.patiently(ctx, func() (err error) {
@@ -88,7 +89,7 @@ func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
 	case !ok:
 		return false, false
 	case was == nil:
-		return j.place == nil, true // what was to be repeated is no longer kept
+		return j.place == nil, true // the requested delivery has expired
 	case was.State != delivery.Pending:
 		return true, true
 	}
@@ -97,7 +98,7 @@ func (r *runner) known(ctx context.Context, j *job) (done, ok bool) {
 	return false, true
 }
 
-// fail ends a delivery that nothing helps.
+// fail ends a delivery with a permanent error.
 func (r *runner) fail(j *job, err error) bool {
 	j.State, j.Error, j.NextAttempt = delivery.Failed, errorText(err), time.Time{}
 	if !r.save(r.work, j) {
@@ -108,7 +109,7 @@ func (r *runner) fail(j *job, err error) bool {
 	return true
 }
 
-// errorText is an error as it is kept.
+// errorText returns the stored form of an error.
 func errorText(err error) string {
 	s := strings.ToValidUTF8(err.Error(), "\uFFFD")
 	if len(s) > maxError {
@@ -117,13 +118,13 @@ func errorText(err error) string {
 	return s
 }
 
-// save writes the delivery, as often as that takes. False means that ctx ended first.
+// save writes the delivery, with retries. False means that ctx ended first.
 func (r *runner) save(ctx context.Context, j *job) bool {
 	return r.patiently(ctx, func() error { return r.cfg.Deliveries.Save(ctx, j.Delivery) })
 }
 
-// patiently tries something of the database until it succeeds. False means that ctx
-// ended first.
+// patiently retries an operation of the database until it succeeds. False means
+// that ctx ended first.
 func (r *runner) patiently(ctx context.Context, do func() error) bool {
 	for try := 1; ctx.Err() == nil; try++ {
 		err := do()
@@ -135,7 +136,7 @@ func (r *runner) patiently(ctx context.Context, do func() error) bool {
 		}
 		r.metrics.unsaved.Inc()
 		if try == 1 {
-			r.log.Warn("the database does not take or give deliveries; trying again", "err", err)
+			r.log.Warn("failed to read or write deliveries; retrying", "err", err)
 		}
 		if retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 10*time.Second, try)) != nil {
 			return false
@@ -156,9 +157,9 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	return retry.Wait(ctx, d) == nil
 }
 
-// attempt calls the plugin when there is a place for it. The place is free again when
-// the call returns, however long that takes, so a plugin that hangs costs its rule's
-// places and nothing else.
+// attempt calls the plugin when there is a place for it. The place is free when
+// the call returns, however long that takes, so a plugin that hangs blocks only
+// places of its own rule.
 func (r *runner) attempt(p *partition, j *job) error {
 	select {
 	case r.slots <- struct{}{}:
@@ -192,7 +193,7 @@ func (r *runner) attempt(p *partition, j *job) error {
 		return ended(err)
 	case <-ctx.Done():
 	}
-	// One that ends with its context gets the time to say so.
+	// A plugin that returns with its context gets time to return its error.
 	select {
 	case err := <-done:
 		return ended(err)
@@ -203,12 +204,12 @@ func (r *runner) attempt(p *partition, j *job) error {
 	return r.hangs(p, j, done, ended)
 }
 
-// hangs waits for a call that does not return, and says that it does not.
+// hangs waits for a call that does not return, and logs it.
 func (r *runner) hangs(p *partition, j *job, done <-chan error, ended func(error) error) error {
 	r.metrics.stuck.Inc()
 	defer r.metrics.stuck.Dec()
 	j.Error = fmt.Sprintf("attempt %d has not returned after %s", j.Attempts+1, r.rule.Timeout)
-	r.log.Warn("the plugin hangs; it gets nothing else in this place until it returns", "event_id", j.EventID, "delivery", j.ID)
+	r.log.Warn("plugin hangs; its place is blocked until it returns", "event_id", j.EventID, "delivery", j.ID)
 	r.save(p.ctx, j)
 	select {
 	case err := <-done:

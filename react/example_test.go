@@ -20,10 +20,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// loyalty gives points to customers for their orders.
+// loyalty adds points to customers for their orders.
 type loyalty struct{ done chan<- string }
 
-// CanHandle leaves orders of guests alone.
+// CanHandle rejects orders of guests.
 func (l loyalty) CanHandle(e react.Event) bool {
 	var order struct {
 		Customer string `json:"customer_id"`
@@ -31,17 +31,18 @@ func (l loyalty) CanHandle(e react.Event) bool {
 	return json.Unmarshal(e.Data, &order) == nil && order.Customer != ""
 }
 
-// Process gives the points. It may be called again for the same order, after a
-// failure or a crash, and tells that by DeliveryID.
+// Process adds the points. It may be called again for the same order, after a
+// failure or a crash; DeliveryID identifies the repetition.
 func (l loyalty) Process(ctx context.Context, e react.Event) error {
 	if e.Attempt == 1 {
-		return errors.New("the loyalty service is busy") // it is tried again after Backoff
+		return errors.New("the loyalty service is busy") // retried after Backoff
 	}
 	l.done <- fmt.Sprintf("%s of %s, attempt %d: %s", e.Type, e.AggregateID, e.Attempt, e.Data)
 	return nil
 }
 
-// A plugin in Go is anything with CanHandle and Process. This gives it the big orders.
+// A plugin in Go implements CanHandle and Process. This rule delivers large
+// orders to it.
 func Example() {
 	session, seeds, stop := embedded("OrderCreated")
 	defer stop()
@@ -74,7 +75,7 @@ func Example() {
 	publish(seeds, "OrderCreated", "order-3", `{"customer_id":"c-7","total":"1250.00"}`)
 	fmt.Println(<-done)
 
-	cancel() // lets what is under way finish
+	cancel() // waits for attempts in flight
 	fmt.Println(<-ended)
 	// Output:
 	// OrderCreated of order-3, attempt 2: {"customer_id":"c-7","total":"1250.00"}
@@ -100,7 +101,7 @@ func embedded(topics ...string) (*gocql.Session, []string, func()) {
 	}
 }
 
-// publish does what the relay does.
+// publish writes a record like the relay.
 func publish(seeds []string, topic, aggregate, payload string) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
 	must(err)

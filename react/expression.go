@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// maxCost bounds the evaluation of an expression, in CEL's units: about one for
-	// each step, and for each ten bytes of a text that are looked at.
+	// maxCost bounds the evaluation of an expression, in cost units of CEL: about
+	// one per step, and one per ten bytes of a string that are examined.
 	maxCost = 100_000
 	// maxExpression bounds its text, in characters.
 	maxExpression = 10_000
 )
 
-// environment is what expressions may speak of: the event, by the names that its
-// JSON has.
+// environment declares the variables of expressions: the fields of the event in
+// its JSON form.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(100), cel.CrossTypeNumericComparisons(true), ext.Strings(),
@@ -48,8 +48,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // expression is a condition over events. It is safe for concurrent use.
 type expression struct{ program cel.Program }
 
-// compile checks an expression: its types too, as far as they are known before
-// there is an event. The error says where it is wrong.
+// compile parses an expression and checks the types that are known without an
+// event. The error contains the position.
 func compile(text string) (*expression, error) {
 	env, err := environment()
 	if err != nil {
@@ -66,7 +66,7 @@ func compile(text string) (*expression, error) {
 		return nil, errors.Join(errs...)
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("line 1, column 1: it is a %s, and must be true or false: compare it with something", ast.OutputType())
+		return nil, fmt.Errorf("line 1, column 1: the type is %s, want bool: compare the value with another one", ast.OutputType())
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
@@ -75,8 +75,9 @@ func compile(text string) (*expression, error) {
 	return &expression{program}, nil
 }
 
-// holds evaluates the expression. An error says that it cannot be decided for this
-// event: a field is missing, is of another type, or it costs too much.
+// holds evaluates the expression. It returns an error if the expression is
+// undecidable for the event: a field is missing or of another type, or the
+// evaluation costs too much.
 func (x *expression) holds(e *kafkarecord.Event) (bool, error) {
 	out, _, err := x.program.Eval(variables(e))
 	if err != nil {
@@ -89,7 +90,8 @@ func (x *expression) holds(e *kafkarecord.Event) (bool, error) {
 	return b, nil
 }
 
-// variables are the event's, by name. The payload is read when it is asked for.
+// variables returns the fields of the event by name. The payload is decoded on
+// first use.
 func variables(e *kafkarecord.Event) map[string]any {
 	headers := e.Headers
 	if headers == nil {
@@ -101,7 +103,7 @@ func variables(e *kafkarecord.Event) map[string]any {
 		"content_type": e.ContentType, "headers": headers,
 		"data": func() any {
 			var v any
-			_ = json.Unmarshal(e.Data, &v) // null for what is no JSON
+			_ = json.Unmarshal(e.Data, &v) // null if the payload is not JSON
 			return v
 		},
 		"data_text": func() any {
@@ -113,7 +115,7 @@ func variables(e *kafkarecord.Event) map[string]any {
 	}
 }
 
-// happened is when the event did; when it came to its topic, if it does not say.
+// happened returns the time of the event, by default that of its record.
 func happened(e *kafkarecord.Event) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
 		return t

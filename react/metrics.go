@@ -7,8 +7,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics have the labels rule, of which there are at most MaxRules, and plugin,
-// which is what the rule leads to and so makes them no more.
+// metrics have the labels rule, with at most MaxRules values, and plugin, the
+// destination of the rule, which adds no further series.
 type metrics struct {
 	records, deliveries, errors, undecided, repeats, unsaved *prometheus.CounterVec
 	waiting, oldest, stuck                                   *prometheus.GaugeVec
@@ -27,10 +27,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		deliveries: count("outbox_react_deliveries_total", "Deliveries that ended.", "result"),
 		errors:     count("outbox_react_attempt_errors_total", "Attempts to deliver that failed."),
 		undecided:  count("outbox_react_undecided_total", "Events for which a rule's expression could not be evaluated; each is a failed delivery too."),
-		repeats:    count("outbox_react_repeats_total", "Deliveries that somebody asked to repeat and that were begun."),
-		unsaved:    count("outbox_react_store_errors_total", "Reads and writes of deliveries that failed and are tried again."),
-		waiting:    level("outbox_react_waiting", "Events that wait in memory, those that are tried again included."),
-		oldest:     level("outbox_react_oldest_waiting_seconds", "How long the event has waited in memory that has waited longest."),
+		repeats:    count("outbox_react_repeats_total", "Started repeats of deliveries on request."),
+		unsaved:    count("outbox_react_store_errors_total", "Failed reads and writes of deliveries; retried."),
+		waiting:    level("outbox_react_waiting", "Events waiting in memory, including retries."),
+		oldest:     level("outbox_react_oldest_waiting_seconds", "Age of the oldest event waiting in memory."),
 		stuck:      level("outbox_react_stuck", "Calls of a plugin that are past their time and have not returned."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outbox_react_attempt_seconds", Help: "How long attempts to deliver took.", Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60},
@@ -44,18 +44,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// ruleMetrics are those of one rule. They begin at zero.
+// ruleMetrics are the metrics of one rule. They start at zero.
 type ruleMetrics struct {
 	records, delivered, failed, errors, undecided, repeats, unsaved prometheus.Counter
 	waiting, oldest, stuck                                          prometheus.Gauge
 	seconds                                                         prometheus.Observer
 }
 
-// value is where a counter or gauge stands.
+// value returns the value of a counter or gauge.
 func value(m prometheus.Metric) float64 {
 	var now dto.Metric
 	if m.Write(&now) != nil {
-		return 0 // those of this package can be written
+		return 0 // metrics of this package always encode
 	}
 	return now.GetCounter().GetValue() + now.GetGauge().GetValue()
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
-// notice is the Plugin that tells a target of an event, in the words of its rule.
+// notice is the Plugin of a target: it sends the message that the templates of
+// the rule render.
 type notice struct {
 	target      notify.Target
 	title, text *text
@@ -18,8 +19,7 @@ type notice struct {
 // CanHandle is always true.
 func (n *notice) CanHandle(Event) bool { return true }
 
-// Process composes the message and sends it. What cannot be composed is permanent:
-// the template is wrong.
+// Process renders the message and sends it. A template error is permanent.
 func (n *notice) Process(ctx context.Context, e Event) error {
 	v := view(&e.Event, e.Rule)
 	title, err := n.title.of(v)

@@ -14,8 +14,8 @@ type Reactor struct {
 	metrics *metrics
 }
 
-// New checks the configuration and compiles the rules. It connects to nothing. The
-// error reports every problem, with the rule and the place.
+// New validates the configuration and compiles the rules without connecting.
+// The error contains every problem, with its rule and position.
 func New(cfg Config) (*Reactor, error) {
 	cfg = cfg.withDefaults()
 	rules, err := cfg.compile()
@@ -29,11 +29,11 @@ func New(cfg Config) (*Reactor, error) {
 	return &Reactor{cfg: cfg, rules: rules, metrics: m}, nil
 }
 
-// Run delivers until ctx ends, then lets attempts under way finish within
-// DrainTimeout, commits what is settled, and returns nil. An error says that a rule
-// could not begin; the others are stopped.
+// Run delivers until ctx ends, waits up to DrainTimeout for attempts in flight,
+// commits the settled offsets, and returns nil. An error means that a rule
+// could not start; the others are stopped.
 //
-// A broker or database that is away is waited for.
+// Run waits for an unavailable broker or database.
 func (r *Reactor) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -20,7 +20,7 @@ import (
 func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		big, other := new(taker), new(taker)
-		b.many("a", 1000, 5) // before the rules are there
+		b.many("a", 1000, 5) // before the rules exist
 		b.sleep(time.Second)
 		r := b.start(map[string]Plugin{"big": big, "other": other}, []Rule{
 			{Name: "big", Topics: []string{"a", "b"}, When: `data.n >= 10`, To: "big"},
@@ -34,27 +34,27 @@ func TestReactor_EachEventOnceToWhomItIsFor(t *testing.T) {
 			t.Errorf("big has %d events, want 10: %v", got, big.got)
 		}
 		if fmt.Sprint(other.got) != "[lost]" {
-			t.Errorf("other has %v, want lost alone: its plugin does not handle the rest", other.got)
+			t.Errorf("other has %v, want only lost: its plugin rejects the others", other.got)
 		}
 		e := other.all[0]
 		if e.Rule != "other" || e.Attempt != 1 || e.DeliveryID != delivery.NewID("other", &e.Event).String() || string(e.Data) != `{"n":1}` {
 			t.Errorf("the plugin got %+v", e)
 		}
-		// What no rule is for is passed over too.
+		// Events that no rule selects are committed, too.
 		if got := b.committed("big", "a") + b.committed("big", "b"); got != 27 {
 			t.Errorf("%d records are committed, want 27", got)
 		}
 		if got := r.metric("outbox_react_deliveries_total", "big", "delivered"); got != 10 {
 			t.Errorf("delivered = %v", got)
 		}
-		// A topic that is made later is read from its start.
+		// A new topic is read from its start.
 		if _, err := kadm.NewClient(b.producer).CreateTopic(b.t.Context(), testPartitions, 1, nil, "c"); err != nil {
 			t.Fatal(err)
 		}
 		b.produce("c", "late", "x", "Lost", `{}`)
 		b.sleep(30 * time.Second)
 		if other.times("late") != 1 {
-			t.Errorf("an event of a new topic came %d times", other.times("late"))
+			t.Errorf("an event of a new topic arrived %d times", other.times("late"))
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestReactor_TriesAgainAndGivesUp(t *testing.T) {
 			}
 		}
 		if gap := p.at["asks"][1].Sub(p.at["asks"][0]); gap != 90*time.Second {
-			t.Errorf("who asked for 90 s was left alone for %s", gap)
+			t.Errorf("a plugin that requested 90 s was called after %s", gap)
 		}
 		if got := r.metric("outbox_react_deliveries_total", "r", "failed"); got != 2 {
 			t.Errorf("failed = %v, want 2", got)
@@ -95,7 +95,7 @@ func TestReactor_TriesAgainAndGivesUp(t *testing.T) {
 			if d.State == delivery.Failed {
 				failed++
 				if d.Error != "no luck" || len(d.Value) == 0 {
-					t.Errorf("a failed delivery is kept as %+v", d)
+					t.Errorf("a failed delivery is stored as %+v", d)
 				}
 			}
 		}
@@ -105,7 +105,8 @@ func TestReactor_TriesAgainAndGivesUp(t *testing.T) {
 	})
 }
 
-// A plugin that hangs, one that panics, and one that is slow cost the others nothing.
+// A plugin that hangs, one that panics, and one that is slow do not affect the
+// others.
 func TestReactor_RulesAreIsolated(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		release := make(chan struct{})
@@ -113,7 +114,7 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 		good := new(taker)
 		plugins := map[string]Plugin{
 			"good":   good,
-			"hangs":  Func(func(context.Context, Event) error { <-release; return nil }), // does not even look at its context
+			"hangs":  Func(func(context.Context, Event) error { <-release; return nil }), // ignores its context
 			"panics": Func(func(context.Context, Event) error { panic("oh") }),
 			"times out": Func(func(ctx context.Context, _ Event) error {
 				<-ctx.Done()
@@ -138,7 +139,7 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 		}
 		for name, at := range good.at {
 			if d := at[0].Sub(began); d > 2*time.Second {
-				t.Errorf("%s came after %s", name, d)
+				t.Errorf("%s arrived after %s", name, d)
 			}
 		}
 		b.sleep(time.Hour)
@@ -155,7 +156,7 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 			t.Errorf("waiting = %v, want its queue of 8", got)
 		}
 		if got := r.metric("outbox_react_oldest_waiting_seconds", "hangs"); got < 3600 {
-			t.Errorf("the oldest waits for %v s, want an hour", got)
+			t.Errorf("the oldest is waiting for %v s, want an hour", got)
 		}
 		if got := b.committed("hangs", "a"); got != 0 {
 			t.Errorf("%d are committed that were never delivered", got)
@@ -167,8 +168,8 @@ func TestReactor_RulesAreIsolated(t *testing.T) {
 			}
 			n++
 		}
-		if n != 2 || !strings.Contains(b.log.String(), "the plugin hangs") {
-			t.Errorf("%d hanging deliveries can be seen, want 2", n)
+		if n != 2 || !strings.Contains(b.log.String(), "plugin hangs") {
+			t.Errorf("%d hanging deliveries are listed, want 2", n)
 		}
 		began = time.Now()
 		r.stop()
@@ -212,7 +213,7 @@ func TestReactor_OrderOfAnAggregate(t *testing.T) {
 		for _, e := range ordered.all {
 			n := number(&e.Event)
 			if n < last[e.AggregateID] {
-				t.Errorf("%s: %d came after %d", e.AggregateID, n, last[e.AggregateID])
+				t.Errorf("%s: %d arrived after %d", e.AggregateID, n, last[e.AggregateID])
 			}
 			last[e.AggregateID] = n
 		}
@@ -222,7 +223,7 @@ func TestReactor_OrderOfAnAggregate(t *testing.T) {
 		if most.Load() != 3 {
 			t.Errorf("%d events at a time, want 3", most.Load())
 		}
-		// Without order those behind one that is tried again go on.
+		// Without order, retries do not block later events.
 		if first, next := free.at["e0"][1], free.at["e5"][0]; !first.After(next) {
 			t.Errorf("e5 waited for e0: %s, %s", next, first)
 		}
@@ -234,7 +235,7 @@ func number(e *kafkarecord.Event) int {
 	return n
 }
 
-// Payloads that wait are bounded in bytes too, whatever the queue.
+// Waiting payloads are also bounded in bytes, independent of the queue.
 func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		var open atomic.Bool
@@ -256,7 +257,7 @@ func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
 		}
 		b.sleep(time.Minute)
 		if got, most := r.metric("outbox_react_waiting", "r"), float64(maxWaitingBytes/900_000+1+takeAtOnce); got < 10 || got > most {
-			t.Errorf("%v events wait, want some and at most %v", got, most)
+			t.Errorf("%v events are waiting, want some and at most %v", got, most)
 		}
 		open.Store(true)
 		b.sleep(time.Minute)
@@ -266,9 +267,8 @@ func TestReactor_BytesThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// An expression that cannot be decided is a failed delivery, not an event that is
-// passed over.
-func TestReactor_UndecidedIsSeen(t *testing.T) {
+// An undecidable event is a failed delivery, not a skipped event.
+func TestReactor_UndecidableIsRecorded(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		p := new(taker)
 		r := b.start(map[string]Plugin{"p": p}, []Rule{{Name: "r", Topics: []string{"a"}, To: "p", When: `data.total > 10`}})
@@ -287,8 +287,8 @@ func TestReactor_UndecidedIsSeen(t *testing.T) {
 	})
 }
 
-// A delivery that is repeated goes out again, whether it had failed or not, and stays
-// on the list until it has.
+// A repeated delivery is delivered again, whether it had failed or not, and
+// stays on the list until then.
 func TestReactor_Repeats(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		var broken atomic.Bool
@@ -307,7 +307,7 @@ func TestReactor_Repeats(t *testing.T) {
 		b.store.repeatAll()
 		b.sleep(5 * time.Second)
 		if p.times("bad") != 2 || p.times("good") != 2 || len(b.store.asked) != 0 || r.metric("outbox_react_repeats_total", "r") != 2 {
-			t.Errorf("bad came %d times, good %d; %d are still asked for", p.times("bad"), p.times("good"), len(b.store.asked))
+			t.Errorf("bad arrived %d times, good %d; %d requests are left", p.times("bad"), p.times("good"), len(b.store.asked))
 		}
 		for id, st := range b.store.states("r") {
 			if st != delivery.Delivered {
@@ -320,8 +320,8 @@ func TestReactor_Repeats(t *testing.T) {
 	})
 }
 
-// Repeats that nobody can make, as their topic is gone, do not hide others, however
-// many there are.
+// Repeats that cannot be made because their topic is deleted do not hide
+// others, however many there are.
 func TestReactor_RepeatsBehindThoseOfNobody(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		p := &taker{}
@@ -338,7 +338,7 @@ func TestReactor_RepeatsBehindThoseOfNobody(t *testing.T) {
 		b.store.mu.Unlock()
 		b.sleep(10 * time.Second)
 		if p.times("one") != 2 {
-			t.Errorf("it came %d times, want twice", p.times("one"))
+			t.Errorf("it arrived %d times, want twice", p.times("one"))
 		}
 	})
 }
@@ -352,12 +352,12 @@ func TestReactor_TheSameEventAgain(t *testing.T) {
 		b.produce("a", "x", "x", "Made", `{}`)
 		b.sleep(5 * time.Second)
 		if p.times("x") != 1 || b.committed("r", "a") != 2 {
-			t.Errorf("it came %d times, %d committed", p.times("x"), b.committed("r", "a"))
+			t.Errorf("it arrived %d times, %d committed", p.times("x"), b.committed("r", "a"))
 		}
 	})
 }
 
-// While the database takes nothing, nothing is committed, and nothing is lost.
+// While the database is unavailable, nothing is committed, and nothing is lost.
 func TestReactor_WithoutTheDatabase(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		p := new(taker)

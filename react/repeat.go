@@ -11,15 +11,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// repeatsAtOnce is how many deliveries to be repeated are looked at at once.
+// repeatsAtOnce is the page size of requested repeats.
 const repeatsAtOnce = 1000
 
-// look sees to what is to be repeated, and to how long events wait, until ctx ends.
-func (r *runner) look(ctx context.Context) {
+// poll starts requested repeats and updates the age of waiting events until ctx
+// ends.
+func (r *runner) poll(ctx context.Context) {
 	tick := time.NewTicker(r.cfg.Poll)
 	defer tick.Stop()
-	// Each look goes on behind the one before, and around: what others have to repeat,
-	// or nobody as its topic is gone, must not hide what is behind it.
+	// Each poll continues after the previous one and wraps around: repeats of
+	// other processes, or of deleted topics, must not hide later ones.
 	var after gocql.UUID
 	for {
 		select {
@@ -31,7 +32,7 @@ func (r *runner) look(ctx context.Context) {
 		asked, err := r.cfg.Deliveries.Repeats(ctx, r.rule.Name, after, repeatsAtOnce)
 		if err != nil {
 			r.metrics.unsaved.Inc()
-			continue // the next look is soon
+			continue // continue with the next page soon
 		}
 		if after = (gocql.UUID{}); len(asked) == repeatsAtOnce {
 			after = asked[len(asked)-1].ID
@@ -54,7 +55,7 @@ func (r *runner) oldest() (longest time.Duration) {
 	return longest
 }
 
-// mine tells whether this process is to repeat a delivery, and has not begun.
+// mine reports whether this process must repeat a delivery and has not started.
 func (r *runner) mine(a delivery.Asked) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,13 +63,13 @@ func (r *runner) mine(a delivery.Asked) bool {
 	return p != nil && p.ctx.Err() == nil && !r.repeating[a.ID] && len(r.jobs) < r.rule.Queue
 }
 
-// repeat begins a delivery again, behind those of its aggregate that are under way.
+// repeat starts a delivery again, behind those of its aggregate in flight.
 func (r *runner) repeat(ctx context.Context, a delivery.Asked) {
 	d, err := r.cfg.Deliveries.Read(ctx, a.ID)
 	switch {
 	case errors.Is(err, delivery.ErrNotFound), err == nil && d.State != delivery.Pending:
-		// It is forgotten, or the one who repeated it died before the list knew. Or the
-		// list has what was asked for, and the delivery not yet: then it stays there.
+		// The delivery has expired, or a process failed between the delivery and the
+		// list. If only the list was written so far, the request stays there.
 		if d == nil {
 			d = a.Delivery(r.rule.Name)
 		}

@@ -10,8 +10,8 @@ import (
 // reportTimeout bounds one report.
 const reportTimeout = 2 * time.Second
 
-// reporting writes down how rules go, for those who look. It takes no part in their
-// work: a database that does not take the reports keeps nothing else back.
+// reporting writes the progress of rules to the database. It does not affect
+// their work if the database does not accept the reports.
 type reporting struct {
 	cfg     *Config
 	runners []*runner
@@ -35,7 +35,7 @@ func (r *reporting) run(ctx context.Context) {
 	}
 }
 
-// once reports once. What goes wrong is logged when it begins and when it ends.
+// once writes one report. It logs the first failure and the recovery.
 func (r *reporting) once(ctx context.Context, state string) {
 	all := make([]delivery.Report, len(r.runners))
 	for i, one := range r.runners {
@@ -47,14 +47,14 @@ func (r *reporting) once(ctx context.Context, state string) {
 	switch {
 	case err != nil && ctx.Err() == nil && !r.silent:
 		r.silent = true
-		r.cfg.Logger.Warn("how the rules go cannot be written; others do not see it, and it goes on", "err", err)
+		r.cfg.Logger.Warn("failed to write the progress of rules; others see stale progress", "err", err)
 	case err == nil && r.silent:
 		r.silent = false
-		r.cfg.Logger.Info("how the rules go is written again")
+		r.cfg.Logger.Info("progress of rules written again")
 	}
 }
 
-// report is how the rule goes.
+// report returns the progress of the rule.
 func (r *runner) report(state string, started time.Time) delivery.Report {
 	rule, m := &r.rule.Rule, r.metrics
 	kind := "plugin"

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// report is what was said last of a rule.
+// report returns the last report of a rule.
 func (m *memory) report(rule string) delivery.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -21,9 +21,10 @@ func (m *memory) report(rule string) delivery.Report {
 	return delivery.Report{}
 }
 
-// Who looks sees each rule as it runs: what it says, what waits, what failed last, and
-// that it was stopped. A database that takes no reports costs the deliveries nothing.
-func TestReactor_SaysHowItGoes(t *testing.T) {
+// The report contains each rule, its waiting events, its last failure, and
+// whether it was stopped. A database that accepts no reports does not affect
+// deliveries.
+func TestReactor_ReportsProgress(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		hold := make(chan struct{})
 		plugins := map[string]Plugin{"p": Func(func(_ context.Context, e Event) error {
@@ -47,16 +48,16 @@ func TestReactor_SaysHowItGoes(t *testing.T) {
 		b.sleep(10 * time.Second)
 		got := b.store.report("r")
 		if got.Instance != "me" || got.Plugin != "p" || got.Kind != "plugin" || got.When != "data.n >= 0" || got.TimeoutSeconds != 60 || got.Topics[0] != "a" {
-			t.Errorf("it says of itself %+v", got)
+			t.Errorf("report = %+v", got)
 		}
 		if got.State != delivery.Running || got.Partitions != testPartitions || got.Waiting != 1 || got.UnderWay != 1 || got.OldestSeconds < 5 || got.OldestSeconds > 10 {
-			t.Errorf("it stands at %+v", got.Progress)
+			t.Errorf("progress = %+v", got.Progress)
 		}
 		if got.Records != 2 || got.Delivered != 0 || got.Failed != 1 || got.Errors != 1 || got.LastError != "no luck" || got.LastErrorAt == nil {
 			t.Errorf("it counts %+v", got.Progress)
 		}
 		if told := b.store.report("told"); told.Kind != "target" || told.State != delivery.Running {
-			t.Errorf("the other rule says %+v", told)
+			t.Errorf("report of the other rule = %+v", told)
 		}
 		b.store.fail(errTest)
 		close(hold)
@@ -64,20 +65,20 @@ func TestReactor_SaysHowItGoes(t *testing.T) {
 		b.store.fail(nil)
 		b.sleep(30 * time.Second)
 		if got = b.store.report("r"); got.Delivered != 1 || got.Waiting != 0 || got.OldestSeconds != 0 {
-			t.Errorf("after it was away it stands at %+v", got.Progress)
+			t.Errorf("progress after the outage = %+v", got.Progress)
 		}
 		r.stop()
 		if got = b.store.report("r"); got.State != delivery.Stopped {
-			t.Errorf("after the end it is %s", got.State)
+			t.Errorf("state after the stop = %s", got.State)
 		}
-		// Each attempt is kept with its time and its error.
+		// Each attempt is stored with its time and its error.
 		for _, d := range b.store.rows {
 			want := delivery.Try{TookMS: d.Tries[0].TookMS, At: d.Tries[0].At}
 			if d.State == delivery.Failed {
 				want.Error = "no luck"
 			}
 			if len(d.Tries) != 1 || d.Tries[0] != want || d.Plugin != "p" || (d.State == delivery.Delivered) != (d.Tries[0].TookMS >= 9000) {
-				t.Errorf("a delivery is kept as %+v", d)
+				t.Errorf("a delivery is stored as %+v", d)
 			}
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// process is what one process has of the network and the database, until it is
-// killed: nothing that it does afterwards reaches anybody.
+// process is the network and the database of one process. After kill its
+// operations have no effect.
 type process struct {
 	*memory
 	b     *bundle
@@ -85,8 +85,8 @@ func (p *process) Repeated(ctx context.Context, d *delivery.Delivery) error {
 	return p.memory.Repeated(ctx, d)
 }
 
-// A process that dies after the plugin took an event and before that is written
-// delivers it again, and loses none: whatever the moment.
+// A process that fails after the plugin accepted an event and before that is
+// stored delivers it again, and loses none, at any moment.
 func TestReactor_CrashBetweenDeliveryAndRecord(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		var life *process
@@ -96,7 +96,7 @@ func TestReactor_CrashBetweenDeliveryAndRecord(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if deliveries++; deliveries == killAt {
-				life.kill() // it was delivered, and nobody will know
+				life.kill() // delivered, but not recorded
 			}
 			return nil
 		}
@@ -129,7 +129,7 @@ func TestReactor_CrashBetweenDeliveryAndRecord(t *testing.T) {
 			}
 		}
 		if again == 0 || again > 4*4*DefaultConcurrency {
-			t.Errorf("%d events came again, want those of the crashes alone", again)
+			t.Errorf("%d events were repeated, want only those of the crashes", again)
 		}
 		for id, st := range b.store.states("r") {
 			if st != delivery.Delivered {
@@ -139,9 +139,9 @@ func TestReactor_CrashBetweenDeliveryAndRecord(t *testing.T) {
 	})
 }
 
-// One that is stopped in the middle goes on where it was: nothing is lost, nothing
-// comes again, and attempts that were made are not forgotten.
-func TestReactor_RestartGoesOn(t *testing.T) {
+// A stopped reactor resumes at its position: nothing is lost or repeated, and
+// the attempts are preserved.
+func TestReactor_RestartResumes(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		p := &taker{process: func(ctx context.Context, e Event) error {
 			if e.Headers["name"] == "e3" {
@@ -160,11 +160,11 @@ func TestReactor_RestartGoesOn(t *testing.T) {
 		b.sleep(4500 * time.Millisecond)
 		r.stop()
 		before := p.count()
-		b.many("a", 60, 5) // while nobody runs
+		b.many("a", 60, 5) // while no reactor runs
 		r = b.start(map[string]Plugin{"p": p}, rules)
 		b.sleep(30 * time.Minute)
 		if before == 0 || before > 30 {
-			t.Fatalf("%d events were delivered before the stop; the test wants some", before)
+			t.Fatalf("%d events were delivered before the stop, want some", before)
 		}
 		for i := range 65 {
 			want := 1
@@ -172,7 +172,7 @@ func TestReactor_RestartGoesOn(t *testing.T) {
 				want = 5
 			}
 			if got := p.times("e" + strconv.Itoa(i)); got != want {
-				t.Errorf("e%d came %d times, want %d", i, got, want)
+				t.Errorf("e%d arrived %d times, want %d", i, got, want)
 			}
 		}
 		if got := r.metric("outbox_react_deliveries_total", "r", "failed"); got != 1 || b.committed("r", "a") != 65 {
@@ -181,8 +181,8 @@ func TestReactor_RestartGoesOn(t *testing.T) {
 	})
 }
 
-// Two share a rule, and one goes: each event is delivered, in the order of its
-// aggregate, and hardly any twice.
+// Two processes share a rule, and one stops: each event is delivered, in the
+// order of its aggregate, and few twice.
 func TestReactor_RebalanceLosesNothing(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		var mu sync.Mutex
@@ -222,7 +222,7 @@ func TestReactor_RebalanceLosesNothing(t *testing.T) {
 		three.stop()
 		for i := range 600 {
 			if got := p.times("e" + strconv.Itoa(i)); got == 0 || got > 2 {
-				t.Errorf("e%d came %d times", i, got)
+				t.Errorf("e%d arrived %d times", i, got)
 			}
 		}
 		if got := p.count(); got > 620 {
@@ -233,7 +233,7 @@ func TestReactor_RebalanceLosesNothing(t *testing.T) {
 		for _, e := range p.all {
 			if n := number(&e.Event); !seen[e.ID] {
 				if n < last[e.AggregateID] {
-					t.Errorf("%s: %d came after %d", e.AggregateID, n, last[e.AggregateID])
+					t.Errorf("%s: %d arrived after %d", e.AggregateID, n, last[e.AggregateID])
 				}
 				last[e.AggregateID], seen[e.ID] = n, true
 			}
@@ -244,9 +244,9 @@ func TestReactor_RebalanceLosesNothing(t *testing.T) {
 	})
 }
 
-// A topic that is deleted and made anew is read again, by the rule that names it
-// and by the one that has a pattern for it.
-func TestReactor_ATopicThatIsMadeAnew(t *testing.T) {
+// A recreated topic is read again, by the rule with its name and by the one
+// with a pattern for it.
+func TestReactor_RecreatedTopic(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		var named, matched taker
 		b.start(map[string]Plugin{"named": &named, "matched": &matched}, []Rule{
@@ -269,19 +269,19 @@ func TestReactor_ATopicThatIsMadeAnew(t *testing.T) {
 			for _, n := range []int{i, 100 + i} {
 				name := "e" + strconv.Itoa(n)
 				if x, y := named.times(name), matched.times(name); x != 1 || y != 1 {
-					b.t.Errorf("event %s came %d times by name and %d by pattern, want once each", name, x, y)
+					b.t.Errorf("event %s arrived %d times by name and %d by pattern, want once each", name, x, y)
 				}
 			}
 			if n := named.times("e" + strconv.Itoa(200+i)); n != 1 {
-				b.t.Errorf("event %d of the other topic came %d times", 200+i, n)
+				b.t.Errorf("event %d of the other topic arrived %d times", 200+i, n)
 			}
 		}
 	})
 }
 
-// The first event of a topic comes while the rule asks where to begin: after it was
-// said that there is none yet, and before it is said where the topic ends.
-func TestReactor_AnEventThatComesWhileItBegins(t *testing.T) {
+// The first event of a topic arrives while the rule lists the offsets: between
+// the list of start offsets, which is empty, and the list of end offsets.
+func TestReactor_EventDuringStart(t *testing.T) {
 	inBubble(t, func(b *bundle) {
 		asked, came := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -308,7 +308,7 @@ func TestReactor_AnEventThatComesWhileItBegins(t *testing.T) {
 		b.sleep(time.Minute)
 		for i := range 5 {
 			if n := p.times("e" + strconv.Itoa(i)); n != 1 {
-				b.t.Errorf("event %d came %d times", i, n)
+				b.t.Errorf("event %d arrived %d times", i, n)
 			}
 		}
 	})

@@ -26,10 +26,10 @@ const (
 
 // Values of Rule.Order and Rule.From.
 const (
-	// OrderAggregate: the events of an aggregate go one at a time, in the order of
-	// their topic.
+	// OrderAggregate delivers the events of an aggregate one at a time, in the
+	// order of their topic.
 	OrderAggregate = "aggregate"
-	// OrderNone: events go as soon as there is a place.
+	// OrderNone delivers events as soon as there is a place.
 	OrderNone = "none"
 	// FromNow: events since the rule was first run.
 	FromNow = "now"
@@ -37,24 +37,26 @@ const (
 	FromStart = "start"
 )
 
-// Rule says which events go to which plugin, and how. Name, Topics and To are
-// required; zero means default elsewhere.
+// Rule selects events and their plugin. Name, Topics and To are required; other
+// zero values mean defaults.
 type Rule struct {
-	// Name is the rule's: a metric's label, in the log, and part of its consumer
-	// group and its deliveries' ids. A new name is a new rule. Letters, digits, - and _,
-	// at most 60.
+	// Name is the label of the rule in metrics and the log, and part of its
+	// consumer group and its delivery ids. A new name is a new rule. Letters,
+	// digits, - and _, at most 60.
 	Name string `setting:"name"`
 	// Topics are names, or patterns with * for any characters.
 	Topics []string `setting:"topics"`
 	// Types are event types, or patterns; empty for all.
 	Types []string `setting:"types"`
-	// When is a CEL expression over the event that must be true; empty always is. An
-	// event for which it cannot be decided becomes a failed delivery.
+	// When is a CEL expression over the event; only events with the value true are
+	// delivered. Empty selects all. An undecidable event becomes a failed
+	// delivery.
 	When string `setting:"when"`
 	// To names a target or a plugin of the Config.
 	To string `setting:"to"`
 
-	// Title and Text are templates of what a target is told; a plugin in Go has none.
+	// Title and Text are templates of the message to a target; a plugin in Go has
+	// none.
 	Title string `setting:"title"`
 	Text  string `setting:"text"`
 	// Severity is info, warning or critical; for pagers. Default info.
@@ -72,12 +74,12 @@ type Rule struct {
 	// Concurrency is how many events the plugin gets at the same time, in each
 	// process. Default 4.
 	Concurrency int `setting:"concurrency"`
-	// Queue is how many events may wait in memory, those that are tried again
-	// included; beyond it the rule stops reading. Default 1,000.
+	// Queue bounds the events in memory, including retries; a full queue pauses
+	// reading. Default 1,000.
 	Queue int `setting:"queue"`
 	// Order is aggregate or none. Default aggregate.
 	Order string `setting:"order"`
-	// From is now or start: which events a rule takes that is new. Default now.
+	// From is now or start: the first events of a new rule. Default now.
 	From string `setting:"from"`
 }
 
@@ -94,18 +96,18 @@ func (r Rule) withDefaults() Rule {
 	return r
 }
 
-// ruleName is what a rule may be called.
+// ruleName is the pattern of names.
 var ruleName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,60}$`)
 
-// validate reports every problem but those of expression, templates and To.
+// validate reports every problem except those of expression, templates and To.
 func (r *Rule) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !ruleName.MatchString(r.Name) {
-		bad("name %q: write letters, digits, - and _, at most 60", r.Name)
+		bad("name %q: use letters, digits, - and _, at most 60", r.Name)
 	}
 	if len(r.Topics) == 0 {
-		bad("topics: name at least one; * stands for any characters")
+		bad("topics: at least one is required; * matches any characters")
 	}
 	for field, patterns := range map[string][]string{"topics": r.Topics, "types": r.Types} {
 		for _, p := range patterns {
@@ -138,7 +140,8 @@ func (r *Rule) validate() error {
 	return errors.Join(errs...)
 }
 
-// compiled is a rule that can be asked. It is safe for concurrent use.
+// compiled is a rule with its expression and templates. It is safe for
+// concurrent use.
 type compiled struct {
 	Rule
 	when   *expression // nil is always true
@@ -165,17 +168,17 @@ func (c *Config) compileRule(r Rule) (*compiled, error) {
 	return out, nil
 }
 
-// pluginOf is what the rule leads to.
+// pluginOf returns the destination of the rule.
 func (c *Config) pluginOf(r *Rule) (Plugin, error) {
 	if p, ok := c.Plugins[r.To]; ok {
 		if r.Title != "" || r.Text != "" {
-			return nil, fmt.Errorf("title and text: %s is a plugin, which gets the event as it is", r.To)
+			return nil, fmt.Errorf("title and text: not allowed for the plugin %s, which receives the event; remove them", r.To)
 		}
 		return p, nil
 	}
 	target, ok := c.Targets[r.To]
 	if !ok {
-		return nil, fmt.Errorf("to %q: there is no such target or plugin; there are %s", r.To, strings.Join(c.names(), ", "))
+		return nil, fmt.Errorf("to %q: no such target or plugin; use one of %s", r.To, strings.Join(c.names(), ", "))
 	}
 	title, err := parseText("title", cmp.Or(r.Title, defaultTitle))
 	words, terr := parseText("text", cmp.Or(r.Text, defaultText))
@@ -185,8 +188,8 @@ func (c *Config) pluginOf(r *Rule) (Plugin, error) {
 	return &notice{target: target, title: title, text: words, severity: notify.Severity(r.Severity)}, nil
 }
 
-// matches tells whether the event is for the rule's plugin. An error says that this
-// cannot be decided.
+// matches reports whether the rule's plugin receives the event. An error means
+// that this is undecidable.
 func (r *compiled) matches(e *kafkarecord.Event) (ok bool, err error) {
 	if len(r.Types) > 0 && !slices.ContainsFunc(r.Types, func(p string) bool { ok, _ := path.Match(p, e.Type); return ok }) {
 		return false, nil
@@ -199,8 +202,8 @@ func (r *compiled) matches(e *kafkarecord.Event) (ok bool, err error) {
 	return r.canHandle(e), nil
 }
 
-// canHandle asks the plugin. One that panics gets the event, so that the failure is
-// seen.
+// canHandle calls CanHandle. After a panic the plugin receives the event, so
+// that the failure is recorded.
 func (r *compiled) canHandle(e *kafkarecord.Event) (ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -210,7 +213,7 @@ func (r *compiled) canHandle(e *kafkarecord.Event) (ok bool) {
 	return r.plugin.CanHandle(Event{Event: *e, Rule: r.Name})
 }
 
-// lane is what an event shares with those that it must not pass.
+// lane returns the key of events that are delivered in order.
 func (r *compiled) lane(e *kafkarecord.Event) string {
 	if r.Order == OrderNone {
 		return ""
@@ -218,8 +221,8 @@ func (r *compiled) lane(e *kafkarecord.Event) string {
 	return cmp.Or(e.AggregateID, e.Key)
 }
 
-// expressions are the topics as the Kafka client wants them; false if they are plain
-// names.
+// expressions returns the topics in the form of the Kafka client; false if they
+// are literal names.
 func (r *Rule) expressions() (out []string, patterns bool) {
 	if !strings.Contains(strings.Join(r.Topics, ""), "*") {
 		return r.Topics, false

@@ -69,14 +69,14 @@ func TestExpression_ErrorsSayWhere(t *testing.T) {
 		`total > 3`:      "line 1, column 1: undeclared reference to 'total'",
 		`event_type == `: "line 1, column 15: Syntax error",
 		"event_type == \"a\" &&\n  sequence == \"b\"": "line 2, column 12: found no matching overload for '_==_'",
-		`sequence + 1`:  "it is a int, and must be true or false",
-		`data.flag`:     "it is a dyn, and must be true or false",
+		`sequence + 1`:  "the type is int, want bool",
+		`data.flag`:     "the type is dyn, want bool",
 		`nosuch(topic)`: "column 7: undeclared reference to 'nosuch'",
 		`"` + strings.Repeat("x", maxExpression) + `" == topic`: "size",
 		`event_type.matches("(")`:                               "",
 	} {
 		x, err := compile(text)
-		if want == "" { // it is known when it runs
+		if want == "" { // the type is known at run time
 			e := testEvent()
 			if err == nil {
 				_, err = x.holds(&e)
@@ -92,7 +92,7 @@ func TestExpression_ErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// What an expression costs is bounded, whatever it and the event are.
+// The cost of an expression is bounded for any expression and event.
 func TestExpression_CostIsBounded(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat("1,", 2000) + "1]"
@@ -115,11 +115,11 @@ func TestRule_BadOnesAreNamed(t *testing.T) {
 		want string
 	}{
 		{Rule{Topics: []string{"a"}, To: "p"}, `rule without a name: name ""`},
-		{Rule{Name: "r", To: "p"}, "rule r: topics: name at least one"},
+		{Rule{Name: "r", To: "p"}, "rule r: topics: at least one is required"},
 		{Rule{Name: "r", Topics: []string{"["}, To: "p"}, `topics "[": is no pattern`},
 		{Rule{Name: "r", Topics: []string{"a"}, Types: []string{""}, To: "p"}, `types "": is no pattern`},
-		{Rule{Name: "r", Topics: []string{"a"}, To: "x"}, `to "x": there is no such target or plugin; there are ops, p`},
-		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Text: "x"}, "title and text: p is a plugin"},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "x"}, `to "x": no such target or plugin; use one of ops, p`},
+		{Rule{Name: "r", Topics: []string{"a"}, To: "p", Text: "x"}, "title and text: not allowed for the plugin p"},
 		{Rule{Name: "r", Topics: []string{"a"}, To: "p", When: "nothing"}, "rule r: when: line 1, column 1: undeclared"},
 		{Rule{Name: "r", Topics: []string{"a"}, To: "ops", Title: "{{.event_typ}}"}, "title: an event has no event_typ"},
 		{Rule{Name: "r", Topics: []string{"a"}, To: "ops", Text: "a\n{{if}}"}, "text:2"},
@@ -162,7 +162,7 @@ func TestRule_Topics(t *testing.T) {
 	}
 }
 
-// messages is a target that keeps what it is sent.
+// messages is a target that records its messages.
 type messages struct{ got []notify.Message }
 
 func (m *messages) Send(_ context.Context, n notify.Message) error {
@@ -202,7 +202,7 @@ func TestNotice_SaysWhatTheRuleSays(t *testing.T) {
 		Text: `{{range .data.lines}}{{.quantity}} of {{.sku}} for {{$.key}}{{"\n"}}{{end}}{{.data.nothing}}{{with .headers}}{{.region}}{{end}}{{"\x1b[2J"}}{{.rule}}`,
 	}, e)
 	if err != nil || m.Title != "Order order-1: 1250.00" || m.Text != "2 of a for order-1\n1000000 of b for order-1\n<no value>eu [2Jbig" || m.Severity != notify.Critical {
-		t.Errorf("in its own words: %+v, %v", m, err)
+		t.Errorf("with templates: %+v, %v", m, err)
 	}
 	text := "just text"
 	e.Data, e.Text = nil, &text
@@ -215,12 +215,12 @@ func TestNotice_SaysWhatTheRuleSays(t *testing.T) {
 		t.Errorf("of a long text: %d, %d, %v", len(m.Text), len(m.Title), err)
 	}
 	if _, err = send(Rule{Text: `{{index .data 3}}`}, testEvent()); !notify.IsPermanent(err) || !strings.Contains(err.Error(), "text") {
-		t.Errorf("what cannot be composed: %v", err)
+		t.Errorf("template error: %v", err)
 	}
 }
 
-// FuzzRule finds no expression, template or payload that makes a rule panic; that an
-// evaluation ends is the cost limit's.
+// FuzzRule finds no expression, template or payload that makes a rule panic;
+// the cost limit guarantees that an evaluation ends.
 func FuzzRule(f *testing.F) {
 	f.Add(`double(data.total) > 3.0`, `{{.data.total}}`, []byte(`{"total":"4"}`))
 	f.Add(`data.l.all(x, x > 1) || data_text.matches("(a+)+$")`, `{{range .data.l}}{{.}}{{end}}`, []byte(`{"l":[1,2]}`))
@@ -229,7 +229,7 @@ func FuzzRule(f *testing.F) {
 	f.Fuzz(func(t *testing.T, when, words string, payload []byte) {
 		e := kafkarecord.Decode(&kgo.Record{Value: payload, Timestamp: time.Now()})
 		if x, err := compile(when); err == nil {
-			_, _ = x.holds(&e) // that it comes back is enough
+			_, _ = x.holds(&e) // it must return
 		}
 		_, _ = parseText("text", words)
 		w, err := parseText("text", defaultText)
@@ -242,7 +242,7 @@ func FuzzRule(f *testing.F) {
 	})
 }
 
-// checked is what New says of the rules; it needs a store that nobody asks.
+// checked returns the error of New; the store is not used.
 func checked(c Config) error {
 	c = c.withDefaults()
 	c.Deliveries = (*delivery.Store)(nil)

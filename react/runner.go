@@ -25,12 +25,12 @@ type runner struct {
 	log     *slog.Logger
 	client  *kgo.Client
 	slots   chan struct{} // holds one token for each call of the plugin
-	room    chan struct{} // has a token when something was settled
+	room    chan struct{} // has a token when a job was settled
 	work    context.Context
-	stop    context.CancelFunc // ends work
+	stop    context.CancelFunc // stops the jobs
 
 	mu         sync.Mutex
-	adm        *kadm.Client // set when the first partitions come
+	adm        *kadm.Client // set when the first partitions are assigned
 	partitions map[topicPartition]*partition
 	jobs       map[*job]time.Time // all that wait, and since when
 	bytes      int
@@ -47,8 +47,8 @@ type topicPartition struct {
 // partition is one that this process owns.
 type partition struct {
 	topicPartition
-	// ctx ends when the partition goes to another process, or the runner stops: nothing
-	// new is begun then.
+	// ctx ends when the partition is reassigned or the runner stops: no new
+	// attempt starts then.
 	ctx     context.Context
 	leave   context.CancelFunc
 	running sync.WaitGroup
@@ -61,11 +61,11 @@ type partition struct {
 type job struct {
 	*delivery.Delivery
 	event kafkarecord.Event
-	place *place // nil for one that is repeated
+	place *place // nil for a repeat
 	err   error  // that of the rule, which could not decide
 	lane  string
-	size  int       // what it counts in bytes
-	began time.Time // when the plugin was called last
+	size  int       // size in bytes
+	began time.Time // time of the last call of the plugin
 }
 
 func newRunner(cfg *Config, rule *compiled, m *ruleMetrics) *runner {
@@ -88,8 +88,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	topics, patterns := r.rule.expressions()
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(r.cfg.Group + "." + r.rule.Name), kgo.ConsumeTopics(topics...),
-		// Of a partition without a committed offset, all since the rule began: partitions
-		// and topics that come later are so read from their start.
+		// Partitions without a committed offset start with the records since the rule
+		// began, so later partitions and topics are read from their start.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AfterMilli(since.UnixMilli())), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AdjustFetchOffsetsFn(r.begins(since)),
 		kgo.SessionTimeout(sessionTimeout), kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(), kgo.MetadataMaxAge(metadataAge),
 		kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4), kgo.OnPartitionsAssigned(r.assigned(ctx)),
@@ -106,7 +106,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return fmt.Errorf("rule %s: kafka client: %w", r.rule.Name, err)
 	}
 	var beside sync.WaitGroup
-	beside.Go(func() { r.look(ctx) })
+	beside.Go(func() { r.poll(ctx) })
 	r.read(ctx)
 	beside.Wait()
 	r.lost(r.owned(), true)
@@ -117,7 +117,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// since is from when on the rule takes events. False means that ctx has ended.
+// since returns the time from which the rule receives events. False means that
+// ctx has ended.
 func (r *runner) since(ctx context.Context) (since time.Time, ok bool) {
 	first := time.Now()
 	if r.rule.From == FromStart {
@@ -130,7 +131,7 @@ func (r *runner) since(ctx context.Context) (since time.Time, ok bool) {
 	return since, ok
 }
 
-// read takes records while there is room for them.
+// read fetches records while there is room for them.
 func (r *runner) read(ctx context.Context) {
 	for {
 		room := r.awaitRoom(ctx)
@@ -144,7 +145,7 @@ func (r *runner) read(ctx context.Context) {
 			case errors.Is(err, kerr.UnknownTopicID):
 				gone[topic] = struct{}{}
 			case ctx.Err() == nil && !errors.Is(err, kgo.ErrClientClosed):
-				r.log.Warn("cannot read a topic; trying again", "topic", topic, "partition", partition, "err", err)
+				r.log.Warn("failed to read a topic; retrying", "topic", topic, "partition", partition, "err", err)
 			}
 		})
 		if ctx.Err() == nil {
@@ -157,8 +158,8 @@ func (r *runner) read(ctx context.Context) {
 	}
 }
 
-// anew lets go of a topic that was deleted. The client would ask for the one that it
-// knew for ever; one that is made anew is read like a topic that comes later.
+// anew resets a deleted topic. The client would wait for the old one
+// indefinitely; a recreated topic is read like a new one.
 func (r *runner) anew(topic string) {
 	r.log.Warn("a topic was deleted; if it is made anew, it is read from its start", "topic", topic)
 	r.client.PurgeTopicsFromConsuming(topic)
@@ -167,8 +168,8 @@ func (r *runner) anew(topic string) {
 	}
 }
 
-// awaitRoom waits until the queue is not full, and returns how many events it takes;
-// 0 if ctx has ended.
+// awaitRoom waits until the queue has room, and returns the number of records
+// it accepts; 0 if ctx has ended.
 func (r *runner) awaitRoom(ctx context.Context) int {
 	for ctx.Err() == nil {
 		r.mu.Lock()
@@ -188,7 +189,7 @@ func (r *runner) awaitRoom(ctx context.Context) int {
 	return 0
 }
 
-// take begins the delivery of a record, if it is for this rule.
+// take starts the delivery of a record, if the rule selects it.
 func (r *runner) take(rec *kgo.Record) {
 	r.metrics.records.Inc()
 	e := kafkarecord.Decode(rec)
@@ -197,7 +198,7 @@ func (r *runner) take(rec *kgo.Record) {
 	defer r.mu.Unlock()
 	p := r.partitions[topicPartition{rec.Topic, rec.Partition}]
 	if p == nil {
-		return // it has gone to another process
+		return // the partition was reassigned
 	}
 	at := p.offsets.take(rec)
 	if !ok && err == nil {
@@ -211,7 +212,7 @@ func (r *runner) take(rec *kgo.Record) {
 	r.begin(p, &job{Delivery: delivery.New(r.rule.Name, r.rule.To, rec, &e), event: e, place: at, err: err, lane: r.rule.lane(&e)})
 }
 
-// begin starts a job, or puts it behind those of its lane. Called with the lock.
+// begin starts a job, or queues it in its lane. Called with the lock.
 func (r *runner) begin(p *partition, j *job) {
 	j.size = len(j.Value)
 	r.jobs[j] = time.Now()
@@ -226,7 +227,7 @@ func (r *runner) begin(p *partition, j *job) {
 	p.running.Go(func() { r.carry(p, j) })
 }
 
-// carry delivers a job and then those behind it in its lane.
+// carry delivers a job and then the later ones of its lane.
 func (r *runner) carry(p *partition, j *job) {
 	for j != nil {
 		done := r.deliver(p, j)
@@ -237,8 +238,8 @@ func (r *runner) carry(p *partition, j *job) {
 	}
 }
 
-// ended forgets a job and returns the next of its lane. What is not done is left to
-// whoever owns the partition next, and so is what is behind it.
+// ended removes a job and returns the next of its lane. The next owner of the
+// partition delivers unfinished jobs and those queued behind them.
 func (r *runner) ended(p *partition, j *job, done bool) (next *job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,7 +263,7 @@ func (r *runner) ended(p *partition, j *job, done bool) (next *job) {
 	return behind[0]
 }
 
-// forget takes a job off the count. Called with the lock.
+// forget removes a job from the counts. Called with the lock.
 func (r *runner) forget(j *job) {
 	delete(r.jobs, j)
 	if j.place == nil {
@@ -276,7 +277,7 @@ func (r *runner) forget(j *job) {
 	}
 }
 
-// settle marks what may be committed. Called with the lock.
+// settle updates the offset to commit. Called with the lock.
 func (r *runner) settle(p *partition, at *place) {
 	next, moved := p.offsets.settle(at)
 	if moved && r.partitions[p.topicPartition] == p {
@@ -284,7 +285,7 @@ func (r *runner) settle(p *partition, at *place) {
 	}
 }
 
-// assigned makes ready for partitions that come to this process.
+// assigned prepares partitions that are assigned to this process.
 func (r *runner) assigned(ctx context.Context) func(context.Context, *kgo.Client, map[string][]int32) {
 	return func(_ context.Context, cl *kgo.Client, came map[string][]int32) {
 		r.mu.Lock()
@@ -313,9 +314,10 @@ func (r *runner) owned() map[string][]int32 {
 	return out
 }
 
-// lost begins nothing new of partitions, lets what is under way finish within
-// DrainTimeout, and gives them up. What is not settled then whoever owns them next
-// delivers, perhaps again; with end, attempts that still run are ended too.
+// lost starts no new attempts of the partitions, waits up to DrainTimeout for
+// those in flight, and releases the partitions. Their next owner delivers
+// unsettled records, possibly again; with end, running attempts are stopped,
+// too.
 func (r *runner) lost(lost map[string][]int32, end bool) {
 	var leaving []*partition
 	r.mu.Lock()
@@ -361,6 +363,6 @@ func (r *runner) commit(ctx context.Context, cl *kgo.Client) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DrainTimeout)
 	defer cancel()
 	if err := cl.CommitMarkedOffsets(ctx); err != nil && !errors.Is(err, kgo.ErrClientClosed) {
-		r.log.Warn("offsets are not committed; events may be delivered again", "err", err)
+		r.log.Warn("failed to commit offsets; events may be delivered again", "err", err)
 	}
 }

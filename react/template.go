@@ -23,7 +23,7 @@ const (
 	maxTitle = 200
 )
 
-// functions are those of templates beside text/template's own.
+// functions are added to those of text/template.
 var functions = template.FuncMap{
 	// json writes a value as JSON, such as all of .data.
 	"json": func(v any) (string, error) {
@@ -68,7 +68,7 @@ func view(e *kafkarecord.Event, rule string) map[string]any {
 	}
 	if e.Data != nil {
 		dec := json.NewDecoder(bytes.NewReader(e.Data))
-		dec.UseNumber() // as it stands there, not as 1e+06
+		dec.UseNumber() // unchanged, not as 1e+06
 		var data any
 		if dec.Decode(&data) == nil {
 			v["data"] = data
@@ -83,7 +83,7 @@ func view(e *kafkarecord.Event, rule string) map[string]any {
 // errTooLong ends the execution of a template.
 var errTooLong = errors.New("the text is too long")
 
-// bounded takes so many bytes and then no more.
+// bounded is a buffer of limited size.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -104,7 +104,7 @@ func (t *text) of(v map[string]any) (string, error) {
 	return b.String(), err
 }
 
-// walk calls f with the names that a template takes from the event itself; top says
+// walk calls f with the fields of the event that a template uses; top reports
 // that the dot is the event.
 func walk(n parse.Node, top bool, f func(string)) {
 	switch n := n.(type) {

@@ -9,7 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 )
 
-// A slot that a process removed whose clock is ahead is there when it is written again.
+// A slot that was removed by a process with a fast clock exists again after it
+// is written again.
 func TestClocks_SlotIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -23,44 +23,44 @@ const (
 	DefaultLease       = 10 * time.Second
 )
 
-// CloseAfter is how long after its end a minute is still looked at: longer than
-// a batch that timed out can take to turn up.
+// CloseAfter is how long a minute is still scanned after its end: longer than a
+// batch with a timeout can take to become visible.
 const CloseAfter = 10 * time.Minute
 
 // Config is how a Scheduler behaves. Only Store is needed.
 type Config struct {
 	// Store is where the messages are.
 	Store *Store
-	// Poll is the wait between two looks at what is due almost at once. Default 50
-	// ms. A message with a shorter delay can be that much late.
+	// Poll is the interval of scans for messages that are due soon. Default 50 ms.
+	// A message with a shorter delay can be that late.
 	Poll time.Duration
-	// LookAhead is how long before its time a message is read, at most; every half
-	// of it is looked that far. Default 2 s; at least Poll.
+	// LookAhead is how early a message is read into memory; the scheduler scans
+	// that far every half of it. Default 2 s; at least Poll.
 	LookAhead time.Duration
-	// Sweep is the time between two looks at all that should be out by now.
-	// Default 15 s; at least Poll.
+	// Sweep is the interval of scans for all messages that are due. Default 15 s;
+	// at least Poll.
 	Sweep time.Duration
-	// MaxPending bounds the messages in memory, some 100 bytes each: the rest
-	// stays in the database. Default 10,000.
+	// MaxPending bounds the messages in memory, about 100 bytes each; the others
+	// stay in the database. Default 10,000.
 	MaxPending int
 	// Concurrency is how many messages are released side by side. Default 64.
 	Concurrency int
 	// Rate is how many are released per second at most, as after an outage.
 	// Default 5,000.
 	Rate int
-	// Lease is after how long another scheduler takes over from one that died.
+	// Lease is the time after which another scheduler replaces a failed one.
 	// Default 10 s; at least 3 s.
 	Lease time.Duration
 	// Owner names this scheduler in the lease. Default: host, process and a random id.
 	Owner string
-	// Committed is told of each message that was handed to the outbox, from any
-	// goroutine; it must not wait. Default: nobody is told.
+	// Committed is called with each message that was written to the outbox, from
+	// any goroutine; it must not block. Default: not called.
 	Committed func(aggregate gocql.UUID)
 	// Now is the clock by which messages are due. Default time.Now.
 	Now func() time.Time
-	// Logger gets what fails, at Warn. Default discards.
+	// Logger receives failures, at Warn. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
 }
 

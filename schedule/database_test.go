@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// bundle is a store on a node in memory.
+// bundle is a store on an in-memory node.
 type bundle struct {
 	*Store
 	node    *scyllafake.Server
@@ -28,7 +28,7 @@ func setup(t testing.TB) *bundle {
 	return b
 }
 
-// scheduler returns one that looks often; change may alter it.
+// scheduler returns a scheduler with short intervals; change may alter it.
 func (b *bundle) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
 	t.Helper()
 	cfg := Config{Store: b.Store, Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond, Lease: 20 * time.Second}
@@ -77,7 +77,7 @@ func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
 	}
 }
 
-// eventually waits for something that must become true, whatever the machine is doing.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {

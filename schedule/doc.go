@@ -1,8 +1,9 @@
-// Package schedule keeps messages until their time and hands them to the outbox.
+// Package schedule stores messages until they are due and then writes them to
+// the outbox.
 //
-// A Store writes, reads, lists and takes back messages that wait. A Scheduler
-// runs in the relay's process and releases what is due: it writes the message's
-// event to the outbox, from where the relay publishes it like any other. Any
-// number of schedulers may run; one works, by a lease, and two that both believe
-// to have it do no harm.
+// A Store writes, reads, lists and cancels waiting messages. A Scheduler runs
+// in the relay's process and releases due messages: it writes the event of the
+// message to the outbox, and the relay publishes it. Any number of schedulers
+// may run; a lease selects the one that works. Two schedulers that both hold
+// the lease are harmless.
 package schedule

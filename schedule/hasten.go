@@ -11,20 +11,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// Hasten makes m, as it was read, due at now: the scheduler hands it to the outbox
-// like any other whose time has come, once, whoever else releases or cancels it.
-// After nil m is as it is stored.
+// Hasten makes m, as read before, due at now: the scheduler writes it to the
+// outbox like every due message, once, even if others release or cancel it
+// concurrently. After nil m has the stored values.
 //
-// One that is due already is left alone, which is no error. ErrReleased,
-// ErrCancelled or ErrNotFound say that it waits no more; after any other error it
-// may be due or wait as before, and Hasten may be called again.
+// A message that is already due is unchanged, without an error. ErrReleased,
+// ErrCancelled or ErrNotFound mean that it is no longer waiting. After any
+// other error it may be due or waiting, and Hasten can be called again.
 func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	now = now.UTC().Truncate(time.Millisecond)
 	if err := m.waits(); err != nil || !m.DeliverAt.After(now) {
 		return err
 	}
-	// Its slot goes before: a message that is due and has none would be found when
-	// it was due at first. A slot without its message costs a look.
+	// The slot is written first: a due message without a slot would be found only
+	// at its original time. A slot without its message costs one read.
 	early := slot{bucket: bucketOf(now), at: now, id: m.ID, topic: m.Topic}
 	if err := s.putSlot(ctx, early); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 		m.DeliverAt, m.ChangedAt = now, now
 		return nil
 	}
-	// What is decided and left undone is completed by looking.
+	// The read completes a decided conditional statement.
 	got, readErr := s.read(ctx, m.ID, s.serial)
 	switch {
 	case errors.Is(readErr, ErrNotFound) && err == nil:
@@ -45,7 +45,7 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 		return fmt.Errorf("hasten message %s: %w", m.ID, errors.Join(err, readErr))
 	}
 	if waits := got.waits(); waits != nil {
-		_ = s.dropSlot(ctx, early) // what stays of it is removed when it is old
+		_ = s.dropSlot(ctx, early) // leftovers are removed by their TTL
 		return waits
 	}
 	switch due := !got.DeliverAt.After(now); {
@@ -55,7 +55,7 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 		return fmt.Errorf("hasten message %s: %w", m.ID, err)
 	}
 	*m = got
-	return s.Hasten(ctx, m, now) // which has nothing left to do, unless somebody else's clock is ahead
+	return s.Hasten(ctx, m, now) // the retry finds it due, unless the clock of another instance is ahead
 }
 
 // waits is nil for a message that waits, else why it does not.
@@ -70,7 +70,7 @@ func (m *Message) waits() error {
 	}
 }
 
-// putSlot makes a message be looked at, at another time than its own.
+// putSlot adds a slot for a message at a time other than its own.
 func (s *Store) putSlot(ctx context.Context, x slot) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

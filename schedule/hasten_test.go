@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// One that is in memory already, since its time is near, goes out at once too. By
-// the scheduler's clock, which stands still, it is never due before.
+// A message that is in memory, because it is due soon, is released immediately,
+// too. By the scheduler's clock, which does not advance, it is not due before.
 func TestScheduler_HastenedInMemory(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -32,14 +32,14 @@ func TestScheduler_HastenedInMemory(t *testing.T) {
 	if err := b.Hasten(t.Context(), m, now); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
+	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
 	if e := b.outboxed(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.at.Before(m.DeliverAt) {
 		t.Errorf("event %+v, want it for %s", e, m.DeliverAt)
 	}
 	if ahead := now.Sub(m.DeliverAt); ahead < 0 || ahead > time.Second {
 		t.Errorf("at %s it was hastened to %s", now, m.DeliverAt)
 	}
-	eventually(t, "nothing is left of it", func() bool { return b.count(t, "schedule_slots") == 0 && b.count(t, "scheduled_messages") == 0 })
+	eventually(t, "message and slots are removed", func() bool { return b.count(t, "schedule_slots") == 0 && b.count(t, "scheduled_messages") == 0 })
 }
 
 func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
@@ -52,7 +52,7 @@ func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
 	if err := b.Cancel(t.Context(), gone, now); err != nil {
 		t.Fatal(err)
 	}
-	// Whether it was read before or after makes no difference.
+	// Reading it before or after makes no difference.
 	if err := b.Hasten(t.Context(), &stale, now); !errors.Is(err, ErrCancelled) {
 		t.Errorf("Hasten() of a cancelled message = %v", err)
 	}
@@ -75,8 +75,8 @@ func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
 	}
 }
 
-// Two hasten it at once, with clocks that differ: it is due then, and no slot but
-// those that lead to it is left in the end.
+// Two processes with different clocks hasten it concurrently: it is due, and in
+// the end only its own slots remain.
 func TestStore_HastenTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -96,15 +96,16 @@ func TestStore_HastenTwice(t *testing.T) {
 	if n := b.count(t, "schedule_slots"); n != 1 {
 		t.Errorf("%d slots, want one", n)
 	}
-	// Who saw the time of before does not release it with that time in its event.
+	// A scheduler that read the previous time does not release it with that time
+	// in its event.
 	if won, err := b.release(t.Context(), m, now); err != nil || won {
 		t.Errorf("release() as it was before = %t, %v", won, err)
 	}
 }
 
-// A hastening is cut off at each of its writes, with the write carried out, left
-// out, or decided and invisible, and not done again. The message waits for its
-// time or is due, as it happens; it goes out once.
+// Hasten is cut off at each of its writes, with the write executed, omitted, or
+// decided but invisible, and not repeated. The message waits for its time or is
+// due; it is released once.
 func TestStore_HasteningCutOff(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
@@ -123,22 +124,22 @@ func TestStore_HasteningCutOff(t *testing.T) {
 					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
 				})
 				err := b.Hasten(t.Context(), m, now)
-				// What became of the time is found out; without the old slot nothing is missing.
+				// The time is determined; the old slot is not needed.
 				known := kind == engine.OpWrite || kind == engine.OpCAS && fate != engine.FateNormal
 				if b.node.Faults().Hits(id) == 0 || (err == nil) != known {
 					t.Fatalf("Hasten() = %v after %d faults", err, b.node.Faults().Hits(id))
 				}
 				b.node.Faults().Clear()
 				start(t, b.scheduler(t))
-				eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
+				eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
 				b.outboxed(t)
 			})
 		}
 	}
 }
 
-// A slot whose message is for later, because a hastening was given up, is not
-// looked at for ever; that of its time stays.
+// A slot of an abandoned Hasten, whose message is due later, is removed; the
+// slot at the due time remains.
 func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -160,8 +161,8 @@ func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 	}
 }
 
-// A message is hastened, cancelled and released at its time, all at once: it goes
-// out once, whole, or was cancelled.
+// A message is hastened, cancelled and released at its time concurrently: it is
+// released once and complete, or cancelled.
 func TestScheduler_HasteningRaces(t *testing.T) {
 	t.Parallel()
 	b, r := setup(t), seeds.Rand(t)
@@ -204,7 +205,7 @@ func TestScheduler_HasteningRaces(t *testing.T) {
 			taken++
 		}
 	}
-	eventually(t, "all are out or cancelled", func() bool {
+	eventually(t, "all are released or cancelled", func() bool {
 		return b.count(t, "outbox_messages") == n-taken && b.count(t, "scheduled_messages") == taken && b.count(t, "schedule_slots") == 0
 	})
 	events := b.outboxed(t)

@@ -19,35 +19,36 @@ type Position struct {
 	ID        gocql.UUID
 }
 
-// Filter says which messages are listed.
+// Filter selects messages.
 type Filter struct {
 	// Until bounds when they are due: earlier than that.
 	Until time.Time
-	// Topic and Key are those of the messages, Client is who handed them in; empty
-	// means any.
+	// Topic and Key are those of the message, Client is its submitter; empty
+	// matches all.
 	Topic, Key, Client string
-	// CreatedFrom and CreatedUntil bound when they were handed in: then or later, and
-	// earlier than that. Zero is no bound.
+	// CreatedFrom and CreatedUntil bound the submission: at this time or later, and
+	// before it. Zero is no bound.
 	CreatedFrom, CreatedUntil time.Time
 }
 
-// bySlot tells whether what a slot says is all that the filter asks.
+// bySlot reports whether slots contain every field of the filter.
 func (f *Filter) bySlot() bool {
 	return f.Key == "" && f.Client == "" && f.CreatedFrom.IsZero() && f.CreatedUntil.IsZero()
 }
 
-// wants tells whether a message that is due in time is meant.
+// wants reports whether the filter matches a message that is due in time.
 func (f *Filter) wants(m *Message) bool {
 	return (f.Topic == "" || m.Topic == f.Topic) && (f.Key == "" || m.Key == f.Key) && (f.Client == "" || m.Client == f.Client) &&
 		(f.CreatedFrom.IsZero() || !m.CreatedAt.Before(f.CreatedFrom)) && (f.CreatedUntil.IsZero() || m.CreatedAt.Before(f.CreatedUntil))
 }
 
-// List returns messages that wait, the next to be delivered first: those after
-// a position that the filter lets through, at most limit, without what they carry.
-// more says that others may follow; next is then where to go on.
+// List returns waiting messages by due time: those after a position that match
+// the filter, at most limit, without payload and headers. more reports that
+// others may follow after next.
 //
-// It reads the tables as they are: what is added or delivered meanwhile may be
-// missing or there, and a page may be short, even empty, though more follow.
+// It does not read a snapshot: messages that are added or delivered
+// concurrently may be missing or included. A page can be short or empty even if
+// more follow.
 func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (page []Message, next Position, more bool, err error) {
 	limit = min(max(limit, 1), MaxPage)
 	until, most := f.Until.Add(-time.Millisecond), maxLooked
@@ -99,17 +100,18 @@ func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (
 	return page, Position{}, false, nil
 }
 
-// What one page looks through for a topic that is rare, and for what slots do not
-// have, for which each message has to be read. Minutes are read one after the other.
+// Bounds of the scan of one page, for a rare topic and for fields that slots do
+// not contain, which require reading each message. Minutes are read
+// sequentially.
 const (
 	maxLooked  = 20_000
 	maxRead    = 2_000
 	maxMinutes = 300
 )
 
-// waiting reads those of the slots' messages that still wait and are meant, in order.
-// A slot before its message's time was left behind by an attempt to hasten it: the
-// message has another one, at its time.
+// waiting returns the messages of the slots that are still waiting and match
+// the filter, in order. A slot before the time of its message is left over from
+// an attempt of Hasten: the message has another slot at its time.
 func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message, error) {
 	read := make([]*Message, len(slots))
 	g, ctx := errgroup.WithContext(ctx)

@@ -7,8 +7,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// A page looks through a bounded number of minutes, each of which costs reads, and
-// what is seldom is found in the pages after it.
+// A page scans a bounded number of minutes, each of which costs reads; later
+// pages find rare messages.
 func TestList_OnePageLooksThroughSoManyMinutes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -17,7 +17,7 @@ func TestList_OnePageLooksThroughSoManyMinutes(t *testing.T) {
 	const minutes = maxMinutes + 50
 	for i := range minutes {
 		at := now.Add(time.Duration(i) * time.Minute)
-		batch.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)", monthOf(at), at) // of messages that have gone
+		batch.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)", monthOf(at), at) // of delivered messages
 	}
 	if err := batch.Exec(); err != nil {
 		t.Fatal(err)

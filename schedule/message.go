@@ -13,16 +13,16 @@ import (
 // MaxAhead is how far ahead a message may be scheduled: a year and a day.
 const MaxAhead = 366 * 24 * time.Hour
 
-// State is where a scheduled message stands.
+// State is the state of a scheduled message.
 type State string
 
 // The states of a scheduled message.
 const (
-	// Waiting: its time has not come.
+	// Waiting: the message is not due yet.
 	Waiting State = "scheduled"
-	// Released: it is on its way into the outbox and cannot be taken back.
+	// Released: it is being written to the outbox and can no longer be cancelled.
 	Released State = "released"
-	// Cancelled: taken back; it is never published.
+	// Cancelled: it is never published.
 	Cancelled State = "cancelled"
 )
 
@@ -30,12 +30,12 @@ const (
 type Message struct {
 	ID    gocql.UUID
 	State State
-	// Topic is where it is to be published, Key its record key; empty means its id.
+	// Topic is the topic, Key the record key; an empty key means the id.
 	Topic, Key  string
 	Payload     []byte
 	ContentType string
 	Headers     map[string]string
-	// Client is who handed it in.
+	// Client is the submitter.
 	Client               string
 	CreatedAt, DeliverAt time.Time
 	// ChangedAt is when it was cancelled or released; zero before.
@@ -44,8 +44,8 @@ type Message struct {
 	releaseAt int64 // write time of its outbox row, in microseconds, once released
 }
 
-// Event is the event that the message becomes: an aggregate of its own, whose
-// id is also the event's.
+// Event returns the event of the message: an aggregate of its own, with the id
+// of the event.
 func (m *Message) Event() outbox.Event {
 	headers := m.Headers
 	if m.Key != "" {
@@ -80,7 +80,7 @@ func months(from, until time.Time) []string {
 	return out
 }
 
-// TooFarError says that a message cannot wait for so long.
+// TooFarError reports that the due time is too far in the future.
 type TooFarError struct{ DeliverAt time.Time }
 
 // Error names the time and the bound.

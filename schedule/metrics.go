@@ -21,10 +21,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "outbox_schedule_released_total", Help: "Scheduled messages that were handed to the outbox.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_schedule_failures_total", Help: "Looks at scheduled messages, and releases, that failed and are tried again.",
+			Name: "outbox_schedule_failures_total", Help: "Failed scans and releases of scheduled messages; retried.",
 		}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outbox_schedule_pending_messages", Help: "Scheduled messages in memory because their time has nearly come.",
+			Name: "outbox_schedule_pending_messages", Help: "Scheduled messages in memory that are due soon.",
 		}),
 		late: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "outbox_schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
@@ -39,10 +39,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// watch adds what is asked of s when somebody looks.
+// watch registers the metrics that are computed when scraped.
 func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outbox_schedule_overdue_seconds", Help: "For how long the oldest scheduled message that is due waits for the outbox; 0 if none does, or another scheduler works; not a number if the database does not say.",
+		Name: "outbox_schedule_overdue_seconds", Help: "Age of the oldest due message that is not in the outbox; 0 without one or on a standby, NaN while it is unknown.",
 	}, func() float64 { return s.overdue(time.Now()) })
 	working := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outbox_schedule_working", Help: "1 if this scheduler has the lease.",

@@ -7,27 +7,27 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// sight is what a scheduler can say of messages that are due.
-type sight int
+// knowledge is what a scheduler knows of due messages.
+type knowledge int
 
 const (
-	blind     sight = iota // the database does not say what is due
-	sees                   // it does, and what is due is in memory
-	elsewhere              // another scheduler has the lease, or this one has ended
+	unknown   knowledge = iota // the due messages could not be read
+	known                      // all due messages are in memory
+	elsewhere                  // another scheduler has the lease, or this one has ended
 )
 
-// owed is the oldest message that was to be out and is in memory no more: it could
-// not be released, or the lease ended. It counts until it is out, or until all that
-// is due was read again.
+// owed is the oldest due message that is no longer in memory and not in the
+// outbox: its release failed, or the lease ended. It counts until it is in the
+// outbox, or until all due messages were read again.
 type owed struct {
 	id    gocql.UUID
-	at    time.Time // when it was due; zero for none
+	at    time.Time // due time; zero for none
 	noted time.Time
 }
 
-// overdue is for how many seconds the oldest message that this scheduler knows of
-// should be out by now. It is 0 only if it knows that none should: NaN where the
-// database has not said what is due.
+// overdue returns the age in seconds of the oldest due message that is not in
+// the outbox. It is 0 only if no message is known to be overdue, and NaN while
+// the due messages could not be read.
 func (s *Scheduler) overdue(now time.Time) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,13 +38,13 @@ func (s *Scheduler) overdue(now time.Time) float64 {
 	for _, at := range s.known {
 		most = max(most, now.Sub(at))
 	}
-	if most <= 0 && s.sight == blind {
+	if most <= 0 && s.knowledge == unknown {
 		return math.NaN()
 	}
 	return max(most, 0).Seconds()
 }
 
-// owe notes a message that is let go of and is not out.
+// owe records a due message that leaves memory without being in the outbox.
 func (s *Scheduler) owe(id gocql.UUID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,12 +52,12 @@ func (s *Scheduler) owe(id gocql.UUID, at time.Time) {
 }
 
 func (s *Scheduler) oweLocked(id gocql.UUID, at time.Time) {
-	if s.sight != elsewhere && (s.owed.at.IsZero() || s.owed.id == id || at.Before(s.owed.at)) {
+	if s.knowledge != elsewhere && (s.owed.at.IsZero() || s.owed.id == id || at.Before(s.owed.at)) {
 		s.owed = owed{id, at, time.Now()}
 	}
 }
 
-// paid is told of a message that is out, or is none any more.
+// paid removes a message that is in the outbox or no longer exists.
 func (s *Scheduler) paid(id gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,40 +66,40 @@ func (s *Scheduler) paid(id gocql.UUID) {
 	}
 }
 
-// looked is told how a look that began then ended; all says that it went over
-// everything that can be due.
-func (s *Scheduler) looked(began time.Time, all bool, err error) {
+// scanned records the result of a scan that started at began; all reports that
+// it covered every due message.
+func (s *Scheduler) scanned(began time.Time, all bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.sight == elsewhere: // the lease was lost meanwhile
+	case s.knowledge == elsewhere: // the lease was lost during the scan
 	case err != nil:
-		s.sight = blind
+		s.knowledge = unknown
 	default:
-		s.sight = sees
+		s.knowledge = known
 		if all && s.owed.noted.Before(began) {
 			s.owed = owed{}
 		}
 	}
 }
 
-// leased is told whether this scheduler has the lease, by the database.
+// leased records whether this scheduler has the lease.
 func (s *Scheduler) leased(mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !mine:
-		s.sight, s.owed = elsewhere, owed{} // it tells what is overdue
-	case s.sight == elsewhere:
-		s.sight = blind // until the first look
+		s.knowledge, s.owed = elsewhere, owed{} // the holder of the lease reports overdue messages
+	case s.knowledge == elsewhere:
+		s.knowledge = unknown // until the first scan
 	}
 }
 
-// unleased is told that the lease has ended and nobody said whose it is.
+// unleased records that the lease has ended and its new holder is unknown.
 func (s *Scheduler) unleased() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sight == sees {
-		s.sight = blind
+	if s.knowledge == known {
+		s.knowledge = unknown
 	}
 }

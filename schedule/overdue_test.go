@@ -11,8 +11,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// What is due and cannot go out is told as overdue, until it is out.
-func TestScheduler_TellsWhatIsOverdue(t *testing.T) {
+// A due message that cannot be released is reported as overdue until it is
+// released.
+func TestScheduler_ReportsOverdueMessages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now()
@@ -25,11 +26,11 @@ func TestScheduler_TellsWhatIsOverdue(t *testing.T) {
 	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
 	eventually(t, "it is overdue", func() bool { return overdue() >= 90 })
 	b.node.Faults().Clear()
-	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
-	eventually(t, "nothing is overdue", func() bool { return overdue() == 0 })
+	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
 }
 
-// gauge is where one stands.
+// gauge returns the value of a gauge.
 func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -45,8 +46,8 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// While the database is away a message that was read before counts on as overdue,
-// also when the lease has ended: it is not out, and nothing says that it is.
+// While the database is unavailable, a message in memory counts as overdue,
+// also after the end of the lease: it is not known to be released.
 func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -71,63 +72,64 @@ func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("%v s overdue when the lease has ended, and %v before", got, least)
 	}
 	b.node.Faults().Clear()
-	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
-// What cannot be known is not said to be nothing.
+// Unknown is not reported as zero.
 func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	reg := prometheus.NewRegistry()
 	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
 	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
-		t.Errorf("%v s overdue before the database was asked", got)
+		t.Errorf("%v s overdue before the first scan", got)
 	}
 	stop := start(t, s)
 	defer stop()
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	eventually(t, "nobody knows", func() bool { return math.IsNaN(gauge(t, reg, "outbox_schedule_overdue_seconds")) })
+	eventually(t, "the value is unknown", func() bool { return math.IsNaN(gauge(t, reg, "outbox_schedule_overdue_seconds")) })
 	eventually(t, "the lease is over", func() bool { return !s.working() })
 	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
 		t.Errorf("%v s overdue without a lease and a database", got)
 	}
 	b.node.Faults().Clear()
-	eventually(t, "nothing is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
-// After looks that failed nothing counts as known before all that is due was read:
-// what came due meanwhile goes out at once, and is not told as out before.
+// After failed scans the value is unknown until all due messages are read:
+// those that became due in the meantime are released immediately and not
+// reported as released before.
 func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	reg := prometheus.NewRegistry()
 	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer, c.Sweep = reg, time.Hour }))()
 	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
-	eventually(t, "nothing is overdue", func() bool { return overdue() == 0 })
+	eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "schedule_buckets", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	eventually(t, "nobody knows", func() bool { return math.IsNaN(overdue()) })
+	eventually(t, "the value is unknown", func() bool { return math.IsNaN(overdue()) })
 	now := time.Now()
 	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
 	b.node.Faults().Clear()
-	eventually(t, "it goes out", func() bool {
+	eventually(t, "the message is released", func() bool {
 		none := overdue() == 0
 		out := b.count(t, "outbox_messages") == 1
 		if none && !out {
-			t.Fatal("nothing counts as overdue, and the message is not out")
+			t.Fatal("no message counts as overdue, and the message is not released")
 		}
 		return out
 	})
 }
 
-// One that stands by says nothing of what is overdue: the one that works does.
-func TestScheduler_OneThatStandsByOwesNothing(t *testing.T) {
+// A standby reports no overdue messages; the holder of the lease does.
+func TestScheduler_StandbyReportsNothingOverdue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	defer start(t, b.scheduler(t))()
 	eventually(t, "one works", func() bool { return b.count(t, "schedule_leases") == 1 })
 	reg := prometheus.NewRegistry()
 	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))()
-	eventually(t, "it stands by", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	eventually(t, "it is a standby", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }

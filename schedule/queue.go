@@ -8,7 +8,7 @@ type queue []slot
 func (q *queue) push(x slot) { heap.Push((*slotHeap)(q), x) }
 func (q *queue) pop() slot   { return heap.Pop((*slotHeap)(q)).(slot) } //nolint:forcetypeassert // only slots are pushed
 
-// hasten moves a message forward, if it is there.
+// hasten moves a queued message forward.
 func (q *queue) hasten(x slot) {
 	for i := range *q {
 		if (*q)[i].id == x.id {

@@ -9,15 +9,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// handFresh is how old the write time of an outbox row may be when its write
-// begins. The relay's tail reader finds rows that become visible up to half of
-// relay.Config.TailOverlap after their write time (2 s by default); an older
-// row waits for the sweep reader, for the whole confidence window.
+// handFresh is the maximum age of the write time of an outbox row when its
+// write begins. The relay's tail reader finds rows that become visible up to
+// half of relay.Config.TailOverlap after their write time (2 s by default); an
+// older row waits for the sweep reader, for the whole confidence window.
 const handFresh = time.Second
 
-// stale is how long the relay certainly knows the id of what it published: well
-// below its confidence window. Until then a row is written again without asking
-// whether it is there, because it may be there without its row in the CDC log.
+// stale is how long the relay certainly remembers the id of a published event:
+// well below its confidence window. Until then a row is rewritten without
+// reading it first, because it may exist without its row in the CDC log.
 const stale = 30 * time.Second
 
 // handTimeout bounds the first attempt to write an outbox row, and twice as much
@@ -30,18 +30,18 @@ const (
 	handPause    = 50 * time.Millisecond
 )
 
-// release takes one message from waiting to the outbox. It may be interrupted
-// at any point and done again, by anyone:
+// release moves one message from the schedule to the outbox. It can be
+// interrupted at any point and repeated by any instance:
 //
-//  1. a lightweight transaction makes it released, with the outbox row's write
-//     time; a cancellation that was first has won, and one that comes later is refused
+//  1. a lightweight transaction sets the state released and the write time of the
+//     outbox row; it loses to an earlier cancellation and refuses a later one
 //  2. the outbox row is written with that time
-//  3. the message is removed, and then its slot, by which it is found
+//  3. the message is removed, and then the slot that refers to it
 func (s *Scheduler) release(ctx context.Context, x slot) error {
 	m, err := s.store.Read(ctx, x.id)
 	if errors.Is(err, ErrNotFound) {
 		if s.cfg.Now().Sub(x.at) < CloseAfter {
-			return nil // the other half of its batch may still come
+			return nil // the other half of its batch may still become visible
 		}
 		return s.store.dropSlot(ctx, x)
 	}
@@ -50,7 +50,7 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 	}
 	if m.State == Waiting {
 		if m.DeliverAt.After(s.cfg.Now()) {
-			// Somebody hastens it and is not done, or gave up on it; there is another slot at its time.
+			// An unfinished or failed Hasten; there is another slot at its time.
 			if s.cfg.Now().Sub(x.at) < CloseAfter {
 				return nil
 			}
@@ -64,7 +64,7 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 		if won {
 			m.State, m.releaseAt = Released, at.UnixMicro()
 		} else if m, err = s.store.read(ctx, x.id, s.store.serial); errors.Is(err, ErrNotFound) {
-			return s.store.dropSlot(ctx, x) // somebody else was first, and is done
+			return s.store.dropSlot(ctx, x) // another scheduler has released it
 		} else if err != nil {
 			return err
 		} else if m.State == Waiting && !m.DeliverAt.Equal(dueAt) {
@@ -97,9 +97,9 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 // error means that this call must not write it: message and slot stay and are
 // read again.
 //
-// A row whose write time is older than handFresh gets a new one. Of two rows with
-// different times, because a slow or dead scheduler's write arrives after all, the
-// relay publishes one: both have the message's id.
+// A row whose write time is older than handFresh gets a new one. If the write
+// of a slow or failed scheduler arrives as well, the relay publishes one of the
+// two rows: both have the id of the message.
 func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 	serverTime := false
 	for n := 1; ; n++ {
@@ -114,8 +114,8 @@ func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 		case fate == cqlcode.Done:
 			return true, nil
 		case fate == cqlcode.Invalid && !serverTime:
-			// ScyllaDB refuses times before the current CDC generation, and those
-			// too far ahead of its clock.
+			// ScyllaDB rejects times before the current CDC generation, and those too far
+			// ahead of its clock.
 			serverTime = true
 		case fate == cqlcode.Invalid || n >= handAttempts: // a change of serverTime may be the last attempt
 			return false, err
@@ -125,9 +125,10 @@ func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
 	}
 }
 
-// renew gives the outbox row of a released message a new write time. stop ends the
-// hand-over with there and err: there says that the row can be read after so long
-// that it may be published and forgotten, and must not be written again.
+// renew gives the outbox row of a released message a new write time. stop ends
+// the hand-over with there and err. there reports that the row exists but is so
+// old that the relay may have forgotten its publication; it must not be written
+// again.
 func (s *Scheduler) renew(ctx context.Context, m *Message) (stop, there bool, err error) {
 	if s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
 		if there, err = s.store.handed(ctx, m.ID); err != nil || there {
@@ -137,9 +138,9 @@ func (s *Scheduler) renew(ctx context.Context, m *Message) (stop, there bool, er
 	at := s.cfg.Now()
 	won, err := s.store.rerelease(ctx, m, at)
 	if err != nil || !won {
-		// Refused: another caller has moved the time. It is a scheduler that is about
-		// to write the row, or one that died, or an attempt of this one whose answer
-		// was lost. So it is unknown whether the row will be written.
+		// Refused: another caller has moved the time: a scheduler that is about to
+		// write the row, a failed one, or an attempt of this one with a lost response.
+		// It is unknown whether the row will be written.
 		return true, false, err
 	}
 	m.releaseAt = at.UnixMicro()

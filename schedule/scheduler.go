@@ -12,31 +12,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Scheduler releases messages when they are due, in the order of their times.
+// Scheduler releases messages when they are due, by due time.
 //
-// Each is released once, whatever dies in between and however many schedulers
-// there are: a lightweight transaction decides between release and cancellation
-// and fixes the write time of the outbox row, so whoever repeats the release
-// writes the same row. After an outage all that is due goes out, the oldest
-// first, at the configured rate.
+// Each message is released once, despite failures and any number of schedulers:
+// a lightweight transaction decides between release and cancellation and fixes
+// the write time of the outbox row, so every repetition writes the same row.
+// After an outage all due messages are released, oldest first, at the
+// configured rate.
 type Scheduler struct {
 	cfg     Config
 	store   *Store
 	metrics *metrics
 	limiter *rate.Limiter
-	room    chan struct{} // holds one for each message in memory
+	room    chan struct{} // holds one token for each message in memory
 
 	mu         sync.Mutex
 	pending    queue
 	known      map[gocql.UUID]time.Time // in pending or being released
 	leaseUntil time.Time
-	sight      sight
+	knowledge  knowledge
 	owed       owed
 	complained map[string]time.Time
 	wake       chan struct{}
 }
 
-// New returns a Scheduler. It starts nothing.
+// New returns a Scheduler. It does not start it.
 func New(cfg Config) (*Scheduler, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -57,8 +57,8 @@ func New(cfg Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// Run works until ctx ends and returns nil. What is being released then is
-// finished first.
+// Run runs the scheduler until ctx ends, finishes releases in progress and
+// returns nil.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.keepLease(ctx) })
@@ -73,34 +73,34 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				w, far = window{began.Add(-lookBack), began.Add(s.cfg.LookAhead)}, began
 			}
 			if full {
-				w.from = began.Add(-MaxAhead - 30*24*time.Hour) // whatever waited for as long as anything can
+				w.from = began.Add(-MaxAhead - 30*24*time.Hour) // covers the longest possible wait
 			}
 			asked := time.Now()
-			err := s.look(ctx, began, w)
+			err := s.scan(ctx, began, w)
 			if ctx.Err() == nil {
-				s.looked(asked, full, err)
+				s.scanned(asked, full, err)
 			}
 			switch {
 			case err != nil:
-				swept, far = time.Time{}, time.Time{} // what came due meanwhile is looked for before anything counts as known
+				swept, far = time.Time{}, time.Time{} // messages that became due in the meantime are read before anything counts as known
 			case full:
 				swept = began
 			}
 			if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) {
-				s.fail("look", "cannot look for due messages; trying again", err)
+				s.fail("look", "failed to scan for due messages; retrying", err)
 			}
 		} else {
 			swept, far = time.Time{}, time.Time{}
 			s.unleased()
-			s.forgetAll()
+			s.dropPending()
 		}
 		if retry.Wait(ctx, s.cfg.Poll) != nil {
 			break
 		}
 	}
 	all.Wait()
-	s.leased(false) // whoever is next tells what is overdue
-	s.forgetAll()
+	s.leased(false) // the next holder reports overdue messages
+	s.dropPending()
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 		mine, err := l.Take(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			s.fail("lease", "cannot take the scheduler's lease; trying again", err)
+			s.fail("lease", "failed to acquire the scheduler lease; retrying", err)
 		case mine:
 			s.mu.Lock()
 			s.leaseUntil = began.Add(s.cfg.Lease)
@@ -129,12 +129,12 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 	s.leaseUntil = time.Time{}
 	s.mu.Unlock()
 	if err := l.Leave(context.WithoutCancel(ctx)); err != nil {
-		s.fail("unlease", "the next scheduler waits until the lease ends", err)
+		s.fail("unlease", "failed to release the scheduler lease; the next scheduler waits until it expires", err)
 	}
 }
 
-// working says that this scheduler has the lease. It only saves work: a release
-// is safe without.
+// working reports whether this scheduler has the lease. The lease only saves
+// work: a release is safe without it.
 func (s *Scheduler) working() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,17 +155,17 @@ func (s *Scheduler) fail(kind, text string, err error) {
 	}
 }
 
-// nearPolls is how many polls before and after now most looks reach: for what was
-// stored since and is due almost at once. What is due later is found by the look,
-// twice in LookAhead, that reaches as far as that; so what is in memory already
-// is not read again and again.
+// nearPolls is the range, in polls before and after now, of most scans: for new
+// messages that are due soon. Later messages are found by the scan of the whole
+// LookAhead, twice per LookAhead, so that messages in memory are not read
+// repeatedly.
 const nearPolls = 4
 
-// window are the times of the slots that a look reads, both inclusive.
+// window is the range of slots of a scan, both ends inclusive.
 type window struct{ from, until time.Time }
 
-// look reads the slots of a window into memory. It waits while memory is full.
-func (s *Scheduler) look(ctx context.Context, now time.Time, w window) error {
+// scan reads the slots of a window into memory. It waits while memory is full.
+func (s *Scheduler) scan(ctx context.Context, now time.Time, w window) error {
 	from, until := w.from, w.until
 	for {
 		buckets, err := s.store.buckets(ctx, from, until, maxBuckets)
@@ -173,7 +173,7 @@ func (s *Scheduler) look(ctx context.Context, now time.Time, w window) error {
 			return err
 		}
 		for _, b := range buckets {
-			if err := s.lookInto(ctx, b, Position{DeliverAt: later(b, from)}, earlier(until, b.Add(bucketSize-time.Millisecond)), now); err != nil {
+			if err := s.scanBucket(ctx, b, Position{DeliverAt: later(b, from)}, earlier(until, b.Add(bucketSize-time.Millisecond)), now); err != nil {
 				return err
 			}
 		}
@@ -185,8 +185,8 @@ func (s *Scheduler) look(ctx context.Context, now time.Time, w window) error {
 }
 
 const (
-	// lookBack is how long ago a message may have become due that is still looked
-	// for twice in LookAhead, and not with the next sweep: its writer's clock was behind.
+	// lookBack is the age of due messages that are scanned twice per LookAhead
+	// instead of by the next sweep, in case the clock of their writer was slow.
 	lookBack   = 10 * time.Second
 	maxBuckets = 5000
 )
@@ -200,8 +200,9 @@ func later(a, b time.Time) time.Time {
 
 var errLeaseLost = errors.New("another scheduler has the lease")
 
-// lookInto reads the slots of one bucket, and closes it if nothing can come any more.
-func (s *Scheduler) lookInto(ctx context.Context, bucket time.Time, after Position, until, now time.Time) error {
+// scanBucket reads the slots of one bucket, and closes it if no more slots can
+// appear.
+func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Position, until, now time.Time) error {
 	found := 0
 	for first := after; ; {
 		slots, more, err := s.store.slotsOf(ctx, bucket, after, until, max(1, min(s.cfg.MaxPending/shards, 500)))
@@ -215,7 +216,7 @@ func (s *Scheduler) lookInto(ctx context.Context, bucket time.Time, after Positi
 			}
 		}
 		if !more {
-			// What was written that long ago would have been seen.
+			// Slots that were written that long ago would be visible.
 			if at := now.Add(-CloseAfter); found == 0 && first.DeliverAt.Equal(bucket) && at.After(bucket.Add(bucketSize)) {
 				return s.store.closeBucket(ctx, bucket, at)
 			}
@@ -225,7 +226,8 @@ func (s *Scheduler) lookInto(ctx context.Context, bucket time.Time, after Positi
 	}
 }
 
-// add takes a slot into memory unless its message is there. It waits for room.
+// add takes a slot into memory unless its message is present. It waits for
+// room.
 func (s *Scheduler) add(ctx context.Context, x slot) error {
 	s.mu.Lock()
 	at, known := s.known[x.id]
@@ -236,7 +238,7 @@ func (s *Scheduler) add(ctx context.Context, x slot) error {
 	}
 	s.mu.Unlock()
 	if hastened {
-		s.stir()
+		s.signal()
 	}
 	if known {
 		return nil
@@ -255,19 +257,20 @@ func (s *Scheduler) add(ctx context.Context, x slot) error {
 	s.pending.push(x)
 	s.metrics.pending.Set(float64(len(s.pending)))
 	s.mu.Unlock()
-	s.stir()
+	s.signal()
 	return nil
 }
 
-// stir lets dispatch look at what is first.
-func (s *Scheduler) stir() {
+// signal makes dispatch check the first message.
+func (s *Scheduler) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// done lets go of a message: it is out, or is to be looked at again.
+// done removes a message from memory: it is in the outbox, or must be read
+// again.
 func (s *Scheduler) done(id gocql.UUID) {
 	s.mu.Lock()
 	delete(s.known, id)
@@ -275,8 +278,8 @@ func (s *Scheduler) done(id gocql.UUID) {
 	<-s.room
 }
 
-// forgetAll lets go of all that is not being released.
-func (s *Scheduler) forgetAll() {
+// dropPending removes all messages that are not being released.
+func (s *Scheduler) dropPending() {
 	s.mu.Lock()
 	n := len(s.pending)
 	for _, x := range s.pending {
@@ -291,7 +294,8 @@ func (s *Scheduler) forgetAll() {
 	}
 }
 
-// next takes the first message if it is due; otherwise wait is how long to wait.
+// next takes the first message if it is due; otherwise it returns the time
+// until then.
 func (s *Scheduler) next(now time.Time) (x slot, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +310,7 @@ func (s *Scheduler) next(now time.Time) (x slot, wait time.Duration, ok bool) {
 	return x, 0, true
 }
 
-// dispatch releases what is due, in order, Concurrency at once.
+// dispatch releases due messages, in order, Concurrency at a time.
 func (s *Scheduler) dispatch(ctx context.Context) {
 	var busy sync.WaitGroup
 	defer busy.Wait()
@@ -329,7 +333,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 			s.done(x.id)
 			return
 		}
-		slots <- struct{}{} // a release ends by itself, in the time of its statements
+		slots <- struct{}{} // a release is bounded by the timeouts of its statements
 		busy.Go(func() {
 			defer func() { <-slots; s.done(x.id) }()
 			if !s.working() {
@@ -338,7 +342,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 			}
 			if err := s.release(context.WithoutCancel(ctx), x); err != nil {
 				s.owe(x.id, x.at)
-				s.fail("release", "cannot release a message; trying again", err)
+				s.fail("release", "failed to release a message; retrying", err)
 				return
 			}
 			s.paid(x.id)

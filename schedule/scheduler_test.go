@@ -32,7 +32,7 @@ func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 	}
 	later := message(now.Add(time.Hour))
 	b.put(t, now, append(ms, later)...)
-	eventually(t, "60 messages go out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	eventually(t, "60 messages are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	events := b.outboxed(t)
 	for _, m := range ms {
 		e, ok := events[m.ID]
@@ -47,7 +47,7 @@ func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 			t.Errorf("event %+v of message %+v", e.Event, m)
 		}
 	}
-	eventually(t, "what is out is forgotten", func() bool {
+	eventually(t, "released messages are removed", func() bool {
 		return b.count(t, "scheduled_messages") == 1 && b.count(t, "schedule_slots") == 1
 	})
 	if m, err := b.Read(t.Context(), later.ID); err != nil || m.State != Waiting {
@@ -61,20 +61,20 @@ func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
 	now := time.Now()
 	year := message(now.Add(200 * time.Millisecond))
 	b.put(t, now.Add(-MaxAhead+time.Second), year)
-	// Due for a year, because nothing ran.
+	// Due for a year, because no scheduler ran.
 	old := message(now.Add(-365 * 24 * time.Hour))
 	b.put(t, now.Add(-366*24*time.Hour), old)
 	if err := b.Put(t.Context(), message(now.Add(MaxAhead+time.Second)), now); !errors.As(err, new(*TooFarError)) {
 		t.Errorf("Put() further ahead than MaxAhead = %v", err)
 	}
-	// A minute that was used up while nothing ran.
+	// A minute whose messages were delivered while no scheduler ran.
 	used := bucketOf(now.Add(-100 * 24 * time.Hour))
 	if err := b.session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthOf(used), used, used.UnixMicro()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	start(t, b.scheduler(t))
-	eventually(t, "both go out", func() bool { return b.count(t, "outbox_messages") == 2 })
-	// The other two were written just now: something may still come.
+	eventually(t, "both are released", func() bool { return b.count(t, "outbox_messages") == 2 })
+	// The other two were written just now: more rows may become visible.
 	eventually(t, "the minute without messages is closed", func() bool { return b.count(t, "schedule_buckets") == 2 })
 }
 
@@ -95,7 +95,7 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 		s.mu.Unlock()
 	}
 	stop := start(t, s)
-	eventually(t, "all go out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	eventually(t, "all are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	stop()
 	if most > shards {
 		t.Errorf("%d messages were in memory, want at most %d", most, shards)
@@ -110,8 +110,9 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	}
 }
 
-// Whoever cancels with success never sees the message published; whoever is too
-// late always does. Schedulers race with each other too, with and without a lease.
+// A message that was cancelled with success is never published; one that was
+// cancelled too late always is. Schedulers race with each other, too, with and
+// without a lease.
 func TestScheduler_CancellationsRace(t *testing.T) {
 	t.Parallel()
 	b, r := setup(t), seeds.Rand(t)
@@ -191,9 +192,9 @@ func TestStore_WritingAgainRevivesNothing(t *testing.T) {
 	}
 }
 
-// A release is cut off at each of its writes, with the write carried out, left
-// out, or decided and invisible. Nothing that follows is carried out: the
-// scheduler has died. One that knows nothing of it takes over.
+// A release is cut off at each of its writes, with the write executed, omitted,
+// or decided but invisible, and the scheduler fails. Another scheduler takes
+// over.
 func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
@@ -242,8 +243,9 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 	}
 }
 
-// A successor takes up a release that was cut off seconds ago: with the first write
-// time the row would be behind what the relay's tail reader reads again.
+// A successor resumes a release that was cut off seconds ago: with the first
+// write time the row would be older than the range that the relay's tail reader
+// reads.
 func TestScheduler_CutOffSecondsAgo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -257,15 +259,15 @@ func TestScheduler_CutOffSecondsAgo(t *testing.T) {
 		t.Errorf("Cancel() of a released message = %v", err)
 	}
 	start(t, b.scheduler(t))
-	eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == 1 })
+	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
 	if at := b.outboxed(t)[m.ID].at; at.Before(now) {
-		t.Errorf("its event was written at %s, before the release was taken up again at %s", at, now)
+		t.Errorf("its event was written at %s, before the release was resumed at %s", at, now)
 	}
 }
 
-// A release that was cut off is taken up again, and its new write time is
-// decided while the answer is lost. The next attempt is refused by that decision,
-// which nobody acts on any more: the message must not be forgotten for it.
+// A release that was cut off is resumed, and its new write time is decided with
+// a lost response. That decision, whose writer has failed, refuses the next
+// attempt: the message must not be forgotten.
 func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -285,7 +287,7 @@ func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 		t.Errorf("release() again = %v", err)
 	}
 	start(t, b.scheduler(t))
-	eventually(t, "it is gone from what waits", func() bool { return b.count(t, "scheduled_messages") == 0 })
+	eventually(t, "it is no longer in memory", func() bool { return b.count(t, "scheduled_messages") == 0 })
 	if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
 		t.Errorf("event %+v, want that of the message", e)
 	}
@@ -374,7 +376,8 @@ func TestScheduler_AnotherTakesOver(t *testing.T) {
 	eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
 }
 
-// Who takes the lease while it still forgets what it knew without it shows as working.
+// A scheduler that acquires the lease while it still drops its pending messages
+// reports that it works.
 func TestScheduler_ShowsThatItWorks(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
@@ -389,19 +392,19 @@ func TestScheduler_ShowsThatItWorks(t *testing.T) {
 		s.keepLease(ctx)
 	}()
 	eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "outbox_schedule_working") == 1 })
-	s.forgetAll()
+	s.dropPending()
 	if got := gauge(t, reg, "outbox_schedule_working"); got != 1 {
 		t.Errorf("with the lease outbox_schedule_working is %v", got)
 	}
 	stop()
 	<-ended
 	if got := gauge(t, reg, "outbox_schedule_working"); got != 0 {
-		t.Errorf("after it gave the lease back outbox_schedule_working is %v", got)
+		t.Errorf("after it released the lease outbox_schedule_working is %v", got)
 	}
 }
 
-// Nothing depends on the lease: schedulers that all believe to have it release
-// each message once.
+// The lease is not needed for correctness: schedulers that all assume to hold
+// it release each message once.
 func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -418,7 +421,7 @@ func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 		s.leaseUntil = now.Add(time.Hour)
 		start(t, s)
 	}
-	eventually(t, "all are out and forgotten", func() bool {
+	eventually(t, "all are released and removed", func() bool {
 		return b.count(t, "outbox_messages") == len(due) && b.count(t, "scheduled_messages") == 0 && b.count(t, "schedule_slots") == 0
 	})
 	for id, e := range b.outboxed(t) { // which fails if one is in the log at two times
@@ -429,7 +432,7 @@ func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 	t.Logf("%d of %d were handed over, some by several at once", released.Load(), len(due))
 }
 
-// What waits costs nothing: it is not read, let alone kept.
+// Waiting messages are neither read nor kept in memory.
 func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -461,19 +464,19 @@ func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
 		m := message(time.Now().Add(50 * time.Millisecond))
 		ms = append(ms, m)
 		b.put(t, time.Now(), m)
-		eventually(t, "it goes out", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+		eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	}
 	s.mu.Lock()
 	known := len(s.known)
 	s.mu.Unlock()
 	if known > len(ms) {
-		t.Errorf("%d messages are in memory of %d that wait", known, waiting)
+		t.Errorf("%d messages are in memory, %d are waiting", known, waiting)
 	}
-	// A slot may be found once more while its message is on its way.
+	// A slot may be read once more during the release of its message.
 	if n := b.node.Faults().Hits(read); n < len(ms) || n > waiting/10 {
 		t.Errorf("%d messages were read to release %d of %d", n, len(ms), waiting)
 	}
 	if n := b.count(t, "scheduled_messages"); n < waiting {
-		t.Errorf("%d messages wait, want %d", n, waiting)
+		t.Errorf("%d messages are waiting, want %d", n, waiting)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// slot points to a message, at the time when it is to be looked at.
+// slot refers to a message, at the time when it must be read.
 type slot struct {
 	bucket time.Time
 	at     time.Time
@@ -29,9 +29,9 @@ func (a slot) compare(b slot) int {
 
 func (a slot) position() Position { return Position{a.at, a.id} }
 
-// slotsOf reads a bucket's slots after a position until a time, inclusive, in
-// order: at most perShard of each shard. more says that others follow the last
-// of them; up to it nothing is missing.
+// slotsOf reads the slots of a bucket after a position until a time, inclusive,
+// in order: at most perShard of each shard. more reports that others follow the
+// last one; up to it the result is complete.
 func (s *Store) slotsOf(ctx context.Context, bucket time.Time, after Position, until time.Time, perShard int) (out []slot, more bool, err error) {
 	var read [shards][]slot
 	g, ctx := errgroup.WithContext(ctx)
@@ -44,7 +44,7 @@ func (s *Store) slotsOf(ctx context.Context, bucket time.Time, after Position, u
 	if err := g.Wait(); err != nil {
 		return nil, false, err
 	}
-	// What is later than the last of a full page may have others before it.
+	// Slots after the last one of a full page may follow unread ones.
 	var last slot
 	for _, one := range read {
 		out = append(out, one...)
@@ -135,7 +135,8 @@ func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Ti
 	return out, nil
 }
 
-// closeBucket forgets an empty bucket, as of at: one that is written later stays.
+// closeBucket removes an empty bucket as of at; a slot that is written later
+// keeps it.
 func (s *Store) closeBucket(ctx context.Context, bucket, at time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -14,27 +14,28 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrNotFound: there is no such message, or it was delivered.
+	// ErrNotFound is returned for a message that does not exist or was delivered.
 	ErrNotFound = errors.New("no such scheduled message")
-	// ErrReleased: its time has come; it can no longer be taken back.
-	ErrReleased = errors.New("the message is on its way")
-	// ErrCancelled: it was taken back.
-	ErrCancelled = errors.New("the message was taken back")
+	// ErrReleased is returned for a released message, which can no longer be
+	// cancelled.
+	ErrReleased = errors.New("the message is already released")
+	// ErrCancelled is returned for a cancelled message.
+	ErrCancelled = errors.New("the message is cancelled")
 )
 
-// writtenBefore is how far in the past the row of a message is written. A
-// lightweight transaction has the time of a server's clock, and must cover the
-// row even if that clock is as far behind as the writer's is ahead; otherwise a
-// message that was taken back would go out. An hour is more than clocks differ,
-// and costs nothing.
+// writtenBefore is subtracted from the write time of a message row. A
+// lightweight transaction has the time of a server's clock, and must overwrite
+// the row even if that clock is slow or the writer's is fast; otherwise a
+// cancelled message would be published. An hour exceeds all clock skew and
+// costs nothing.
 const writtenBefore = time.Hour
 
-// KeepCancelled is for how long a cancelled message can be seen.
+// KeepCancelled is the retention of a cancelled message.
 const KeepCancelled = 30 * 24 * time.Hour
 
-// Store is the CQL of scheduled messages: one method, one statement or batch,
-// one attempt. What an error means, cqlcode.FateOf says. The session's keyspace
-// holds the tables. It is safe for concurrent use.
+// Store executes the CQL of scheduled messages: each method makes one attempt
+// of one statement or batch. Callers classify errors by cqlcode.FateOf. The
+// session's keyspace contains the tables. A Store is safe for concurrent use.
 type Store struct {
 	session *gocql.Session
 	cons    gocql.Consistency
@@ -44,7 +45,7 @@ type Store struct {
 }
 
 // NewStore returns a Store whose statements take at most timeout each. The
-// session stays the caller's to close.
+// caller closes the session.
 func NewStore(session *gocql.Session, cons gocql.Consistency, timeout time.Duration) *Store {
 	return &Store{session: session, cons: cons, serial: gocql.Serial, timeout: timeout, table: outbox.DefaultTable}
 }
@@ -54,25 +55,25 @@ const (
 
 	selectRowHead = "SELECT id, state, topic, key, client, created_at, deliver_at, changed_at FROM scheduled_messages WHERE id = ?"
 
-	// Not an INSERT: without a row marker the row goes when its last cell does.
+	// Not an INSERT: without a row marker the row disappears with its last cell.
 	putRow = "UPDATE scheduled_messages USING TIMESTAMP ? SET state = 'scheduled', topic = ?, key = ?, payload = ?, content_type = ?," +
 		" headers = ?, client = ?, created_at = ?, deliver_at = ? WHERE id = ?"
 	putSlot   = "INSERT INTO schedule_slots (bucket, shard, deliver_at, id, topic) VALUES (?, ?, ?, ?, ?)"
 	putBucket = "INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)"
 
 	selectRow = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id = ?"
-	// What is kept of a cancelled message is written again, to have the TTL.
+	// The kept columns of a cancelled message are written again, with the TTL.
 	cancelRow = "UPDATE scheduled_messages USING TTL ? SET state = 'cancelled', changed_at = ?, topic = ?, key = ?, client = ?, created_at = ?," +
 		" deliver_at = ?, payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'"
-	// Whoever hastens it at the same moment has the other time in the row: the event
-	// must be the same for all who write it.
+	// A concurrent Hasten changes the time in the row: all writers must write the
+	// same event.
 	releaseRow   = "UPDATE scheduled_messages SET state = 'released', changed_at = ?, release_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
 	hastenRow    = "UPDATE scheduled_messages SET deliver_at = ?, changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
 	rereleaseRow = "UPDATE scheduled_messages SET release_at = ? WHERE id = ? IF release_at = ?"
 	dropRow      = "DELETE FROM scheduled_messages WHERE id = ? IF state = 'released'"
 
 	selectSlots = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at >= ? AND deliver_at <= ? LIMIT ?"
-	// The rest of those with one time.
+	// The remaining slots of one time.
 	selectSlotsAt = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id > ? LIMIT ?"
 
 	dropSlot = "DELETE FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ?"
@@ -83,14 +84,15 @@ const (
 	selectEvent = "SELECT event_id FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = 1"
 )
 
-// Append adds to b, for the tables of b's session, what schedules m; executed as
-// a logged batch all of it is stored or none. A service that puts its own
-// statements into the same batch schedules the message exactly if its rows are
-// stored. The batch must have no timestamp of its own, and DefaultTimestamp(false).
+// Append adds the statements that schedule m to b, for the tables of b's
+// session; executed as a logged batch, all or none of them are applied. A
+// service that adds its own statements to the batch schedules the message
+// exactly if its rows are stored. The batch must have no timestamp of its own,
+// and DefaultTimestamp(false).
 //
-// Executing it again is harmless until m.DeliverAt and ten minutes; it
-// brings no cancelled or delivered message back. It returns an
-// *outbox.InvalidEventError or a *TooFarError, and leaves b as it was, if m
+// Repeating it is harmless until ten minutes after m.DeliverAt; it does not
+// restore a cancelled or delivered message. It returns an
+// *outbox.InvalidEventError or a *TooFarError, and leaves b unchanged, if m
 // cannot be published.
 func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 	e := m.Event()
@@ -100,7 +102,7 @@ func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 	if m.DeliverAt.After(now.Add(MaxAhead)) {
 		return &TooFarError{m.DeliverAt}
 	}
-	// A retry of one whose time has passed is looked at now.
+	// A retry whose time has passed is read now.
 	at := m.DeliverAt
 	if at.Before(now) {
 		at = now
@@ -120,7 +122,8 @@ func unset(s string) any {
 	return s
 }
 
-// Put stores m. After an error of an unknown fate it may be stored, or become so later.
+// Put stores m. After an error with an unknown outcome it may be stored now or
+// later.
 func (s *Store) Put(ctx context.Context, m *Message, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -135,14 +138,13 @@ func (s *Store) Put(ctx context.Context, m *Message, now time.Time) error {
 	return nil
 }
 
-// Read returns a message that waits, is on its way into the outbox, or was
+// Read returns a message that is waiting, is being written to the outbox, or was
 // cancelled less than KeepCancelled ago; otherwise ErrNotFound.
 func (s *Store) Read(ctx context.Context, id gocql.UUID) (Message, error) {
 	return s.read(ctx, id, s.cons)
 }
 
-// read at the serial consistency first completes a change that was decided and
-// left undone.
+// A read at the serial consistency first completes a decided change.
 func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -159,7 +161,7 @@ func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	return m, nil
 }
 
-// readHead is Read without what the message carries.
+// readHead is Read without payload and headers.
 func (s *Store) readHead(ctx context.Context, id gocql.UUID) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -175,9 +177,9 @@ func (s *Store) readHead(ctx context.Context, id gocql.UUID) (Message, error) {
 	return m, nil
 }
 
-// Cancel takes m back, as it was read: after nil it is never published. It
-// returns nil for one that was cancelled before, ErrReleased or ErrNotFound for
-// one that is too late, and any other error if that is not known.
+// Cancel cancels m, as read before: after nil it is never published. It returns
+// nil for a message that is already cancelled, ErrReleased or ErrNotFound if it
+// is too late, and any other error if the outcome is unknown.
 func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	applied, err := s.change(ctx, cancelRow, int(KeepCancelled/time.Second), now.UnixMilli(), m.Topic, unset(m.Key), m.Client,
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
@@ -185,7 +187,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 		s.dropSlotOf(ctx, m)
 		return nil
 	}
-	// What is decided and left undone is completed by looking.
+	// The read completes a decided conditional statement.
 	got, readErr := s.read(ctx, m.ID, s.serial)
 	switch {
 	case errors.Is(readErr, ErrNotFound) && err == nil:
@@ -203,7 +205,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	return fmt.Errorf("cancel message %s: it is %s, and yet the change was refused", m.ID, got.State)
 }
 
-// dropSlotOf removes what points to m; a scheduler that meets it does so too.
+// dropSlotOf removes the slot of m; the scheduler would do so, too.
 func (s *Store) dropSlotOf(ctx context.Context, m *Message) {
 	_ = s.dropSlot(ctx, slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID})
 }
@@ -214,7 +216,7 @@ func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, err
 	return s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
 }
 
-// release decides that m goes out, with an outbox row written at at. False
+// release decides the release of m, with an outbox row written at at. False
 // means that it was cancelled, released or hastened before.
 func (s *Store) release(ctx context.Context, m *Message, at time.Time) (bool, error) {
 	applied, err := s.change(ctx, releaseRow, at.UnixMilli(), at.UnixMicro(), m.ID, m.DeliverAt.UnixMilli())
@@ -228,13 +230,13 @@ func (s *Store) release(ctx context.Context, m *Message, at time.Time) (bool, er
 func (s *Store) rerelease(ctx context.Context, m *Message, at time.Time) (bool, error) {
 	applied, err := s.change(ctx, rereleaseRow, at.UnixMicro(), m.ID, m.releaseAt)
 	if err != nil {
-		return false, fmt.Errorf("release message %s again: %w", m.ID, err)
+		return false, fmt.Errorf("retry release of message %s: %w", m.ID, err)
 	}
 	return applied, nil
 }
 
-// hand writes the event of a released message. The same message is the same
-// row, however often it is written. serverTime lets the server choose its time.
+// hand writes the event of a released message. The same message is the same row
+// for every write. serverTime lets the server choose its time.
 func (s *Store) hand(ctx context.Context, m *Message, serverTime bool, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, s.timeout))
 	defer cancel()
@@ -254,7 +256,7 @@ func (s *Store) hand(ctx context.Context, m *Message, serverTime bool, timeout t
 	return nil
 }
 
-// handed says whether the message's event can be read in the outbox.
+// handed reports whether the outbox contains the event of the message.
 func (s *Store) handed(ctx context.Context, id gocql.UUID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -264,7 +266,7 @@ func (s *Store) handed(ctx context.Context, id gocql.UUID) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for the event of message %s: %w", id, err)
+		return false, fmt.Errorf("find the event of message %s: %w", id, err)
 	}
 	return event == id, nil
 }
@@ -277,8 +279,9 @@ func (s *Store) forget(ctx context.Context, id gocql.UUID) error {
 	return nil
 }
 
-// query is a statement with the database's time, as the batches have that write slots:
-// a slot that is removed by a clock that is ahead could not be written again.
+// query returns a statement with the time of the database, like the batches
+// that write slots: a slot that a process with a fast clock removes could not
+// be written again.
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
 }

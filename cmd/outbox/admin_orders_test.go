@@ -119,7 +119,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Errorf("take back = %d", code)
 	}
 	if code, _, p := ask(secret, "POST", two+"/release", ""); code != 409 || p["state"] != "cancelled" {
-		t.Errorf("release of what was taken back = %d %v", code, p)
+		t.Errorf("release of a cancelled message = %d %v", code, p)
 	}
 	_, _, audit := ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
 	var got []string

@@ -36,7 +36,7 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, comm
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
-		Consistency: cons, Letters: messageLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
+		Consistency: cons, DeadLetters: messageDeadLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
 		Committed: committed, Logger: log, Registerer: reg,
 	})
 	if err != nil {
@@ -67,19 +67,19 @@ func reservedTopics(c *Config) []string {
 	return out
 }
 
-// messageLetters tells messages of their dead letters.
-type messageLetters struct{ store *dlq.Store }
+// messageDeadLetters implements messages.DeadLetters by the table of dead letters.
+type messageDeadLetters struct{ store *dlq.Store }
 
-// Letter implements messages.Letters.
-func (l messageLetters) Letter(ctx context.Context, event gocql.UUID) (messages.Letter, bool, error) {
+// DeadLetter implements messages.DeadLetters.
+func (l messageDeadLetters) DeadLetter(ctx context.Context, event gocql.UUID) (messages.DeadLetter, bool, error) {
 	x, err := l.store.Read(ctx, event)
 	if errors.Is(err, dlq.ErrNotFound) {
-		return messages.Letter{}, false, nil
+		return messages.DeadLetter{}, false, nil
 	}
 	if err != nil {
-		return messages.Letter{}, false, err
+		return messages.DeadLetter{}, false, err
 	}
-	out := messages.Letter{State: messages.DLQPending, Since: x.FirstFailedAt.UTC(), At: x.LastFailedAt.UTC(), Error: x.ErrorClass}
+	out := messages.DeadLetter{State: messages.DLQPending, Since: x.FirstFailedAt.UTC(), At: x.LastFailedAt.UTC(), Error: x.ErrorClass}
 	if x.ErrorText != "" {
 		out.Error += ": " + x.ErrorText
 	}

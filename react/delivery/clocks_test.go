@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// ahead is a store on a host whose clock is two minutes ahead.
+// ahead returns a store on a host whose clock is two minutes fast.
 func (b *bundle) ahead(t *testing.T, clock *scyllatest.Clock) *Store {
 	t.Helper()
 	clock.Set(2 * time.Minute)
@@ -19,7 +19,7 @@ func (b *bundle) ahead(t *testing.T, clock *scyllatest.Clock) *Store {
 	return s
 }
 
-// What a process reports after its clock is set back is read.
+// A report is readable after the clock of its process was set back.
 func TestClocks_ReportAfterTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -38,8 +38,8 @@ func TestClocks_ReportAfterTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// Whatever the clocks of an operator and of the owner, a delivery that the operator asks
-// to repeat is on the list until the owner has repeated that request.
+// For any clocks of an operator and of the owner, a requested repeat is on the
+// list until the owner has made it.
 func TestClocks_RepeatsOfAnOperator(t *testing.T) {
 	t.Parallel()
 	for name, operatorAhead := range map[string]bool{"operator ahead": true, "owner ahead": false} {
@@ -61,7 +61,7 @@ func TestClocks_RepeatsOfAnOperator(t *testing.T) {
 				if err != nil || len(asked) != 1 {
 					t.Fatalf("Repeats() = %+v, %v, want one", asked, err)
 				}
-				if i == 0 { // as if the delivery were gone
+				if i == 0 { // as if the delivery had expired
 					if err := owner.Repeated(t.Context(), asked[0].Delivery(d.Rule)); err != nil {
 						t.Fatal(err)
 					}

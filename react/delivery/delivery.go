@@ -12,12 +12,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
-// State is where a delivery stands.
+// State is the state of a delivery.
 type State string
 
-// The states. What was not attempted yet has no row: it is the rule's lag.
+// The states. A delivery without attempts has no row: it is part of the lag of
+// its rule.
 const (
-	// Pending: an attempt failed and another follows, or somebody asked for one.
+	// Pending: an attempt failed and will be retried, or a repeat is requested.
 	Pending State = "pending"
 	// Delivered: the plugin took the event.
 	Delivered State = "delivered"
@@ -25,31 +26,31 @@ const (
 	Failed State = "failed"
 )
 
-// States are all of them.
+// States contains all states.
 var States = []State{Pending, Failed, Delivered}
 
 // Delivery is one event at one rule.
 type Delivery struct {
 	ID   gocql.UUID
 	Rule string
-	// Plugin is the target or plugin that the rule leads to, by its name.
+	// Plugin is the name of the target or plugin of the rule.
 	Plugin string
 	State  State
-	// Attempts are those since the delivery began, or since it was last repeated.
+	// Attempts counts the attempts since the delivery began or was last repeated.
 	Attempts int
 	// Error is that of the last attempt that failed, also when a later one did not.
 	Error string
 	// CreatedAt is when the first row was written, ChangedAt the last.
 	CreatedAt, ChangedAt time.Time
-	// NextAttempt is when a pending one is tried again; zero for as soon as possible.
+	// NextAttempt is the time of the next retry; zero for as soon as possible.
 	NextAttempt time.Time
-	// Repeats counts how often somebody asked for it again; RepeatedBy and Reason
-	// are of the last time.
+	// Repeats counts the requested repeats; RepeatedBy and Reason are those of the
+	// last one.
 	Repeats    int
 	RepeatedBy string
 	Reason     string
 
-	// The record, as it stands in its topic.
+	// The record in its topic.
 	Topic       string
 	Partition   int32
 	Offset      int64
@@ -57,8 +58,8 @@ type Delivery struct {
 	EventID     string
 	EventType   string
 	AggregateID string
-	// Tries are the last attempts, the oldest first; see Tried. They and the record's
-	// Key, Value and Headers are absent in lists.
+	// Tries are the last attempts, oldest first; see Tried. Lists omit them and
+	// the record's Key, Value and Headers.
 	Tries []Try
 
 	Key     []byte
@@ -71,9 +72,9 @@ type Delivery struct {
 // namespace is that of the ids of deliveries.
 var namespace = gocql.UUID{0x9b, 0x21, 0x5d, 0xd0, 0x6f, 0x3a, 0x4e, 0x52, 0x8c, 0x0e, 0x4d, 0x8e, 0x26, 0x7b, 0x51, 0xaa}
 
-// NewID is the id of an event's delivery by a rule. Two tables may number their
-// events from 1, so an id that is no UUID counts together with its source. An event
-// without an id is told from others by its place.
+// NewID returns the id of an event's delivery by a rule. Sources may have the
+// same sequential event ids, so an id that is not a UUID is combined with its
+// source. An event without an id is identified by its position.
 func NewID(rule string, e *kafkarecord.Event) gocql.UUID {
 	switch {
 	case e.ID != "" && (e.Source == "" || outbox.IDOf(e.ID).String() == e.ID):
@@ -84,7 +85,7 @@ func NewID(rule string, e *kafkarecord.Event) gocql.UUID {
 	return outbox.NameID(namespace, rule, "record", e.Topic, strconv.Itoa(int(e.Partition)), strconv.FormatInt(e.Offset, 10))
 }
 
-// New is a delivery that has not begun, of an event by a rule to a plugin.
+// New returns a new delivery of an event by a rule to a plugin.
 func New(rule, plugin string, r *kgo.Record, e *kafkarecord.Event) *Delivery {
 	d := &Delivery{
 		ID: NewID(rule, e), Rule: rule, Plugin: plugin, State: Pending, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, RecordAt: e.At,
@@ -99,12 +100,12 @@ func New(rule, plugin string, r *kgo.Record, e *kafkarecord.Event) *Delivery {
 	return d
 }
 
-// maxText bounds an id or a name of a record, in bytes: it may be a key in the
-// database, which takes 64 KiB of those.
+// maxText bounds an id or name of a record, in bytes: it may become a key in
+// the database, which allows 64 KiB.
 const maxText = 1000
 
-// text is what a producer wrote, as the database takes it: a delivery that cannot be
-// saved would keep its rule from going on.
+// text converts the text of a producer to a form that the database accepts: a
+// delivery that cannot be saved would block its rule.
 func text(s string) string {
 	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) > maxText {
 		s = strings.ToValidUTF8(s[:maxText], "")
@@ -112,8 +113,8 @@ func text(s string) string {
 	return s
 }
 
-// Record is the record as it was, but for names of headers that are long or not
-// UTF-8, and headers of the same name, of which the last is left.
+// Record returns the original record, except for header names that are long or
+// not UTF-8, and for repeated headers, of which the last is kept.
 func (d *Delivery) Record() *kgo.Record {
 	r := &kgo.Record{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset, Timestamp: d.RecordAt, Key: d.Key, Value: d.Value}
 	for k, v := range d.Headers {

@@ -1,9 +1,9 @@
-// Package delivery keeps what became of events at the rules of package react, for
-// those who deliver them and for those who look.
+// Package delivery stores the results of deliveries by the rules of package
+// react, for the reactors and for operators.
 //
-// A delivery is one event at one rule. Its id follows from both, so an event that
-// comes twice is one delivery. Whoever owns the record's partition in the rule's
-// consumer group alone changes it, but for Repeat, which only changes what is
-// finished; so rows are written without lightweight transactions, and the last
-// write wins.
+// A delivery is one event at one rule. Both determine its id, so a repeated
+// event is the same delivery. Only the owner of the record's partition in the
+// rule's consumer group changes it, except for Repeat, which changes finished
+// ones only. Rows are therefore written without lightweight transactions, and
+// the last write wins.
 package delivery

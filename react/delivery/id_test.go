@@ -9,10 +9,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
-// Ids are unique within a source: two tables that number their events from 1 have the
-// same, and the second event is not the first one once more. A UUID is unique, and an
-// event that another relay publishes again is the same one.
-func TestNewID_TellsTheSameNumberOfTwoSourcesApart(t *testing.T) {
+// Ids are unique within a source: two tables with sequential event ids have the
+// same ids for different events. A UUID is unique, and an event that another
+// relay publishes again is the same one.
+func TestNewID_DependsOnTheSource(t *testing.T) {
 	t.Parallel()
 	event := func(source, id string) *kafkarecord.Event {
 		r := &kgo.Record{Headers: []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(id)}}}
@@ -39,6 +39,6 @@ func TestNewID_TellsTheSameNumberOfTwoSourcesApart(t *testing.T) {
 		}
 	}
 	if got, want := NewID("rule", event("/a", id)), outbox.NameID(namespace, "rule", "event", id); got != want {
-		t.Errorf("NewID() of a UUID = %s, want %s as earlier versions made it", got, want)
+		t.Errorf("NewID() of a UUID = %s, want %s as in earlier versions", got, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // shelf is a list of deliveries in delivery_lookups, without its bucket.
 type shelf struct{ kind, value string }
 
-// The kinds of shelves. A delivery stands on one of each.
+// The kinds of shelves. A delivery is on one shelf of each kind.
 const (
 	kindRule   = "rule"
 	kindPlugin = "plugin"
@@ -52,11 +52,11 @@ type bucket struct {
 	at time.Time
 }
 
-// maxBuckets bounds what is remembered of the buckets that were written.
+// maxBuckets bounds the cache of written buckets.
 const maxBuckets = 10_000
 
-// bucketAgain is after how long a bucket is written down again. It must outlive what
-// it holds, and a delivery may be saved again long after the hour in which it began.
+// bucketAgain is the interval after which a bucket is rewritten. It must
+// outlive its contents, and a delivery may be saved long after its first hour.
 const bucketAgain = time.Hour
 
 // unwritten are the buckets that this process has not written down of late.
@@ -83,9 +83,10 @@ func (s *Store) written(some []bucket, now time.Time) {
 	}
 }
 
-// Filter says which deliveries.
+// Filter selects deliveries.
 type Filter struct {
-	// Rule, Plugin, State and Event are those of the deliveries; empty for any.
+	// Rule, Plugin, State and Event are those of the deliveries; empty matches
+	// all.
 	Rule   string
 	Plugin string
 	State  State
@@ -96,7 +97,7 @@ type Filter struct {
 	After Place
 }
 
-// Place is where a delivery stands in a list.
+// Place is the position of a delivery in a list.
 type Place struct {
 	CreatedAt time.Time  `json:"t"`
 	ID        gocql.UUID `json:"i"`
@@ -114,7 +115,7 @@ func (f *Filter) matches(d *Delivery) bool {
 	return (f.Rule == "" || f.Rule == d.Rule) && (f.Plugin == "" || f.Plugin == d.Plugin) && (f.State == "" || f.State == d.State) && (f.Event == "" || f.Event == d.EventID)
 }
 
-// shelves are those on which the deliveries meant stand: the shortest.
+// shelves returns the shortest shelves that contain all matching deliveries.
 func (f *Filter) shelves() (out []shelf) {
 	switch {
 	case f.Event != "":
@@ -132,13 +133,13 @@ func (f *Filter) shelves() (out []shelf) {
 	return out
 }
 
-// ErrStop, returned by a function that is given deliveries, ends the list.
+// ErrStop, returned by a callback, ends the list.
 var ErrStop = errors.New("stop")
 
 // listChunk is how many rows are read at the same time.
 const listChunk = 32
 
-// List calls f with the deliveries that match, the newest first, without their
+// List calls f with the matching deliveries, newest first, without their
 // records. An error of f ends the list and is returned, unless it is ErrStop.
 func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) error {
 	var waiting []Place
@@ -150,8 +151,8 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) 
 			return err
 		}
 		for i, d := range found {
-			// It has moved on, or was forgotten; or a process that died had written it at
-			// another time, of which the next one did not know.
+			// The entry is stale: the delivery has changed or expired, or a failed
+			// process wrote it with another time.
 			if d == nil || !f.matches(d) || !d.CreatedAt.Equal(places[i].CreatedAt) {
 				continue
 			}
@@ -164,7 +165,7 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) 
 	var last Place
 	err := s.walk(ctx, &f, func(p Place) error {
 		if p == last {
-			return nil // it stands on two shelves, as it moves from one to the other
+			return nil // it is on two shelves while it moves
 		}
 		last = p
 		if waiting = append(waiting, p); len(waiting) < listChunk {
@@ -181,7 +182,7 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*Delivery) error) 
 	return err
 }
 
-// ReadAll returns those deliveries of ids that are there, without their records and
+// ReadAll returns the existing deliveries of ids, without their records and
 // attempts, in the order of ids.
 func (s *Store) ReadAll(ctx context.Context, ids []gocql.UUID) (out []*Delivery, err error) {
 	for len(ids) > 0 {
@@ -204,7 +205,7 @@ func (s *Store) ReadAll(ctx context.Context, ids []gocql.UUID) (out []*Delivery,
 	return out, nil
 }
 
-// listed reads deliveries without their records; nil for one that is not there.
+// listed reads deliveries without their records; nil for missing ones.
 func (s *Store) listed(ctx context.Context, places []Place) ([]*Delivery, error) {
 	out := make([]*Delivery, len(places))
 	g, ctx := errgroup.WithContext(ctx)

@@ -12,10 +12,10 @@ import (
 const (
 	// repeatAtOnce is how many deliveries RepeatAll repeats at the same time.
 	repeatAtOnce = 16
-	// maxCounted bounds how many different errors a Tally tells apart: a receiver may
-	// answer each event with words of its own.
+	// maxCounted bounds the number of distinct errors in a Tally: a receiver may
+	// send a different text for each event.
 	maxCounted = 20
-	// otherErrors is what stands for the rest.
+	// otherErrors is the key of all further errors.
 	otherErrors = "(other errors)"
 )
 
@@ -25,7 +25,7 @@ type Tally struct {
 	ByRule     map[string]int `json:"by_rule"`
 	ByPlugin   map[string]int `json:"by_plugin"`
 	ByState    map[string]int `json:"by_state"`
-	ByError    map[string]int `json:"by_error" doc:"By the last error's first 500 bytes; at most 20 different ones, and (other errors)"`
+	ByError    map[string]int `json:"by_error" doc:"Counts by the first 500 bytes of the last error; at most 20 errors, and (other errors)"`
 }
 
 // Add counts a delivery.
@@ -44,21 +44,21 @@ func (t *Tally) Add(d *Delivery) {
 	t.ByError[key]++
 }
 
-// NewTally is a Tally of nothing.
+// NewTally returns an empty Tally.
 func NewTally() *Tally {
 	return &Tally{ByRule: map[string]int{}, ByPlugin: map[string]int{}, ByState: map[string]int{}, ByError: map[string]int{}}
 }
 
-// Asking is what came of RepeatAll.
+// Asking is the result of RepeatAll.
 type Asking struct {
-	Asked   int `json:"asked" doc:"Deliveries that will be made again"`
-	Pending int `json:"pending" doc:"Those left alone because they are tried again by themselves"`
-	Missing int `json:"missing" doc:"Those that are there no longer"`
+	Asked   int `json:"asked" doc:"Deliveries that will be repeated"`
+	Pending int `json:"pending" doc:"Pending deliveries, which are retried without a repeat"`
+	Missing int `json:"missing" doc:"Expired deliveries"`
 }
 
-// RepeatAll is Repeat for many, several at a time and in no order. After an error
-// some more than Asked says may have been asked for; asking again is harmless, since
-// those are pending.
+// RepeatAll is Repeat for many deliveries, concurrently and in no order. After
+// an error more deliveries may be pending than Asked counts; a retry is
+// harmless.
 func (s *Store) RepeatAll(ctx context.Context, ids []gocql.UUID, by, reason string) (Asking, error) {
 	var mu sync.Mutex
 	var out Asking

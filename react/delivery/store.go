@@ -16,10 +16,10 @@ import (
 
 // Errors of a Store.
 var (
-	// ErrNotFound: there is no such delivery, or no longer.
+	// ErrNotFound is returned for a delivery that does not exist or has expired.
 	ErrNotFound = errors.New("no such delivery")
 	// ErrPending: the delivery is under way, so it cannot be repeated.
-	ErrPending = errors.New("the delivery is pending: it is tried again by itself")
+	ErrPending = errors.New("the delivery is pending and will be retried")
 )
 
 // Defaults of Config.
@@ -34,8 +34,9 @@ type Config struct {
 	// Session reads and writes the tables of the keyspace. Required, both.
 	Session  *gocql.Session
 	Keyspace string
-	// KeepDelivered is how long a delivered event is remembered: it can be repeated,
-	// and is not delivered again if it comes again. Default 7 days; at least a minute.
+	// KeepDelivered is the retention of delivered events: they can be repeated,
+	// and are not delivered again if the record is repeated. Default 7 days; at
+	// least a minute.
 	KeepDelivered time.Duration
 	// KeepFailed is the same for one that failed. Default 30 days; at least
 	// KeepDelivered.
@@ -83,8 +84,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Store is the table of deliveries. It is safe for concurrent use. The session
-// stays the caller's to close.
+// Store is the table of deliveries. It is safe for concurrent use. The caller
+// closes the session.
 type Store struct {
 	cfg  Config
 	stmt statements
@@ -93,7 +94,7 @@ type Store struct {
 	buckets map[bucket]time.Time // when they were written last
 }
 
-// Open returns a Store. It asks the database nothing.
+// Open returns a Store. It does not access the database.
 func Open(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -112,7 +113,7 @@ type statements struct {
 func newStatements(keyspace string) statements {
 	k := keyspace + "."
 	return statements{
-		// Not an INSERT: without a row marker the row goes when its last cell does.
+		// Not an INSERT: without a row marker the row disappears with its last cell.
 		save: "UPDATE " + k + "deliveries USING TTL ? SET rule = ?, plugin = ?, state = ?, attempts = ?, error = ?, created_at = ?, changed_at = ?, next_attempt = ?," +
 			" repeats = ?, repeated_by = ?, reason = ?, topic = ?, topic_partition = ?, record_offset = ?, record_at = ?, event_id = ?, event_type = ?," +
 			" aggregate_id = ?, record_key = ?, record_value = ?, record_headers = ?, tries = ?, written_at = ? WHERE id = ?",
@@ -175,7 +176,7 @@ func (s *Store) scan(ctx context.Context, stmt string, id gocql.UUID, more func(
 	return d, nil
 }
 
-// keep is how long the row stays.
+// keep returns the TTL of a row.
 func (s *Store) keep(st State) time.Duration {
 	if st == Delivered {
 		return s.cfg.KeepDelivered
@@ -183,19 +184,20 @@ func (s *Store) keep(st State) time.Duration {
 	return s.cfg.KeepFailed
 }
 
-// Save writes a delivery as it stands. Its ChangedAt, and CreatedAt the first time,
-// become now. After an error it may be written, and saving it again is harmless.
+// Save writes the current state of a delivery. It sets ChangedAt, and CreatedAt
+// the first time, to now. After an error it may be written; saving it again is
+// harmless.
 func (s *Store) Save(ctx context.Context, d *Delivery) error { return s.save(ctx, d, false) }
 
 func (s *Store) save(ctx context.Context, d *Delivery, repeat bool) error {
 	now := s.cfg.Now().UTC().Truncate(time.Millisecond)
-	// A write that failed may have been made, or be made later: what is kept of it here
-	// is so from then on, or the delivery would stand on its shelves twice.
+	// A failed write may have been applied or may be later: the fields set here
+	// stay set, or the delivery would be on its shelves twice.
 	first := d.CreatedAt.IsZero()
 	if first {
 		d.CreatedAt = now
 	}
-	// Clocks of two owners differ: what is written later counts.
+	// Clocks of two owners differ: the later write must win.
 	d.writtenAt = max(now.UnixMicro(), d.writtenAt+1)
 	created, at := d.CreatedAt, d.writtenAt
 	ttl := int(s.keep(d.State) / time.Second)
@@ -244,10 +246,11 @@ func unset(t time.Time) any {
 	return t
 }
 
-// Repeat asks for another delivery of an event that was delivered or failed: the
-// owner of its partition sees that within its poll. It returns the delivery, which is
-// pending now, without asking the rule whether it still matches. Errors are
-// ErrNotFound, ErrPending, or the database's, after which it may have been asked for.
+// Repeat requests another delivery of an event that was delivered or failed:
+// the owner of its partition reads the request within its poll. It returns the
+// delivery, which is pending now, without checking whether the rule still
+// matches. Errors are ErrNotFound, ErrPending, or one of the database, after
+// which the request may be stored.
 func (s *Store) Repeat(ctx context.Context, id gocql.UUID, by, reason string) (*Delivery, error) {
 	d, err := s.Read(ctx, id)
 	if err != nil {
@@ -261,7 +264,7 @@ func (s *Store) Repeat(ctx context.Context, id gocql.UUID, by, reason string) (*
 	return d, s.save(ctx, d, true)
 }
 
-// Asked is a delivery that somebody asked to repeat.
+// Asked is a requested repeat of a delivery.
 type Asked struct {
 	ID        gocql.UUID
 	Topic     string
@@ -269,13 +272,14 @@ type Asked struct {
 	writtenAt int64
 }
 
-// Delivery is the delivery, of that rule, as Repeated needs it: for one that is gone.
+// Delivery returns the delivery as the argument of Repeated, for one that has
+// expired.
 func (a Asked) Delivery(rule string) *Delivery {
 	return &Delivery{ID: a.ID, Rule: rule, writtenAt: a.writtenAt}
 }
 
-// Repeats are up to limit deliveries of a rule that are to be repeated, those that
-// follow one of them; of the zero id, the first.
+// Repeats returns up to limit requested repeats of a rule that follow the given
+// id; of the zero id, the first.
 func (s *Store) Repeats(ctx context.Context, rule string, after gocql.UUID, limit int) ([]Asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -285,16 +289,16 @@ func (s *Store) Repeats(ctx context.Context, rule string, after gocql.UUID, limi
 		out = append(out, a)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read what rule %s is to repeat: %w", rule, err)
+		return nil, fmt.Errorf("read the requested repeats of rule %s: %w", rule, err)
 	}
 	return out, nil
 }
 
-// Repeated takes a delivery, as it was read or saved, off that list: what somebody
-// asked for since stays there.
+// Repeated removes a delivery, as read or saved before, from the list of
+// requests; a newer request stays there.
 func (s *Store) Repeated(ctx context.Context, d *Delivery) error {
-	// The list has what was asked for with the time at which the delivery was written
-	// with it, and later writes of a delivery have later times, whatever the clocks.
+	// The list entry has the write time of the delivery with the request; later
+	// writes of a delivery have later times, independent of clocks.
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if err := s.query(ctx, s.stmt.dropRepeat, d.writtenAt, d.Rule, d.ID).Exec(); err != nil {
@@ -303,8 +307,8 @@ func (s *Store) Repeated(ctx context.Context, d *Delivery) error {
 	return nil
 }
 
-// Since is from when on a rule takes events: what was said the first time that
-// anybody asked.
+// Since returns the time from which a rule receives events: that of the first
+// call.
 func (s *Store) Since(ctx context.Context, rule string, first time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.cfg.Timeout)
 	defer cancel()
@@ -314,7 +318,7 @@ func (s *Store) Since(ctx context.Context, rule string, first time.Time) (time.T
 	}
 	since, err := read()
 	if errors.Is(err, gocql.ErrNotFound) {
-		// After an answer that did not come somebody's time stands there, or none.
+		// After a lost response the stored time is that of any caller, or none.
 		_, err = s.cfg.Session.Query(s.stmt.putSince, rule, first).WithContext(ctx).Consistency(s.cfg.Consistency).
 			SerialConsistency(s.cfg.Serial).RetryPolicy(cqlcode.NeverAgain{}).MapScanCAS(map[string]any{})
 		if err == nil {
@@ -322,7 +326,7 @@ func (s *Store) Since(ctx context.Context, rule string, first time.Time) (time.T
 		}
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read since when rule %s takes events: %w", rule, err)
+		return time.Time{}, fmt.Errorf("read the start time of rule %s: %w", rule, err)
 	}
 	return since, nil
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// bundle is a store on a node in memory, with a clock of its own.
+// bundle is a store on an in-memory node, with a clock of its own.
 type bundle struct {
 	*Store
 	node    *scyllafake.Server
@@ -101,7 +101,7 @@ func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
 		t.Errorf("the record is %+v, want %+v", e, want)
 	}
 	if _, err := b.Read(t.Context(), gocql.UUID{1}); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Read() of nothing = %v", err)
+		t.Errorf("Read() of an unknown id = %v", err)
 	}
 	if NewID("a", &e) == NewID("b", &e) {
 		t.Error("two rules have one id")
@@ -112,8 +112,8 @@ func TestStore_ADeliveryIsReadAsItWasSaved(t *testing.T) {
 	}
 }
 
-// Whoever may write to a topic decides what its records look like. A delivery that
-// cannot be saved would be saved again for ever, and keep its rule standing.
+// Producers control the content of records. A delivery that cannot be saved
+// would be retried for ever and block its rule.
 func TestStore_TakesWhateverAProducerWrites(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -185,7 +185,7 @@ func TestStore_ListsByRuleStateAndEvent(t *testing.T) {
 		}
 	}
 	same(t, "pages", pages, b.list(t, Filter{})...)
-	// One that moves on is where it stands now, and in its old place.
+	// A changed delivery has its new state and its old position.
 	f.State = Delivered
 	if err := b.Save(t.Context(), f); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 		t.Errorf("Repeat() again = %v", err)
 	}
 	if _, err := b.Repeat(t.Context(), gocql.UUID{1}, "mara", ""); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Repeat() of nothing = %v", err)
+		t.Errorf("Repeat() of an unknown id = %v", err)
 	}
 	asked, err := b.Repeats(t.Context(), "a", gocql.UUID{}, 10)
 	if err != nil || len(asked) != 1 || asked[0] != (Asked{d.ID, "OrderCreated", 2, got.writtenAt}) {
@@ -222,7 +222,7 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// A new owner whose clock is behind that of the old one still has the last word.
+// The write of a new owner with a slow clock wins over those of the old owner.
 func TestStore_TheLaterWriteCountsWhateverTheClocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -253,7 +253,7 @@ func TestStore_SinceIsWhatWasSaidFirst(t *testing.T) {
 	}
 }
 
-// What is kept has a time to live, so nothing has to be swept.
+// Every row has a TTL, so there is no retention sweep.
 func TestStore_RowsGoByThemselves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -265,21 +265,21 @@ func TestStore_RowsGoByThemselves(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := time.Duration(ttl) * time.Second; got > keep || got < keep-time.Minute {
-				t.Errorf("%s of a %s one lives for %s, want %s", column, st, got, keep)
+				t.Errorf("%s of a %s delivery has TTL %s, want %s", column, st, got, keep)
 			}
 		}
 	}
 	if _, err := Open(Config{Session: b.session, Keyspace: "x", KeepDelivered: time.Hour, KeepFailed: time.Minute}); err == nil {
-		t.Error("what failed goes before what was delivered, and that is no error")
+		t.Error("failed deliveries expire before delivered ones without an error")
 	}
 }
 
-// A first write of which nobody knows whether it was made is made again, later: the
-// delivery is one, where it stands, and nowhere else. So it is if a process died in
-// between, and the next one did not see what it had written.
+// A first write with an unknown outcome is repeated later: the delivery is
+// listed once, with its current state. The same holds if a process failed in
+// between, and the next one did not read its write.
 func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
 	t.Parallel()
-	for name, forgets := range map[string]bool{"made again": false, "by another process": true} {
+	for name, forgets := range map[string]bool{"repeated": false, "by another process": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -309,11 +309,11 @@ func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
 	}
 }
 
-// Whoever has repeated a delivery takes what was asked for off the list, and nothing
-// that was asked for since: it would be pending for ever.
+// Repeated removes the request that was made, but no newer one, which would
+// stay pending for ever.
 func TestStore_ARepeatAskedForMeanwhileStays(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]bool{"after it was delivered": false, "before it is read as asked for": true} {
+	for name, late := range map[string]bool{"after it was delivered": false, "before the request is read": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -335,13 +335,14 @@ func TestStore_ARepeatAskedForMeanwhileStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if asked, err := b.Repeats(t.Context(), "a", gocql.UUID{}, 10); err != nil || len(asked) != 1 {
-				t.Errorf("Repeats() = %+v, %v, want the one that was asked for last", asked, err)
+				t.Errorf("Repeats() = %+v, %v, want the last request", asked, err)
 			}
 		})
 	}
 }
 
-// What is saved again long after its hour is listed for as long as it is there.
+// A delivery that is saved long after its first hour is listed until it
+// expires.
 func TestStore_ListsWhatIsSavedAgainLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -162,7 +162,7 @@ var serviceMutants = []mutant{
 		old: "one.id = outbox.NameID(id.id, strconv.Itoa(i))", new: "one.id = outbox.NameID(outbox.NewID(), strconv.Itoa(i))",
 	},
 	{
-		name: "a message that was taken back comes back with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "SameKey",
+		name: "a cancelled message is stored again with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "SameKey",
 		old: "		if found && state != Scheduled {", new: "		if found && state == Queued {",
 	},
 	{

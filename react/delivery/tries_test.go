@@ -18,7 +18,7 @@ func TestStore_ListsByPlugin(t *testing.T) {
 	b.saved(t, "one", 2, Failed)
 	b.saved(t, "two", 3, Delivered)
 	moved := b.saved(t, "one", 4, Pending)
-	moved.Plugin, moved.State = "elsewhere", Delivered // the rule leads to another one now
+	moved.Plugin, moved.State = "elsewhere", Delivered // the rule has another destination now
 	if err := b.Save(t.Context(), moved); err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func TestStore_ListsByPlugin(t *testing.T) {
 	same(t, "by plugin and state", b.list(t, Filter{Plugin: "to-one", State: Delivered}), "one/e1/delivered")
 	same(t, "by plugin and rule", b.list(t, Filter{Plugin: "to-one", Rule: "two"}))
 	same(t, "by the new plugin", b.list(t, Filter{Plugin: "elsewhere"}), "one/e4/delivered")
-	same(t, "by no such plugin", b.list(t, Filter{Plugin: "nobody"}))
+	same(t, "by an unknown plugin", b.list(t, Filter{Plugin: "nobody"}))
 }
 
-// The last attempts are kept with their errors, those before a repeat too; lists do
-// without them.
+// The last attempts are stored with their errors, also those before a repeat;
+// lists omit them.
 func TestStore_TriesAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -98,7 +98,7 @@ func TestStore_RepeatAll(t *testing.T) {
 	}
 	asked, err := b.Repeats(t.Context(), "r", gocql.UUID{}, 100)
 	if err != nil || len(asked) != 30 {
-		t.Errorf("%d are asked for, %v", len(asked), err)
+		t.Errorf("%d repeats requested, %v", len(asked), err)
 	}
 	if got, err = b.RepeatAll(t.Context(), ids, "mara", "twice"); err != nil || got.Pending != 40 {
 		t.Errorf("again: %+v, %v", got, err)
