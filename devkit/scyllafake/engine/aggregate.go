@@ -9,16 +9,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// aggregate is an aggregate function in a select clause and what it has
-// gathered of the current group. A plan's aggregates are copied for each
-// execution; slot is the place in the copy.
+// aggregate is an aggregate function in a select clause and its state for the current
+// group. A plan's aggregates are copied for each execution; slot is the index in the
+// copy.
 type aggregate struct {
 	kind string // count, min, max, sum, avg
 	arg  *selected
 	slot int
 }
 
-// accumulator is an aggregate at work.
+// accumulator is the state of an aggregate in one execution.
 type accumulator struct {
 	count int64
 	best  []byte
@@ -27,8 +27,8 @@ type accumulator struct {
 	float float64
 }
 
-// aggregateSelector gives the result of an aggregate; it reads the accumulators
-// of the execution, not the row.
+// aggregateSelector returns the result of an aggregate; it reads the accumulators of
+// the execution, not the row.
 type aggregateSelector struct{ agg *aggregate }
 
 func (s aggregateSelector) value(x *evalCtx, _ *rowView) ([]byte, error) {
@@ -79,7 +79,7 @@ func isNumber(t *cqltype.Type) bool {
 	return false
 }
 
-// add takes a row into the group.
+// add adds a row to the group.
 func (a *aggregate) add(x *evalCtx, acc *accumulator, v *rowView) error {
 	if a.arg == nil {
 		acc.count++
@@ -145,10 +145,10 @@ func (acc *accumulator) addNumber(t *cqltype.Type, b []byte) error {
 	return nil
 }
 
-// maxScale bounds the exponents that arithmetic on decimals spells out.
+// maxScale limits the exponents that arithmetic on decimals expands.
 const maxScale = 10000
 
-// pow10 is 10 to the power of |n|.
+// pow10 returns 10 to the power of |n|.
 func pow10(n int64) (*big.Int, error) {
 	n = max(n, -n)
 	if n > maxScale {
@@ -157,7 +157,7 @@ func pow10(n int64) (*big.Int, error) {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil), nil
 }
 
-// result is the aggregate of the group; sum and avg of nothing are 0.
+// result returns the aggregate of the group; sum and avg of no rows are 0.
 func (a *aggregate) result(acc *accumulator) ([]byte, error) {
 	switch a.kind {
 	case "count":

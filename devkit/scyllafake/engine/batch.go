@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// batchPlan is a BEGIN … APPLY BATCH text ready to run.
+// batchPlan is a planned BEGIN … APPLY BATCH text.
 type batchPlan struct {
 	kind   cql.BatchKind
 	list   []*modifyPlan
@@ -18,7 +18,7 @@ type batchPlan struct {
 	result []ColumnSpec // if conditional
 }
 
-// maxBatchBytes is what a batch of several partitions may weigh.
+// maxBatchBytes limits the weight of a batch of several partitions.
 const maxBatchBytes = 1024 * 1024
 
 func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
@@ -82,7 +82,7 @@ func usingOf(s cql.Statement) cql.Using {
 	return cql.Using{}
 }
 
-// counterBatch words the refusal of counters as a batch's.
+// counterBatch returns the error for counters in a batch, in ScyllaDB's words.
 func counterBatch(kind cql.BatchKind, err error) error {
 	if err == errCounters && kind == cql.BatchLogged {
 		return cqlerr.Invalidf("Cannot include a counter statement in a logged batch")
@@ -90,7 +90,7 @@ func counterBatch(kind cql.BatchKind, err error) error {
 	return err
 }
 
-// checkBatch refuses statements that may not stand in one batch.
+// checkBatch refuses statements that are not allowed in one batch.
 func checkBatch(kind cql.BatchKind, list []*modifyPlan) error {
 	if kind == cql.BatchCounter && len(list) > 0 {
 		return cqlerr.Invalidf("Cannot include non-counter statement in a counter batch")
@@ -115,7 +115,7 @@ func isConditional(list []*modifyPlan) bool {
 	return false
 }
 
-// batchColumns is the answer's metadata of a conditional batch.
+// batchColumns returns the result metadata of a conditional batch.
 func batchColumns(list []*modifyPlan) []ColumnSpec {
 	shown := map[*catalog.Column]bool{}
 	for _, m := range list {
@@ -147,8 +147,8 @@ func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *evalCtx) (*
 	return e.runBatch(ctx, b.kind, list, x, ts, b.using.timestamp != nil)
 }
 
-// ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as
-// logged. Errors are as Execute's.
+// ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as logged.
+// Its errors are those of Execute.
 func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []BatchItem, params Params) (*Result, error) {
 	now := e.clock.now()
 	plans := make([]*modifyPlan, len(items))
@@ -178,8 +178,8 @@ func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []B
 	return e.runBatch(ctx, kind, list, &contexts[0], 0, false)
 }
 
-// runBatch builds one mutation per partition of unconditional statements and
-// writes them as one unit. ts counts if hasTS says so.
+// runBatch builds one mutation per partition of unconditional statements and writes
+// them as one unit. ts is used if hasTS is set.
 func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statement, x *evalCtx, ts int64, hasTS bool) (*Result, error) {
 	if len(list) == 0 {
 		return &Result{}, nil
@@ -208,8 +208,8 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	return &Result{}, e.write(ctx, op, muts, x)
 }
 
-// weight is about what mutations take in a node's memory, which is what
-// ScyllaDB limits.
+// weight returns about the size of mutations in a node's memory, which is what ScyllaDB
+// limits.
 func weight(muts []*store.Mutation) int {
 	const perRow, perCell = 64, 32
 	n := 0

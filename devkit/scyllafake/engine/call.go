@@ -57,7 +57,7 @@ func (p *planner) call(t cql.FuncCall, recv ColumnSpec) (term, error) {
 	return c, nil
 }
 
-// overload picks the function that a call names; nil if there is none of the name.
+// overload selects the function that a call names; nil if there is none of the name.
 func (p *planner) overload(t cql.FuncCall, want *cqltype.Type) (*function, error) {
 	if t.Name.Keyspace != "" && t.Name.Keyspace != "system" {
 		return nil, nil
@@ -119,7 +119,7 @@ func signature(f *function) string {
 	return "system." + f.name + " : (" + strings.Join(args, ", ") + ") -> " + f.ret.String()
 }
 
-// fit says how well arguments match a signature.
+// fit is how well arguments match a signature.
 type fit uint8
 
 const (
@@ -173,8 +173,8 @@ func (p *planner) matchesType(t cql.Term, want *cqltype.Type) fit {
 	return misfit
 }
 
-// encodeToken is a token as token() shows it. ScyllaDB's smallest token, which
-// keys of a log that are no stream ids have, holds 0.
+// encodeToken encodes a token as token() returns it. ScyllaDB's smallest token, that of
+// log keys that are not stream ids, encodes as 0.
 func encodeToken(t int64) []byte {
 	if t == catalog.MinToken {
 		t = 0
@@ -182,7 +182,7 @@ func encodeToken(t int64) []byte {
 	return cqltype.EncodeInt64(t)
 }
 
-// tokenFunction is token() over the partition key of t.
+// tokenFunction returns token() over the partition key of t.
 func tokenFunction(t *catalog.Table) *function {
 	args := make([]*cqltype.Type, len(t.PartitionKey))
 	for i, c := range t.PartitionKey {

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// castFunction is CAST(… AS to) of a value of type from.
+// castFunction returns CAST(… AS to) of a value of type from.
 func castFunction(from, to *cqltype.Type) (*function, error) {
 	f := &function{name: "castas" + to.String(), args: types(from), ret: to}
 	switch {
@@ -38,8 +38,8 @@ func castFunction(from, to *cqltype.Type) (*function, error) {
 	return f, nil
 }
 
-// castNumber converts between numeric types. Integers wrap as those of a
-// smaller width do; fractions are cut off.
+// castNumber converts between numeric types. Integers wrap as those of a smaller width
+// do; fractions are cut off.
 func castNumber(from, to *cqltype.Type, v []byte) ([]byte, error) {
 	switch from.Kind {
 	case cqltype.Float, cqltype.Double:
@@ -93,7 +93,7 @@ func fromFloat(to *cqltype.Type, f float64) ([]byte, error) {
 		return nil, cqlerr.Invalidf("cannot cast %v to %s", f, to)
 	}
 	if to.Kind == cqltype.Decimal {
-		// The shortest decimal that reads back as the same number.
+		// The shortest decimal that parses to the same number.
 		return cqltype.TDecimal.FromText(strconv.FormatFloat(f, 'f', -1, 64))
 	}
 	n, _ := new(big.Float).SetFloat64(f).Int(nil)

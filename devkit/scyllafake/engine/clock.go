@@ -13,12 +13,12 @@ import (
 // a version 1 uuid begins, and 1970.
 const gregorianTicks = 0x01b21dd213814000
 
-// listEpoch is 2010-01-01 in microseconds. The key of a prepended list element
-// lies as far before it as now lies after it, so that a later prepend sorts first.
+// listEpoch is 2010-01-01 in microseconds. The key of a prepended list element lies as
+// far before it as the current time lies after it, so that a later prepend sorts first.
 const listEpoch = 1262304000000000
 
-// clock gives times and the ids made of them. Timestamps and uuids never
-// repeat and never go back, even if the wall clock does.
+// clock returns times and ids made of them. Timestamps and uuids never repeat and never
+// decrease, even if the wall clock does.
 type clock struct {
 	wall func() time.Time
 	node uint64 // low eight bytes of the node's uuids
@@ -38,7 +38,7 @@ func newClock(wall func() time.Time) *clock {
 
 func (c *clock) now() time.Time { return c.wall() }
 
-// micros is the time in microseconds, greater than every one given before.
+// micros returns the time in microseconds, greater than every one before.
 func (c *clock) micros() int64 {
 	now := c.wall().UnixMicro()
 	c.mu.Lock()
@@ -47,7 +47,7 @@ func (c *clock) micros() int64 {
 	return c.micro
 }
 
-// timeUUID is a new version 1 uuid, as now() gives it.
+// timeUUID returns a new version 1 uuid, as now() does.
 func (c *clock) timeUUID() [16]byte {
 	ticks := uint64(c.wall().UnixNano()/100) + gregorianTicks
 	c.mu.Lock()
@@ -65,16 +65,16 @@ func uuidAt(ticks, low uint64) (u [16]byte) {
 	return u
 }
 
-// The clock sequences that list elements of one operation are numbered with.
+// maxListSeq limits the clock sequence that numbers list elements of one operation.
 const maxListSeq = 0x3fff
 
-// listSeq is the low half of a list key. A timeuuid compares these bytes as
-// signed ones, hence the flipped sign bits.
+// listSeq returns the low half of a list key. A timeuuid compares these bytes as signed
+// ones, hence the flipped sign bits.
 func (c *clock) listSeq(seq uint64) uint64 {
 	return (seq^0x8080)<<48 | c.node&0xffffffffffff
 }
 
-// appendKeys gives the keys of n elements put at the end of a list.
+// appendKeys returns the keys of n elements appended to a list.
 func (c *clock) appendKeys(n int) [][16]byte {
 	keys := make([][16]byte, n)
 	var at int64
@@ -88,7 +88,7 @@ func (c *clock) appendKeys(n int) [][16]byte {
 	return keys
 }
 
-// prependKeys gives the keys of n elements put before a list, in list order.
+// prependKeys returns the keys of n elements prepended to a list, in list order.
 func (c *clock) prependKeys(n int) [][16]byte {
 	keys := make([][16]byte, n)
 	var at int64

@@ -13,12 +13,12 @@ type conditions struct {
 	table             *catalog.Table
 	exists, notExists bool
 	list              []condition
-	// static and regular say what the clause looks at. An existence check of a
-	// statement without clustering key looks at the static row.
+	// static and regular are set if the clause reads static columns, or others. An
+	// existence check of a statement without clustering key reads the static row.
 	static, regular bool
 }
 
-// onlyStatic reports whether the clause looks at nothing but the static row.
+// onlyStatic reports whether the clause reads the static row only.
 func (c *conditions) onlyStatic() bool { return c.static && !c.regular }
 
 // condition is one relation of an IF clause.
@@ -106,7 +106,8 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 	return out, err
 }
 
-// columns are the columns whose values the answer shows; all for an existence check.
+// columns returns the columns whose values the result shows; all for an existence
+// check.
 func (c *conditions) columns() map[*catalog.Column]bool {
 	out := map[*catalog.Column]bool{}
 	if c.exists || c.notExists {
@@ -120,8 +121,8 @@ func (c *conditions) columns() map[*catalog.Column]bool {
 	return out
 }
 
-// conditionColumns is the answer's metadata: [applied], then the shown
-// columns in table order, with the key before them if keys is set.
+// conditionColumns returns the result metadata: [applied], then the shown columns in
+// table order, preceded by the key if keys is set.
 func conditionColumns(t *catalog.Table, shown map[*catalog.Column]bool, keys bool) []ColumnSpec {
 	spec := ColumnSpec{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: cqltype.TBoolean}
 	out := []ColumnSpec{spec}
@@ -134,11 +135,11 @@ func conditionColumns(t *catalog.Table, shown map[*catalog.Column]bool, keys boo
 	return out
 }
 
-// hold reports whether the clause is satisfied. found says whether there is a
-// row to look at; v is empty if there is none.
+// hold reports whether the clause is satisfied. found is set if the row exists; v is
+// empty if it does not.
 func (c *conditions) hold(x *evalCtx, v *rowView, found bool) (bool, error) {
-	// A partition without static content does not exist for a statement
-	// that knows the static row only.
+	// For a statement that uses the static row only, a partition without static content
+	// does not exist.
 	exists := found && (!c.onlyStatic() || v.static != nil)
 	switch {
 	case c.exists:
@@ -163,8 +164,8 @@ func conditionValue(x *evalCtx, t term) ([]byte, error) {
 	return v.Bytes, err
 }
 
-// holds compares what the row has with what the condition wants. Null equals
-// null, and orders with nothing.
+// holds compares the row's value with the value in the condition. Null equals null, and
+// is not ordered.
 func (c *condition) holds(x *evalCtx, v *rowView) (bool, error) {
 	have, typ, err := c.have(x, v)
 	if err != nil {
@@ -201,8 +202,8 @@ func (c *condition) holds(x *evalCtx, v *rowView) (bool, error) {
 	return false, nil
 }
 
-// emptyIsNull maps an empty collection to null where the column cannot tell
-// them apart.
+// emptyIsNull maps an empty collection to null where the column cannot distinguish
+// them.
 func emptyIsNull(col *catalog.Column, typ *cqltype.Type, v []byte) []byte {
 	if typ == col.Type && col.Type.IsMultiCell() && col.Type.IsCollection() && cqltype.Count(v) == 0 {
 		return nil
@@ -229,7 +230,7 @@ func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, er
 	return satisfies(op, typ.Compare(have, want)), nil
 }
 
-// have is the row's side of the condition and its type.
+// have returns the row's side of the condition and its type.
 func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) {
 	whole := v.value(c.col)
 	if c.elem == nil {

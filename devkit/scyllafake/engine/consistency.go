@@ -13,13 +13,13 @@ var levelNames = map[Consistency]string{
 	LocalQuorum: "LOCAL_QUORUM", EachQuorum: "EACH_QUORUM", Serial: "SERIAL", LocalSerial: "LOCAL_SERIAL", LocalOne: "LOCAL_ONE",
 }
 
-// String is the level's name in CQL.
+// String returns the level's name in CQL.
 func (c Consistency) String() string { return levelNames[c] }
 
 func (c Consistency) serial() bool { return c == Serial || c == LocalSerial }
 
-// replicas is the replication factor of a keyspace, in all and in the node's
-// own data centre.
+// replicas returns the replication factor of a keyspace, in total and in the node's own
+// data centre.
 func (e *Engine) replicas(keyspace string) (total, local int) {
 	ks := e.schema().Keyspaces[keyspace]
 	if ks == nil {
@@ -45,13 +45,13 @@ func (e *Engine) replicas(keyspace string) (total, local int) {
 	return 1, 1 // LocalStrategy, EverywhereStrategy
 }
 
-// available is nil if the nodes that are alive can serve the keyspace at a level,
-// else the *cqlerr.Error with code Unavailable.
+// available returns nil if the live nodes can serve the keyspace at a level, else a
+// *cqlerr.Error with code Unavailable.
 func (e *Engine) available(keyspace string, cl Consistency) error {
 	total, local := e.replicas(keyspace)
 	alive := min(total, e.alive())
 	if total > 0 && local == 0 {
-		alive = 0 // the nodes hold none
+		alive = 0 // the nodes contain none
 	}
 	required := 1
 	switch cl {
@@ -92,8 +92,8 @@ func (s *selection) checkSerial() error {
 	return nil
 }
 
-// casTimeout is what a client gets whose conditional write was decided but
-// could not be carried out at the level it asked for.
+// casTimeout returns the error for a conditional write that was decided but could not
+// be carried out at the requested level.
 func casTimeout(t *catalog.Table, cl Consistency, unavailable error) error {
 	u := unavailable.(*cqlerr.Error)
 	return &cqlerr.Error{

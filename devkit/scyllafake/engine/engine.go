@@ -1,8 +1,8 @@
-// Package engine plans and executes CQL data statements: SELECT, INSERT,
-// UPDATE, DELETE and BATCH, conditional ones included.
+// Package engine plans and executes CQL data statements: SELECT, INSERT, UPDATE, DELETE
+// and BATCH, including conditional ones.
 //
-// It reads through store.Scan and writes through store.Apply; log rows come
-// from package cdc. DDL is package ddl's, frames are the server's.
+// It reads through store.Scan and writes through store.Apply; package cdc makes the log
+// rows. Package ddl executes DDL, and the server reads and writes frames.
 package engine
 
 import (
@@ -20,7 +20,7 @@ import (
 // Consistency is a protocol consistency level.
 type Consistency uint16
 
-// The levels.
+// Consistency levels.
 const (
 	Any         Consistency = 0x0000
 	One         Consistency = 0x0001
@@ -41,22 +41,23 @@ type ColumnSpec struct {
 	Type                  *cqltype.Type
 }
 
-// Plan is a prepared data statement. It is bound to the schema it was planned
-// for; the server drops it when one of Tables changes. Safe for concurrent use.
+// Plan is a prepared data statement. It is bound to the schema for which it was
+// planned; the server drops it when one of Tables changes. It is safe for concurrent
+// use.
 type Plan struct {
 	Binds []ColumnSpec
-	// GlobalBinds says that the bind metadata uses the global table spec.
+	// GlobalBinds means that the bind metadata uses the global table spec.
 	GlobalBinds bool
 	// PKIndexes are the bind indexes of the partition key, in key order, or nil.
 	PKIndexes []uint16
-	// Result is nil for statements that answer Void.
+	// Result is nil for statements that return Void.
 	Result []ColumnSpec
-	// LWT says that the statement is conditional and not a batch text.
+	// LWT means that the statement is conditional and not a batch text.
 	LWT bool
 	// Tables are the tables the plan depends on.
 	Tables []*catalog.Table
 
-	exec any // the engine's own
+	exec any // the engine's form of the plan
 }
 
 // Value is a bound value.
@@ -65,7 +66,7 @@ type Value struct {
 	Unset bool
 }
 
-// Params are what a QUERY, EXECUTE or BATCH carries besides its text.
+// Params are the parameters of a QUERY, EXECUTE or BATCH besides its text.
 type Params struct {
 	Values []Value
 	// Names is set when the client bound by name; it has one entry per value.
@@ -76,11 +77,12 @@ type Params struct {
 	PagingState       []byte
 	Timestamp         int64 // microseconds; valid if HasTimestamp
 	HasTimestamp      bool
-	// ServerTimestamp gives the server's clock for this connection, µs, strictly increasing.
+	// ServerTimestamp returns the server's clock for this connection, µs, strictly
+	// increasing.
 	ServerTimestamp func() int64
 }
 
-// Result is the answer to a data statement: Void when Columns is nil.
+// Result is the result of a data statement: Void when Columns is nil.
 type Result struct {
 	Columns []ColumnSpec
 	// Rows is the encoded rows: for each row, each value as [bytes].
@@ -88,7 +90,7 @@ type Result struct {
 	RowCount int32
 	// PagingState is nil on the last page.
 	PagingState []byte
-	// Warnings go into the frame's warning list.
+	// Warnings are the warnings for the frame.
 	Warnings []string
 }
 
@@ -98,11 +100,11 @@ type BatchItem struct {
 	Values []Value
 }
 
-// CDC is what the engine needs of package cdc.
+// CDC is the part of package cdc that the engine uses.
 type CDC interface {
-	// Augment returns the log mutations for muts, or the error with which
-	// ScyllaDB refuses the write. It is called with the partitions locked when
-	// NeedsLock says so. now is the server's wall clock.
+	// Augment returns the log mutations for muts, or the error with which ScyllaDB
+	// refuses the write. The partitions are locked if NeedsLock returns true for their
+	// tables. now is the server's wall clock.
 	Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error)
 	// NeedsLock reports whether the table's log needs the row before the write
 	// (preimage, postimage).
@@ -116,14 +118,15 @@ type Config struct {
 	CDC    CDC
 	// Hook injects faults; nil injects none.
 	Hook Hook
-	// Costs counts what paged reads of named partitions cost. Nil counts nothing:
+	// Costs counts the cost of paged reads of named partitions. Nil counts nothing:
 	// counting reads rows that are not returned.
 	Costs *ReadCosts
-	// Now is the node's wall clock; nil means time.Now. Fault hooks skew it.
+	// Now returns the node's wall clock; nil means time.Now. Fault hooks skew it.
 	Now func() time.Time
-	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means datacenter1.
+	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means
+	// datacenter1.
 	DataCenter string
-	// Alive is how many nodes of the cluster answer; nil is one.
+	// Alive returns how many nodes of the cluster are up; nil means one.
 	Alive func() int
 }
 
@@ -142,11 +145,11 @@ type Engine struct {
 	mu      sync.Mutex
 	closed  bool
 	replays map[*replay]struct{}
-	running sync.WaitGroup // replays under way
+	running sync.WaitGroup // replays in progress
 	decided map[partitionID][]decision
 }
 
-// New makes an engine. Close stops its timers.
+// New returns an engine. Close stops its timers.
 func New(c Config) *Engine {
 	now := c.Now
 	if now == nil {

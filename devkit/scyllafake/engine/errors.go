@@ -6,16 +6,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// ErrDisconnect asks the server to close the connection without an answer. A
-// Hook causes it.
+// ErrDisconnect makes the server close the connection without a response. A Hook causes
+// it.
 var ErrDisconnect = errors.New("engine: close the connection")
 
-// ErrNotBatchable is the answer to a BATCH that holds anything but INSERT,
-// UPDATE and DELETE. The server gives it for statements that the engine never
-// sees.
+// ErrNotBatchable is the error for a BATCH that contains anything but INSERT, UPDATE
+// and DELETE. The server returns it for statements that the engine does not receive.
 var ErrNotBatchable = cqlerr.Invalidf("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.")
 
-// Refusals that more than one statement can meet.
+// Errors of more than one statement.
 var (
 	errNeedsFiltering = cqlerr.Invalidf("Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING")
 	errNullKey        = cqlerr.Invalidf("Invalid null value in condition for a key column")
@@ -25,7 +24,7 @@ var (
 	errCounters       = cqlerr.Unsupported("counters")
 )
 
-// serverError wraps a failure below CQL, of the disk for instance.
+// serverError wraps a failure below CQL, for example of the disk.
 func serverError(doing string, err error) error {
 	return cqlerr.New(cqlerr.Server, "%s: %v", doing, err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// The bounds of USING TTL and USING TIMESTAMP.
+// The limits of USING TTL and USING TIMESTAMP.
 const (
 	maxTTL       = 630720000
 	maxTimeAhead = 3 * 24 * time.Hour
@@ -33,7 +33,7 @@ func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *evalCtx) (*Re
 	return &Result{}, e.write(ctx, OpUnloggedBatch, b.finish(), x)
 }
 
-// timestamp is that of a request without USING TIMESTAMP.
+// timestamp returns the timestamp of a request without USING TIMESTAMP.
 func (x *evalCtx) timestamp() int64 {
 	switch {
 	case x.params.HasTimestamp:
@@ -44,7 +44,7 @@ func (x *evalCtx) timestamp() int64 {
 	return x.e.clock.micros()
 }
 
-// evalTimestamp evaluates USING TIMESTAMP; def stands for none.
+// evalTimestamp evaluates USING TIMESTAMP; def is the value without one.
 func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 	if t == nil {
 		return def, nil
@@ -68,8 +68,8 @@ func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 	return ts, nil
 }
 
-// stamp evaluates the attributes of a statement. Its timestamp is ts unless it
-// names one itself; that of a ballot counts in any case.
+// stamp evaluates the attributes of a statement. Its timestamp is ts unless it has one
+// itself; that of a ballot is always used.
 func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 	if err := x.setTimeout(m.using.timeout); err != nil {
 		return stamp{}, err
@@ -110,9 +110,9 @@ func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 	return s, nil
 }
 
-// build adds what the statement changes to b. ts is the request's timestamp.
-// old gives rows as they are, to conditional statements that have read them
-// already; nil means to read them when an operation needs them.
+// build adds the changes of the statement to b. ts is the request's timestamp. old
+// returns the current rows, for conditional statements that have read them already;
+// with nil they are read when an operation needs them.
 func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
 	at, err := m.stamp(x, ts, b.ballot)
 	if err != nil {
@@ -147,7 +147,7 @@ func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering
 	return nil
 }
 
-// keys are the partitions of the statement; none if a part was unset.
+// keys returns the partitions of the statement; none if a part was unset.
 func (m *modifyPlan) keys(x *evalCtx) ([][]byte, error) {
 	x.strictKeys = true
 	keys, unset, err := m.rest.partitionKeys(x)
@@ -172,7 +172,7 @@ func checkKey(k []byte) error {
 	return nil
 }
 
-// deleteRows is a DELETE without columns.
+// deleteRows executes a DELETE without columns.
 func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int64) {
 	if ranges == nil {
 		b.deletePartition(ts)
@@ -189,8 +189,8 @@ func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int
 	}
 }
 
-// buildPartition applies the operations to one partition: those on static
-// columns once, the others to each row.
+// buildPartition applies the operations to one partition: those on static columns once,
+// the others to each row.
 func (m *modifyPlan) buildPartition(x *evalCtx, b *mutationBuilder, ranges []store.Range, at stamp, read func([][]byte) *store.Row) error {
 	if m.setsStatic {
 		w := rowWriter{row: b.static(), at: at}
@@ -202,8 +202,8 @@ func (m *modifyPlan) buildPartition(x *evalCtx, b *mutationBuilder, ranges []sto
 		}
 	}
 	if ranges == nil {
-		// Without a clustering key in the statement there is a row only if
-		// the table has none either.
+		// Without a clustering key in the statement there is a row only if the table
+		// has none either.
 		if len(m.table.Clustering) > 0 {
 			return nil
 		}
@@ -227,7 +227,7 @@ func (m *modifyPlan) buildPartition(x *evalCtx, b *mutationBuilder, ranges []sto
 	return nil
 }
 
-// rowKey is never nil, which stands for the static row.
+// rowKey never returns nil, which denotes the static row.
 func rowKey(prefix [][]byte) [][]byte {
 	if prefix == nil {
 		return [][]byte{}
@@ -247,8 +247,8 @@ func (m *modifyPlan) apply(x *evalCtx, w *rowWriter, static bool) error {
 	return nil
 }
 
-// buildJSON is INSERT … JSON: columns that the text leaves out are set to
-// null, or left alone if DEFAULT UNSET says so.
+// buildJSON executes INSERT … JSON: columns that the text omits are set to null, or not
+// changed with DEFAULT UNSET.
 func (m *modifyPlan) buildJSON(x *evalCtx, b *builder, at stamp) error {
 	v, err := m.json.eval(x)
 	if err != nil {
@@ -315,8 +315,8 @@ func (m *modifyPlan) setJSON(x *evalCtx, w *rowWriter, cols []*catalog.Column, v
 	return nil
 }
 
-// reader reads the rows that operations on lists must see. The function it
-// returns gives the row of a clustering key, or the static row for nil.
+// reader reads the rows that operations on lists need. The function it returns returns
+// the row of a clustering key, or the static row for nil.
 func (e *Engine) reader(t *catalog.Table, key []byte, ranges []store.Range) (func([][]byte) *store.Row, error) {
 	p, err := e.readPartition(t, key, ranges)
 	if err != nil {
@@ -325,14 +325,14 @@ func (e *Engine) reader(t *catalog.Table, key []byte, ranges []store.Range) (fun
 	return p.find, nil
 }
 
-// partitionRows are rows of one partition, read at once.
+// partitionRows are rows of one partition, read in one scan.
 type partitionRows struct {
 	live   bool // anything was found
 	static *store.Row
 	rows   map[string]*store.Row // by compositeKey of the clustering
 }
 
-// find returns a row, or the static row for nil; nil if there is none.
+// find returns a row, or the static row for nil; nil if it does not exist.
 func (p *partitionRows) find(clustering [][]byte) *store.Row {
 	if clustering == nil {
 		return p.static

@@ -13,7 +13,7 @@ import (
 // maxPageBytes ends a page early, as ScyllaDB's result size limit does.
 const maxPageBytes = 1 << 20
 
-// cancelEvery is how many rows are read between two looks at the context.
+// cancelEvery is the number of rows between two checks of the context.
 const cancelEvery = 256
 
 // selection is one execution of a selectPlan.
@@ -22,7 +22,7 @@ type selection struct {
 	x    *evalCtx
 	src  source
 	view rowView
-	// found is false when what the statement restricts excludes every row.
+	// found is false when the restrictions exclude every row.
 	found bool
 
 	pageSize     uint64 // 0 is unpaged
@@ -55,7 +55,7 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 	defer s.src.close()
 	switch {
 	case q.grouped:
-		// Aggregates of nothing are a row all the same.
+		// Aggregates of no rows are one row.
 		err = s.aggregate(ctx)
 	case !s.found:
 	case deadPage && s.pageSize > 0 && x.params.PagingState == nil:
@@ -74,8 +74,7 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 	return res, s.src.close()
 }
 
-// begin evaluates what the statement restricts and limits. found is false
-// when no row can match.
+// begin evaluates the restrictions and limits. found is false when no row can match.
 func (s *selection) begin(e *Engine) (found bool, err error) {
 	q, x := s.q, s.x
 	if s.remaining, err = limit(x, q.limit); err != nil {
@@ -98,7 +97,7 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 		if s.src.keys, unset, err = q.rest.partitionKeys(x); err != nil {
 			return false, err
 		}
-		// No stored key is empty, but one may be asked for.
+		// No stored key is empty, but a query may name an empty one.
 		s.src.keys = slices.DeleteFunc(s.src.keys, func(k []byte) bool { return len(k) == 0 })
 		if unset || len(s.src.keys) == 0 {
 			return false, nil
@@ -120,7 +119,7 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 	return s.resume()
 }
 
-// limit evaluates LIMIT; without one it is as good as infinite.
+// limit evaluates LIMIT; without one it returns the largest number.
 func limit(x *evalCtx, t term) (uint64, error) {
 	if t == nil {
 		return math.MaxUint64, nil
@@ -169,8 +168,8 @@ func (s *selection) resume() (bool, error) {
 	return true, nil
 }
 
-// mayNeedPaging is false when so few rows are named one by one that they fit
-// a page whatever is stored; such a read never says that there is more.
+// mayNeedPaging returns false when the statement names so few rows one by one that they
+// always fit a page; such a read never has a next page.
 func (s *selection) mayNeedPaging(pageSize uint64) bool {
 	if s.filtering() {
 		return true
@@ -193,8 +192,8 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 	return uint64(len(s.src.keys))*uint64(perKey) > pageSize
 }
 
-// filtering reports whether rows that were read may be left out. ScyllaDB
-// then counts the rows of a page as it reads them.
+// filtering reports whether rows that were read may be filtered out. ScyllaDB then
+// counts the rows of a page as it reads them.
 func (s *selection) filtering() bool {
 	return s.q.perPartition != nil || s.q.rest.needsFiltering() && !s.q.rest.indexed
 }
@@ -211,7 +210,7 @@ func (s *selection) page(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if !ok {
-			// The node cannot tell that nothing follows what it left out.
+			// The node cannot know that only filtered rows follow.
 			if s.pageSize > 0 && filtering && dropped > 0 {
 				return s.state(), nil
 			}
@@ -234,7 +233,7 @@ func (s *selection) page(ctx context.Context) ([]byte, error) {
 		} else if filtering {
 			dropped++
 		} else {
-			read-- // left out by an index
+			read-- // excluded by an index
 		}
 		if s.pageSize > 0 && (read >= s.pageSize || len(s.rows) >= maxPageBytes) {
 			return s.state(), nil
@@ -285,8 +284,8 @@ func (s *selection) state() []byte {
 
 // emit appends the current row to the result.
 func (s *selection) emit() error {
-	// append grows a large buffer by a quarter at a time, which copies a page
-	// several times over.
+	// append would grow a large buffer by a quarter at a time and copy a page several
+	// times.
 	if len(s.rows) > 0 && cap(s.rows)-len(s.rows) < 2*len(s.rows)/int(s.n) {
 		s.rows = slices.Grow(s.rows, len(s.rows))
 	}
@@ -305,7 +304,7 @@ func (s *selection) emit() error {
 	return s.emitValues(vals)
 }
 
-// emitValues appends a row of computed values, as one text if JSON was asked for.
+// emitValues appends a row of computed values, as one text for SELECT JSON.
 func (s *selection) emitValues(vals [][]byte) error {
 	s.n++
 	if !s.q.json {
@@ -329,8 +328,7 @@ func (s *selection) emitValues(vals [][]byte) error {
 	return nil
 }
 
-// sorted reads all rows of several partitions and puts them in the order of
-// their clustering keys.
+// sorted reads all rows of several partitions and sorts them by their clustering keys.
 func (s *selection) sorted(ctx context.Context) error {
 	type item struct {
 		clustering [][]byte

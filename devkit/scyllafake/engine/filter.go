@@ -49,7 +49,7 @@ func (r *relation) holds(x *evalCtx, v *rowView) (bool, error) {
 	return satisfies(r.op, col.Type.Compare(have, want.Bytes)), nil
 }
 
-// satisfies reports whether a comparison that came out as c satisfies op.
+// satisfies reports whether the result c of a comparison satisfies op.
 func satisfies(op cql.Op, c int) bool {
 	switch op {
 	case cql.OpEQ:
@@ -68,7 +68,7 @@ func satisfies(op cql.Op, c int) bool {
 	return false
 }
 
-// mapValue is the value of a key in a serialised map, nil if it is not there.
+// mapValue returns the value of a key in a serialised map, nil if it is absent.
 func mapValue(t *cqltype.Type, m, key []byte) []byte {
 	if key == nil {
 		return nil
@@ -99,10 +99,10 @@ func contains(t *cqltype.Type, have, want []byte, key bool) bool {
 	return false
 }
 
-// like matches LIKE patterns: % is any text, _ one character, \ takes the
-// next one as it is.
+// like matches LIKE patterns: % is any text, _ one character, \ takes the next one
+// literally.
 func like(text, pattern []byte) bool {
-	var backText, backPattern []byte // where to go on after the last %
+	var backText, backPattern []byte // where to resume after the last %
 	for {
 		switch {
 		case len(pattern) > 0 && pattern[0] == '%':
@@ -117,7 +117,7 @@ func like(text, pattern []byte) bool {
 		case len(pattern) == 0 && len(text) == 0:
 			return true
 		}
-		// A mismatch: the last % takes one byte more.
+		// On a mismatch the last % takes one byte more.
 		if backPattern == nil || len(backText) == 0 {
 			return false
 		}
@@ -126,8 +126,8 @@ func like(text, pattern []byte) bool {
 	}
 }
 
-// likeStep matches one character and returns how much of text and pattern it
-// took; 0 is a mismatch.
+// likeStep matches one character and returns the consumed lengths of text and pattern;
+// 0 is a mismatch.
 func likeStep(text, pattern []byte) (n, m int) {
 	switch c := pattern[0]; {
 	case c == '_':

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// function is one overload of a scalar function. Arguments are never unset;
-// call is not made with a null among them unless nulls says so.
+// function is one overload of a scalar function. Arguments are never unset; call is
+// made with a null among them only if nulls is set.
 type function struct {
 	name  string // as called and in column names, lower case
 	args  []*cqltype.Type
@@ -19,7 +19,7 @@ type function struct {
 	call  func(x *evalCtx, args [][]byte) ([]byte, error)
 }
 
-// functions are the overloads by name.
+// functions contains the overloads by name.
 var functions = indexFunctions()
 
 func indexFunctions() map[string][]*function {
@@ -78,7 +78,7 @@ var timeFunctions = []function{
 
 func types(t ...*cqltype.Type) []*cqltype.Type { return t }
 
-// pure makes a call of a function of one value; a zero-length one gives null.
+// pure makes a call of a function of one value; an empty value gives null.
 func pure(f func([]byte) []byte) func(*evalCtx, [][]byte) ([]byte, error) {
 	return func(_ *evalCtx, args [][]byte) ([]byte, error) {
 		if len(args[0]) == 0 {
@@ -108,7 +108,7 @@ func dateTimestamp(v []byte) []byte {
 	return cqltype.EncodeInt64((int64(binary.BigEndian.Uint32(v)) - 1<<31) * dayMillis)
 }
 
-// blobFunctions are typeAsBlob and blobAsType for every type but blob itself.
+// blobFunctions returns typeAsBlob and blobAsType for every type but blob itself.
 func blobFunctions() []function {
 	var out []function
 	add := func(name string, t *cqltype.Type) {

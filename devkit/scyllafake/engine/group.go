@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 )
 
-// aggregate reads all rows and emits one per group: GROUP BY columns are a
-// prefix of the key, so that groups come one after the other.
+// aggregate reads all rows and emits one per group. GROUP BY columns are a prefix of
+// the key, so groups are consecutive.
 func (s *selection) aggregate(ctx context.Context) error {
 	g := group{s: s}
 	var groups uint64 // of the current partition
@@ -63,17 +63,17 @@ func (s *selection) passes() (bool, error) {
 	return ok, err
 }
 
-// group is the group being gathered.
+// group is the state of the current group.
 type group struct {
 	s     *selection
 	open  bool
-	shown bool     // not beyond PER PARTITION LIMIT
+	shown bool     // within PER PARTITION LIMIT
 	key   []byte   // partition
 	by    [][]byte // values of the GROUP BY columns
-	first [][]byte // what is selected beside aggregates, of the first row
+	first [][]byte // the selected values beside aggregates, of the first row
 }
 
-// ended reports whether the current row is of another group.
+// ended reports whether the current row belongs to another group.
 func (g *group) ended() bool {
 	if len(g.s.q.groupBy) == 0 {
 		return false
@@ -101,7 +101,7 @@ func (g *group) begin(shown bool) error {
 	return g.evaluate()
 }
 
-// beginEmpty starts the one group of a statement that found nothing.
+// beginEmpty starts the one group of a statement that found no rows.
 func (g *group) beginEmpty() error {
 	g.open, g.shown = true, true
 	g.s.view.static, g.s.view.partition = nil, nil
@@ -126,7 +126,7 @@ func (g *group) evaluate() error {
 	return nil
 }
 
-// add takes the current row into the group.
+// add adds the current row to the group.
 func (g *group) add() error {
 	for _, a := range g.s.q.aggs {
 		if err := a.add(g.s.x, &g.s.x.accs[a.slot], &g.s.view); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// OpKind says what a request is about to do.
+// OpKind is the kind of an operation.
 type OpKind uint8
 
 // The kinds of operation that faults can be injected into.
@@ -20,52 +20,53 @@ const (
 	OpCAS                  // conditional statement or batch
 )
 
-// Op is an operation as the hook sees it.
+// Op is an operation as the hook receives it.
 type Op struct {
 	Kind        OpKind
 	Keyspace    string
 	Table       string // of the first mutation
 	Consistency Consistency
-	// Timeout is the statement's USING TIMEOUT, 0 without one. The engine does
-	// not enforce it; a hook that delays may want to.
+	// Timeout is the statement's USING TIMEOUT, 0 without one. The engine does not
+	// enforce it; a hook that delays may.
 	Timeout time.Duration
-	// Mutations are what will be written, log mutations not yet included; nil for reads and CAS.
+	// Mutations are the mutations to write, without log mutations; nil for reads and
+	// CAS.
 	Mutations []*store.Mutation
 }
 
-// Verdict is what a hook decides. The zero value lets the operation pass.
+// Verdict is the decision of a hook. The zero value lets the operation pass.
 type Verdict struct {
-	// Delay is waited before anything is done.
+	// Delay is the pause before the operation.
 	Delay time.Duration
-	// Err is what the client gets; nil means the true answer.
+	// Err is the error for the client; nil means the true response.
 	Err error
-	// Fate is what becomes of a write whose client gets Err.
+	// Fate is the fate of a write whose client gets Err.
 	Fate Fate
-	// Later is when a write with fate ApplyLater is applied, counted from now.
-	// For FateBatchlog each element is one replay.
+	// Later contains the delays after which a write with fate FateLater is applied.
+	// Each element is one replay.
 	Later []time.Duration
-	// Disconnect closes the connection instead of answering.
+	// Disconnect closes the connection instead of responding.
 	Disconnect bool
-	// DeadPage makes the first page of a paged read end before its first row, as
-	// after query_tombstone_page_limit rows that are deleted or expired. The pages
-	// behind it have all rows.
+	// DeadPage ends the first page of a paged read before its first row, as
+	// query_tombstone_page_limit does after many deleted or expired rows. The pages
+	// after it have all rows.
 	DeadPage bool
 }
 
-// Fate is what becomes of a write.
+// Fate is the fate of a write.
 type Fate uint8
 
-// The fates.
+// Fates of a write.
 const (
 	// FateNormal: applied if Err is nil, not applied otherwise.
 	FateNormal Fate = iota
-	// FateApply: applied now, whatever the client is told.
+	// FateApply: applied now, whatever the response is.
 	FateApply
-	// FateLater: applied at each of Later with its original timestamps, through
-	// the CDC path again each time, as a batchlog replay does.
+	// FateLater: applied after each of Later with its original timestamps, through the
+	// CDC path again each time, as a batchlog replay does.
 	FateLater
-	// FateDecided (CAS only): the round is decided but neither row nor log row
-	// shows until the next conditional or SERIAL operation on the partition.
+	// FateDecided (CAS only): the round is decided but neither row nor log row is
+	// visible until the next conditional or SERIAL operation on the partition.
 	FateDecided
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// toJSON is toJson() of a value of type t.
+// toJSON returns toJson() of a value of type t.
 func toJSON(t *cqltype.Type) *function {
 	return &function{
 		name: "tojson", args: types(t), ret: cqltype.TText, nulls: true,
@@ -16,7 +16,7 @@ func toJSON(t *cqltype.Type) *function {
 	}
 }
 
-// fromJSON is fromJson() as a value of type t.
+// fromJSON returns fromJson() as a value of type t.
 func fromJSON(t *cqltype.Type) *function {
 	return &function{
 		name: "fromjson", args: types(cqltype.TText), ret: t,
@@ -30,8 +30,8 @@ func fromJSON(t *cqltype.Type) *function {
 	}
 }
 
-// appendJSONName appends a column's name as a key of SELECT JSON: with its
-// double quotes if it needs them in CQL because of upper case.
+// appendJSONName appends a column's name as a key of SELECT JSON: with its double
+// quotes if it needs them in CQL because of upper case.
 func appendJSONName(dst []byte, name string) []byte {
 	if strings.ToLower(name) != name {
 		name = `"` + name + `"`
@@ -39,8 +39,8 @@ func appendJSONName(dst []byte, name string) []byte {
 	return cqltype.AppendJSONString(dst, name)
 }
 
-// jsonColumns reads the object of INSERT JSON: the value of each column that
-// it names. Names fold to lower case unless they carry quotes of their own.
+// jsonColumns parses the object of INSERT JSON: the value of each column in it. Names
+// fold to lower case unless they are quoted themselves.
 func jsonColumns(t *catalog.Table, text string) (map[*catalog.Column][]byte, error) {
 	j, err := cqltype.ParseJSON(text)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// partitionKeys are the serialised keys that the clause names, in ascending
-// order of their values and without repeats. unset says that a value was
-// unset: a write then does nothing and a read finds nothing.
+// partitionKeys returns the serialised keys that the clause names, in ascending order
+// of their values and without duplicates. unset means that a value was unset: a write
+// then does nothing and a read finds nothing.
 func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err error) {
 	if len(r.keys) == 1 && len(r.keys[0]) == 1 && r.keys[0][0].op == cql.OpEQ {
 		v, err := r.keys[0][0].value.terms[0].eval(x)
@@ -52,8 +52,8 @@ func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err
 	return keys, false, err
 }
 
-// maxProduct is how many keys one statement may name by IN (ScyllaDB's
-// max_partition_key_restrictions_per_query and its like for rows).
+// maxProduct limits the keys that one statement may name by IN (ScyllaDB's
+// max_partition_key_restrictions_per_query and its equivalent for rows).
 const maxProduct = 100
 
 func checkProduct(what string, n int) error {
@@ -104,7 +104,7 @@ func intersect(x *evalCtx, t *cqltype.Type, list []*relation) (vals [][]byte, un
 	return vals, false, nil
 }
 
-// tokenRange evaluates the token bounds; empty says that they exclude each other.
+// tokenRange evaluates the token bounds; empty means that they exclude each other.
 func (r *restrictions) tokenRange(x *evalCtx) (lo, hi int64, empty bool, err error) {
 	lo, hi = math.MinInt64, math.MaxInt64
 	for _, b := range r.tokens {
@@ -130,7 +130,7 @@ func (r *restrictions) tokenRange(x *evalCtx) (lo, hi int64, empty bool, err err
 			}
 			lo = max(lo, tok+1)
 		case cql.OpLE, cql.OpLT:
-			// The smallest token as an end means the end of the ring.
+			// As an end, the smallest token means the end of the ring.
 			if tok == catalog.MinToken {
 				continue
 			}
@@ -143,10 +143,10 @@ func (r *restrictions) tokenRange(x *evalCtx) (lo, hi int64, empty bool, err err
 	return lo, hi, lo > hi, nil
 }
 
-// sameBytes is bytes.Equal that tells null from the zero-length value.
+// sameBytes is bytes.Equal, but distinguishes null from the empty value.
 func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// compositeKey is the composite form of any number of values, one included.
+// compositeKey returns the composite form of any number of values, one included.
 func compositeKey(vals [][]byte) []byte {
 	var key []byte
 	for _, v := range vals {

@@ -7,11 +7,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// decision is a conditional write that was decided but not carried out. The
-// next conditional or serial operation on its partition carries it out.
+// decision is a conditional write that was decided but not carried out. The next
+// conditional or serial operation on its partition carries it out.
 type decision struct{ muts []*store.Mutation }
 
-// decide keeps a decided write for later. The caller holds the partition's lock.
+// decide keeps a decided write. The caller holds the partition's lock.
 func (e *Engine) decide(id partitionID, muts []*store.Mutation) {
 	d := decision{cloneMutations(muts)}
 	e.mu.Lock()
@@ -19,9 +19,9 @@ func (e *Engine) decide(id partitionID, muts []*store.Mutation) {
 	e.decided[id] = append(e.decided[id], d)
 }
 
-// finishDecided carries out what was decided on a partition, with its
-// original time. What CDC refuses stays undone and blocks the partition. The
-// caller holds the partition's lock.
+// finishDecided carries out a decided write of a partition, with its original time. A
+// write that CDC refuses stays undone and blocks the partition. The caller holds the
+// partition's lock.
 func (e *Engine) finishDecided(id partitionID) error {
 	e.mu.Lock()
 	list := e.decided[id]
@@ -43,12 +43,12 @@ func (e *Engine) finishDecided(id partitionID) error {
 	return nil
 }
 
-// replay is a write waiting for its time.
+// replay is a write that waits for its time.
 type replay struct{ timer *time.Timer }
 
-// replayLater applies mutations at each of the times, through CDC again each
-// time and with their timestamps, as a batchlog does. Nobody is told of
-// failures, as nobody is of a batchlog's.
+// replayLater applies mutations after each of the delays, through CDC again each time
+// and with their timestamps, as a batchlog does. Failures are not reported, as those of
+// a batchlog.
 func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) {
 	muts = cloneMutations(muts)
 	for _, d := range times {
@@ -79,8 +79,8 @@ func (e *Engine) replay(r *replay, muts []*store.Mutation) {
 	_ = e.apply(muts)
 }
 
-// Close stops the timers of writes that were to come later and waits for
-// those under way. No request may be under way, and none may follow.
+// Close stops the timers of delayed writes and waits for writes in progress. No request
+// may be in progress, and none may follow.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -92,8 +92,8 @@ func (e *Engine) Close() {
 	e.running.Wait()
 }
 
-// cloneMutations copies mutations that outlive their request, whose values
-// lie in the client's frame.
+// cloneMutations copies mutations that outlive their request, because their values are
+// in the client's frame.
 func cloneMutations(muts []*store.Mutation) []*store.Mutation {
 	out := make([]*store.Mutation, len(muts))
 	for i, m := range muts {

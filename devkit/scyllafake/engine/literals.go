@@ -6,7 +6,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// fits reports whether a constant of l's class may be given to a t.
+// fits reports whether a constant of l's class can be assigned to a t.
 func fits(l cql.Literal, t *cqltype.Type) bool { return t.Accepts(cqltype.Class(l.Kind)) }
 
 // literal serialises a constant for recv.

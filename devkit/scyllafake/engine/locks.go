@@ -18,7 +18,7 @@ func (s *stripes) stripe(id partitionID) int {
 	return int(maphash.Comparable(s.seed, id) % uint64(len(s.mu)))
 }
 
-// lock locks partitions, in one order for all callers, and returns what
+// lock locks partitions, in one order for all callers, and returns a function that
 // unlocks them.
 func (s *stripes) lock(ids ...partitionID) (unlock func()) {
 	if len(ids) == 1 {

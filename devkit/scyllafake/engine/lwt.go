@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// statement is a modification with the values it runs with.
+// statement is a modification and the values of its execution.
 type statement struct {
 	m *modifyPlan
 	x *evalCtx
@@ -28,7 +28,7 @@ func checkCASLevels(p *Params) error {
 	return nil
 }
 
-// serialLevel is the level at which rounds are decided.
+// serialLevel returns the level at which rounds are decided.
 func serialLevel(p *Params) Consistency {
 	if p.SerialConsistency.serial() {
 		return p.SerialConsistency
@@ -36,9 +36,9 @@ func serialLevel(p *Params) Consistency {
 	return Serial
 }
 
-// execConditional runs a conditional statement, or a batch with conditions,
-// on its one partition: under the partition's lock it finishes what earlier
-// rounds left, reads, checks, and writes with a time of its own.
+// execConditional runs a conditional statement, or a batch with conditions, on its one
+// partition. Under the partition's lock it finishes earlier rounds, reads, checks, and
+// writes with a timestamp of its own.
 func (e *Engine) execConditional(ctx context.Context, list []statement, cols []ColumnSpec) (*Result, error) {
 	x := list[0].x
 	if err := checkCASLevels(x.params); err != nil {
@@ -75,8 +75,8 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, cols []C
 	return res, e.finish(v)
 }
 
-// commit carries out a decided round, unless the hook or a level that cannot
-// be met leave it for the next round on the partition.
+// commit carries out a decided round, unless the hook or an unreachable level leaves it
+// for the next round on the partition.
 func (e *Engine) commit(id partitionID, muts []*store.Mutation, x *evalCtx, v Verdict) error {
 	if err := e.available(muts[0].Table.Keyspace, x.params.Consistency); err != nil {
 		e.decide(id, muts)
@@ -93,7 +93,7 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, x *evalCtx, v Ve
 	return e.apply(muts)
 }
 
-// timeoutOf is the shortest USING TIMEOUT of the statements, 0 if there is none.
+// timeoutOf returns the shortest USING TIMEOUT of the statements, 0 if there is none.
 func timeoutOf(list []statement) (d time.Duration) {
 	for _, s := range list {
 		if t := s.x.timeout; t > 0 && (d == 0 || t < d) {
@@ -103,7 +103,7 @@ func timeoutOf(list []statement) (d time.Duration) {
 	return d
 }
 
-// round is one conditional request at work.
+// round is the execution of one conditional request.
 type round struct {
 	e     *Engine
 	list  []statement
@@ -115,8 +115,8 @@ type round struct {
 	ranges [][]store.Range // per statement
 }
 
-// begin finds the partition; ok is false if a key was unset, so that there is
-// nothing to do.
+// begin finds the partition; ok is false if a key was unset, so that there is nothing
+// to do.
 func (r *round) begin() (ok bool, err error) {
 	for i, s := range r.list {
 		if s.m.table != r.table {
@@ -182,7 +182,7 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 	return res, b.finish(), nil
 }
 
-// read reads the rows that conditions and operations look at.
+// read reads the rows that conditions and operations need.
 func (r *round) read() (*partitionRows, error) {
 	ranges := []store.Range{}
 	anyRow := true
@@ -204,8 +204,8 @@ func (r *round) read() (*partitionRows, error) {
 	if err != nil || p.live || !anyRow {
 		return p, err
 	}
-	// Only static conditions: a partition with rows exists even if it has
-	// no static content.
+	// With static conditions only, a partition with rows exists even if it has no
+	// static content.
 	it, err := r.e.store.Scan(store.Scan{Table: r.table, Key: r.key, Token: r.table.Token(r.key)})
 	if err != nil {
 		return nil, serverError("read", err)
@@ -218,9 +218,9 @@ func (r *round) read() (*partitionRows, error) {
 	return p, nil
 }
 
-// look finds the row that a statement's condition looks at. A statement whose
-// condition does not need a row of its own sees the static row instead, if
-// the partition has anything.
+// look makes v the row of a statement's condition and reports whether it exists. A
+// statement whose condition does not need a row of its own uses the static row instead,
+// if the partition is not empty.
 func (r *round) look(i int, p *partitionRows, v *rowView) bool {
 	m := r.list[i].m
 	clustering := [][]byte(nil)
@@ -243,8 +243,8 @@ func (r *round) look(i int, p *partitionRows, v *rowView) bool {
 	return true
 }
 
-// appendRow appends a row of the answer: values before the change, nulls if
-// there was no row.
+// appendRow appends a row of the result: values before the change, nulls if there was
+// no row.
 func (r *round) appendRow(dst []byte, applied bool, v *rowView, found bool) []byte {
 	dst = cqltype.AppendElement(dst, cqltype.EncodeBool(applied))
 	for _, c := range r.cols[1:] {

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// stamp is what the cells of one statement have in common.
+// stamp contains the common attributes of the cells of one statement.
 type stamp struct {
 	ts     int64 // microseconds
 	ttl    int32 // seconds, 0 for none
@@ -23,14 +23,14 @@ func (s stamp) cell(value []byte) store.Cell {
 	return store.Cell{Timestamp: s.ts, TTL: s.ttl, Expiry: s.expiry, Value: value}
 }
 
-// builder gathers the changes of one request: one mutation per partition,
-// whatever the number of statements.
+// builder collects the changes of one request: one mutation per partition, whatever the
+// number of statements.
 type builder struct {
-	// ballot says that the request's timestamp is that of a decided round,
-	// against which USING TIMESTAMP of a statement does not count.
+	// ballot means that the request's timestamp is that of a decided round, which
+	// overrides USING TIMESTAMP of a statement.
 	ballot bool
 	muts   []*mutationBuilder
-	// byKey finds them once there are many.
+	// byKey is an index for many mutations.
 	byKey map[partitionID]*mutationBuilder
 }
 
@@ -40,10 +40,10 @@ type partitionID struct {
 	key   string
 }
 
-// few is how many things are searched one by one rather than in a map.
+// few is the number of items up to which a search is linear.
 const few = 8
 
-// partition returns the mutation of a partition, a new one if need be.
+// partition returns the mutation of a partition, a new one if necessary.
 func (b *builder) partition(t *catalog.Table, key []byte) *mutationBuilder {
 	if b.byKey != nil {
 		if m := b.byKey[partitionID{t.StoreID, string(key)}]; m != nil {
@@ -69,7 +69,7 @@ func (b *builder) partition(t *catalog.Table, key []byte) *mutationBuilder {
 	return m
 }
 
-// finish returns the mutations that change anything, each in its normal form.
+// finish returns the mutations with changes, each in its normal form.
 func (b *builder) finish() []*store.Mutation {
 	out := make([]*store.Mutation, 0, len(b.muts))
 	for _, m := range b.muts {
@@ -80,7 +80,7 @@ func (b *builder) finish() []*store.Mutation {
 	return out
 }
 
-// mutationBuilder gathers the changes of one partition.
+// mutationBuilder collects the changes of one partition.
 type mutationBuilder struct {
 	mut   store.Mutation
 	index map[string]int // of rows by clustering, once there are many
@@ -126,8 +126,8 @@ func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
 	return &m.mut.Rows[n]
 }
 
-// finish puts rows into clustering order and joins deletions; it reports
-// whether anything is left of the mutation.
+// finish sorts rows into clustering order and joins deletions; it reports whether the
+// mutation is not empty.
 func (m *mutationBuilder) finish() bool {
 	cols := m.mut.Table.Clustering
 	m.mut.Rows = slices.DeleteFunc(m.mut.Rows, emptyRow)
@@ -145,7 +145,7 @@ func (m *mutationBuilder) finish() bool {
 
 func emptyRow(r store.Row) bool { return r.Marker == nil && !r.Deleted.Set && len(r.Columns) == 0 }
 
-// later is the deletion that covers both d and ts.
+// later returns the deletion that covers both d and ts.
 func later(d store.Deletion, ts int64) store.Deletion {
 	if d.Set && d.Timestamp >= ts {
 		return d
@@ -157,7 +157,7 @@ func later(d store.Deletion, ts int64) store.Deletion {
 type rowWriter struct {
 	row *store.Row
 	at  stamp
-	old *store.Row // as it was before; nil if none, or if nobody needs it
+	old *store.Row // the row before the statement; nil if it does not exist, or is not needed
 }
 
 // mark writes the row marker of an INSERT.
@@ -257,9 +257,9 @@ func (c cellsWriter) addAll(x *evalCtx, t *cqltype.Type, v []byte, prepend bool)
 	}
 }
 
-// beats reports whether a survives when a and b are the same cell: the later
-// one; of one time a deletion, then one with a TTL, then the later expiry,
-// then the larger value by unsigned bytes.
+// beats reports whether a survives when a and b are the same cell: the later one; of
+// one time a deletion, then one with a TTL, then the later expiry, then the larger
+// value by unsigned bytes.
 func beats(a, b *store.Cell) bool {
 	switch {
 	case a.Timestamp != b.Timestamp:

@@ -14,12 +14,12 @@ import (
 // operation changes one column of a row.
 type operation interface {
 	column() *catalog.Column
-	// needsRead says that apply must see the row as it is.
+	// needsRead reports whether apply needs the current row.
 	needsRead() bool
 	apply(w *rowWriter, x *evalCtx) error
 }
 
-// onColumn is what operations have in common.
+// onColumn is the common part of operations.
 type onColumn struct{ col *catalog.Column }
 
 func (o onColumn) column() *catalog.Column { return o.col }
@@ -114,7 +114,7 @@ func (p *planner) assignElement(c *catalog.Column, a cql.Assignment) (operation,
 	return setKey{onColumn{c}, k, v}, nil
 }
 
-// elementTerm compiles what is between the brackets of c[…].
+// elementTerm compiles the term between the brackets of c[…].
 func (p *planner) elementTerm(c *catalog.Column, t cql.Term) (term, error) {
 	switch c.Type.Kind {
 	case cqltype.List:
@@ -190,8 +190,8 @@ func (o dropColumn) apply(w *rowWriter, _ *evalCtx) error {
 	return nil
 }
 
-// setCells sets a collection or UDT as a whole: what was there is deleted
-// just before the new elements are written.
+// setCells sets a collection or UDT as a whole: it deletes the existing value just
+// before it writes the new elements.
 type setCells struct {
 	onColumn
 	value term
@@ -360,7 +360,7 @@ func (o removeValues) apply(w *rowWriter, x *evalCtx) error {
 	return nil
 }
 
-// before is what the list holds before the statement.
+// before returns the elements of the list before the statement.
 func (w *rowWriter) before(c *catalog.Column) []store.Element {
 	if w.old == nil {
 		return nil

@@ -9,15 +9,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// pageState is where a page ended and what was left to do.
+// pageState is the position where a page ended and the rest of the limits.
 type pageState struct {
 	storeID uint32
 	pos     store.Position
-	// begin says that the page ended before its first row; there is no pos then.
+	// begin means that the page ended before its first row; there is no pos then.
 	begin bool
-	// remaining is what is left of LIMIT.
+	// remaining is the rest of LIMIT.
 	remaining uint64
-	// fetched is the rows already returned of the partition at pos.
+	// fetched is the number of rows already returned of the partition at pos.
 	fetched uint64
 }
 
@@ -25,8 +25,8 @@ var errPagingState = cqlerr.New(cqlerr.Protocol, "Invalid value for the paging s
 
 const pageStateVersion = 1
 
-// encode makes the opaque bytes that the client brings back. The checksum
-// only tells bytes that never were a state.
+// encode returns the opaque bytes that the client sends back. The checksum only detects
+// bytes that never were a state.
 func (s *pageState) encode() []byte {
 	b := []byte{pageStateVersion, 0}
 	switch {
@@ -51,8 +51,8 @@ func appendBlob(dst, b []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
-// decodePageState reads a state of any statement. same says that it is of
-// table t; that of another table leads nowhere.
+// decodePageState decodes a state of any statement. same reports that it is of table t;
+// a state of another table has no valid position.
 func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err error) {
 	const head = 2 + 4 + 8
 	if len(b) < head+4 || b[0] != pageStateVersion || b[1] > 2 {
@@ -85,8 +85,8 @@ func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err er
 	return s, true, nil
 }
 
-// fits reports whether the position can be one of table t: the checksum is no
-// secret, so a client could make up any.
+// fits reports whether the position can be one of table t: the checksum is no secret,
+// so a client could forge any.
 func (s *pageState) fits(t *catalog.Table) bool {
 	parts, err := t.DecodeKey(s.pos.Key, nil)
 	if err != nil || s.pos.Token != t.Token(s.pos.Key) {

@@ -7,16 +7,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// planner carries what is known while one statement is planned.
+// planner is the state of planning one statement.
 type planner struct {
 	schema   *catalog.Schema
-	keyspace string // the connection's
+	keyspace string // of the connection
 	table    *catalog.Table
 
 	names []string // of the markers, "" for plain ones
 	binds []ColumnSpec
-	// targets are the columns that markers stand for as a whole; they say
-	// where the partition key is among the bound values.
+	// targets are the columns whose whole values markers are; they give the positions
+	// of the partition key among the bound values.
 	targets []*catalog.Column
 }
 
@@ -46,15 +46,15 @@ func (p *planner) resolve(n cql.Name) error {
 	return nil
 }
 
-// spec describes something of the statement's table to the client.
+// spec describes a value of the statement's table for the client.
 func (p *planner) spec(name string, t *cqltype.Type) ColumnSpec {
 	return ColumnSpec{Keyspace: p.table.Keyspace, Table: p.table.Name, Name: name, Type: t}
 }
 
 func (p *planner) columnSpec(c *catalog.Column) ColumnSpec { return p.spec(c.Name, c.Type) }
 
-// marker says what the marker stands for; target is the column if it is one
-// column's value. A name used twice keeps what was said last.
+// marker records the type of a marker; target is the column if it is one column's
+// value. Of a name used twice the last record counts.
 func (p *planner) marker(index int, spec ColumnSpec, target *catalog.Column) {
 	if name := p.names[index]; name != "" {
 		spec.Name = name
@@ -63,7 +63,7 @@ func (p *planner) marker(index int, spec ColumnSpec, target *catalog.Column) {
 	p.targets[index] = target
 }
 
-// finish makes the plan of what was planned.
+// finish returns the plan.
 func (p *planner) finish(exec any, result []ColumnSpec) *Plan {
 	plan := &Plan{Binds: p.binds, Result: result, exec: exec}
 	if p.table != nil {
@@ -83,8 +83,8 @@ func oneTable(specs []ColumnSpec) bool {
 	return len(specs) > 0
 }
 
-// keyIndexes are the last markers of each part of the partition key, or nil
-// if one has none.
+// keyIndexes returns the last markers of each part of the partition key, or nil if one
+// has none.
 func (p *planner) keyIndexes(t *catalog.Table) []uint16 {
 	out := make([]uint16, len(t.PartitionKey))
 	found := 0
@@ -103,7 +103,7 @@ func (p *planner) keyIndexes(t *catalog.Table) []uint16 {
 	return out
 }
 
-// parseType reads the text of a type; user-defined ones are of the table's keyspace.
+// parseType parses a type; user-defined ones are of the table's keyspace.
 func (p *planner) parseType(text string) (*cqltype.Type, error) {
 	return cqltype.Parse(text, func(name string) (*cqltype.Type, error) {
 		ks := p.schema.Keyspaces[p.table.Keyspace]

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// modifyKind is what a modification is.
+// modifyKind is the kind of a modification.
 type modifyKind uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 
 var kindNames = [...]string{"INSERT", "UPDATE", "DELETE"}
 
-// modifyPlan is an INSERT, UPDATE or DELETE ready to run.
+// modifyPlan is a planned INSERT, UPDATE or DELETE.
 type modifyPlan struct {
 	table *catalog.Table
 	kind  modifyKind
@@ -34,14 +34,14 @@ type modifyPlan struct {
 	defaultUnset bool
 
 	setsStatic, setsRegular bool
-	needsRead               bool // an operation needs the row as it is
+	needsRead               bool // an operation needs the current row
 	markers                 int
 }
 
-// onlyStatic reports whether nothing but static columns is changed.
+// onlyStatic reports whether only static columns are changed.
 func (m *modifyPlan) onlyStatic() bool { return m.setsStatic && !m.setsRegular }
 
-// using holds compiled attributes; nil is absent.
+// using contains the compiled attributes; nil is absent.
 type using struct{ timestamp, ttl, timeout term }
 
 func (p *planner) planModify(s cql.Statement) (*Plan, error) {
@@ -162,7 +162,7 @@ func (p *planner) insertJSON(m *modifyPlan, s *cql.Insert) (*modifyPlan, error) 
 	m.defaultUnset = s.DefaultUnset
 	m.setsStatic = len(p.table.Statics) > 0
 	m.setsRegular = true
-	// ScyllaDB reads IF NOT EXISTS here and forgets it.
+	// ScyllaDB parses IF NOT EXISTS here and ignores it.
 	m.using, err = p.usingClause(s.Using, s.If != nil)
 	return m, err
 }
@@ -195,8 +195,8 @@ func (p *planner) update(s *cql.Update) (*modifyPlan, error) {
 	return m, p.complete(m, s.Where, s.If, cql.Using{})
 }
 
-// counterUpdate refuses an update of counters, with ScyllaDB's own words
-// where it would refuse too.
+// counterUpdate refuses an update of counters, with ScyllaDB's error where it would
+// refuse too.
 func (p *planner) counterUpdate(s *cql.Update) error {
 	switch {
 	case s.Using.TTL != nil:
@@ -245,7 +245,7 @@ func (p *planner) delete(s *cql.Delete) (*modifyPlan, error) {
 	return m, p.complete(m, s.Where, s.If, cql.Using{})
 }
 
-// add takes an operation into the plan.
+// add adds an operation to the plan.
 func (m *modifyPlan) add(op operation) {
 	m.ops = append(m.ops, op)
 	m.needsRead = m.needsRead || op.needsRead()
@@ -316,8 +316,8 @@ func (p *planner) checkWhere(m *modifyPlan) error {
 	return nil
 }
 
-// sliceText writes the clustering restriction with which an INSERT or UPDATE
-// would name a range of rows; "" if there is none.
+// sliceText returns the clustering restriction with which an INSERT or UPDATE would
+// name a range of rows; "" if there is none.
 func (p *planner) sliceText(r *restrictions) string {
 	write := func(rel *relation) string {
 		names := make([]string, len(rel.cols))
@@ -345,8 +345,8 @@ func constantText(rel *relation) string {
 	return termText(rel.text.Value)
 }
 
-// checkConditional refuses a conditional statement that may touch several
-// rows, or a partition that its condition does not look at.
+// checkConditional refuses a conditional statement that may touch several rows, or a
+// partition that its condition does not read.
 func (p *planner) checkConditional(m *modifyPlan) error {
 	what := "updates"
 	if m.kind == deleteKind {

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// selectPlan is a SELECT ready to run.
+// selectPlan is a planned SELECT.
 type selectPlan struct {
 	table  *catalog.Table
 	rest   *restrictions
@@ -21,11 +21,11 @@ type selectPlan struct {
 
 	aggs    []*aggregate
 	groupBy []*catalog.Column
-	// grouped says that rows are gathered: aggregates or GROUP BY.
+	// grouped means aggregates or GROUP BY.
 	grouped bool
 
 	distinct bool
-	ordered  bool // ORDER BY is there
+	ordered  bool // has ORDER BY
 	reversed bool
 
 	limit, perPartition, timeout term
@@ -99,7 +99,7 @@ func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	return nil
 }
 
-// checkStatic refuses to choose rows where nothing of a row is read.
+// checkStatic refuses restrictions on rows if only static columns are read.
 func (p *planner) checkStatic(q *selectPlan, s *cql.Select) error {
 	static := false
 	for _, sel := range s.Selectors {
@@ -145,8 +145,8 @@ func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
 	return nil
 }
 
-// groupClause compiles GROUP BY: key columns in their order, those restricted
-// by = may be left out.
+// groupClause compiles GROUP BY: key columns in their order; those restricted by = may
+// be omitted.
 func (p *planner) groupClause(q *selectPlan, s *cql.Select) error {
 	key := append(append([]*catalog.Column{}, p.table.PartitionKey...), p.table.Clustering...)
 	at := 0
@@ -230,8 +230,8 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 	return nil
 }
 
-// checkFiltering refuses a clause that would have to leave out rows it read,
-// unless ALLOW FILTERING or an index permits it.
+// checkFiltering refuses a clause that would have to filter out rows it read, unless
+// ALLOW FILTERING or an index permits it.
 func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
 	q.rest.filterByPartOfKey()
 	if !s.AllowFiltering {

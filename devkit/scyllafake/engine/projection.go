@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// projection writes rows of which only columns are selected. It walks the
-// columns of a stored row once, in the order in which they are stored.
+// projection writes rows if only columns are selected. It walks the columns of a stored
+// row once, in the order in which they are stored.
 type projection struct {
 	out     []projected
 	regular []slot // by column ID
@@ -18,7 +18,7 @@ type projection struct {
 	slots   int
 }
 
-// projected is one result column: a part of the key, or what a slot holds.
+// projected is one result column: a part of the key, or a slot.
 type projected struct {
 	kind catalog.ColumnKind
 	at   int // position in the key, or slot
@@ -30,7 +30,7 @@ type slot struct {
 	at int
 }
 
-// newProjection is nil when something else than columns is selected.
+// newProjection returns nil if anything but columns is selected.
 func newProjection(list []selected) *projection {
 	p := &projection{}
 	for _, s := range list {

@@ -7,8 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// edge is a place between clustering keys: before or after everything that
-// begins with prefix.
+// edge is a position between clustering keys: before or after all keys with a prefix.
 type edge struct {
 	prefix [][]byte
 	after  bool
@@ -26,13 +25,13 @@ func compareEdges(cols []*catalog.Column, a, b edge) int {
 	return orderEdges(comparePrefix(cols, a.prefix[:n], b.prefix[:n]), a, b)
 }
 
-// orderEdges orders edges of which c orders what their prefixes have in common.
+// orderEdges orders edges; c is the order of the common part of their prefixes.
 func orderEdges(c int, a, b edge) int {
 	n := min(len(a.prefix), len(b.prefix))
 	if c != 0 {
 		return c
 	}
-	// The longer one lies inside what the shorter one begins.
+	// The longer one is inside the range of the shorter prefix.
 	switch {
 	case len(a.prefix) > n:
 		if b.after {
@@ -52,8 +51,8 @@ func orderEdges(c int, a, b edge) int {
 	return -1
 }
 
-// joinRanges makes range deletions disjoint and as few as possible: where they
-// overlap the later one counts, and neighbours of one time become one.
+// joinRanges makes range deletions disjoint and as few as possible: where they overlap
+// the later one counts, and neighbours of one time become one.
 func joinRanges(cols []*catalog.Column, ranges []store.RangeDeletion) []store.RangeDeletion {
 	cmp := func(a, b edge) int { return compareEdges(cols, a, b) }
 	var edges []edge

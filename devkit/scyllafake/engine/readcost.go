@@ -6,15 +6,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// ReadCosts are the rows of paged reads of named partitions: those that a real node reads
-// and those that it returns. For each page a node reads up to a page of every partition
-// that the statement names and that earlier pages did not end, and discards the rest.
+// ReadCosts counts the rows of paged reads of named partitions: the rows that a real
+// node reads and the rows that it returns. For each page a node reads up to a page of
+// every partition that the statement names and that earlier pages did not end, and
+// discards the rest.
 type ReadCosts struct{ read, returned atomic.Int64 }
 
-// Rows returns the rows that were read and returned so far.
+// Rows returns the numbers of rows read and returned so far.
 func (c *ReadCosts) Rows() (read, returned int64) { return c.read.Load(), c.returned.Load() }
 
-// count adds one page; more reports that it was not the last.
+// count adds one page; more means that it was not the last.
 func (c *ReadCosts) count(s *selection, more bool) error {
 	if c == nil || !s.src.byKey || s.pageSize == 0 {
 		return nil
@@ -40,7 +41,7 @@ func (c *ReadCosts) count(s *selection, more bool) error {
 	return nil
 }
 
-// countRows counts the rows of a scan, at most so many.
+// countRows returns the number of rows of a scan, at most most.
 func countRows(st *store.Store, sc store.Scan, most uint64) (n int64, err error) {
 	it, err := st.Scan(sc)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// relation is a compiled relation of a WHERE clause on columns of one table.
-// For IN it has members or list, for all else value.
+// relation is a compiled relation of a WHERE clause on columns of one table. IN sets
+// members or list, all others value.
 type relation struct {
 	op      cql.Op
 	cols    []*catalog.Column
@@ -50,8 +50,7 @@ func (r row) eval(x *evalCtx, dst [][]byte) (vals [][]byte, unset bool, err erro
 	return dst, false, nil
 }
 
-// tupleValues are the n components of a serialised tuple; those it leaves out
-// are null.
+// tupleValues returns the n components of a serialised tuple; missing ones are null.
 func tupleValues(v []byte, n int, dst [][]byte) [][]byte {
 	for i := range n {
 		dst = append(dst, cqltype.Component(v, i))
@@ -59,8 +58,8 @@ func tupleValues(v []byte, n int, dst [][]byte) [][]byte {
 	return dst
 }
 
-// tuples evaluates the right side of = or IN to the tuples it names. A null
-// in = names none; in IN it is refused. skip says that a value was unset.
+// tuples evaluates the right side of = or IN to its tuples. A null in = gives none; in
+// IN it is refused. skip means that a value was unset.
 func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 	switch {
 	case r.op != cql.OpIn:
@@ -111,7 +110,8 @@ func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 	return out, false, nil
 }
 
-// nullKey is what becomes of a null where a key column needs a value.
+// nullKey returns the error for a null where a key column needs a value, or nil if
+// nulls match nothing.
 func (x *evalCtx) nullKey() error {
 	if x.strictKeys {
 		return errNullKey
@@ -121,8 +121,8 @@ func (x *evalCtx) nullKey() error {
 
 func isNull(b []byte) bool { return b == nil }
 
-// relation compiles one relation that is not on a token. find finds a column
-// or says why there is none.
+// relation compiles one relation that is not on a token. find finds a column or returns
+// an error.
 func (p *planner) relation(r *cql.Relation, find func(string) (*catalog.Column, error)) (*relation, error) {
 	out := &relation{op: r.Op, multi: r.Multi, text: r}
 	for _, name := range r.Columns {

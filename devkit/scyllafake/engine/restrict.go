@@ -10,22 +10,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// restrictions are a WHERE clause, sorted by what can be done with its parts:
-// name partitions, name rows within them, or only tell rows apart as they are read.
+// restrictions are a WHERE clause, sorted by the use of its parts: they name
+// partitions, name rows in partitions, or filter rows that are read.
 type restrictions struct {
 	table *catalog.Table
 	// keys has one list per partition key column, of = and IN; all are
 	// non-empty if the clause names partitions.
 	keys [][]*relation
-	// tokens bound the token range.
+	// tokens are the bounds of the token range.
 	tokens []tokenBound
-	// rows are the clustering restrictions that make ranges: per clustering
-	// column (a prefix of them), or on several at once.
+	// rows are the clustering restrictions that make ranges: per clustering column (a
+	// prefix of them), or on several columns in slices.
 	rows  [][]*relation
 	multi []*relation
 	// filters are evaluated on every row read.
 	filters []*relation
-	// indexed says that a secondary index serves one of the filters.
+	// indexed means that a secondary index serves one of the filters.
 	indexed bool
 }
 
@@ -54,7 +54,7 @@ func hasIn(list []*relation) bool {
 // restrictsRows reports whether clustering columns are restricted by ranges.
 func (r *restrictions) restrictsRows() bool { return len(r.rows) > 0 || len(r.multi) > 0 }
 
-// namesRows reports whether every clustering column is named by = or IN.
+// namesRows reports whether every clustering column is restricted by = or IN.
 func (r *restrictions) namesRows() bool {
 	n := len(r.table.Clustering)
 	for _, m := range r.multi {
@@ -65,12 +65,12 @@ func (r *restrictions) namesRows() bool {
 	return len(r.rows) == n && !slices.ContainsFunc(r.rows, isSlice)
 }
 
-// isSlice reports whether no = or IN is among the restrictions of a column.
+// isSlice reports whether a column has restrictions other than = and IN.
 func isSlice(list []*relation) bool {
 	return !slices.ContainsFunc(list, func(r *relation) bool { return r.op == cql.OpEQ || r.op == cql.OpIn })
 }
 
-// firstFree is the first clustering column that is not restricted.
+// firstFree returns the first clustering column that is not restricted.
 func (r *restrictions) firstFree() *catalog.Column {
 	n := len(r.rows)
 	for _, m := range r.multi {
@@ -89,8 +89,8 @@ func (p *planner) whereColumn(name string) (*catalog.Column, error) {
 	return nil, cqlerr.Invalidf("Undefined name %s in where clause ('unresolved(%s)')", name, name)
 }
 
-// restrictions compiles a WHERE clause. filtering says that rows may be told
-// apart by reading them.
+// restrictions compiles a WHERE clause. filtering means that rows may be filtered after
+// they are read.
 func (p *planner) restrictions(where []cql.Relation, filtering bool) (*restrictions, error) {
 	r := &restrictions{table: p.table, keys: make([][]*relation, len(p.table.PartitionKey))}
 	clustering := make([][]*relation, len(p.table.Clustering)) // by position
@@ -131,8 +131,8 @@ func (p *planner) restrictions(where []cql.Relation, filtering bool) (*restricti
 	return r, nil
 }
 
-// filterByPartOfKey turns restrictions of some partition key columns, which
-// name no partition, into filters.
+// filterByPartOfKey turns restrictions of some partition key columns, which name no
+// partition, into filters.
 func (r *restrictions) filterByPartOfKey() {
 	if r.namesPartitions() {
 		return
@@ -207,10 +207,10 @@ func indexServes(t *catalog.Table, r *relation) bool {
 	return slices.ContainsFunc(t.Indexes, func(i *catalog.Index) bool { return i.Target == r.cols[0].Name })
 }
 
-// needsFiltering reports whether rows must be read to be left out.
+// needsFiltering reports whether rows must be read and filtered out.
 func (r *restrictions) needsFiltering() bool { return len(r.filters) > 0 }
 
-// mayFilter is the refusal of a clause that needs ALLOW FILTERING, or nil.
+// mayFilter returns the error for a clause that needs ALLOW FILTERING, or nil.
 func (r *restrictions) mayFilter() error {
 	if len(r.filters) == 0 || r.indexed && len(r.filters) == 1 {
 		return nil
@@ -262,7 +262,7 @@ func (p *planner) checkTokens(r *restrictions) error {
 	return cqlerr.Invalidf("Columns \"%s\" cannot be restricted by both a normal relation and a token relation", strings.Join(defs, ", "))
 }
 
-// definition writes a column as ScyllaDB's messages on tokens do.
+// definition formats a column as ScyllaDB's messages on tokens do.
 func definition(c *catalog.Column) string {
 	kinds := [...]string{"PARTITION_KEY", "CLUSTERING_COLUMN", "STATIC", "REGULAR"}
 	index := "null"

@@ -8,9 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// rowRanges evaluates the clustering restrictions to ranges in table order
-// that do not overlap; nil means all rows, an empty slice none. unset says
-// that a value was unset.
+// rowRanges evaluates the clustering restrictions to ranges in table order that do not
+// overlap; nil means all rows, an empty slice none. unset means that a value was unset.
 func (r *restrictions) rowRanges(x *evalCtx) (ranges []store.Range, unset bool, err error) {
 	switch {
 	case len(r.multi) > 0:
@@ -147,7 +146,7 @@ func (iv *interval) contains(col *catalog.Column, v []byte) bool {
 	return true
 }
 
-// ranges puts the interval of col behind each prefix.
+// ranges appends the interval of col to each prefix.
 func (iv *interval) ranges(col *catalog.Column, prefixes [][][]byte) []store.Range {
 	if iv.empty {
 		return []store.Range{}
@@ -218,8 +217,8 @@ func (r *restrictions) comparePrefixes(a, b [][]byte) int {
 	return comparePrefix(r.table.Clustering, a, b)
 }
 
-// comparePrefix orders clustering values as the table does; a prefix stands
-// before what it begins.
+// comparePrefix orders clustering values as the table does; a prefix precedes its
+// extensions.
 func comparePrefix(cols []*catalog.Column, a, b [][]byte) int {
 	for i := range min(len(a), len(b)) {
 		c := cols[i].Type.Compare(a[i], b[i])

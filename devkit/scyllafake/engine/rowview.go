@@ -8,9 +8,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// rowView is a row as selectors, filters and conditions see it: the values of
-// its keys, the static row and the row itself. static, row and clustering are
-// nil where there is none.
+// rowView is a row for selectors, filters and conditions: the values of its keys, the
+// static row and the row itself. static, row and clustering are nil where they do not
+// exist.
 type rowView struct {
 	table      *catalog.Table
 	key        []byte
@@ -39,7 +39,7 @@ func (v *rowView) setRow(r *store.Row) {
 	}
 }
 
-// data is what the row stores of a static or regular column, or nil.
+// data returns the stored content of a static or regular column, or nil.
 func (v *rowView) data(c *catalog.Column) *store.ColumnData {
 	r := v.row
 	if c.Kind == catalog.Static {
@@ -51,7 +51,7 @@ func (v *rowView) data(c *catalog.Column) *store.ColumnData {
 	return r.Column(c.ID)
 }
 
-// value is the serialised value of a column, nil if it has none.
+// value returns the serialised value of a column, nil if it has none.
 func (v *rowView) value(c *catalog.Column) []byte {
 	switch c.Kind {
 	case catalog.PartitionKey:
@@ -68,7 +68,7 @@ func (v *rowView) value(c *catalog.Column) []byte {
 	return columnValue(c.Type, v.data(c))
 }
 
-// columnValue serialises what is stored of a column.
+// columnValue serialises the stored content of a column.
 func columnValue(t *cqltype.Type, d *store.ColumnData) []byte {
 	switch {
 	case d == nil:
@@ -125,7 +125,7 @@ func (v *rowView) appendColumn(dst []byte, c *catalog.Column) []byte {
 	return cqltype.AppendElement(dst, v.value(c))
 }
 
-// appendData appends what is stored of a column as a [bytes] of a result row.
+// appendData appends the stored content of a column as a [bytes] of a result row.
 func appendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
 	switch {
 	case d == nil:

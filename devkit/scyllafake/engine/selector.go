@@ -15,12 +15,12 @@ type selector interface {
 	value(x *evalCtx, v *rowView) ([]byte, error)
 }
 
-// selected is a compiled selector with what the client is told of it.
+// selected is a compiled selector and its description for the client.
 type selected struct {
 	selector
 	name string
 	typ  *cqltype.Type
-	// aggregates says that the value is computed of a group, not of one row.
+	// aggregates means that the value is computed of a group, not of one row.
 	aggregates bool
 }
 
@@ -33,7 +33,7 @@ type columnSelector struct{ col *catalog.Column }
 
 func (s columnSelector) value(_ *evalCtx, v *rowView) ([]byte, error) { return v.value(s.col), nil }
 
-// cellSelector is writetime(col) or, if ttl, ttl(col).
+// cellSelector is writetime(col) or, if ttl is set, ttl(col).
 type cellSelector struct {
 	col *catalog.Column
 	ttl bool
@@ -88,8 +88,8 @@ func (s fieldSelector) value(x *evalCtx, v *rowView) ([]byte, error) {
 	return cqltype.Component(b, s.index), nil
 }
 
-// selector compiles an element of a select clause. Aggregates found on the
-// way are appended to aggs, which is nil where none may stand.
+// selector compiles an element of a select clause. It appends aggregates to aggs, which
+// is nil where none are allowed.
 func (p *planner) selector(t cql.Term, aggs *[]*aggregate) (selected, error) {
 	switch t := t.(type) {
 	case cql.ColumnRef:
@@ -178,7 +178,7 @@ func (p *planner) functionSelector(t cql.FuncCall, aggs *[]*aggregate) (selected
 	return called(fn, args...), nil
 }
 
-// selectOverload picks a scalar function by the types of its arguments.
+// selectOverload selects a scalar function by the types of its arguments.
 func selectOverload(name string, args []selected) (*function, error) {
 	list := functions[name]
 	if len(list) == 0 {
@@ -238,7 +238,7 @@ func (p *planner) cellSelector(name string, t cql.FuncCall) (selected, error) {
 	return plainSelector(cellSelector{c, name == "ttl"}, name+"("+c.Name+")", typ), nil
 }
 
-// selectedToken is token() in a select clause, where it takes any columns.
+// selectedToken returns token() in a select clause, where it takes any columns.
 func (p *planner) selectedToken(args []selected) *function {
 	t := p.table
 	return &function{name: "token", ret: cqltype.TBigInt, call: func(_ *evalCtx, vals [][]byte) ([]byte, error) {

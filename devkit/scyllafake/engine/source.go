@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// source yields the rows that a SELECT reads: of named partitions in the
-// order of their keys, or of a token range.
+// source yields the rows that a SELECT reads: of named partitions in the order of their
+// keys, or of a token range.
 type source struct {
 	store    *store.Store
 	table    *catalog.Table
@@ -27,18 +27,18 @@ type source struct {
 	open    bool // inside a partition
 	rows    int  // yielded of this partition
 	resumed bool // the partition was begun on an earlier page
-	static  bool // the last one yielded was no row of its own
+	static  bool // the last row yielded was the static one
 
-	// remember keeps the position of the last row past the end of its scan,
-	// when the view's memory is the store's again.
+	// remember keeps the position of the last row after the end of its scan, when the
+	// store has reclaimed the view's memory.
 	remember bool
 	yielded  bool // of this scan
 	last     store.Position
 }
 
-// next moves view to the next row and says whether it begins a partition.
-// A partition of static columns alone is one row, unless rows were asked for
-// by their clustering key.
+// next moves view to the next row and reports whether it begins a partition. A
+// partition with static columns only is one row, unless rows are restricted by their
+// clustering key.
 func (s *source) next(view *rowView) (ok, first bool, err error) {
 	for {
 		if s.it == nil {
@@ -116,8 +116,8 @@ func (s *source) openScan() (ok bool, err error) {
 	return true, nil
 }
 
-// position is that of the row yielded last; it shares nothing with the scan.
-// After the end it is known only if it was to be remembered.
+// position returns the position of the last row yielded; it shares no memory with the
+// scan. After the end it is known only with remember.
 func (s *source) position(v *rowView) store.Position {
 	if s.it == nil {
 		return s.last

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// evalCtx is what terms are evaluated against: one execution of a statement.
+// evalCtx is the context of evaluating terms: one execution of a statement.
 type evalCtx struct {
 	e      *Engine
 	vals   []Value // in the order of the plan's bind columns
@@ -19,11 +19,11 @@ type evalCtx struct {
 	accs   []accumulator // of the plan's aggregates
 	// timeout is the statement's USING TIMEOUT, 0 without one.
 	timeout time.Duration
-	// strictKeys refuses a null for a key column; otherwise it names nothing.
+	// strictKeys refuses a null for a key column; without it a null matches nothing.
 	strictKeys bool
 }
 
-// term is a value expression compiled for the type it is given to.
+// term is a value expression compiled for the type of its target.
 type term interface {
 	eval(x *evalCtx) (Value, error)
 }
@@ -53,7 +53,7 @@ func (b bound) eval(x *evalCtx) (Value, error) {
 	return v, nil
 }
 
-// collection builds a list, set or map of its elements; keys is nil but for maps.
+// collection builds a list, set or map of its elements; keys is nil except for maps.
 type collection struct {
 	typ         *cqltype.Type
 	keys, elems []term
@@ -91,7 +91,7 @@ func evalElements(x *evalCtx, terms []term) ([][]byte, error) {
 	return out, nil
 }
 
-// tuple builds a tuple or UDT of its components; a nil term is a field left out.
+// tuple builds a tuple or UDT of its components; a nil term is an omitted field.
 type tuple struct{ elems []term }
 
 func (t tuple) eval(x *evalCtx) (Value, error) {
@@ -112,8 +112,8 @@ func (t tuple) eval(x *evalCtx) (Value, error) {
 	return Value{Bytes: cqltype.BuildTuple(parts...)}, nil
 }
 
-// term compiles t as a value for recv. target is the column if recv is the
-// whole of one.
+// term compiles t as a value for recv. target is the column if recv is the whole of
+// one.
 func (p *planner) term(t cql.Term, recv ColumnSpec, target *catalog.Column) (term, error) {
 	switch t := t.(type) {
 	case cql.Null:
@@ -161,7 +161,7 @@ func (p *planner) term(t cql.Term, recv ColumnSpec, target *catalog.Column) (ter
 	return nil, cqlerr.Invalidf("Invalid value %s for %s", termText(t), recv.Name)
 }
 
-// castName is the name of a marker behind a type hint, "(int)?".
+// castName returns the name of a marker after a type hint, "(int)?".
 func castName(typ string) string { return "(" + typ + ")" }
 
 func (p *planner) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (term, error) {
@@ -252,8 +252,8 @@ func (p *planner) udt(t cql.UDTLit, recv ColumnSpec) (term, error) {
 	return fold(out, out.elems...)
 }
 
-// fold evaluates t now if all its parts are constants. Nulls among them are
-// left for the execution to refuse, as ScyllaDB does.
+// fold evaluates t now if all its parts are constants. Nulls among them are refused at
+// execution, as ScyllaDB does.
 func fold(t term, parts ...term) (term, error) {
 	for _, part := range parts {
 		if c, ok := part.(constant); part != nil && (!ok || c.b == nil) {
@@ -267,7 +267,7 @@ func fold(t term, parts ...term) (term, error) {
 	return constant{v.Bytes}, nil
 }
 
-// assignable reports whether a value of from may be given to a column of to.
+// assignable reports whether a value of from can be assigned to a column of to.
 func assignable(from, to *cqltype.Type) bool {
 	from, to = from.Freeze(), to.Freeze()
 	if from.Equal(to) {

@@ -9,7 +9,7 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// termText writes a term as ScyllaDB's messages have it.
+// termText formats a term as in ScyllaDB's messages.
 func termText(t cql.Term) string {
 	var b strings.Builder
 	writeTerm(&b, t)
@@ -86,7 +86,7 @@ var opTexts = map[cql.Op]string{
 	cql.OpLike: "LIKE", cql.OpIsNotNull: "IS NOT",
 }
 
-// relationText writes a relation as ScyllaDB's messages have it.
+// relationText formats a relation as in ScyllaDB's messages.
 func relationText(r *cql.Relation) string {
 	left := strings.Join(r.Columns, ", ")
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// timeout compiles USING TIMEOUT. Nothing here takes long enough for a timeout
-// to matter, but a bad one is refused, and hooks are told of it.
+// timeout compiles USING TIMEOUT. No statement here takes long enough for a timeout,
+// but an invalid one is refused, and hooks receive it.
 func (p *planner) timeout(t cql.Term) (term, error) {
 	if t == nil {
 		return nil, nil

@@ -38,7 +38,7 @@ func (s *tupleSlice) compareEdges(a, b edge) int {
 	return orderEdges(s.compare(a.prefix, b.prefix), a, b)
 }
 
-// compare orders tuples by value, as far as both go.
+// compare orders tuples by value, up to the shorter length.
 func (s *tupleSlice) compare(a, b [][]byte) int {
 	for i := range min(len(a), len(b)) {
 		if c := s.cols[i].Type.Compare(a[i], b[i]); c != 0 {
@@ -62,9 +62,9 @@ func (s *tupleSlice) contains(t [][]byte) bool {
 	return true
 }
 
-// ranges are the rows of the slice in table order. One range does if all its
-// columns go the same way; otherwise it falls into one for the rows that
-// share a bound's first values, one for those between, and so on.
+// ranges returns the rows of the slice in table order. One range suffices if all its
+// columns have the same order; otherwise there is one for the rows that share a bound's
+// first values, one for those between, and so on.
 func (s *tupleSlice) ranges() []store.Range {
 	n := max(len(s.lo), len(s.hi))
 	if s.lo != nil && s.hi != nil && s.compareEdges(s.loEdge(), s.hiEdge()) >= 0 {
@@ -82,8 +82,8 @@ func (s *tupleSlice) ranges() []store.Range {
 	return []store.Range{{Start: lo, End: hi}}
 }
 
-// split gives the ranges behind prefix. byLo and byHi say that prefix is the
-// beginning of that bound, so that the bound still counts.
+// split returns the ranges after prefix. byLo and byHi mean that prefix is the
+// beginning of that bound, so that the bound still applies.
 func (s *tupleSlice) split(prefix [][]byte, byLo, byHi bool) []store.Range {
 	i := len(prefix)
 	if byLo && i == len(s.lo) {

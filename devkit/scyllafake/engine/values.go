@@ -6,7 +6,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// orderValues brings the bound values into the order of the bind columns.
+// orderValues returns the bound values in the order of the bind columns.
 func orderValues(binds []ColumnSpec, p Params) ([]Value, error) {
 	if len(p.Values) != len(binds) {
 		return nil, cqlerr.Invalidf("Invalid amount of bind variables: expected %d received %d", len(binds), len(p.Values))

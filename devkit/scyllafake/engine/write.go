@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// write applies what an unconditional request changes. kind says what it is
-// if it spans several partitions.
+// write applies the changes of an unconditional request. kind is its kind if it spans
+// several partitions.
 func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, x *evalCtx) error {
 	if len(muts) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	return e.finish(v)
 }
 
-// before asks the hook and waits as it says.
+// before calls the hook and waits for its delay.
 func (e *Engine) before(ctx context.Context, op Op) (Verdict, error) {
 	if e.hook == nil {
 		return Verdict{}, ctx.Err()
@@ -63,7 +63,7 @@ func (e *Engine) before(ctx context.Context, op Op) (Verdict, error) {
 	return v, ctx.Err()
 }
 
-// finish is what the client gets by the verdict, nil for the true answer.
+// finish returns the error of the verdict, nil for the true response.
 func (e *Engine) finish(v Verdict) error {
 	if v.Disconnect {
 		return ErrDisconnect
@@ -71,8 +71,8 @@ func (e *Engine) finish(v Verdict) error {
 	return v.Err
 }
 
-// beforeRead asks the hook about a read, and finishes what conditional writes
-// left undone if the read is a serial one.
+// beforeRead calls the hook for a read, and finishes decided conditional writes if the
+// read is a serial one.
 func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, err error) {
 	kind := OpRead
 	if s.x.params.Consistency.serial() {
@@ -100,8 +100,8 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 	return deadPage, e.finishDecided(id)
 }
 
-// apply writes mutations and the log rows they make as one unit. The caller
-// holds the partitions' locks where they are needed.
+// apply writes mutations and their log rows as one unit. The caller holds the
+// partitions' locks where they are needed.
 func (e *Engine) apply(muts []*store.Mutation) error {
 	all := muts
 	if e.cdc != nil {
@@ -120,7 +120,7 @@ func (e *Engine) apply(muts []*store.Mutation) error {
 	return nil
 }
 
-// lockForLog locks the partitions whose log needs the row as it was.
+// lockForLog locks the partitions whose log needs the previous row.
 func (e *Engine) lockForLog(muts []*store.Mutation) (unlock func()) {
 	if e.cdc == nil {
 		return func() {}
