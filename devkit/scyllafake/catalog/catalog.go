@@ -1,8 +1,8 @@
-// Package catalog is the schema of a scyllafake node: keyspaces, tables,
-// columns, types, indexes and CDC options.
+// Package catalog defines the schema of a scyllafake node: keyspaces, tables, columns,
+// types, indexes and CDC options.
 //
-// A Schema is an immutable snapshot. Package ddl builds the next one and
-// publishes it; readers keep the snapshot they began with.
+// A Schema is an immutable snapshot. Package ddl builds the next one and publishes it;
+// readers keep the snapshot with which they began.
 package catalog
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Schema is one version of everything that DDL can change.
+// Schema is one version of the objects that DDL can change.
 type Schema struct {
 	Version   uuid.UUID
 	Keyspaces map[string]*Keyspace
 }
 
-// Keyspace is a keyspace and what it holds.
+// Keyspace is a keyspace and its objects.
 type Keyspace struct {
 	Name          string
 	Replication   map[string]string // class is fully qualified
@@ -32,7 +32,7 @@ type Keyspace struct {
 // ColumnKind is a column's role.
 type ColumnKind uint8
 
-// The roles, in the order of SELECT *.
+// Column roles, in the order of SELECT *.
 const (
 	PartitionKey ColumnKind = iota
 	Clustering
@@ -47,19 +47,19 @@ type Column struct {
 	Kind     ColumnKind
 	Position int  // within its kind for key columns, -1 otherwise
 	Desc     bool // clustering order
-	// ID is the column's number in stored rows: unique within the table for
-	// ever, so that a column dropped and added again shows no old values.
+	// ID is the column's number in stored rows. It is never reused within the table, so
+	// a column that is dropped and added again has no old values.
 	ID int32
 }
 
-// TableKind tells ordinary tables from those the server makes itself.
+// TableKind distinguishes ordinary tables from those that the server creates itself.
 type TableKind uint8
 
-// The kinds of table.
+// Kinds of tables.
 const (
 	Ordinary TableKind = iota
 	CDCLog
-	View   // materialized view, or the view behind an index
+	View   // materialized view, or the view of an index
 	System // protected; rows are written by the server
 )
 
@@ -104,7 +104,7 @@ type Options struct {
 // ImageMode is the preimage option.
 type ImageMode uint8
 
-// The preimage modes.
+// Preimage modes.
 const (
 	ImageOff ImageMode = iota
 	ImageOn
@@ -133,7 +133,7 @@ type Index struct {
 	Name    string
 	Target  string // column
 	Options map[string]string
-	// ViewName is the name of the view behind it.
+	// ViewName is the name of its view.
 	ViewName string
 }
 
@@ -154,7 +154,7 @@ func (t *Table) Columns() []*Column {
 	return append(out, t.Regulars...)
 }
 
-// Table finds a table; ok is false when keyspace or table is missing.
+// Table finds a table; ok is false when keyspace or table does not exist.
 func (s *Schema) Table(keyspace, name string) (t *Table, ok bool) {
 	ks, ok := s.Keyspaces[keyspace]
 	if !ok {
@@ -164,5 +164,5 @@ func (s *Schema) Table(keyspace, name string) (t *Table, ok bool) {
 	return t, ok
 }
 
-// LogName is the name of a table's CDC log.
+// LogName returns the name of a table's CDC log.
 func LogName(table string) string { return table + "_scylla_cdc_log" }

@@ -1,6 +1,6 @@
 package catalog
 
-// The values of Change.Kind and Change.Target, as the protocol spells them.
+// The values of Change.Kind and Change.Target in the protocol.
 const (
 	Created = "CREATED"
 	Updated = "UPDATED"
@@ -11,7 +11,7 @@ const (
 	TargetType     = "TYPE"
 )
 
-// Change is one change of the schema, as events and results tell of it.
+// Change is one change of the schema, as events and results report it.
 type Change struct {
 	Kind, Target string
 	Keyspace     string

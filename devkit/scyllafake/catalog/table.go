@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// NewTable returns a table without columns and with the options a table has
-// when CREATE TABLE names none.
+// NewTable returns a table without columns and with the default options of CREATE
+// TABLE.
 func NewTable(keyspace, name string) *Table {
 	return &Table{
 		Keyspace: keyspace,
@@ -20,7 +20,8 @@ func NewTable(keyspace, name string) *Table {
 	}
 }
 
-// DefaultOptions are the options of a table that names none (ScyllaDB schema.hh).
+// DefaultOptions returns the options of a table whose CREATE TABLE sets none (ScyllaDB
+// schema.hh).
 func DefaultOptions() Options {
 	return Options{
 		BloomFilterFPChance: 0.01,
@@ -36,9 +37,8 @@ func DefaultOptions() Options {
 	}
 }
 
-// Add adds a column and gives it the next ID. Key columns are appended to
-// their key, the others put in order of name. The caller has checked that the
-// name is free.
+// Add adds a column and gives it the next ID. Key columns are appended to their key,
+// others are inserted in order of name. The caller has checked that the name is free.
 func (t *Table) Add(c Column) *Column {
 	c.ID = t.NextColumnID
 	t.NextColumnID++
@@ -116,7 +116,7 @@ func (t *Table) Clone() *Table {
 	return &n
 }
 
-// IsCounter reports whether the table holds counters.
+// IsCounter reports whether the table has counters.
 func (t *Table) IsCounter() bool {
 	for _, c := range t.Regulars {
 		if c.Type.Kind == cqltype.Counter {

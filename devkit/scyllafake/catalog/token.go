@@ -13,7 +13,7 @@ const CDCPartitioner = "com.scylladb.dht.CDCPartitioner"
 // MinToken is below every token of a partition.
 const MinToken int64 = math.MinInt64
 
-// Token is the token of a serialised partition key under the table's partitioner.
+// Token returns the token of a serialised partition key under the table's partitioner.
 func (t *Table) Token(key []byte) int64 {
 	if t.Options.Partitioner == CDCPartitioner {
 		return cdcToken(key)
@@ -21,7 +21,7 @@ func (t *Table) Token(key []byte) int64 {
 	return Murmur3Token(key)
 }
 
-// cdcToken is the first 8 bytes of a stream id, big endian; a key that is no
+// cdcToken returns the first 8 bytes of a stream id, big endian; a key that is not a
 // stream id has the minimum token (ScyllaDB cdc/cdc_partitioner.cc).
 func cdcToken(key []byte) int64 {
 	if len(key) != 16 {
@@ -30,9 +30,9 @@ func cdcToken(key []byte) int64 {
 	return int64(binary.BigEndian.Uint64(key))
 }
 
-// Murmur3Token is the token of a partition key as Murmur3Partitioner makes it:
-// the first half of a 128-bit murmur3 hash with Cassandra's sign extension of
-// the tail bytes; the minimum is mapped to the maximum.
+// Murmur3Token returns the token of a partition key as Murmur3Partitioner computes it:
+// the first half of a 128-bit murmur3 hash with Cassandra's sign extension of the tail
+// bytes; the minimum is mapped to the maximum.
 func Murmur3Token(key []byte) int64 {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	var h1, h2 uint64

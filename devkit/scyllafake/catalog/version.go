@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Version is the ScyllaDB release whose behaviour the node shows.
+// Version is the ScyllaDB release that the node emulates.
 type Version struct{ Major, Minor int }
 
-// ParseVersion reads "5.1" or "2025.4"; what follows the second number is ignored.
+// ParseVersion parses "5.1" or "2025.4"; anything after the second number is ignored.
 func ParseVersion(s string) (Version, error) {
 	parts := strings.SplitN(s, ".", 3)
 	if len(parts) < 2 {
@@ -23,7 +23,7 @@ func ParseVersion(s string) (Version, error) {
 	return Version{major, minor}, nil
 }
 
-// String is MAJOR.MINOR.
+// String returns MAJOR.MINOR.
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
 // AtLeast reports whether v is major.minor or later.
@@ -31,8 +31,8 @@ func (v Version) AtLeast(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
 
-// HasTablets says that keyspaces can be created with tablets.
+// HasTablets reports whether keyspaces can be created with tablets.
 func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
 
-// HasCDCOnTablets says that a table in a tablets keyspace may have CDC.
+// HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }

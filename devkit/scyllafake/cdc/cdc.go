@@ -1,17 +1,16 @@
 // Package cdc makes CDC log tables and their rows as ScyllaDB makes them.
 //
-// LogTable derives a log's schema from its base table. A Manager turns
-// mutations of base tables into mutations of their logs: it splits each into
-// changes of one timestamp, one TTL and one kind, numbers them, adds the
-// images that the table asks for, and sends them to the stream that was in
-// use at the change's time.
+// LogTable derives a log's schema from its base table. A Manager turns mutations of
+// base tables into mutations of their logs: it splits each into changes of one
+// timestamp, one TTL and one kind, numbers them, adds the images that the table
+// requires, and routes them to the stream that was in use at the change's time.
 //
-// What is made follows ScyllaDB 5.1 (cdc/log.cc, cdc/split.cc) and the
-// recordings in test/testdata/golden, down to the rows that look odd, since
-// readers of a real log meet those too.
+// The rows follow ScyllaDB 5.1 (cdc/log.cc, cdc/split.cc) and the recordings in
+// test/testdata/golden, including the odd ones, because readers of a real log meet
+// those too.
 package cdc
 
-// The columns that every log has beside those of its base table.
+// The columns of every log beside those of its base table.
 const (
 	ColStreamID   = "cdc$stream_id"
 	ColTime       = "cdc$time"
@@ -27,7 +26,7 @@ const (
 // Operation is the value of cdc$operation.
 type Operation int8
 
-// The operations.
+// CDC operations.
 const (
 	OpPreImage        Operation = 0
 	OpUpdate          Operation = 1

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// upsert tells of a row that is inserted or updated.
+// upsert logs an inserted or updated row.
 func (t *transformer) upsert(row *store.Row, static bool) error {
 	op := OpUpdate
 	var ttl int32
@@ -49,7 +49,7 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 	return nil
 }
 
-// atomic tells of a value that is one cell.
+// atomic logs a value of one cell.
 func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState) error {
 	if !t.plan.cdc.DeltaKeys {
 		id, value := col.value, cell.Value
@@ -71,7 +71,7 @@ func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState)
 	return nil
 }
 
-// multiCell tells of a collection or UDT that is changed in part or replaced.
+// multiCell logs a partial change or a replacement of a collection or UDT.
 func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *rowState, ttl *int32) error {
 	typ := col.column.Type
 	elems := d.Elements
@@ -86,7 +86,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 		}
 	}
 	var value []byte
-	// A UDT is shown even when nothing of it is set: then as one of nulls.
+	// A UDT is logged even when no field of it is set: then as one of nulls.
 	if live > 0 || typ.Kind == cqltype.UDT {
 		value = frozenValue(typ, elems, live)
 	}
@@ -119,7 +119,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 	return nil
 }
 
-// frozenValue serialises the live ones of elems, n of them, as the log's type.
+// frozenValue serialises the live elements of elems, n of them, as the log's type.
 func frozenValue(typ *cqltype.Type, elems []store.Element, n int) []byte {
 	switch typ.Kind {
 	case cqltype.UDT:
@@ -160,8 +160,8 @@ func (t *transformer) deleteRow(row *store.Row) {
 	}
 }
 
-// deleteRange tells of a range deletion by a row for each of its ends. An open
-// end has an inclusive operation and no columns.
+// deleteRange logs a range deletion by a row for each of its ends. An open end has an
+// inclusive operation and no columns.
 func (t *transformer) deleteRange(r *store.RangeDeletion) {
 	start, end := OpRangeStartExcl, OpRangeEndExcl
 	if r.Start.Inclusive {

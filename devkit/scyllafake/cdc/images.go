@@ -11,9 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// images knows what the rows of a mutation held before it and, while
-// tracking, what they hold after each part of it. A row that is not there has
-// no state.
+// images contains the rows of a mutation before it and, while tracking, after each part
+// of it. A row that does not exist has no state.
 type images struct {
 	static   *rowState
 	touched  bool // the static row has been written
@@ -21,8 +20,8 @@ type images struct {
 	tracking bool
 }
 
-// rowState is the frozen values of a row by base column ID; nil and absent
-// both mean null.
+// rowState contains the frozen values of a row by base column ID; nil and absent both
+// mean null.
 type rowState struct {
 	clustering [][]byte
 	columns    map[int32][]byte
@@ -30,7 +29,7 @@ type rowState struct {
 
 func (s *rowState) set(id int32, value []byte) { s.columns[id] = value }
 
-// rowName is a clustering key as a map key.
+// rowName returns a clustering key as a map key.
 func rowName(clustering [][]byte) string {
 	if len(clustering) == 1 {
 		return string(clustering[0])
@@ -43,8 +42,8 @@ func rowName(clustering [][]byte) string {
 	return string(b)
 }
 
-// touch is the state to be changed by a write to a row, which begins to exist
-// if it did not; nil when nobody will look at it.
+// touch returns the state of a row for a write to change, and creates it if needed; nil
+// when it is not used later.
 func (im *images) touch(row *store.Row) *rowState {
 	if !im.tracking {
 		return nil
@@ -90,9 +89,9 @@ func (im *images) forgetAll() {
 }
 
 // loadImages reads the rows that c touches. As in ScyllaDB (cdc/log.cc
-// pre_image_select) the columns read are those of the first row only, so that
-// with preimage 'true' other columns of later rows look null; all columns are
-// read for a full preimage, for a postimage, and when a row is deleted.
+// pre_image_select) the columns read are those of the first row only, so that with
+// preimage 'true' other columns of later rows appear null; all columns are read for a
+// full preimage, for a postimage, and when a row is deleted.
 func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, error) {
 	im := &images{static: &rowState{columns: map[int32][]byte{}}, rows: map[string]*rowState{}}
 	if c.static == nil && len(c.rows) == 0 {
@@ -158,7 +157,7 @@ func (s *rowState) load(p *plan, row *store.Row, wanted map[int32]bool) {
 	}
 }
 
-// columnSet is the columns that a row writes.
+// columnSet returns the columns that a row writes.
 func columnSet(row *store.Row) map[int32]bool {
 	set := make(map[int32]bool, len(row.Columns))
 	for i := range row.Columns {
@@ -173,8 +172,8 @@ type affected struct {
 	columns map[int32]bool
 }
 
-// affected are the rows of the group, in clustering order, with the columns
-// that it touches. There is at most one static row.
+// affected returns the rows of the group, in clustering order, with the columns that it
+// touches. There is at most one static row.
 func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 	if len(g.statics) > 0 {
 		a := affected{columns: map[int32]bool{}}
@@ -206,9 +205,9 @@ func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 	return statics, rows
 }
 
-// preimage adds a row with what a row (nil: the static row) held before, if it
-// was there: the given columns, or all if the table wants the full one or
-// columns is nil. A null is told apart from what is left out by cdc$deleted.
+// preimage adds a row with the previous content of a row (nil: the static row), if it
+// existed: the given columns, or all if the table requires the full one or columns is
+// nil. cdc$deleted distinguishes a null from an omitted column.
 func (t *transformer) preimage(row *store.Row, columns map[int32]bool) {
 	if t.plan.cdc.Preimage == catalog.ImageFull {
 		columns = nil
@@ -216,7 +215,7 @@ func (t *transformer) preimage(row *store.Row, columns map[int32]bool) {
 	t.image(OpPreImage, row, columns)
 }
 
-// postimage adds a row with what a row holds now, if it is there.
+// postimage adds a row with the current content of a row, if it exists.
 func (t *transformer) postimage(row *store.Row) { t.image(OpPostImage, row, nil) }
 
 func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool) {
@@ -246,8 +245,8 @@ func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool
 	}
 }
 
-// patched is a frozen value after some elements were set, by the frozen value
-// set (nil: none), and others, named in gone, were removed.
+// patched returns a frozen value after some elements were set, by the frozen value set
+// (nil: none), and others, named in gone, were removed.
 func patched(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
 	if typ.Kind == cqltype.UDT {
 		fields := make([][]byte, len(typ.Fields))

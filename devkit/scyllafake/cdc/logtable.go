@@ -14,22 +14,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Ident is what a new log needs that cannot be derived from its base.
+// Ident contains the ids of a new log, which cannot be derived from its base.
 type Ident struct {
 	ID      uuid.UUID
 	StoreID uint32
 }
 
-// LogTable returns the log of base as base stands now.
+// LogTable returns the log of the current base.
 //
-// existing is the log that is there already, attached or left over from
-// before CDC was turned off, or nil; the new version keeps its ids, its
-// columns as far as the base still has them, and its indexes. What else the
-// log holds goes to its dropped columns, with dropTime (µs). ident is used
-// only when existing is nil. Neither table is changed.
+// existing is the current log, attached or left over from before CDC was turned off, or
+// nil. The new version keeps its ids, its columns as far as the base still has them,
+// and its indexes. Other columns of the log become dropped columns, with dropTime (µs).
+// ident is used only when existing is nil. Neither table is changed.
 //
-// The error is a *cqlerr.Error: a base column may not be named like one of the
-// log's own. (A real node takes such a name and aborts.)
+// The error is a *cqlerr.Error: a base column must not have the name of one of the
+// log's own. (A real node accepts such a name and aborts.)
 func LogTable(base, existing *catalog.Table, ident Ident, dropTime int64) (*catalog.Table, error) {
 	log := &catalog.Table{
 		Keyspace: base.Keyspace,
@@ -90,16 +89,16 @@ type logBuilder struct {
 
 func (b *logBuilder) regular(name string, t *cqltype.Type) { b.add(name, t, catalog.Regular, -1) }
 
-// add sets a column. A name that comes twice (a base column called like the
-// deleted-column of another) ends as the last of the two, as in ScyllaDB.
+// add sets a column. Of a name that comes twice (a base column called like the
+// deleted-column of another) the last one counts, as in ScyllaDB.
 func (b *logBuilder) add(name string, t *cqltype.Type, kind catalog.ColumnKind, pos int) {
 	c := &catalog.Column{Name: name, Type: t, Kind: kind, Position: pos, ID: -1}
 	b.byName[name] = c
 	b.added = append(b.added, c)
 }
 
-// finish numbers the columns, sorts them into the table and records what the
-// old version had and this one has not.
+// finish numbers the columns, sorts them into the table and records the columns that
+// only the old version had.
 func (b *logBuilder) finish(dropTime int64) {
 	log := b.log
 	if b.old != nil {
@@ -146,8 +145,8 @@ func withDropped(list []catalog.DroppedColumn, d catalog.DroppedColumn) []catalo
 	return append(list, d)
 }
 
-// logOptions are the table options of base's log. With a TTL the log's
-// compaction makes at most 24 windows of it and tombstones need not be kept.
+// logOptions returns the table options of base's log. With a TTL the log's compaction
+// makes at most 24 windows of it and tombstones need not be kept.
 func logOptions(base *catalog.Table) catalog.Options {
 	o := catalog.DefaultOptions()
 	o.Comment = fmt.Sprintf("CDC log for %s.%s", base.Keyspace, base.Name)
@@ -167,9 +166,8 @@ func logOptions(base *catalog.Table) catalog.Options {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// logType is the type in which the log holds values of a base column: frozen,
-// and a list as a map from the elements' time ids, so that it can hold a part
-// of it.
+// logType returns the type in which the log stores values of a base column: frozen, and
+// a list as a map from the elements' time ids, so that it can contain a part of it.
 func logType(t *cqltype.Type) *cqltype.Type {
 	if !t.IsMultiCell() {
 		return t
@@ -180,7 +178,7 @@ func logType(t *cqltype.Type) *cqltype.Type {
 	return t.Freeze()
 }
 
-// elementKey is the type that names one element of a multi-cell value.
+// elementKey returns the type that identifies one element of a multi-cell value.
 func elementKey(t *cqltype.Type) *cqltype.Type {
 	switch t.Kind {
 	case cqltype.Map:
@@ -193,8 +191,8 @@ func elementKey(t *cqltype.Type) *cqltype.Type {
 	return cqltype.TSmallInt // UDT: the field's number
 }
 
-// readableAs reports whether stored values of type was are values of type is,
-// so that a column of that name keeps them.
+// readableAs reports whether stored values of type was are values of type is, so that a
+// column of that name keeps them.
 func readableAs(was, is *cqltype.Type) bool {
 	if sameType(was, is) || is.Kind == cqltype.Blob {
 		return true

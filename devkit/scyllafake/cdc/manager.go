@@ -9,13 +9,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// Streams tells which stream a change goes to. *topology.Topology is one.
+// Streams returns the stream of a change. *topology.Topology implements it.
 type Streams interface {
 	VnodeStream(token, timestamp int64, now time.Time) (*topology.StreamID, error)
 	TabletStream(storeID uint32, token, timestamp int64, now time.Time) (*topology.StreamID, error)
 }
 
-// Rows reads the rows that images show. *store.Store is one.
+// Rows reads rows for images. *store.Store implements it.
 type Rows interface {
 	Scan(store.Scan) (*store.Iter, error)
 }
@@ -29,30 +29,28 @@ type Manager struct {
 	plans   atomic.Pointer[planCache]
 }
 
-// NewManager makes a Manager for the node with this schema, streams and rows. The
-// seed decides in which order the log has changes of one microsecond.
+// NewManager returns a Manager for the node with this schema, streams and rows. The
+// seed determines the order in which the log has changes of one microsecond.
 func NewManager(schema func() *catalog.Schema, streams Streams, rows Rows, seed uint64) *Manager {
 	m := &Manager{schema: schema, streams: streams, rows: rows}
 	m.source.state.Store(seed)
 	return m
 }
 
-// NeedsLock reports whether log rows of t show the row before or after the
-// write, so that the partition must be locked from before Augment until the
-// write is stored.
+// NeedsLock reports whether log rows of t contain the row before or after the write, so
+// that the partition must be locked from before Augment until the write is stored.
 func (m *Manager) NeedsLock(t *catalog.Table) bool {
 	p, err := m.plan(t)
 	return err == nil && p != nil && p.images()
 }
 
-// Augment returns the log mutations that belong to muts, for the same
-// store.Apply; those of tables without CDC have none. Each call gives a change
-// a cdc$time of its own, so a write that is executed again is logged again.
-// now is the node's wall clock: timestamps are checked against it, and the
-// TTL of the log counts from it.
+// Augment returns the log mutations of muts, for the same store.Apply; those of tables
+// without CDC have none. Each call gives a change a cdc$time of its own, so a write
+// that is executed again is logged again. now is the node's wall clock: timestamps are
+// checked against it, and the TTL of the log counts from it.
 //
-// The error is the one with which ScyllaDB refuses the whole write, mostly
-// for a timestamp that no usable generation covers.
+// The error is the one with which ScyllaDB refuses the whole write, mostly for a
+// timestamp that no usable generation covers.
 func (m *Manager) Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error) {
 	var out []*store.Mutation
 	for _, mut := range muts {

@@ -7,9 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// sortedRows are the rows of a mutation in clustering order, one for each key:
-// those that change the same row become one, cell by cell. The mutation is
-// not changed.
+// sortedRows returns the rows of a mutation in clustering order, one for each key:
+// changes of the same row are merged, cell by cell. The mutation is not changed.
 func sortedRows(t *catalog.Table, rows []store.Row) []store.Row {
 	if len(rows) < 2 {
 		return rows
@@ -39,8 +38,8 @@ func mergedRows(t *catalog.Table, rows []store.Row) []store.Row {
 	return out
 }
 
-// compareKeys compares clustering keys in the table's order; a prefix comes
-// before what it begins.
+// compareKeys compares clustering keys in the table's order; a prefix precedes its
+// extensions.
 func compareKeys(t *catalog.Table, a, b [][]byte) int {
 	for i := range min(len(a), len(b)) {
 		if c := compareColumn(t, i, a[i], b[i]); c != 0 {
@@ -58,8 +57,8 @@ func compareColumn(t *catalog.Table, i int, a, b []byte) int {
 	return c
 }
 
-// mergeRow joins two changes of one row. A tombstone of the row does not
-// remove cells here: the log shows both.
+// mergeRow joins two changes of one row. A tombstone of the row does not remove cells
+// here: the log shows both.
 func mergeRow(a, b store.Row) store.Row {
 	out := store.Row{Clustering: a.Clustering, Marker: newer(a.Marker, b.Marker), Deleted: laterDeletion(a.Deleted, b.Deleted)}
 	out.Columns = make([]store.ColumnData, 0, len(a.Columns)+len(b.Columns))
@@ -94,9 +93,9 @@ func laterDeletion(a, b store.Deletion) store.Deletion {
 	return a
 }
 
-// newer is the one of two versions of a cell that stays: the later, and at
-// the same time a deletion, then one with a TTL, then the one that expires
-// later, then the greater value (ScyllaDB atomic_cell.cc).
+// newer returns the surviving version of a cell: the later, and at the same time a
+// deletion, then one with a TTL, then the one that expires later, then the greater
+// value (ScyllaDB atomic_cell.cc).
 func newer(a, b *store.Cell) *store.Cell {
 	if a == nil || b != nil && beats(b, a) {
 		return b
@@ -118,7 +117,7 @@ func beats(a, b *store.Cell) bool {
 	return slices.Compare(a.Value, b.Value) > 0
 }
 
-// cleanElements puts the cells of the multi-cell columns of rows in order; see
+// cleanElements normalises the cells of the multi-cell columns of rows; see
 // sortedElements. It returns rows itself when there is nothing to do.
 func (p *plan) cleanElements(rows []store.Row) []store.Row {
 	cloned := false
@@ -146,8 +145,8 @@ func (p *plan) cleanElements(rows []store.Row) []store.Row {
 	return rows
 }
 
-// sortedElements are the cells of a multi-cell column in the order of their
-// keys, one for each, without those that the column's own tombstone covers.
+// sortedElements returns the cells of a multi-cell column in the order of their keys,
+// one for each, without those that the column's own tombstone covers.
 func sortedElements(c *catalog.Column, d *store.ColumnData) (elems []store.Element, changed bool) {
 	elems = d.Elements
 	key := elementKey(c.Type)

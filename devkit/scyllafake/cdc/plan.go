@@ -9,7 +9,7 @@ import (
 // plan maps a base table's columns to those of its log.
 type plan struct {
 	base, log *catalog.Table
-	cdc       *catalog.CDC // as the schema has it now
+	cdc       *catalog.CDC // of the current schema
 	tablets   bool
 
 	operation, ttl, endOfBatch int32
@@ -17,9 +17,9 @@ type plan struct {
 	columns                    []columnPlan // by base column ID
 }
 
-// columnPlan is where a static or regular base column goes in the log. An ID
-// is missing when a user dropped the log's column, and shadowed when a column
-// of another type has taken the name.
+// columnPlan maps a static or regular base column to the log. An ID is missing when a
+// user dropped the log's column, and shadowed when a column of another type has taken
+// the name.
 type columnPlan struct {
 	column                   *catalog.Column
 	value, deleted, elements int32
@@ -30,16 +30,16 @@ const (
 	shadowed int32 = -2
 )
 
-// planCache holds the plans made under one schema.
+// planCache contains the plans made under one schema.
 type planCache struct {
 	schema *catalog.Schema
 	plans  map[*catalog.Table]*plan
 }
 
-// plan is the plan of a base table under the current schema, nil if it has no
-// CDC now. The table may be an older version than the schema has: a statement
-// is bound to the one it was prepared with, and a write that comes later, such
-// as an unfinished Paxos round, is logged by the options of that later time.
+// plan returns the plan of a base table under the current schema, nil if it has no CDC
+// now. The table may be an older version than the schema's: a statement is bound to the
+// version for which it was prepared, and a later write, such as an unfinished Paxos
+// round, is logged by the options of that later time.
 func (m *Manager) plan(base *catalog.Table) (*plan, error) {
 	schema := m.schema()
 	cache := m.plans.Load()
@@ -58,7 +58,7 @@ func (m *Manager) plan(base *catalog.Table) (*plan, error) {
 			next.plans[t] = o
 		}
 	}
-	// A concurrent call may win and this plan be made again: no harm.
+	// If a concurrent call wins, this plan is made again, without harm.
 	m.plans.CompareAndSwap(cache, next)
 	return p, nil
 }
@@ -114,10 +114,10 @@ func newPlan(schema *catalog.Schema, base *catalog.Table) (*plan, error) {
 	return p, nil
 }
 
-// images reports whether log rows show the row before or after the change.
+// images reports whether log rows contain the row before or after the change.
 func (p *plan) images() bool { return p.cdc.Preimage != catalog.ImageOff || p.cdc.Postimage }
 
-// column is the plan of a base column, nil if the table has no such column.
+// column returns the plan of a base column, nil if the table has no such column.
 func (p *plan) column(id int32) *columnPlan {
 	if int(id) >= len(p.columns) || p.columns[id].column == nil {
 		return nil
@@ -125,8 +125,8 @@ func (p *plan) column(id int32) *columnPlan {
 	return &p.columns[id]
 }
 
-// errMissing is the answer when the log lacks a column that a row needs, which
-// kills a real node (5.1) or has this text (later ones).
+// errMissing is the error when the log lacks a column that a row needs, which aborts a
+// real node (5.1) or has this text (later releases).
 func (p *plan) errMissing(name string) error {
 	return cqlerr.Invalidf("CDC log schema for %s.%s does not have base column %s", p.log.Keyspace, p.log.Name, name)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// position is a place between rows: just before (-1) or just after (+1) all
-// rows that begin with prefix.
+// position is a position between rows: just before (-1) or just after (+1) all rows
+// that begin with prefix.
 type position struct {
 	prefix [][]byte
 	weight int
@@ -49,9 +49,9 @@ func comparePositions(t *catalog.Table, a, b position) int {
 	return a.weight - b.weight
 }
 
-// sortedRanges are range deletions as a partition holds them: in clustering
-// order, not overlapping. Where some overlap the latest counts, and those that
-// meet and have one timestamp are one.
+// sortedRanges returns range deletions in the order of a partition: in clustering
+// order, not overlapping. Where some overlap the latest counts, and adjacent ones of
+// one timestamp are joined.
 func sortedRanges(t *catalog.Table, ranges []store.RangeDeletion) []store.RangeDeletion {
 	if len(ranges) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func sortedRanges(t *catalog.Table, ranges []store.RangeDeletion) []store.RangeD
 	slices.SortFunc(spans, func(a, b span) int { return compare(a.start, b.start) })
 
 	var out []span
-	var open []span // those that begin at or before the place, and end after it
+	var open []span // ranges that begin at or before the position, and end after it
 	for i := 0; i+1 < len(places); i++ {
 		here, next := places[i], places[i+1]
 		for len(spans) > 0 && compare(spans[0].start, here) <= 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// Serialised values that many rows share. Nobody writes to them: the store
-// copies what it takes.
+// Serialised values that many rows share. They are read-only: the store copies its
+// input.
 var (
 	trueValue       = []byte{1}
 	operationValues = func() (v [OpPostImage + 1][]byte) {
@@ -33,15 +33,15 @@ type record struct {
 	keys   [][]byte // the base row's partition key
 	block  *rowBlock
 	mut    *store.Mutation // in block
-	cells  []store.Cell    // all cells lie here; a full slab is left to its rows and a new one begun
-	width  int             // of a row, in cells: what to reserve
+	cells  []store.Cell    // memory of all cells; a full slab stays with its rows and a new one begins
+	width  int             // cells to reserve for a row
 	time   []byte          // cdc$time
 	ts     int64
 	ttl    int32
 	expiry int64
 }
 
-// rowBlock is what a record with one row needs, in one allocation.
+// rowBlock is the memory of a record with one row, in one allocation.
 type rowBlock struct {
 	mut        store.Mutation
 	rows       [1]store.Row
@@ -49,8 +49,8 @@ type rowBlock struct {
 	time       [16]byte
 }
 
-// newRecord begins a record. rows is how many rows it is expected to have,
-// width how many cells each.
+// newRecord begins a record. rows is the expected number of rows, width the number of
+// cells of each.
 func newRecord(p *plan, s *source, stream *topology.StreamID, keys [][]byte, ts int64, rows, width int) record {
 	b := new(rowBlock)
 	b.time = cqltype.TimeUUIDAt(ts, s.next())
@@ -64,8 +64,8 @@ func newRecord(p *plan, s *source, stream *topology.StreamID, keys [][]byte, ts 
 	}
 }
 
-// add begins a row with the next number and sets its operation and the base
-// row's partition key. Columns are set before the next row is begun.
+// add begins a row with the next number and sets its operation and the base row's
+// partition key. Columns are set before the next row is begun.
 func (r *record) add(op Operation) {
 	n := len(r.mut.Rows)
 	var seq []byte
@@ -83,8 +83,8 @@ func (r *record) add(op Operation) {
 		Clustering: clustering,
 		Columns:    make([]store.ColumnData, 0, r.width),
 	})
-	// A place for the mark of the last row, which finish fills or takes away: its
-	// column has the lowest number, and so no other need move for it.
+	// A place for the mark of the last row, which finish fills or removes: its column
+	// has the lowest number, so no other has to move.
 	row := &r.mut.Rows[n]
 	row.Columns = append(row.Columns, store.ColumnData{ID: r.plan.endOfBatch})
 	r.set(r.plan.operation, operationValues[op])
@@ -93,8 +93,8 @@ func (r *record) add(op Operation) {
 	}
 }
 
-// set gives a column of the current row a value. A column that the log lacks
-// is passed over; where that is an error the caller has seen it.
+// set gives a column of the current row a value. A column that the log lacks is
+// skipped; where that is an error the caller has checked it.
 func (r *record) set(id int32, value []byte) {
 	if id < 0 {
 		return
@@ -111,8 +111,8 @@ func (r *record) cell(value []byte) *store.Cell {
 	return &r.cells[len(r.cells)-1]
 }
 
-// setClustering sets the columns of the base table's clustering key, as far
-// as the key, which may be a prefix, goes.
+// setClustering sets the columns of the base table's clustering key, up to the length
+// of the key, which may be a prefix.
 func (r *record) setClustering(key [][]byte) {
 	for i, v := range key {
 		r.set(r.plan.clustering[i], v)

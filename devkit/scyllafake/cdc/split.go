@@ -15,18 +15,17 @@ type change struct {
 	deleted store.Deletion
 }
 
-// upserts reports whether the row writes anything, so that it is more than a
-// row deletion.
+// upserts reports whether the row writes anything, so that it is more than a row
+// deletion.
 func upserts(r *store.Row) bool { return live(r.Marker) || len(r.Columns) > 0 }
 
 func live(c *store.Cell) bool { return c != nil && !c.Dead }
 
-// shownAt is the time at which the log shows a collection's tombstone: the
-// statement that replaces a collection at T writes it with T-1, so that the new
-// elements survive.
+// shownAt returns the time of a collection's tombstone in the log: the statement that
+// replaces a collection at T writes it with T-1, so that the new elements survive.
 func shownAt(d store.Deletion) int64 { return d.Timestamp + 1 }
 
-// ttlOf is the TTL that counts for splitting and for cdc$ttl.
+// ttlOf returns the TTL for splitting and for cdc$ttl.
 func ttlOf(c *store.Cell) int32 {
 	if c.Dead {
 		return 0
@@ -34,10 +33,10 @@ func ttlOf(c *store.Cell) int32 {
 	return c.TTL
 }
 
-// splitter decides whether a mutation can be told in one go: all of one
-// timestamp, one TTL and, roughly, one kind (ScyllaDB cdc/split.cc
-// should_split_visitor). What it visits in the order of the partition matters:
-// a row deletion after an upsert splits, one before it does not.
+// splitter decides whether a mutation fits one change: all of one timestamp, one TTL
+// and, roughly, one kind (ScyllaDB cdc/split.cc should_split_visitor). The order of its
+// visits, that of the partition, matters: a row deletion after an upsert splits, one
+// before it does not.
 type splitter struct {
 	ts               int64
 	ttl              int32
@@ -77,8 +76,8 @@ func (s *splitter) cells(row *store.Row) {
 	}
 }
 
-// needsSplit reports whether c must be split, and otherwise its timestamp; ok
-// is false when it changes nothing.
+// needsSplit reports whether c must be split, and otherwise its timestamp; ok is false
+// when it changes nothing.
 func needsSplit(c *change) (ts int64, split, ok bool) {
 	var s splitter
 	if c.static != nil {
@@ -182,7 +181,7 @@ func splitChange(c *change) []*group {
 	return all
 }
 
-// part is what a row writes with one timestamp and TTL.
+// part contains the cells that a row writes with one timestamp and TTL.
 type part struct {
 	ts  int64
 	ttl int32
@@ -227,8 +226,8 @@ func partsOf(row *store.Row) []*part {
 	return parts
 }
 
-// column is the part's data of a multi-cell column. Columns come in order, so
-// it can only be the last.
+// column returns the part's data of a multi-cell column. Columns come in order, so it
+// can only be the last.
 func (p *part) column(id int32) *store.ColumnData {
 	cols := p.row.Columns
 	if n := len(cols); n == 0 || cols[n-1].ID != id {
@@ -237,8 +236,8 @@ func (p *part) column(id int32) *store.ColumnData {
 	return &p.row.Columns[len(p.row.Columns)-1]
 }
 
-// divideInsert takes out of an inserted row what an INSERT cannot do: change
-// elements of a collection without replacing it.
+// divideInsert separates the part of an inserted row that an INSERT cannot do: changes
+// of collection elements without replacing the collection.
 func divideInsert(row store.Row) (insert, update store.Row) {
 	insert.Clustering, update.Clustering = row.Clustering, row.Clustering
 	for _, d := range row.Columns {

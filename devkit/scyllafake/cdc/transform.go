@@ -22,7 +22,7 @@ type transformer struct {
 	keys   [][]byte
 	keyBuf [4][]byte
 	rec    record
-	images *images // nil when the table asks for none
+	images *images // nil when the table requires none
 }
 
 // run appends the log mutations of the base mutation to out: one for each
@@ -68,8 +68,8 @@ func (t *transformer) run(rows Rows) error {
 	return nil
 }
 
-// withoutRowDeletions makes the deletion of the one row of a partition what
-// ScyllaDB makes of it, the deletion of the partition.
+// withoutRowDeletions turns the deletion of the one row of a partition into the
+// deletion of the partition, as ScyllaDB does.
 func withoutRowDeletions(c change) change {
 	for i := range c.rows {
 		if c.rows[i].Deleted.Set {
@@ -110,7 +110,7 @@ func (t *transformer) end() {
 	}
 }
 
-// whole tells a change that needs no splitting.
+// whole logs a change that needs no splitting.
 func (t *transformer) whole(c *change, ts int64) error {
 	cdc := t.plan.cdc
 	n, width := len(c.rows)+2*len(c.ranges)+1, 0
@@ -176,14 +176,14 @@ func (t *transformer) whole(c *change, ts int64) error {
 	return nil
 }
 
-// group tells the changes of one timestamp of a split mutation.
+// group logs the changes of one timestamp of a split mutation.
 func (t *transformer) group(g *group, last bool) error {
 	cdc := t.plan.cdc
 	var statics, rows []affected
 	n := len(g.statics) + len(g.inserts) + len(g.updates) + len(g.deletes) + 2*len(g.ranges) + 1
 	width := 4
 	if t.images != nil {
-		// Rows that a later group looks at must know of this one.
+		// The images of later groups must contain the changes of this one.
 		t.images.tracking = cdc.Postimage || !last
 		statics, rows = g.affected(t.plan.base)
 		n += 2 * (len(statics) + len(rows))

@@ -6,11 +6,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Apply writes mutations and private metadata as one unit and returns when
-// they are visible and durable (see Options.Fsync). The mutations are not retained.
+// Apply writes mutations and private metadata as one unit and returns when they are
+// visible and durable (see Options.Fsync). The mutations are not retained.
 //
-// After an error nothing has been written, unless the disk failed: then the
-// outcome is unknown until the store is opened again.
+// After an error nothing has been written, unless the disk failed: then the outcome is
+// unknown until the store is opened again.
 func (s *Store) Apply(muts []*Mutation, meta ...Meta) error {
 	b := s.db.NewBatch()
 	defer b.Close()
@@ -106,6 +106,6 @@ func (e *encoder) mergeRow(b *pebble.Batch, r *Row, clustering [][]byte) error {
 		return nil
 	}
 	e.value = e.row.appendTo(e.value[:0])
-	e.row.reset() // let go of the caller's memory
+	e.row.reset() // drops references to the caller's memory
 	return b.Merge(e.key, e.value, nil)
 }

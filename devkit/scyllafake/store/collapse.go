@@ -7,25 +7,23 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// maxCollapse bounds how many records one read writes back.
+// maxCollapse limits how many records one read writes back.
 const maxCollapse = 16
 
-// noteCrowded remembers that the record the iterator stands on took many
-// operands to read.
+// noteCrowded remembers that the iterator's current record took many operands to read.
 func (it *Iter) noteCrowded() {
 	if len(it.rewrite) < maxCollapse {
 		it.rewrite = append(it.rewrite, bytes.Clone(it.it.Key()))
 	}
 }
 
-// collapse writes a record back as one, so that a row that is updated and
-// read over and over costs no more the longer it goes on. What the record
-// says stays the same.
+// collapse writes a record back as one operand, so that the cost of a row that is
+// updated and read repeatedly does not grow. The content of the record does not change.
 func (s *Store) collapse(key []byte) error {
 	s.rewrite.Lock()
 	defer s.rewrite.Unlock()
 	v, closer, err := s.db.Get(key)
-	if err == pebble.ErrNotFound { // dropped meanwhile
+	if err == pebble.ErrNotFound { // dropped concurrently
 		return nil
 	}
 	if err != nil {
@@ -37,7 +35,7 @@ func (s *Store) collapse(key []byte) error {
 	}
 	v = bytes.Clone(v)
 	v[0] &^= crowded
-	// Unsynced is enough: should it be lost, the operands are still there.
+	// Unsynced is enough: if the record is lost, the operands still exist.
 	if err := s.guarded(func() error { return s.db.Set(key, v, pebble.NoSync) }); err != nil {
 		return fmt.Errorf("collapse: %w", err)
 	}

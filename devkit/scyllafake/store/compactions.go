@@ -6,13 +6,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// compactions lets pebble run up to limit compactions at a time. Pebble's own
-// scheduler does the same but looks every 100 ms whether the limit has
-// changed; ours is fixed, so nothing wakes an idle store, and virtual time
-// passes hours in no time.
+// compactions lets pebble run up to limit compactions concurrently. Pebble's own
+// scheduler does the same but checks every 100 ms whether the limit has changed. Here
+// it is fixed, so nothing wakes an idle store, and virtual time can pass hours
+// immediately.
 //
-// Lock order is pebble's: its own mutexes come before mu, so pebble is called
-// with mu released.
+// Lock order is pebble's: its own mutexes come before mu, so pebble is called with mu
+// released.
 type compactions struct {
 	limit int
 	db    pebble.DBForCompaction
@@ -22,8 +22,8 @@ type compactions struct {
 	running  int
 	granting bool
 	closed   bool
-	// refused says that TrySchedule was refused while Done asked whether
-	// anything waits: the answer may be outdated.
+	// refused means that TrySchedule refused a compaction while Done asked for waiting
+	// ones: the answer may be outdated.
 	refused bool
 }
 
@@ -41,8 +41,8 @@ func newCompactions(limit int) *compactions {
 // Register implements pebble.CompactionScheduler.
 func (c *compactions) Register(_ int, db pebble.DBForCompaction) { c.db = db }
 
-// Unregister implements pebble.CompactionScheduler: no call to the database
-// is under way when it returns, and none follows.
+// Unregister implements pebble.CompactionScheduler: when it returns, no call to the
+// database is in progress, and none follows.
 func (c *compactions) Unregister() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,8 +76,8 @@ func (c *compactions) MeasureCPU(pebble.CompactionGoroutineKind) {}
 // CumulativeStats implements pebble.CompactionGrantHandle.
 func (c *compactions) CumulativeStats(pebble.CompactionGrantHandleStats) {}
 
-// Done implements pebble.CompactionGrantHandle: what was refused while this
-// compaction ran may start now.
+// Done implements pebble.CompactionGrantHandle: compactions refused while this one ran
+// may start now.
 func (c *compactions) Done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

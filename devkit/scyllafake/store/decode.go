@@ -7,16 +7,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// columnInfo is what reading needs to know of a column.
+// columnInfo describes a column for reading.
 type columnInfo struct {
 	live bool
-	// path is the type that orders the column's elements, nil where that is
-	// the order of their bytes.
+	// path is the type that orders the column's elements, nil if they are ordered by
+	// their bytes.
 	path *cqltype.Type
 }
 
-// columnInfos is indexed by column ID. Columns that are not in it, or not
-// live, have been dropped: rows still hold them, reads do not show them.
+// columnInfos is indexed by column ID. Columns without an entry, or not live, have been
+// dropped: rows may still contain them, but reads do not return them.
 func columnInfos(t *catalog.Table) []columnInfo {
 	out := make([]columnInfo, t.NextColumnID)
 	for id, c := range t.ByID {
@@ -50,8 +50,8 @@ func unlessBytewise(t *cqltype.Type) *cqltype.Type {
 	return t
 }
 
-// decoder turns records into rows that refer to the records' bytes. Its
-// buffers serve one row at a time.
+// decoder decodes records into rows that refer to the records' bytes. Its buffers serve
+// one row at a time.
 type decoder struct {
 	columns []columnInfo
 	now     int64
@@ -62,8 +62,8 @@ type decoder struct {
 	elements []Element
 }
 
-// live decodes the parts of a record that are alive under the deletion shadow
-// and reports whether there are any. The row is d.row until the next call.
+// live decodes the live parts of a record under the deletion shadow and reports whether
+// there are any. The row is d.row until the next call.
 func (d *decoder) live(record []byte, shadow int64) (alive bool, err error) {
 	r := reader{b: record}
 	h := r.rowHeader()

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// delta is what is known of one row: a write, or the sum of several. It is
-// the form in which rows are encoded and reconciled.
+// delta is the content of one row: a write, or the sum of several. Rows are encoded and
+// reconciled in this form.
 type delta struct {
 	// clustering is the encoded clustering block, never empty.
 	clustering []byte
@@ -19,7 +19,7 @@ type delta struct {
 }
 
 func (d *delta) reset() {
-	clear(d.entries) // let go of values
+	clear(d.entries) // drops references to values
 	*d = delta{deleted: noTomb, tombs: d.tombs[:0], entries: d.entries[:0]}
 }
 
@@ -27,8 +27,8 @@ func (d *delta) empty() bool {
 	return !d.hasMarker && !d.deleted.set() && len(d.tombs) == 0 && len(d.entries) == 0
 }
 
-// setRow makes d the row as a mutation has it; scratch holds the clustering
-// block and is returned for reuse. The delta refers to r's values.
+// setRow makes d the row of a mutation; scratch receives the clustering block and is
+// returned for reuse. The delta refers to r's values.
 func (d *delta) setRow(r *Row, clustering [][]byte, now int64, scratch []byte) []byte {
 	d.reset()
 	scratch = appendValues(scratch[:0], clustering)
@@ -77,8 +77,8 @@ func (d *delta) addMarker(m Cell) {
 	}
 }
 
-// reconcile brings everything that was added into its one normal form: sorted,
-// one survivor for each cell, and nothing that a tombstone of the row covers.
+// reconcile converts the collected changes to their one normal form: sorted, one
+// survivor for each cell, and nothing that a tombstone of the row covers.
 func (d *delta) reconcile() {
 	slices.SortFunc(d.entries, compareEntries)
 	slices.SortFunc(d.tombs, func(a, b columnTomb) int { return cmp.Compare(a.id, b.id) })
@@ -106,7 +106,7 @@ func (d *delta) reconcile() {
 				ti++
 			}
 			if ti < len(tombs) && tombs[ti].id == e.id {
-				shadow = tombs[ti].ts // above the row's, or it would be gone
+				shadow = tombs[ti].ts // above the row's, or it would have been removed
 			}
 		}
 		switch n := len(entries); {

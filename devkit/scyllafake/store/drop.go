@@ -2,8 +2,8 @@ package store
 
 import "fmt"
 
-// DropTable removes all data of a table, at once and durably (TRUNCATE, DROP).
-// Rows that an iterator already reads stay visible to it.
+// DropTable removes all data of a table, immediately and durably (TRUNCATE, DROP). Rows
+// that an iterator already reads stay visible to it.
 func (s *Store) DropTable(storeID uint32) error {
 	lo := appendTable(nil, storeID)
 	hi := successor(appendTable(nil, storeID))

@@ -9,19 +9,19 @@ import (
 //	flags | base timestamp (8) | [base TTL, expiry] | [deletion] | [marker]
 //	| clustering values | number of columns | columns
 //
-// Timestamps are kept as differences to the base, and a cell that has the
-// base's timestamp and TTL, as most have, says so in its flags. A column is
-// the difference of its id to that of the one before, and either one cell or
-// a collection: [deletion], number of elements, and path and cell of each.
+// Timestamps are kept as differences to the base. A flag marks a cell that has the
+// base's timestamp and TTL, as most have. A column is the difference of its id to that
+// of the previous one, and either one cell or a collection: [deletion], number of
+// elements, and path and cell of each.
 const (
 	rowDeleted byte = 1 << iota
 	rowMarker
 	rowBaseTTL
 
-	// crowded says, on records of either sort, that many operands were merged
-	// to read this one, so that it is worth writing back.
+	// crowded marks, on records of either sort, that many operands were merged to read
+	// this one, so that it is worth writing back.
 	crowded byte = 0x40
-	// isPartition tells a partition record from a row's.
+	// isPartition distinguishes a partition record from a row's.
 	isPartition byte = 0x80
 )
 
@@ -34,14 +34,14 @@ const (
 	cellDeleted // complex: has a collection tombstone
 )
 
-// base is what most cells of a record have in common.
+// base contains the values that most cells of a record share.
 type base struct {
 	ts     int64
 	ttl    int32
 	expiry int64
 }
 
-// appendValues appends a list of values; nil is kept apart from empty.
+// appendValues appends a list of values; nil and empty stay distinct.
 func appendValues(dst []byte, values [][]byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(values)))
 	for _, v := range values {
@@ -151,7 +151,7 @@ func (d *delta) countColumns() int {
 	return n
 }
 
-// base picks the timestamp and the TTL that are likely to be shared.
+// base selects the timestamp and the TTL that most cells probably share.
 func (d *delta) base() base {
 	switch {
 	case d.hasMarker:
@@ -168,13 +168,13 @@ func (d *delta) base() base {
 
 func newBase(c *Cell) base {
 	if c.Dead {
-		return base{ts: c.Timestamp} // its Expiry is no expiry
+		return base{ts: c.Timestamp} // its Expiry is not an expiry
 	}
 	return base{c.Timestamp, c.TTL, c.Expiry}
 }
 
-// appendTomb appends a deletion. The difference of two timestamps may
-// overflow; it wraps, and wraps back on reading.
+// appendTomb appends a deletion. The difference of two timestamps may overflow; it
+// wraps, and wraps back on reading.
 func (b base) appendTomb(dst []byte, t tomb) []byte {
 	dst = binary.AppendVarint(dst, t.ts-b.ts)
 	return binary.AppendVarint(dst, t.at)

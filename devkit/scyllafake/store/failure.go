@@ -15,7 +15,7 @@ type failure struct {
 	notify func(error)
 }
 
-// fail notes that a write failed. Only the first call counts.
+// fail records that a write failed. Only the first call counts.
 func (s *Store) fail(cause error) {
 	s.failure.once.Do(func() {
 		err := fmt.Errorf("%w: %w", ErrFailed, cause)
@@ -26,8 +26,8 @@ func (s *Store) fail(cause error) {
 	})
 }
 
-// Err returns why the store takes no more writes; the error wraps ErrFailed. It is
-// nil while the store works.
+// Err returns the error after which the store takes no more writes; it wraps ErrFailed.
+// It is nil while the store works.
 func (s *Store) Err() error {
 	if err := s.failure.err.Load(); err != nil {
 		return *err
@@ -36,7 +36,7 @@ func (s *Store) Err() error {
 }
 
 // guarded makes one write. Once the disk has refused a write every further one fails
-// before it reaches pebble, whose locks may be held for ever.
+// before it reaches pebble, which may hold its locks forever.
 func (s *Store) guarded(write func() error) (err error) {
 	if err := s.Err(); err != nil {
 		return err

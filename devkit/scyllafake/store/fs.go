@@ -2,10 +2,10 @@ package store
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// lazyFS is a file system whose files are never forced to the disk. A commit
-// that pebble believes synced has then been written, not synced: it survives
-// the process and costs no disk flush. (pebble.NoSync is weaker: it returns
-// while the write still waits in the process's own buffer.)
+// lazyFS is a file system whose files are never forced to the disk. A commit that
+// pebble believes synced has then been written, not synced: it survives the process and
+// costs no disk flush. (pebble.NoSync is weaker: it returns while the write still waits
+// in the process's own buffer.)
 type lazyFS struct{ vfs.FS }
 
 func (fs lazyFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -22,7 +22,7 @@ func (fs lazyFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory)
 	return lazy(fs.FS.ReuseForWrite(oldname, newname, c))
 }
 
-// Unwrap lets pebble find the file system beneath.
+// Unwrap gives pebble the underlying file system.
 func (fs lazyFS) Unwrap() vfs.FS { return fs.FS }
 
 type lazyFile struct{ vfs.File }
@@ -38,8 +38,8 @@ func (lazyFile) Sync() error                { return nil }
 func (lazyFile) SyncData() error            { return nil }
 func (lazyFile) SyncTo(int64) (bool, error) { return false, nil }
 
-// failingFS is a file system that reports writes that fail, such as those on a full
-// disk. Pebble retries some of them for ever and panics after others.
+// failingFS is a file system that reports failed writes, such as those on a full disk.
+// Pebble retries some of them forever and panics after others.
 type failingFS struct {
 	vfs.FS
 	failed func(error)
@@ -60,7 +60,7 @@ func (fs failingFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCatego
 	return fs.file(f, err)
 }
 
-// Unwrap lets pebble find the file system beneath.
+// Unwrap gives pebble the underlying file system.
 func (fs failingFS) Unwrap() vfs.FS { return fs.FS }
 
 func (fs failingFS) file(f vfs.File, err error) (vfs.File, error) {

@@ -2,10 +2,9 @@ package store
 
 import "github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 
-// Get reads one row and its partition's static row as of one instant, as a
-// conditional statement or a preimage wants them; each is nil if it is not
-// live. A nil clustering in a table that has a clustering key asks for the
-// static row alone. The caller owns what it gets.
+// Get reads one row and its partition's static row at one instant, for a conditional
+// statement or a preimage; each is nil if it is not live. A nil clustering in a table
+// that has a clustering key selects the static row only. The caller owns the result.
 func (s *Store) Get(t *catalog.Table, key []byte, token int64, clustering [][]byte) (row, static *Row, err error) {
 	one := Bound{Prefix: clustering, Inclusive: true}
 	ranges := []Range{{one, one}}

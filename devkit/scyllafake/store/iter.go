@@ -7,33 +7,32 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Iter walks partitions in token order and, within each, live rows in
-// clustering order, as of one instant: later writes do not show. What is
-// deleted, shadowed or expired is not returned; a row without a live marker,
-// cell or collection element does not exist, and a column that is not in the
-// table's ByID has been dropped. Use:
+// Iter walks partitions in token order and, within each, live rows in clustering order,
+// at one instant: later writes are invisible. It does not return deleted, shadowed or
+// expired data. A row without a live marker, cell or collection element does not exist,
+// and a column that is not in the table's ByID has been dropped. Use:
 //
 //	for it.NextPartition() { it.Static(); for it.NextRow() { it.Row() } }
 //
-// Not every row of a partition need be read. Not safe for concurrent use.
+// Rows of a partition may be left unread. It is not safe for concurrent use.
 type Iter struct {
 	s       *Store
 	it      *pebble.Iterator
 	single  bool // one partition
 	reverse bool
-	// ranges are the scan's, sorted and disjoint; those of the partition that is
-	// resumed in are cut to what comes after.
+	// ranges are the scan's, sorted and disjoint; those of the resumed partition begin
+	// after the position.
 	ranges  []interval
 	resumed *resumption
 	*buffers
 
 	err   error
 	state iterState
-	// valid says that it stands on a key.
+	// valid means that the iterator is at a key.
 	valid  bool
 	static *Row
-	// Within a partition: the ranges left, whether it stands in the first of them,
-	// and whether its first row has been found already.
+	// Within a partition: the remaining ranges, whether the iterator is in the first of
+	// them, and whether its first row has been found already.
 	left    []interval
 	entered bool
 	found   bool
@@ -43,12 +42,12 @@ type iterState uint8
 
 const (
 	atStart   iterState = iota
-	inside              // a partition; it may stand anywhere in it
-	atNext              // it stands on the next partition's first key, if valid
-	exhausted           // nothing is left
+	inside              // at any key of a partition
+	atNext              // at the next partition's first key, if valid
+	exhausted           // no keys are left
 )
 
-// buffers are the parts of an Iter that are worth keeping for the next one.
+// buffers are the reusable parts of an Iter.
 type buffers struct {
 	partition   []byte // the current partition's part of the keys
 	key         []byte // the current partition key
@@ -59,7 +58,7 @@ type buffers struct {
 	staticBytes []byte
 	statics     decoder
 	rows        decoder
-	rewrite     [][]byte // keys to write back as one
+	rewrite     [][]byte // keys of records to write back as one operand
 }
 
 // NextPartition moves to the next partition that has any live static or
@@ -103,8 +102,8 @@ func (it *Iter) toNext() bool {
 	return it.valid
 }
 
-// openPartition reads what stands before a partition's rows and looks for the
-// first of them. It reports whether the partition shows at all.
+// openPartition reads the records before a partition's rows and searches for the first
+// row. It reports whether the partition is visible at all.
 func (it *Iter) openPartition() bool {
 	k := it.it.Key()
 	token, key, n, err := splitPartition(k, it.key[:0])
@@ -172,8 +171,8 @@ func (it *Iter) readStatic() {
 	}
 }
 
-// step takes note of where a move has led: to a key of this partition, of the
-// next one, or nowhere.
+// step updates the state after a move: the iterator is at a key of this partition, of
+// the next one, or at the end.
 func (it *Iter) step(valid bool) {
 	it.valid = valid
 	switch {
@@ -185,8 +184,8 @@ func (it *Iter) step(valid bool) {
 	}
 }
 
-// nextLive moves to the next live row within the ranges. The iterator stands
-// on the row or entry last read, or on the first not yet read if !it.entered.
+// nextLive moves to the next live row within the ranges. The iterator is at the row or
+// entry last read, or at the first one not yet read if !it.entered.
 func (it *Iter) nextLive() bool {
 	if it.reverse {
 		return it.nextLiveReverse()
@@ -217,8 +216,8 @@ func (it *Iter) nextLive() bool {
 	return false
 }
 
-// nextLiveReverse is nextLive from the last row to the first. When it is done
-// it may stand before the rows, or in no place at all: the way on is a seek.
+// nextLiveReverse is nextLive from the last row to the first. At the end its position
+// may be before the rows or invalid: continue with a seek.
 func (it *Iter) nextLiveReverse() bool {
 	n := len(it.partition)
 	for len(it.left) > 0 && it.err == nil {
@@ -247,7 +246,7 @@ func (it *Iter) nextLiveReverse() bool {
 	return false
 }
 
-// readRow decodes the row the iterator stands on and reports whether it is alive.
+// readRow decodes the row at the iterator and reports whether it is alive.
 func (it *Iter) readRow(row []byte) bool {
 	v, err := it.it.ValueAndErr()
 	if err != nil {
@@ -265,13 +264,14 @@ func (it *Iter) readRow(row []byte) bool {
 	return alive
 }
 
-// Token and Key identify the current partition; valid until the next NextPartition.
+// Token returns the token of the current partition.
 func (it *Iter) Token() int64 { return it.token }
 
-// Key is the serialised partition key.
+// Key returns the serialised partition key, valid until the next NextPartition.
 func (it *Iter) Key() []byte { return it.key }
 
-// Static is the live static row, or nil. It stays valid until the next NextPartition.
+// Static returns the live static row, or nil. It stays valid until the next
+// NextPartition.
 func (it *Iter) Static() *Row { return it.static }
 
 // NextRow moves to the next live row of the partition. A table without
@@ -284,11 +284,11 @@ func (it *Iter) NextRow() bool {
 	return it.nextLive()
 }
 
-// Row is the current row. The row and what it points to are valid until the
-// next NextRow or NextPartition; copy what must live longer (Row.Clone).
+// Row returns the current row. The row and the memory it refers to are valid until the
+// next NextRow or NextPartition; use Row.Clone to keep it.
 func (it *Iter) Row() *Row { return &it.rows.row }
 
-// Err is the first error met.
+// Err returns the first error.
 func (it *Iter) Err() error { return it.err }
 
 // fail keeps the first error; nil is none.
@@ -298,7 +298,8 @@ func (it *Iter) fail(err error) {
 	}
 }
 
-// Close releases the iterator and what it returned. Closing again does nothing.
+// Close releases the iterator and the memory of its results. A second call does
+// nothing.
 func (it *Iter) Close() error {
 	if it.buffers == nil {
 		return nil

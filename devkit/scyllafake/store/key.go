@@ -15,8 +15,8 @@ import (
 //
 //	spaceData | StoreID (4) | token, sign flipped (8) | partition key, escaped | kind | clustering
 //
-// so that bytewise order is token order, then partition, then the partition's
-// own record, its static row and its rows in clustering order.
+// so that bytewise order is token order, then partition, then the partition's own
+// record, its static row and its rows in clustering order.
 const (
 	spaceMeta byte = 0x01
 	spaceData byte = 0x02
@@ -24,7 +24,7 @@ const (
 	kindPartition byte = 0x10 // tombstones of the partition and of ranges of it
 	kindStatic    byte = 0x20
 	kindRow       byte = 0x30
-	kindEnd       byte = 0x31 // beyond all of a partition
+	kindEnd       byte = 0x31 // after all keys of a partition
 
 	tableLen  = 1 + 4
 	headerLen = tableLen + 8
@@ -54,8 +54,8 @@ func appendPartition(dst []byte, storeID uint32, token int64, key []byte) []byte
 	return append(append(dst, key...), 0, 0)
 }
 
-// splitPartition parses the beginning of a data key. It appends the partition
-// key to buf and returns how long the partition's part of k is.
+// splitPartition parses the beginning of a data key. It appends the partition key to
+// buf and returns the length of the partition's part of k.
 func splitPartition(k, buf []byte) (token int64, key []byte, n int, err error) {
 	if len(k) < headerLen {
 		return 0, buf, 0, errCorrupt
@@ -91,10 +91,10 @@ type interval struct{ lo, hi []byte }
 
 func (iv interval) empty() bool { return bytes.Compare(iv.lo, iv.hi) >= 0 }
 
-// wholePartition holds all clustering rows.
+// wholePartition returns the interval of all clustering rows.
 func wholePartition() interval { return interval{[]byte{kindRow}, []byte{kindEnd}} }
 
-// toInterval turns a range of clustering values into one of keys.
+// toInterval converts a range of clustering values to one of keys.
 func toInterval(t *catalog.Table, r Range) (interval, error) {
 	if n := max(len(r.Start.Prefix), len(r.End.Prefix)); n > len(t.Clustering) {
 		return interval{}, fmt.Errorf("range of %s.%s has a bound of %d values, clustering key has %d",
@@ -111,8 +111,8 @@ func toInterval(t *catalog.Table, r Range) (interval, error) {
 	return interval{lo, hi}, nil
 }
 
-// successor turns k into the smallest key above all keys that begin with k.
-// It works in place; k must have a byte below 0xFF, as every kind is.
+// successor turns k into the smallest key above all keys that begin with k. It works in
+// place; k must have a byte below 0xFF, as every kind is.
 func successor(k []byte) []byte {
 	for i := len(k) - 1; i >= 0; i-- {
 		if k[i] != 0xFF {

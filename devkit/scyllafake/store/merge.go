@@ -7,25 +7,25 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// crowd is how many operands of one record a read puts up with before it has
-// them written back as one. Until pebble flushes and compacts, each update of
-// a row is an operand of its own and every read merges them all.
+// crowd is the number of operands of one record from which a read writes them back as
+// one. Until pebble flushes and compacts, each update of a row is an operand of its own
+// and every read merges all of them.
 const crowd = 64
 
-// newMerger makes the pebble merger that sums up the writes to a record.
+// newMerger returns the pebble merger that sums up the writes to a record.
 func newMerger() *pebble.Merger {
 	return &pebble.Merger{Name: "scyllafake.reconcile.1", Merge: startMerge}
 }
 
 var mergerPool = sync.Pool{New: func() any { return new(merger) }}
 
-// merger collects the operands of one key and reconciles them at the end.
-// The result does not depend on their order, but for which of several equal
-// clustering keys is kept: the oldest.
+// merger collects the operands of one key and reconciles them at the end. The result
+// does not depend on their order, except for which of several equal clustering keys is
+// kept: the oldest.
 type merger struct {
 	buf  []byte // operands, one after the other
 	ends []int
-	// newerFirst says that operands came from the newest to the oldest.
+	// newerFirst means that operands came from the newest to the oldest.
 	newerFirst bool
 	out        []byte
 	sum        delta
@@ -108,7 +108,7 @@ func (m *merger) finishPartition() bool {
 	return true
 }
 
-// Close gives the buffers back. pebble calls it when it is done with the result.
+// Close returns the buffers. pebble calls it when it is done with the result.
 func (m *merger) Close() error {
 	m.sum.reset() // it refers to buf
 	m.part.reset()
@@ -119,7 +119,7 @@ func (m *merger) Close() error {
 	return nil
 }
 
-// add sums up another row record; the delta refers to its bytes. It reports
+// add adds another row record to the sum; the delta refers to its bytes. It reports
 // whether the record is well formed.
 func (d *delta) add(record []byte, keepClustering bool) bool {
 	r := reader{b: record}
@@ -155,7 +155,7 @@ func (d *delta) add(record []byte, keepClustering bool) bool {
 	return !r.bad
 }
 
-// grow adds an entry and returns its cell, to be filled in.
+// grow adds an entry and returns its cell for the caller to fill.
 func (d *delta) grow(e entry) *Cell {
 	d.entries = append(d.entries, e)
 	return &d.entries[len(d.entries)-1].Cell

@@ -9,10 +9,9 @@ type Bound struct {
 	Inclusive bool
 }
 
-// Range is a range of rows in clustering order (of the table: a DESC column's
-// larger values come first). A prefix shorter than the clustering key stands
-// for all rows that begin with it: as an inclusive bound it takes them in, as
-// an exclusive one it leaves them out.
+// Range is a range of rows in clustering order (of the table: a DESC column's larger
+// values come first). A prefix shorter than the clustering key denotes all rows that
+// begin with it: an inclusive bound includes them, an exclusive one excludes them.
 type Range struct{ Start, End Bound }
 
 // RangeDeletion deletes a range of rows.

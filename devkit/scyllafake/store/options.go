@@ -15,24 +15,24 @@ type Options struct {
 	Dir string
 	// FS is the file system of Dir; nil is the operating system's.
 	FS vfs.FS
-	// Fsync makes every Apply wait for the disk. Without it an acknowledged
-	// write survives the death of the process (it has reached the operating
-	// system) but not that of the machine.
+	// Fsync makes every Apply wait for the disk. Without it an acknowledged write
+	// survives a crash of the process (the operating system has it) but not of the
+	// machine.
 	Fsync bool
-	// Now is the clock that TTLs are read against; nil means time.Now.
+	// Now is the clock for TTLs; nil means time.Now.
 	Now func() time.Time
 	// Logf receives pebble's own messages; nil discards them.
 	Logf func(format string, args ...any)
-	// Failed is called once, in a goroutine of its own, when the disk refused a
-	// write: the store takes no more writes. The error wraps ErrFailed. Nil means none.
+	// Failed is called once, in a goroutine of its own, when the disk refused a write:
+	// the store takes no more writes. The error wraps ErrFailed. Nil disables the call.
 	Failed func(error)
 }
 
 // ErrFailed means that the disk refused a write, for example because it is full.
 var ErrFailed = errors.New("the disk refused a write")
 
-// ErrInUse says that another process, or another Store of this one, has the
-// data directory open.
+// ErrInUse means that another process, or another Store of this one, has the data
+// directory open.
 var ErrInUse = errors.New("data directory is in use")
 
 // logger adapts Logf to pebble.
@@ -41,10 +41,10 @@ type logger struct{ s *Store }
 func (l logger) Infof(format string, args ...any)  { l.print(format, args...) }
 func (l logger) Errorf(format string, args ...any) { l.print(format, args...) }
 
-// Fatalf is called where pebble cannot continue without breaking its promises, in
-// some places with its locks held; it must not return. A write of this package
-// receives a panic, which guarded turns into an error. One of pebble's own goroutines
-// ends: a panic would end the process with a stack trace instead of an exit status.
+// Fatalf is called where pebble cannot continue without breaking its promises, in some
+// places with its locks held; it must not return. A write of this package receives a
+// panic, which guarded turns into an error. One of pebble's own goroutines ends: a
+// panic would end the process with a stack trace instead of an exit status.
 func (l logger) Fatalf(format string, args ...any) {
 	l.print(format, args...)
 	err := fmt.Errorf(format, args...)

@@ -19,11 +19,11 @@ type segment struct {
 	tomb
 }
 
-// partitionRecord holds a partition's own tombstone and those of ranges of it.
+// partitionRecord contains a partition's own tombstone and those of ranges of it.
 type partitionRecord struct {
 	deleted tomb
-	// segments are sorted, do not overlap, and where one ends and the next
-	// begins they differ, so that equal deletions have equal records.
+	// segments are sorted and do not overlap. Adjacent segments differ, so that equal
+	// deletions have equal records.
 	segments []segment
 }
 
@@ -34,8 +34,8 @@ func (p *partitionRecord) reset() {
 
 func (p *partitionRecord) empty() bool { return !p.deleted.set() && len(p.segments) == 0 }
 
-// add sums up another record, which p then refers to, and reports whether it
-// is well formed. After several, p must be reconciled.
+// add adds another record, to which p then refers, and reports whether it is well
+// formed. After several, p must be reconciled.
 func (p *partitionRecord) add(record []byte) bool {
 	r := reader{b: record}
 	if r.byte()&^crowded != isPartition {
@@ -59,8 +59,8 @@ func (p *partitionRecord) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// reconcile makes overlapping segments into disjoint ones, each place with the
-// strongest deletion over it.
+// reconcile makes overlapping segments disjoint; each place keeps the strongest
+// deletion over it.
 func (p *partitionRecord) reconcile() {
 	if len(p.segments) > 0 {
 		p.segments = flatten(p.segments)
@@ -68,8 +68,8 @@ func (p *partitionRecord) reconcile() {
 	p.segments = slices.DeleteFunc(p.segments, func(s segment) bool { return s.ts <= p.deleted.ts })
 }
 
-// flatten halves the list until it is trivial and overlays the halves, so that
-// the many operands of a partition whose ranges are deleted over and over cost n log n.
+// flatten halves the list until it is trivial and overlays the halves, so that the many
+// operands of a partition with repeated range deletions cost n log n.
 func flatten(s []segment) []segment {
 	if len(s) == 1 {
 		if s[0].empty() {
@@ -130,7 +130,7 @@ func overlay(a, b []segment) []segment {
 	return out
 }
 
-// covering is the deletion over the row with this key (kind and clustering).
+// covering returns the deletion over the row with this key (kind and clustering).
 func (p *partitionRecord) covering(row []byte) tomb {
 	if len(p.segments) == 0 {
 		return p.deleted

@@ -10,17 +10,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 )
 
-// purgeChunk is how many records are removed, and writes held up, at a time.
+// purgeChunk is how many records are removed, with writes blocked, at a time.
 const purgeChunk = 256
 
-// Purge gives back the space of what is dead in a table: rows of which all is
-// expired, deleted or covered by a tombstone of their partition, and at last those
-// tombstones. Something expired or a tombstone goes only gc_grace_seconds
-// after it came to be, for until then it must win over older writes that arrive late. It
-// returns how many rows and tombstone records it removed.
+// Purge frees the space of dead data in a table: rows whose content is expired, deleted
+// or covered by a tombstone of their partition, and finally those tombstones. Expired
+// data and tombstones are kept for gc_grace_seconds, because until then they must win
+// over older writes that arrive late. It returns how many rows and tombstone records it
+// removed.
 //
-// Reads do not change by it. Whoever runs the store calls it now and then; it
-// reads the whole table and may run beside everything else.
+// Reads return the same before and after. Call it from time to time; it reads the whole
+// table and may run concurrently with everything else.
 func (s *Store) Purge(ctx context.Context, t *catalog.Table) (removed int, err error) {
 	p := purger{s: s, before: s.unixNow() - int64(t.Options.GCGraceSeconds)}
 	defer func() {
@@ -62,26 +62,26 @@ func (s *Store) Purge(ctx context.Context, t *catalog.Table) (removed int, err e
 // purger is one pass over a table.
 type purger struct {
 	s       *Store
-	before  int64 // what died in this second or earlier may go
+	before  int64 // data that died in this second or earlier can be removed
 	removed int
 	found   []candidate
 
-	partition []byte // of the key looked at last
+	partition []byte // of the last key checked
 	key       []byte // scratch for the partition key
 	tombs     partitionRecord
 	record    []byte // that tombs refers to
 	row       delta
 }
 
-// candidate is a record that can go if it still is what it was.
+// candidate is a record that can be removed if it has not changed.
 type candidate struct {
 	key []byte
-	// covered is the deletion over the row; a partition's can only grow, for
-	// this is the one place where it is removed.
+	// covered is the deletion over the row; a partition's can only grow, because only
+	// this file removes it.
 	covered int64
 }
 
-// look judges the record under the iterator.
+// look checks the record under the iterator.
 func (p *purger) look(it *pebble.Iterator) error {
 	k := it.Key()
 	v, err := it.ValueAndErr()
@@ -118,7 +118,7 @@ func (p *purger) look(it *pebble.Iterator) error {
 	return err
 }
 
-// rowDead reports whether nothing of a row will be missed.
+// rowDead reports whether a row can be removed without changing a result.
 func (p *purger) rowDead(record []byte, covered int64) (bool, error) {
 	p.row.reset()
 	if !p.row.add(record, false) {
@@ -158,7 +158,7 @@ func (p *purger) tombsDead(r *partitionRecord) bool {
 	return true
 }
 
-// remove removes what was found, after another look with writes held up.
+// remove removes the candidates after a second check with writes blocked.
 func (p *purger) remove() error {
 	if len(p.found) == 0 {
 		return nil
@@ -185,7 +185,7 @@ func (p *purger) remove() error {
 	if n == 0 {
 		return nil
 	}
-	// Unsynced is enough: what is not removed now will be another time.
+	// Unsynced is enough: records that are not removed now will be removed later.
 	if err := p.s.guarded(func() error { return b.Commit(pebble.NoSync) }); err != nil {
 		return err
 	}
@@ -219,8 +219,8 @@ func (p *purger) stillDead(c candidate) (bool, error) {
 	return p.isAlone(c.key)
 }
 
-// isAlone reports whether a partition holds nothing but its own record, which
-// then has nothing to cover.
+// isAlone reports whether a partition contains only its own record, which then has
+// nothing to cover.
 func (p *purger) isAlone(key []byte) (bool, error) {
 	partition := key[:len(key)-1]
 	it, err := p.s.db.NewIter(&pebble.IterOptions{

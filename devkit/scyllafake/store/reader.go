@@ -2,8 +2,8 @@ package store
 
 import "encoding/binary"
 
-// reader takes a record apart. After the first malformed part it is bad and
-// gives zeros; callers look once, at the end.
+// reader parses a record. After the first malformed part it is bad and returns zeros;
+// callers check once, at the end.
 type reader struct {
 	b   []byte
 	bad bool
@@ -49,7 +49,7 @@ func (r *reader) fixed64() int64 {
 	return int64(v)
 }
 
-// count reads the number of things that follow, each of at least one byte.
+// count reads the number of the items that follow, each of at least one byte.
 func (r *reader) count() int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)) {
@@ -83,7 +83,7 @@ func (r *reader) value() []byte {
 
 func (r *reader) fail() { r.b, r.bad = nil, true }
 
-// rowHeader is what a row record begins with.
+// rowHeader is the beginning of a row record.
 type rowHeader struct {
 	base
 	flags   byte
@@ -115,8 +115,8 @@ func (r *reader) tomb(baseTS int64) tomb {
 	return tomb{ts: baseTS + r.varint(), at: r.varint()}
 }
 
-// cell reads what follows a cell's flags, but not its value, into a c that
-// may hold anything.
+// cell reads the part of a cell after its flags, without its value, into a c with any
+// content.
 func (r *reader) cell(c *Cell, flags byte, b *base) {
 	c.Timestamp, c.Dead, c.Value = b.ts, flags&cellDead != 0, nil
 	switch flags & (cellDead | cellTTL | cellBaseTTL | cellTime) {
@@ -142,7 +142,7 @@ func (r *reader) cell(c *Cell, flags byte, b *base) {
 	}
 }
 
-// fullCell reads what follows a cell's flags, the value included.
+// fullCell reads the part of a cell after its flags, the value included.
 func (r *reader) fullCell(c *Cell, flags byte, b *base) {
 	r.cell(c, flags, b)
 	if !c.Dead {

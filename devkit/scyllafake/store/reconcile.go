@@ -9,8 +9,8 @@ import (
 // never is below every timestamp a write can have.
 const never = math.MinInt64
 
-// tomb is a deletion as it is stored: with the second in which the server
-// took it, from which gc_grace_seconds is counted.
+// tomb is a stored deletion: with the second in which the server received it, from
+// which gc_grace_seconds is counted.
 type tomb struct {
 	ts int64 // never if there is none
 	at int64 // Unix seconds
@@ -20,7 +20,7 @@ var noTomb = tomb{ts: never}
 
 func (a tomb) set() bool { return a.ts != never }
 
-// max keeps the deletion that covers more, and for longer.
+// max returns the deletion that covers more, and for longer.
 func (a tomb) max(b tomb) tomb {
 	if a.ts > b.ts || a.ts == b.ts && a.at >= b.at {
 		return a
@@ -35,9 +35,8 @@ func (d Deletion) tomb(now int64) tomb {
 	return tomb{d.Timestamp, now}
 }
 
-// stored is a cell as it is stored: with nothing in the fields that do not
-// apply, but that the Expiry of a dead one is the second in which the server
-// took the deletion.
+// stored returns a cell in its stored form: fields that do not apply are empty, but the
+// Expiry of a dead one is the second in which the server received the deletion.
 func (c *Cell) stored(now int64) Cell {
 	switch {
 	case c.Dead:
@@ -53,12 +52,12 @@ func (c *Cell) visible(shadow, now int64) bool {
 	return c.Timestamp > shadow && !c.Dead && (c.TTL == 0 || c.Expiry > now)
 }
 
-// beats reports whether a survives when a and b are one cell: the higher
-// timestamp; then a delete; then the cell with a TTL; then the later expiry;
-// then the smaller TTL, which is the later write; then the larger value.
+// beats reports whether a survives when a and b are one cell: the higher timestamp;
+// then a delete; then the cell with a TTL; then the later expiry; then the smaller TTL,
+// which is the later write; then the larger value.
 //
-// Time plays no part: an expired cell stays ahead of what it beat, so that
-// merging is associative and nothing comes back to life.
+// Time plays no part: an expired cell still beats the same cells, so that merging is
+// associative and no old value reappears.
 func (a *Cell) beats(b *Cell) bool {
 	switch {
 	case a.Timestamp != b.Timestamp:
@@ -77,8 +76,8 @@ func (a *Cell) beats(b *Cell) bool {
 	return bytes.Compare(a.Value, b.Value) > 0
 }
 
-// entry is a cell of a row with its place: a column, and within a complex
-// column a path.
+// entry is a cell of a row with its place: a column, and within a complex column a
+// path.
 type entry struct {
 	id      int32
 	complex bool
@@ -86,7 +85,7 @@ type entry struct {
 	Cell
 }
 
-// compareEntries puts elements before a plain cell of the same column. Only a
+// compareEntries sorts elements before a plain cell of the same column. Only a
 // malformed record has both; it must not make another malformed one.
 func compareEntries(a, b entry) int {
 	if a.id != b.id {

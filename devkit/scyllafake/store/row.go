@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Deletion is a tombstone: everything with a timestamp at or below Timestamp
-// is gone. The zero value (Timestamp 0 and Set false) deletes nothing.
+// Deletion is a tombstone: it deletes everything with a timestamp at or below
+// Timestamp. The zero value (Timestamp 0 and Set false) deletes nothing.
 type Deletion struct {
 	Set       bool
 	Timestamp int64 // microseconds
@@ -15,8 +15,8 @@ type Deletion struct {
 // Cell is one atomic value.
 type Cell struct {
 	Timestamp int64 // microseconds
-	// TTL in seconds, 0 for none; Expiry is the Unix second at which a cell
-	// with a TTL dies.
+	// TTL in seconds, 0 for none; Expiry is the Unix second at which a cell with a TTL
+	// expires.
 	TTL    int32
 	Expiry int64
 	Dead   bool   // a cell tombstone; Value is nil
@@ -30,21 +30,22 @@ type Element struct {
 	Cell
 }
 
-// ColumnData is what one row holds, or one mutation changes, of one column.
+// ColumnData is the content of one column in one row, or its change in one mutation.
 type ColumnData struct {
 	ID   int32
 	Cell *Cell // atomic columns
-	// Complex columns (Type.IsMultiCell): Deleted is the collection tombstone,
-	// Elements are its cells. A read returns them in the order of their paths'
-	// type; a mutation may give them in any order.
+	// Complex columns (Type.IsMultiCell): Deleted is the collection tombstone, Elements
+	// are its cells. A read returns them in the order of their paths' type; a mutation
+	// may have them in any order.
 	Deleted  Deletion
 	Elements []Element
 }
 
-// Row is one row, as a mutation changes it or as a read found it. What a read
-// found holds only what is live: Deleted and the columns' Deleted are unset.
+// Row is one row, as a mutation changes it or as a read found it. A row from a read
+// contains live data only: Deleted and the columns' Deleted are unset.
 type Row struct {
-	// Clustering holds the serialised clustering values; it is ignored for the static row.
+	// Clustering contains the serialised clustering values; it is ignored for the
+	// static row.
 	Clustering [][]byte
 	// Marker is the row marker that INSERT writes; nil if there is none.
 	// Its Value is unused.
@@ -62,8 +63,8 @@ func (r *Row) Column(id int32) *ColumnData {
 	return &r.Columns[i]
 }
 
-// Clone returns a copy that shares nothing with r. It is how a row outlives
-// the iterator that returned it. The clone of nil is nil.
+// Clone returns a copy that shares no memory with r, for a row that outlives its
+// iterator. The clone of nil is nil.
 func (r *Row) Clone() *Row {
 	if r == nil {
 		return nil

@@ -10,9 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 )
 
-// Position is a place in a table's token order, for paging: after the row
-// with this clustering of this partition (or after the static row, or after
-// the whole partition).
+// Position is a position in a table's token order, for paging: after the row with this
+// clustering of this partition (or after the static row, or after the whole partition).
 type Position struct {
 	Token      int64
 	Key        []byte
@@ -22,7 +21,7 @@ type Position struct {
 	Whole bool
 }
 
-// Scan says what to read. Exactly one of Key and the token range is used.
+// Scan defines a read. Exactly one of Key and the token range is used.
 type Scan struct {
 	Table *catalog.Table
 	// Key reads one partition.
@@ -30,18 +29,18 @@ type Scan struct {
 	Token int64 // of Key
 	// MinToken and MaxToken bound a token scan, both inclusive.
 	MinToken, MaxToken int64
-	// Ranges limits the rows of each partition; nil means all rows, an empty
-	// non-nil slice none. Whatever their order, rows come in clustering order (or its
-	// reverse) and once each.
+	// Ranges limits the rows of each partition; nil means all rows, an empty non-nil
+	// slice none. The ranges may have any order and overlap; each row is returned once,
+	// in clustering order (or its reverse).
 	Ranges []Range
 	// Reverse returns rows of a partition in reverse clustering order.
 	Reverse bool
-	// After resumes; nil begins at the start. The partition resumed in is
-	// returned again only if it has a live row after that place.
+	// After resumes; nil begins at the start. The partition of the position is returned
+	// again only if it has a live row after it.
 	After *Position
 }
 
-// resumption is where a scan goes on.
+// resumption is the position at which a scan resumes.
 type resumption struct {
 	partition []byte // its part of the key
 	ranges    []interval
@@ -69,7 +68,7 @@ func (s *Store) Scan(sc Scan) (*Iter, error) {
 	return it, nil
 }
 
-// plan works out the ranges of rows to read.
+// plan computes the ranges of rows to read.
 func (it *Iter) plan(sc Scan) error {
 	it.ranges = []interval{wholePartition()}
 	if sc.Ranges != nil {
@@ -98,7 +97,7 @@ func (it *Iter) plan(sc Scan) error {
 	return nil
 }
 
-// after cuts the ranges to what comes after a row.
+// after cuts the ranges to the part after a row.
 func (it *Iter) after(row []byte, all bool) []interval {
 	if all {
 		return it.ranges
@@ -120,7 +119,7 @@ func (it *Iter) after(row []byte, all bool) []interval {
 	return out
 }
 
-// bounds are the keys that can be of interest.
+// bounds returns the range of keys to read.
 func (it *Iter) bounds(sc Scan) (lower, upper []byte) {
 	id := sc.Table.StoreID
 	if it.single {

@@ -1,8 +1,8 @@
-// Package store keeps the rows of a scyllafake node in pebble: cells with
-// timestamps, TTLs and tombstones, reconciled as ScyllaDB reconciles them.
+// Package store keeps the rows of a scyllafake node in pebble: cells with timestamps,
+// TTLs and tombstones, reconciled as ScyllaDB reconciles them.
 //
-// Writes are blind: Apply appends mutations and reads merge them. Everything
-// given to one Apply becomes durable and visible as a whole or not at all.
+// Writes are blind: Apply appends mutations and reads merge them. All mutations of one
+// Apply become durable and visible together or not at all.
 package store
 
 import (
@@ -26,11 +26,11 @@ type Store struct {
 	db   *pebble.DB
 	lock *pebble.Lock
 	now  func() time.Time
-	// write is how batches are committed: synced, or not where there is no log.
+	// write contains the options of commits: synced, or not where there is no log.
 	write *pebble.WriteOptions
 
-	// rewrite is held shared by Apply, and alone by what reads records and
-	// then replaces or removes them, which must not lose a write in between.
+	// rewrite is held shared by Apply, and exclusively while records are read and then
+	// replaced or removed, so that no write in between is lost.
 	rewrite sync.RWMutex
 
 	columns  sync.Map // StoreID -> *tableColumns
@@ -52,8 +52,8 @@ const (
 	cacheSize    = 64 << 20
 )
 
-// Open opens or creates a store. Where the directory is held by another
-// process, or by another Store of this one, the error wraps ErrInUse.
+// Open opens or creates a store. If another process, or another Store of this one, has
+// the directory open, the error wraps ErrInUse.
 func Open(o Options) (*Store, error) {
 	if o.Dir == "" {
 		return open(o, vfs.NewMem(), "", false)
@@ -68,8 +68,7 @@ func Open(o Options) (*Store, error) {
 	return open(o, fs, o.Dir, true)
 }
 
-// open opens a store on fs, with a write-ahead log if what it holds is to be
-// found there again.
+// open opens a store on fs, with a write-ahead log if durable is set.
 func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 	s := &Store{now: o.Now, write: pebble.NoSync, logf: o.Logf}
 	s.failure.notify = o.Failed
@@ -118,14 +117,14 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 	return s, nil
 }
 
-// lockDir takes the directory for this store alone.
+// lockDir locks the directory for this store.
 func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	if err := fs.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	lock, err := pebble.LockDirectory(dir, fs)
-	// fcntl(2) says EAGAIN when another process has the lock. That this one has
-	// it pebble knows by itself, so that no error number comes with it.
+	// fcntl(2) returns EAGAIN when another process has the lock. If this process has
+	// it, pebble itself fails without an error number.
 	var errno syscall.Errno
 	if err != nil && (!errors.As(err, &errno) || errno == syscall.EAGAIN) {
 		return nil, fmt.Errorf("%w: %w", ErrInUse, err)
@@ -133,7 +132,7 @@ func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
 	return lock, err
 }
 
-// Close flushes and closes the store; no other call may be under way. A store whose
+// Close flushes and closes the store; no other call may be in progress. A store whose
 // disk refused a write is abandoned: pebble would wait for its own locks.
 func (s *Store) Close() error {
 	if s.Err() != nil {
@@ -148,11 +147,11 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// unixNow is the second that expiry is counted against.
+// unixNow returns the current second, for expiry.
 func (s *Store) unixNow() int64 { return s.now().Unix() }
 
-// columnsOf returns what reading t needs of its columns. It is derived once
-// for each version of the table.
+// columnsOf returns the column infos of t. They are derived once for each version of
+// the table.
 func (s *Store) columnsOf(t *catalog.Table) []columnInfo {
 	if v, ok := s.columns.Load(t.StoreID); ok {
 		if tc := v.(*tableColumns); tc.table == t {
