@@ -32,8 +32,8 @@ func readElement(b []byte) (v, rest []byte, ok bool) {
 	return b[:n:n], b[n:], true
 }
 
-// Count is the number of elements (of a map: pairs) of a serialised
-// collection; 0 for null and for bytes that are none.
+// Count returns the number of elements (of a map: pairs) of a serialised collection; 0
+// for null and for invalid bytes.
 func Count(v []byte) int {
 	if len(v) < 4 {
 		return 0
@@ -42,7 +42,7 @@ func Count(v []byte) int {
 }
 
 // Elements walks a serialised list or set. It stops early where the bytes are
-// ill-formed; Validate tells.
+// malformed, which Validate reports.
 func Elements(v []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		n := Count(v)
@@ -82,8 +82,8 @@ func Pairs(v []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Components walks the components of a serialised tuple or UDT that are
-// there; missing trailing ones are null. The first result is the position.
+// Components walks the components present in a serialised tuple or UDT; missing
+// trailing ones are null. The first result is the position.
 func Components(v []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for i := 0; len(v) > 0; i++ {
@@ -96,8 +96,8 @@ func Components(v []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Component is the i-th component of a serialised tuple or UDT, nil when it
-// is null or missing.
+// Component returns the i-th component of a serialised tuple or UDT, nil when it is
+// null or missing.
 func Component(v []byte, i int) []byte {
 	for n, e := range Components(v) {
 		if n == i {
@@ -107,7 +107,7 @@ func Component(v []byte, i int) []byte {
 	return nil
 }
 
-// BuildCollection serialises a list or set of the elements as they stand.
+// BuildCollection serialises a list or set of the elements without a change of order.
 func BuildCollection(elems ...[]byte) []byte {
 	size := 4
 	for _, e := range elems {
@@ -120,7 +120,8 @@ func BuildCollection(elems ...[]byte) []byte {
 	return dst
 }
 
-// BuildMap serialises a map of the pairs as they stand; both slices have one length.
+// BuildMap serialises a map of the pairs without a change of order; both slices have
+// one length.
 func BuildMap(keys, values [][]byte) []byte {
 	size := 4
 	for i := range keys {
@@ -146,9 +147,9 @@ func BuildTuple(components ...[]byte) []byte {
 	return dst
 }
 
-// Normalize returns the value as it is stored: sets and maps, at any depth,
-// in the order of their keys and without repeated ones, of which the first
-// counts. v must be valid for t; it is returned itself if nothing changes.
+// Normalize returns the value in its stored form: sets and maps, at any depth, in the
+// order of their keys and without duplicates, of which the first counts. v must be
+// valid for t; it is returned itself if nothing changes.
 func Normalize(t *Type, v []byte) []byte {
 	if v == nil || !t.containsSetOrMap() {
 		return v

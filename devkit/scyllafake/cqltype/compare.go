@@ -7,13 +7,13 @@ import (
 	"math"
 )
 
-// Compare orders two values as ScyllaDB orders clustering keys and elements:
-// null first, then the zero-length value, then by type. It gives -1, 0 or 1.
+// Compare orders two values as ScyllaDB orders clustering keys and elements: null
+// first, then the empty value, then by type. It returns -1, 0 or 1.
 //
-// timeuuid compares by its 60-bit time, then by the low eight bytes as signed
-// ones; uuid by version, then for version 1 by time and unsigned bytes, else by
-// all bytes; NaN is the largest float and -0 less than 0; a tuple equals one
-// that has only more nulls at its end. Both values must be valid for t.
+// timeuuid compares by its 60-bit time, then by the low eight bytes as signed ones;
+// uuid by version, then for version 1 by time and unsigned bytes, else by all bytes;
+// NaN is the largest float and -0 less than 0; a tuple equals one that has only more
+// nulls at its end. Both values must be valid for t.
 func (t *Type) Compare(a, b []byte) int {
 	if len(a) == 0 || len(b) == 0 {
 		return t.compareEmpty(a, b)
@@ -99,14 +99,14 @@ func int64At(b []byte) int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// uuidTime is the 60-bit time of a version 1 uuid.
+// uuidTime returns the 60-bit time of a version 1 uuid.
 func uuidTime(v []byte) uint64 {
 	hi := binary.BigEndian.Uint64(v)
 	return hi>>32 | hi>>16&0xffff<<32 | hi&0x0fff<<48
 }
 
-// signFlip turns the order of signed bytes, or of one signed number, into
-// that of unsigned ones.
+// signFlip converts the order of signed bytes, or of one signed number, to that of
+// unsigned ones.
 const signFlip = 0x8080808080808080
 
 func compareTimeUUID(a, b []byte) int {

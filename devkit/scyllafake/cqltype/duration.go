@@ -14,7 +14,7 @@ func EncodeDuration(months, days int32, nanos int64) []byte {
 	return appendVInt(dst, nanos)
 }
 
-// DecodeDuration reads a duration that Validate accepted.
+// DecodeDuration decodes a duration that Validate accepted.
 func DecodeDuration(v []byte) (months, days int32, nanos int64) {
 	parts, ok := durationParts(v)
 	if !ok {

@@ -12,11 +12,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Format writes a value for people to read: texts, times and addresses in
-// single quotes, blobs and durations in hexadecimal, collections in their
-// brackets. Null is null; a zero-length value is 0x, or what an empty text,
-// tuple or collection is. It never fails: bytes that are no value of t are
-// written in hexadecimal.
+// Format formats a value for people: texts, times and addresses in single quotes, blobs
+// and durations in hexadecimal, collections in their brackets. Null is null; an empty
+// value is 0x, or the form of an empty text, tuple or collection. It never fails: bytes
+// that are not a value of t are formatted in hexadecimal.
 func (t *Type) Format(v []byte) string { return string(t.AppendFormat(nil, v)) }
 
 // AppendFormat appends what Format returns.
@@ -65,12 +64,12 @@ func (t *Type) AppendFormat(dst, v []byte) []byte {
 	return appendHex(dst, v)
 }
 
-// FormatDate writes a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.
+// FormatDate formats a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.
 func FormatDate(days uint32) string {
 	return time.Unix((int64(days)-1<<31)*86400, 0).UTC().Format("2006-01-02")
 }
 
-// FormatTime writes nanoseconds since midnight as hh:mm:ss.fffffffff.
+// FormatTime formats nanoseconds since midnight as hh:mm:ss.fffffffff.
 func FormatTime(nanos int64) string {
 	return time.Unix(0, nanos).UTC().Format("15:04:05.000000000")
 }

@@ -17,7 +17,7 @@ import (
 // Class is the lexical class of a constant, numbered as cql.LiteralKind is.
 type Class uint8
 
-// The classes.
+// Lexical classes.
 const (
 	ClassString Class = iota
 	ClassInteger
@@ -28,7 +28,7 @@ const (
 	ClassDuration
 )
 
-// String is the name of the class in ScyllaDB's messages.
+// String returns the name of the class in ScyllaDB's messages.
 func (c Class) String() string {
 	names := [...]string{"STRING", "INTEGER", "FLOAT", "BOOLEAN", "UUID", "HEX", "DURATION"}
 	if int(c) < len(names) {
@@ -37,9 +37,8 @@ func (c Class) String() string {
 	return "NULL"
 }
 
-// Accepts reports whether a constant of the given class may stand for a value
-// of t. Where it may not, ScyllaDB answers
-// `Invalid STRING constant (x) for "k" of type int`.
+// Accepts reports whether a constant of the given class is allowed as a value of t. For
+// others ScyllaDB returns `Invalid STRING constant (x) for "k" of type int`.
 func (t *Type) Accepts(c Class) bool {
 	switch c {
 	case ClassString:
@@ -66,11 +65,11 @@ func (t *Type) Accepts(c Class) bool {
 	return false
 }
 
-// FromText reads a value from its text, which is what a constant of CQL and a
-// string in JSON hold: '2020-01-01' without its quotes for a date, hexadecimal
-// digits without 0x for a blob. An empty text is the zero-length value of the
-// types that are not texts themselves, except integers and booleans (false).
-// Collections, tuples and UDTs have no such form. Errors are *cqlerr.Error.
+// FromText parses the text of a value, as in a constant of CQL and a string in JSON:
+// '2020-01-01' without its quotes for a date, hexadecimal digits without 0x for a blob.
+// An empty text is the empty value of the types that are not texts themselves, except
+// integers and booleans (false). Collections, tuples and UDTs have no such form. Errors
+// are *cqlerr.Error.
 func (t *Type) FromText(s string) ([]byte, error) {
 	switch t.Kind {
 	case ASCII:
@@ -139,8 +138,8 @@ func (t *Type) FromText(s string) ([]byte, error) {
 	return nil, cqlerr.Unsupported("a value of type " + t.String() + " written as text")
 }
 
-// FromHex reads the digits of a blob constant. An odd number of them is a
-// server error with ScyllaDB, code 0000.
+// FromHex parses the digits of a blob constant. An odd number of them is a server error
+// of ScyllaDB, code 0000.
 func FromHex(s string) ([]byte, error) {
 	if len(s)%2 != 0 {
 		return nil, cqlerr.New(cqlerr.Server, "An hex string representing bytes must have an even length")
@@ -164,8 +163,8 @@ func (t *Type) intFromText(s string) ([]byte, error) {
 	return b, nil
 }
 
-// EncodeInt serialises n as an integer type, timestamp or time; ok is false
-// when it does not fit or t is none of them.
+// EncodeInt serialises n as an integer type, timestamp or time; ok is false when it
+// does not fit or t is of another type.
 func (t *Type) EncodeInt(n int64) (v []byte, ok bool) {
 	switch t.Kind {
 	case TinyInt:
@@ -182,8 +181,8 @@ func (t *Type) EncodeInt(n int64) (v []byte, ok bool) {
 	return nil, false
 }
 
-// DecodeInt reads a value of an integer type, timestamp, time or date; ok is false
-// for null, the zero-length value and other types.
+// DecodeInt decodes a value of an integer type, timestamp, time or date; ok is false
+// for null, the empty value and other types.
 func (t *Type) DecodeInt(v []byte) (n int64, ok bool) {
 	size := t.FixedSize()
 	if size == 0 || len(v) != size {
@@ -240,7 +239,7 @@ func EncodeFloat(f float32) []byte {
 }
 
 func (t *Type) floatFromText(s string) ([]byte, error) {
-	if strings.EqualFold(s, "-nan") { // strconv knows no sign of NaN, and the bytes have none
+	if strings.EqualFold(s, "-nan") { // strconv parses no sign of NaN, and the bytes have none
 		s = s[1:]
 	}
 	size := 8 * t.FixedSize()
@@ -254,7 +253,7 @@ func (t *Type) floatFromText(s string) ([]byte, error) {
 	return EncodeDouble(f), nil
 }
 
-// parseDecimal reads [sign]digits[.digits][e[sign]digits].
+// parseDecimal parses [sign]digits[.digits][e[sign]digits].
 func parseDecimal(s string) (unscaled *big.Int, scale int32, ok bool) {
 	mantissa, exp := s, int64(0)
 	if i := strings.IndexAny(s, "eE"); i >= 0 {

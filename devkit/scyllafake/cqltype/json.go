@@ -12,10 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// JSONKind is what a JSON value is.
+// JSONKind is the kind of a JSON value.
 type JSONKind uint8
 
-// The kinds of JSON value.
+// Kinds of JSON values.
 const (
 	JSONNull JSONKind = iota
 	JSONBool
@@ -34,7 +34,7 @@ type JSON struct {
 	Keys []string
 }
 
-// ParseJSON reads one JSON value. Errors are *cqlerr.Error.
+// ParseJSON parses one JSON value. Errors are *cqlerr.Error.
 func ParseJSON(text string) (JSON, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -50,7 +50,7 @@ func ParseJSON(text string) (JSON, error) {
 	return j, nil
 }
 
-// maxJSONDepth bounds the nesting, as ScyllaDB does.
+// maxJSONDepth limits the nesting, as in ScyllaDB.
 const maxJSONDepth = 78
 
 func readJSON(d *json.Decoder, depth int) (JSON, error) {
@@ -93,7 +93,7 @@ func readJSON(d *json.Decoder, depth int) (JSON, error) {
 	return JSON{}, nil // null
 }
 
-// Member is the first member of an object with the given name.
+// Member returns the first member of an object with the given name.
 func (j JSON) Member(name string) (JSON, bool) {
 	for i, k := range j.Keys {
 		if k == name {
@@ -103,7 +103,7 @@ func (j JSON) Member(name string) (JSON, bool) {
 	return JSON{}, false
 }
 
-// String writes the value as JSON, for messages.
+// String formats the value as JSON, for messages.
 func (j JSON) String() string {
 	switch j.Kind {
 	case JSONBool:
@@ -129,8 +129,8 @@ func (j JSON) String() string {
 	return "null"
 }
 
-// FromJSON converts a JSON value as INSERT JSON and fromJson() do. JSON null
-// is null. Sets and maps come out in their order. Errors are *cqlerr.Error.
+// FromJSON converts a JSON value as INSERT JSON and fromJson() do. JSON null is null.
+// Sets and maps are returned in their order. Errors are *cqlerr.Error.
 func (t *Type) FromJSON(j JSON) ([]byte, error) {
 	if j.Kind == JSONNull {
 		return nil, nil
@@ -268,9 +268,9 @@ func (t *Type) mapFromJSON(j JSON) ([]byte, error) {
 	}
 	out := binary.BigEndian.AppendUint32(nil, uint32(len(j.List)))
 	for i, e := range j.List {
-		// A key is a string even where the key type is not a text: it then
-		// holds the JSON of the key. Where it is no JSON, as a bare uuid, the
-		// string itself is meant.
+		// A key is a string even where the key type is not a text: it then contains the
+		// JSON of the key. If it is not JSON, such as a bare uuid, it is the string
+		// itself.
 		key := JSON{Kind: JSONString, Text: j.Keys[i]}
 		if t.Key.Kind != Varchar && t.Key.Kind != ASCII {
 			if parsed, err := ParseJSON(j.Keys[i]); err == nil {

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// The first byte of an encoded value. Inverted, for descending columns, they
-// are 0xfe, 0xfd and 0xfc, so no encoding ever begins with 0x00 or 0xff: those
-// two sort before and after everything that can follow a key prefix.
+// The first byte of an encoded value. Inverted, for descending columns, they are 0xfe,
+// 0xfd and 0xfc, so no encoding ever begins with 0x00 or 0xff: those two sort before
+// and after all extensions of a key prefix.
 const (
 	keyEnd   = 0x00 // no more elements, inside a collection or tuple
 	keyNull  = 0x01
@@ -15,11 +15,10 @@ const (
 	keyValue = 0x03
 )
 
-// AppendKey appends an encoding of v whose byte order is the order of
-// Compare, reversed if desc. No encoding is a prefix of another, so the
-// encodings of several columns may stand one after the other. Values that
-// compare equal are encoded equal, hence v cannot be had back from it. The
-// first byte is neither 0x00 nor 0xff. v must be valid for t.
+// AppendKey appends an encoding of v whose byte order is the order of Compare, reversed
+// if desc. No encoding is a prefix of another, so the encodings of several columns can
+// be concatenated. Equal values have equal encodings, so v cannot be decoded from it.
+// The first byte is neither 0x00 nor 0xff. v must be valid for t.
 func AppendKey(dst []byte, t *Type, v []byte, desc bool) []byte {
 	start := len(dst)
 	dst = appendKey(dst, t, v)
@@ -89,7 +88,7 @@ func appendKey(dst []byte, t *Type, v []byte) []byte {
 	return appendBytesKey(dst, v)
 }
 
-// appendBytesKey ends the bytes with 00 01 and writes a zero in them as 00 ff.
+// appendBytesKey ends the bytes with 00 01 and escapes a zero in them as 00 ff.
 func appendBytesKey(dst, v []byte) []byte {
 	for {
 		i := bytes.IndexByte(v, 0)
@@ -101,8 +100,8 @@ func appendBytesKey(dst, v []byte) []byte {
 	}
 }
 
-// appendVarintKey writes sign, length and bytes, so that a longer number is
-// the larger one, or the smaller one when negative.
+// appendVarintKey writes sign, length and bytes, so that a longer number is the larger
+// one, or the smaller one when negative.
 func appendVarintKey(dst, v []byte) []byte {
 	v = trimVarint(v)
 	n := uint32(len(v))
@@ -133,7 +132,7 @@ func appendDecimalKey(dst, v []byte) []byte {
 	return dst
 }
 
-// appendTupleKey leaves out the nulls at the end, which do not count.
+// appendTupleKey omits the nulls at the end, which do not count.
 func appendTupleKey(dst []byte, fields []Field, v []byte) []byte {
 	keep := len(dst)
 	for i, c := range Components(v) {

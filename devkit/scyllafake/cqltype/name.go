@@ -14,8 +14,8 @@ var kindNames = map[Kind]string{
 	Timestamp: "timestamp", TimeUUID: "timeuuid", TinyInt: "tinyint", UUID: "uuid", Varint: "varint",
 }
 
-// String is the CQL name of t as system_schema.columns.type has it: text for
-// varchar, a tuple always inside frozen<>, a UDT without its keyspace.
+// String returns the CQL name of t as in system_schema.columns.type: text for varchar,
+// a tuple always inside frozen<>, a UDT without its keyspace.
 func (t *Type) String() string {
 	var b strings.Builder
 	t.writeName(&b)
@@ -61,8 +61,8 @@ func (t *Type) writeName(b *strings.Builder) {
 	}
 }
 
-// QuoteIdent returns name as CQL has it: bare when it is a lower-case
-// identifier, otherwise in double quotes.
+// QuoteIdent returns name as in CQL: bare when it is a lower-case identifier, otherwise
+// in double quotes.
 func QuoteIdent(name string) string {
 	bare := name != ""
 	for i := range len(name) {
@@ -78,7 +78,7 @@ func QuoteIdent(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// marshalClasses are the class names that ScyllaDB's messages call types by.
+// marshalClasses are the class names of types in ScyllaDB's messages.
 var marshalClasses = map[Kind]string{
 	ASCII: "AsciiType", BigInt: "LongType", Blob: "BytesType", Boolean: "BooleanType",
 	Counter: "CounterColumnType", Date: "SimpleDateType", Decimal: "DecimalType",
@@ -89,8 +89,8 @@ var marshalClasses = map[Kind]string{
 	UDT: "UserType",
 }
 
-// MarshalName is the class name of t, org.apache.cassandra.db.marshal.Int32Type
-// for int, as ScyllaDB's messages have it.
+// MarshalName returns the class name of t in ScyllaDB's messages,
+// org.apache.cassandra.db.marshal.Int32Type for int.
 func (t *Type) MarshalName() string {
 	const pkg = "org.apache.cassandra.db.marshal."
 	var b strings.Builder

@@ -7,8 +7,8 @@ import (
 	"math/big"
 )
 
-// EncodeVarint serialises n as the shortest two's complement, as varint and
-// the unscaled part of a decimal have it.
+// EncodeVarint serialises n as the shortest two's complement, the form of varint and of
+// the unscaled part of a decimal.
 func EncodeVarint(n *big.Int) []byte {
 	switch n.Sign() {
 	case 0:
@@ -31,7 +31,7 @@ func EncodeVarint(n *big.Int) []byte {
 	return b
 }
 
-// DecodeVarint reads a two's complement of any length; no bytes are 0.
+// DecodeVarint decodes a two's complement of any length; no bytes are 0.
 func DecodeVarint(v []byte) *big.Int {
 	n := new(big.Int).SetBytes(v)
 	if len(v) > 0 && v[0]&0x80 != 0 {
@@ -78,9 +78,9 @@ func compareVarint(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// normalDecimal is a decimal as sign × 0.digits × 10^exponent, digits without
-// zeros at either end. It orders without ever writing out the exponent, which
-// may be any 32-bit number.
+// normalDecimal is a decimal as sign × 0.digits × 10^exponent, digits without zeros at
+// either end. It is ordered without expanding the exponent, which may be any 32-bit
+// number.
 type normalDecimal struct {
 	sign     int
 	exponent int64

@@ -31,8 +31,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// ReadOption reads an [option] and returns what follows it. ok is false when b
-// ends early or names a kind that this package does not know.
+// ReadOption parses an [option] and returns the bytes after it. ok is false when b ends
+// early or contains an unknown kind.
 func ReadOption(b []byte) (t *Type, rest []byte, ok bool) {
 	if len(b) < 2 {
 		return nil, nil, false

@@ -6,12 +6,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// Parse reads the CQL text of a type, as in CREATE TABLE. udt finds a
-// user-defined type by its name, unquoted and folded ("ks.name" when the text
-// qualified it); it returns nil when there is none, and may be nil itself.
+// Parse parses the CQL text of a type, as in CREATE TABLE. udt finds a user-defined
+// type by its name, unquoted and folded ("ks.name" when the text qualified it); it
+// returns nil for an unknown type, and may be nil itself.
 //
-// Inside frozen<> and inside tuples everything is frozen; a collection or UDT
-// that is not frozen inside a collection is refused. Errors are *cqlerr.Error.
+// Inside frozen<> and inside tuples everything is frozen; a collection or UDT that is
+// not frozen inside a collection is refused. Errors are *cqlerr.Error.
 func Parse(text string, udt func(name string) (*Type, error)) (*Type, error) {
 	p := typeParser{text: text, udt: udt}
 	t, err := p.parse(false)
@@ -210,7 +210,7 @@ func (t *Type) containsDuration() bool {
 	return false
 }
 
-// squeeze gives the text of a type the white space that messages have.
+// squeeze normalises the white space of a type's text as in messages.
 func squeeze(text string) string {
 	text = strings.Join(strings.Fields(text), "")
 	return strings.ReplaceAll(text, ",", ", ")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// durationUnit is a unit of a duration: of which of its three parts (months,
-// days, nanoseconds), and how many of them. They stand from large to small.
+// durationUnit is a unit of a duration: its part (months, days, nanoseconds), and how
+// many of them. Units are sorted from large to small.
 type durationUnit struct {
 	short, long string
 	part        int
@@ -36,9 +36,9 @@ var (
 	isoUnits     = []string{"y", "mo", "d", "h", "m", "s"}
 )
 
-// ParseDuration reads a duration in any of its forms: 1y2mo3w4d5h6m7s8ms9us10ns,
-// P1Y2M3DT4H5M6S, P0001-02-03T04:05:06, P4W; each may have a minus before it.
-// Errors are *cqlerr.Error.
+// ParseDuration parses a duration in any of its forms: 1y2mo3w4d5h6m7s8ms9us10ns,
+// P1Y2M3DT4H5M6S, P0001-02-03T04:05:06, P4W; each may begin with a minus. Errors are
+// *cqlerr.Error.
 func ParseDuration(s string) (months, days int32, nanos int64, err error) {
 	text, negative := strings.CutPrefix(s, "-")
 	b := durationBuilder{last: -1}
@@ -134,7 +134,7 @@ func (b *durationBuilder) add(count, name string) error {
 	return nil
 }
 
-// FormatDuration writes a duration in the form of units, as ScyllaDB does.
+// FormatDuration formats a duration in the form of units, as ScyllaDB does.
 func FormatDuration(months, days int32, nanos int64) string {
 	var b strings.Builder
 	if months < 0 || days < 0 || nanos < 0 {

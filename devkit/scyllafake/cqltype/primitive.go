@@ -24,8 +24,8 @@ var (
 	TVarint    = &Type{Kind: Varint}
 )
 
-// primitives are the types without parameters by their CQL name. varchar is
-// another name of text, which is the one that system_schema shows.
+// primitives are the types without parameters by their CQL name. varchar is another
+// name of text, which is the one in system_schema.
 var primitives = map[string]*Type{
 	"ascii":     TASCII,
 	"bigint":    TBigInt,
@@ -50,7 +50,7 @@ var primitives = map[string]*Type{
 	"varint":    TVarint,
 }
 
-// Primitives returns the types without parameters, in no order.
+// Primitives returns the types without parameters, in any order.
 func Primitives() []*Type {
 	seen := make(map[Kind]bool, len(primitives))
 	out := make([]*Type, 0, len(primitives))
@@ -63,16 +63,16 @@ func Primitives() []*Type {
 	return out
 }
 
-// NewList is list<elem>, not frozen.
+// NewList returns list<elem>, not frozen.
 func NewList(elem *Type) *Type { return &Type{Kind: List, Elem: elem} }
 
-// NewSet is set<elem>, not frozen.
+// NewSet returns set<elem>, not frozen.
 func NewSet(elem *Type) *Type { return &Type{Kind: Set, Elem: elem} }
 
-// NewMap is map<key, value>, not frozen.
+// NewMap returns map<key, value>, not frozen.
 func NewMap(key, value *Type) *Type { return &Type{Kind: Map, Key: key, Elem: value} }
 
-// NewTuple is tuple<types…>; what is in it becomes frozen.
+// NewTuple returns tuple<types…>; its components become frozen.
 func NewTuple(types ...*Type) *Type {
 	fields := make([]Field, len(types))
 	for i, t := range types {
@@ -81,13 +81,13 @@ func NewTuple(types ...*Type) *Type {
 	return &Type{Kind: Tuple, Fields: fields, Frozen: true}
 }
 
-// NewUDT is a user-defined type, not frozen.
+// NewUDT returns a user-defined type, not frozen.
 func NewUDT(keyspace, name string, fields ...Field) *Type {
 	return &Type{Kind: UDT, Keyspace: keyspace, Name: name, Fields: fields}
 }
 
-// Freeze returns t as it is inside frozen<>: frozen, and everything in it too.
-// Types that cannot be frozen are returned as they are.
+// Freeze returns t as inside frozen<>: frozen with all its parts. Types that cannot be
+// frozen are returned unchanged.
 func (t *Type) Freeze() *Type {
 	switch t.Kind {
 	case List, Set, Map:
@@ -163,7 +163,7 @@ func (t *Type) References(keyspace, name string) bool {
 	return false
 }
 
-// FieldIndex is the position of a UDT's field, or -1.
+// FieldIndex returns the position of a UDT's field, or -1.
 func (t *Type) FieldIndex(name string) int {
 	for i := range t.Fields {
 		if t.Fields[i].Name == name {

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Text writes a value as ScyllaDB's CAST(… AS text) does: without quotes,
-// times as ISO 8601, decimals without an exponent. Null and zero-length values
-// are the empty text. v must be valid for t, which must not be a collection.
+// Text formats a value as ScyllaDB's CAST(… AS text) does: without quotes, times as ISO
+// 8601, decimals without an exponent. Null and empty values are the empty text. v must
+// be valid for t, which must not be a collection.
 func (t *Type) Text(v []byte) string {
 	if len(v) == 0 {
 		return ""
@@ -54,8 +54,8 @@ func (t *Type) Text(v []byte) string {
 	return t.Format(v)
 }
 
-// formatFloat writes the shortest text that reads back as f, with an exponent
-// where ScyllaDB's formatting library has one: below 1e-4 and from 1e16 on.
+// formatFloat returns the shortest text that parses to f, with an exponent where
+// ScyllaDB's formatting library has one: below 1e-4 and from 1e16 on.
 func formatFloat(f float64, bits int) string {
 	if a := max(f, -f); a == 0 || a >= 1e-4 && a < 1e16 {
 		return strconv.FormatFloat(f, 'f', -1, bits)
@@ -63,9 +63,9 @@ func formatFloat(f float64, bits int) string {
 	return strconv.FormatFloat(f, 'e', -1, bits)
 }
 
-// decimalText writes a decimal in full, without zeros at the end of its fraction.
+// decimalText formats a decimal in full, without zeros at the end of its fraction.
 func decimalText(unscaled *big.Int, scale int32) string {
-	// Beyond this the text would be zeros by the megabyte.
+	// A longer text would be megabytes of zeros.
 	const widest = 1 << 16
 	if unscaled.Sign() == 0 {
 		return "0"

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// timestampText is a date, an optional time to the millisecond, and whatever
-// follows, which must be a time zone.
+// timestampText is a date, an optional time to the millisecond, and the rest, which
+// must be a time zone.
 var (
 	timestampText = regexp.MustCompile(`^(\d{4})-(\d+)-(\d+)(?:[ tT](\d+):(\d+)(?::(\d+)(?:\.(\d+))?)?)?`)
 	zoneText      = regexp.MustCompile(`^([+-])(\d{2}):?(\d{2})$`)
 	dateText      = regexp.MustCompile(`^(-?\d+)-(\d+)-(\d+)$`)
 )
 
-// ParseTimestamp reads a timestamp constant and returns milliseconds since
-// 1970: an integer, "now", or a date with or without time and zone
-// (2020-01-01, 2020-01-01T10:11:12.5Z, 2020-01-01 00:00:00+0100). Without a
-// zone it is UTC, the zone of a server. Errors are *cqlerr.Error.
+// ParseTimestamp parses a timestamp constant and returns milliseconds since 1970: an
+// integer, "now", or a date with or without time and zone (2020-01-01,
+// 2020-01-01T10:11:12.5Z, 2020-01-01 00:00:00+0100). Without a zone it is UTC, the zone
+// of a server. Errors are *cqlerr.Error.
 func ParseTimestamp(s string) (int64, error) {
 	if strings.EqualFold(s, "now") {
 		return time.Now().UnixMilli(), nil
@@ -81,8 +81,8 @@ func parseTimestamp(s string) (ms int64, problem string) {
 	return ms, ""
 }
 
-// ParseDate reads a date constant, yyyy-mm-dd or the number itself, and
-// returns days with 1970-01-01 as 2^31. Errors are *cqlerr.Error.
+// ParseDate parses a date constant, yyyy-mm-dd or the number itself, and returns days
+// with 1970-01-01 as 2^31. Errors are *cqlerr.Error.
 func ParseDate(s string) (uint32, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil && s[0] != '+' {
 		if n < 0 || n > 1<<32-1 {
@@ -110,8 +110,8 @@ func ParseDate(s string) (uint32, error) {
 	return uint32(days + 1<<31), nil
 }
 
-// ParseTime reads a time constant, hh:mm:ss[.fffffffff], and returns
-// nanoseconds since midnight. Errors are *cqlerr.Error.
+// ParseTime parses a time constant, hh:mm:ss[.fffffffff], and returns nanoseconds since
+// midnight. Errors are *cqlerr.Error.
 func ParseTime(s string) (int64, error) {
 	h, rest, ok1 := strings.Cut(s, ":")
 	m, sec, ok2 := strings.Cut(rest, ":")

@@ -15,24 +15,26 @@ func timeUUID(ticks, low uint64) (u [16]byte) {
 	return u
 }
 
-// TimeUUIDAt is the version 1 uuid of a time in microseconds since 1970 with the
-// given low eight bytes. ScyllaDB sets no variant in them and neither does this.
+// TimeUUIDAt returns the version 1 uuid of a time in microseconds since 1970 with the
+// given low eight bytes. It sets no variant in them, as ScyllaDB does not.
 func TimeUUIDAt(micros int64, low uint64) [16]byte {
 	return timeUUID(uint64(micros*10+gregorian), low)
 }
 
-// MinTimeUUID is the smallest timeuuid of a millisecond since 1970, minTimeuuid() in CQL.
+// MinTimeUUID returns the smallest timeuuid of a millisecond since 1970, minTimeuuid()
+// in CQL.
 func MinTimeUUID(millis int64) [16]byte {
 	return timeUUID(uint64(millis*10000+gregorian), 0x8080808080808080)
 }
 
-// MaxTimeUUID is the largest timeuuid of a millisecond since 1970, maxTimeuuid() in CQL.
+// MaxTimeUUID returns the largest timeuuid of a millisecond since 1970, maxTimeuuid()
+// in CQL.
 func MaxTimeUUID(millis int64) [16]byte {
 	return timeUUID(uint64(millis*10000+9999+gregorian), 0x7f7f7f7f7f7f7f7f)
 }
 
-// TimeUUIDMicros is the time of a version 1 uuid in microseconds since 1970;
-// v must have 16 bytes. What is finer is dropped.
+// TimeUUIDMicros returns the time of a version 1 uuid in microseconds since 1970,
+// rounded down; v must have 16 bytes.
 func TimeUUIDMicros(v []byte) int64 { return floorDiv(int64(uuidTime(v))-gregorian, 10) }
 
 // TimeUUIDMillis is TimeUUIDMicros in milliseconds.

@@ -7,9 +7,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// AppendJSON appends a value as SELECT JSON and toJson() write it. Null is
-// null; NaN and infinities are too. A zero-length number has no JSON: that
-// error is a *cqlerr.Error. v must be valid for t.
+// AppendJSON appends a value as SELECT JSON and toJson() format it. Null is null; NaN
+// and infinities are too. An empty number has no JSON: that error is a *cqlerr.Error. v
+// must be valid for t.
 func (t *Type) AppendJSON(dst, v []byte) ([]byte, error) {
 	if v == nil {
 		return append(dst, "null"...), nil
@@ -90,8 +90,8 @@ func (t *Type) appendJSONComposite(dst, v []byte) (_ []byte, err error) {
 	return append(dst, end), nil
 }
 
-// appendJSONKey writes a map key: a string that, where the key is not one
-// already, holds the key's JSON, its quotes not escaped.
+// appendJSONKey appends a map key: a string that, where the key is not one already,
+// contains the key's JSON, with its quotes not escaped.
 func (t *Type) appendJSONKey(dst, k []byte) ([]byte, error) {
 	key, err := t.AppendJSON(nil, k)
 	if err != nil {
@@ -103,7 +103,8 @@ func (t *Type) appendJSONKey(dst, k []byte) ([]byte, error) {
 	return append(append(append(dst, '"'), key...), '"'), nil
 }
 
-// AppendJSONString appends s in double quotes. Only what must be escaped is.
+// AppendJSONString appends s in double quotes. It escapes only the characters that
+// require it.
 func AppendJSONString(dst []byte, s string) []byte {
 	const hexDigits = "0123456789ABCDEF"
 	dst = append(dst, '"')

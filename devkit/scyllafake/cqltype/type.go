@@ -1,14 +1,14 @@
-// Package cqltype holds the CQL data types: their names, their serialised
-// form in protocol v4, their order, and their text form.
+// Package cqltype implements the CQL data types: their names, their serialised form in
+// protocol v4, their order, and their text form.
 //
-// A value is always its serialised bytes: nil is null, an empty non-nil slice
-// is the zero-length value, which most types accept and keep apart from null.
+// A value is always its serialised bytes: nil is null, an empty non-nil slice is the
+// empty value, which most types accept and distinguish from null.
 package cqltype
 
 // Kind is a type's option id in the protocol.
 type Kind uint16
 
-// The kinds. Text columns are Varchar.
+// Type kinds. Text columns are Varchar.
 const (
 	Custom    Kind = 0x0000
 	ASCII     Kind = 0x0001

@@ -8,15 +8,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// ErrNullElement says that a collection holds a null. BindError passes it on
-// as it is, without naming the column, as ScyllaDB does.
+// ErrNullElement means that a collection contains a null. BindError returns it
+// unchanged, without the name of the column, as ScyllaDB does.
 var ErrNullElement error = cqlerr.Invalidf("null is not supported inside collections")
 
 func marshalErrorf(format string, args ...any) error {
 	return cqlerr.Invalidf("marshaling error: "+format, args...)
 }
 
-// BindError is the error for a bound value of the named column that Validate
+// BindError returns the error for a bound value of the named column that Validate
 // refused with err.
 func BindError(column string, err error) error {
 	var e *cqlerr.Error
@@ -26,9 +26,9 @@ func BindError(column string, err error) error {
 	return cqlerr.New(e.Code, "Exception while binding column %s: %s", column, e.Message)
 }
 
-// Validate checks that v is a well-formed value of t. Null is valid, and so is
-// a zero-length value of every type but duration and the collections. Errors
-// are *cqlerr.Error with ScyllaDB's text, which begins "marshaling error: ".
+// Validate checks that v is a well-formed value of t. Null is valid, and so is an empty
+// value of every type but duration and the collections. Errors are *cqlerr.Error with
+// ScyllaDB's text, which begins "marshaling error: ".
 func (t *Type) Validate(v []byte) error {
 	if v == nil {
 		return nil
@@ -103,8 +103,8 @@ func (t *Type) Validate(v []byte) error {
 	return nil
 }
 
-// FixedSize is the length of every value of t but the zero-length one, or 0
-// for types of varying length.
+// FixedSize returns the length of every value of t but the empty one, or 0 for types of
+// varying length.
 func (t *Type) FixedSize() int {
 	switch t.Kind {
 	case Boolean, TinyInt:

@@ -11,10 +11,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// defaultCDCTTL is the cdc ttl of a map that names none, in seconds.
+// defaultCDCTTL is the cdc ttl of a map without one, in seconds.
 const defaultCDCTTL = 86400
 
-// readCDC reads the cdc property. named tells whether it says "enabled".
+// readCDC parses the cdc property. named reports whether it contains "enabled".
 func readCDC(prop cql.Property) (c *catalog.CDC, named bool, err error) {
 	if !prop.IsMap {
 		return nil, false, cqlerr.New(cqlerr.Server, "Cannot create cdc info from string")
@@ -83,7 +83,7 @@ func boolean(s string) (value, ok bool) {
 	return false, false
 }
 
-// cdcMap is a table's cdc options as ScyllaDB lists them.
+// cdcMap returns a table's cdc options as ScyllaDB lists them.
 func cdcMap(c *catalog.CDC) [][2]string {
 	delta, pre := "full", "false"
 	if c.DeltaKeys {
@@ -104,9 +104,9 @@ func cdcMap(c *catalog.CDC) [][2]string {
 	}
 }
 
-// cdcExtension is the options as they stand in system_schema.tables: a count,
-// then keys and values, each with its length, all little endian
-// (ScyllaDB cdc/cdc_extension.hh).
+// cdcExtension returns the options in the form of system_schema.tables: a count, then
+// keys and values, each with its length, all little endian (ScyllaDB
+// cdc/cdc_extension.hh).
 func cdcExtension(c *catalog.CDC) []byte {
 	m := cdcMap(c)
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))

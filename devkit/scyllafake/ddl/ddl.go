@@ -1,10 +1,10 @@
 // Package ddl applies schema statements: it validates them, builds the next
-// catalog.Schema, and keeps system_schema in step.
+// catalog.Schema, and keeps system_schema up to date.
 //
-// A Catalog holds the current schema. A statement is applied as one
-// store.Apply: the rows of system_schema, the private entries from which the
-// schema is read again at the next start, and what the change means for CDC
-// streams stand or fall together. Statements are applied one at a time.
+// A Catalog holds the current schema. A statement is applied as one store.Apply, which
+// writes together the rows of system_schema, the private entries from which the schema
+// is loaded at the next start, and the changes of CDC streams. Statements are applied
+// one at a time.
 package ddl
 
 import (
@@ -26,14 +26,13 @@ type Options struct {
 	Store    *store.Store
 	Topology *topology.Topology
 	Version  catalog.Version
-	// Tablets makes new keyspaces with NetworkTopologyStrategy use tablets
-	// unless they say otherwise.
+	// Tablets makes new keyspaces with NetworkTopologyStrategy use tablets by default.
 	Tablets bool
 	// Now is the node's clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Catalog is the current schema and the one way to change it. It is safe for
+// Catalog is the current schema and the only way to change it. It is safe for
 // concurrent use; reading the schema takes no lock.
 type Catalog struct {
 	o      Options
@@ -41,10 +40,10 @@ type Catalog struct {
 
 	mu          sync.Mutex // held by a statement while it is applied
 	nextStoreID uint32
-	lastWrite   int64 // the newest timestamp given to rows of system_schema, µs
+	lastWrite   int64 // the newest timestamp of rows of system_schema, µs
 }
 
-// Open reads the schema from the store, or begins with the system keyspaces alone.
+// Open loads the schema from the store, or begins with the system keyspaces only.
 func Open(o Options) (*Catalog, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -59,18 +58,18 @@ func Open(o Options) (*Catalog, error) {
 	return c, nil
 }
 
-// Schema is the current schema. It is never changed; a statement replaces it.
+// Schema returns the current schema. It is immutable; a statement replaces it.
 func (c *Catalog) Schema() *catalog.Schema { return c.schema.Load() }
 
-// Result is the answer to a schema statement.
+// Result is the result of a schema statement.
 type Result struct {
-	// Change is what the RESULT tells; nil means Void.
+	// Change is the change in the RESULT; nil means Void.
 	Change *catalog.Change
-	// Events are what other clients are told, in order, before the RESULT.
+	// Events are the events for other clients, in order, sent before the RESULT.
 	Events []catalog.Change
 }
 
-// change is a statement's work in progress.
+// change is the state of a statement in progress.
 type change struct {
 	c      *Catalog
 	next   *catalog.Schema
@@ -96,7 +95,7 @@ func (c *Catalog) begin() *change {
 	}
 }
 
-// keyspace returns a keyspace of the next schema that may be changed.
+// keyspace returns a keyspace of the next schema for changes.
 func (w *change) keyspace(name string) *catalog.Keyspace {
 	ks := w.next.Keyspaces[name]
 	if ks == nil || w.owned[name] {
@@ -108,20 +107,20 @@ func (w *change) keyspace(name string) *catalog.Keyspace {
 	return ks
 }
 
-// tell adds an event.
-func (w *change) tell(kind, target, keyspace, object string) {
+// notify adds an event.
+func (w *change) notify(kind, target, keyspace, object string) {
 	w.events = append(w.events, catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object})
 }
 
-// answer sets what the RESULT tells.
+// answer sets the change in the RESULT.
 func (w *change) answer(kind, target, keyspace, object string) {
 	w.result = &catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object}
 }
 
-// newID is a timeuuid for a new table.
+// newID returns a timeuuid for a new table.
 func (w *change) newID() uuid.UUID { return uuid.Must(uuid.NewUUID()) }
 
-// newStoreID is a storage number that no table had before.
+// newStoreID returns a storage number that no table had before.
 func (w *change) newStoreID() uint32 {
 	id := w.c.nextStoreID
 	w.c.nextStoreID++
@@ -157,7 +156,7 @@ func (w *change) commit() (*Result, error) {
 	return &Result{Change: w.result, Events: w.events}, nil
 }
 
-// purge removes the rows of a dropped table and the note to do so.
+// purge removes the rows of a dropped table and the entry that requires it.
 func (c *Catalog) purge(storeID uint32) error {
 	if err := c.o.Store.DropTable(storeID); err != nil {
 		return fmt.Errorf("remove the rows of a dropped table: %w", err)

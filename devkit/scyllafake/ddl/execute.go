@@ -9,10 +9,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// errNoKeyspace is what a name without keyspace is answered on a connection without one.
+// errNoKeyspace is the error for a name without keyspace on a connection without one.
 var errNoKeyspace = cqlerr.Invalidf("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
 
-// Is reports whether Execute takes the statement.
+// Is reports whether stmt is a schema statement.
 func Is(stmt cql.Statement) bool {
 	switch stmt.(type) {
 	case *cql.CreateKeyspace, *cql.AlterKeyspace, *cql.DropKeyspace,
@@ -25,9 +25,8 @@ func Is(stmt cql.Statement) bool {
 	return false
 }
 
-// Execute applies a statement; keyspace is the connection's, "" if none.
-// Errors that the client is to see are *cqlerr.Error; after any other the
-// change may or may not have been stored.
+// Execute applies a statement; keyspace is the connection's, "" if none. Errors for the
+// client are *cqlerr.Error; after any other the outcome is unknown.
 func (c *Catalog) Execute(keyspace string, stmt cql.Statement) (*Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +41,8 @@ func (c *Catalog) Execute(keyspace string, stmt cql.Statement) (*Result, error) 
 	return w.commit()
 }
 
-// errNothing ends a statement that IF [NOT] EXISTS makes a no-op, or one that
-// changes no schema.
+// errNothing ends a statement that IF [NOT] EXISTS makes a no-op, or one that changes
+// no schema.
 var errNothing = errors.New("nothing to do")
 
 func (w *change) apply(keyspace string, stmt cql.Statement) error {
@@ -82,8 +81,8 @@ func (w *change) apply(keyspace string, stmt cql.Statement) error {
 	return cqlerr.Unsupported("this statement")
 }
 
-// resolve completes a name with the connection's keyspace and refuses the
-// keyspaces that nobody may change.
+// resolve completes a name with the connection's keyspace and refuses the keyspaces
+// that cannot be changed.
 func resolve(keyspace string, n cql.Name) (cql.Name, error) {
 	if n.Keyspace == "" {
 		n.Keyspace = keyspace
@@ -101,7 +100,7 @@ func errProtected(keyspace string) error {
 	return cqlerr.New(cqlerr.Unauthorized, "%s keyspace is not user-modifiable.", keyspace)
 }
 
-// table finds a table that a statement is about to change.
+// table finds a table for a change.
 func (w *change) table(n cql.Name) (*catalog.Table, error) {
 	ks := w.next.Keyspaces[n.Keyspace]
 	if ks == nil {
@@ -114,7 +113,8 @@ func (w *change) table(n cql.Name) (*catalog.Table, error) {
 	return t, nil
 }
 
-// base is the table whose log t is, nil if t is no log or its base is gone.
+// base returns the table whose log t is, nil if t is not a log or its base does not
+// exist.
 func (w *change) base(t *catalog.Table) *catalog.Table {
 	if t.Kind != catalog.CDCLog {
 		return nil
@@ -133,7 +133,7 @@ func (w *change) activeLog(t *catalog.Table) bool {
 	return b != nil && b.CDC != nil && b.CDC.Enabled
 }
 
-// log is the log of t, attached or left over, nil if there is none.
+// log returns the log of t, attached or left over, nil if there is none.
 func (w *change) log(t *catalog.Table) *catalog.Table {
 	l := w.next.Keyspaces[t.Keyspace].Tables[catalog.LogName(t.Name)]
 	if l == nil || l.Kind != catalog.CDCLog {

@@ -78,15 +78,15 @@ func (w *change) createIndex(keyspace string, s *cql.CreateIndex) error {
 	t.Indexes = append(slices.Clone(others), ix)
 	slices.SortFunc(t.Indexes, func(a, b *catalog.Index) int { return strings.Compare(a.Name, b.Name) })
 	w.createIndexView(t, ix)
-	w.tell(catalog.Created, catalog.TargetTable, n.Keyspace, ix.ViewName)
+	w.notify(catalog.Created, catalog.TargetTable, n.Keyspace, ix.ViewName)
 	return w.replaceIndexed(t)
 }
 
-// replaceIndexed puts a table in the schema whose indexes changed.
+// replaceIndexed puts a table with changed indexes in the schema.
 func (w *change) replaceIndexed(t *catalog.Table) error {
 	w.keyspace(t.Keyspace).Tables[t.Name] = t
 	w.putTable(t)
-	w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
+	w.notify(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	w.answer(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	if t.CDC != nil && t.CDC.Enabled {
 		return w.syncLog(t)
@@ -120,8 +120,8 @@ func checkIndexed(t *catalog.Table, column string) error {
 	return nil
 }
 
-// createIndexView builds the view behind an index. It exists for system_schema
-// alone: reads by the index filter the base table.
+// createIndexView builds the view of an index. Only system_schema contains it: reads by
+// the index filter the base table.
 func (w *change) createIndexView(t *catalog.Table, ix *catalog.Index) {
 	ks := w.keyspace(t.Keyspace)
 	v := catalog.NewTable(t.Keyspace, ix.ViewName)
@@ -142,7 +142,7 @@ func (w *change) createIndexView(t *catalog.Table, ix *catalog.Index) {
 	w.putTable(v)
 }
 
-// tokenColumn is a free name for the token in an index's view.
+// tokenColumn returns a free name for the token in an index's view.
 func tokenColumn(t *catalog.Table) string {
 	name := "idx_token"
 	for i := 1; t.ByName[name] != nil; i++ {
@@ -180,14 +180,14 @@ func (w *change) dropIndex(keyspace string, s *cql.DropIndex) error {
 
 func (w *change) dropIndexView(t *catalog.Table, ix *catalog.Index) {
 	ks := w.keyspace(t.Keyspace)
-	w.tell(catalog.Dropped, catalog.TargetTable, t.Keyspace, ix.ViewName)
+	w.notify(catalog.Dropped, catalog.TargetTable, t.Keyspace, ix.ViewName)
 	if v := ks.Tables[ix.ViewName]; v != nil {
 		w.forget(v)
 		delete(ks.Tables, ix.ViewName)
 	}
 }
 
-// dropIndexViews drops the views behind all indexes of a table that is dropped.
+// dropIndexViews drops the views of all indexes of a dropped table.
 func (w *change) dropIndexViews(t *catalog.Table) {
 	for _, ix := range t.Indexes {
 		w.dropIndexView(t, ix)

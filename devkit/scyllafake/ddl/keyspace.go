@@ -58,12 +58,12 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	w.next.Keyspaces[name] = ks
 	w.owned[name] = true
 	w.putKeyspace(ks)
-	w.tell(catalog.Created, catalog.TargetKeyspace, name, "")
+	w.notify(catalog.Created, catalog.TargetKeyspace, name, "")
 	w.answer(catalog.Created, catalog.TargetKeyspace, name, "")
 	return nil
 }
 
-// wantsTablets decides whether a new keyspace uses tablets.
+// wantsTablets reports whether a new keyspace uses tablets.
 func (w *change) wantsTablets(p keyspaceOptions) (bool, error) {
 	networked := p.replication["class"] == strategyPackage+"NetworkTopologyStrategy"
 	if p.tablets == nil {
@@ -98,10 +98,10 @@ func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	if p.initialTablets > 0 {
 		ks.InitialTablets = p.initialTablets
 	}
-	// What the statement does not name returns to its default, as on a real node.
+	// Properties that the statement omits return to their defaults, as on a real node.
 	ks.DurableWrites = p.durableWrites
 	w.putKeyspace(ks)
-	w.tell(catalog.Updated, catalog.TargetKeyspace, name, "")
+	w.notify(catalog.Updated, catalog.TargetKeyspace, name, "")
 	w.answer(catalog.Updated, catalog.TargetKeyspace, name, "")
 	return nil
 }
@@ -126,7 +126,7 @@ func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 	for _, view := range []bool{true, false} {
 		for _, n := range names {
 			if t := ks.Tables[n]; (t.Kind == catalog.View) == view {
-				w.tell(catalog.Dropped, catalog.TargetTable, name, n)
+				w.notify(catalog.Dropped, catalog.TargetTable, name, n)
 				w.forget(t)
 				if t.CDC != nil && !view {
 					w.endStreams(t)
@@ -135,12 +135,12 @@ func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(ks.Types)) {
-		w.tell(catalog.Dropped, catalog.TargetType, name, n)
+		w.notify(catalog.Dropped, catalog.TargetType, name, n)
 		w.removeType(name, n)
 	}
 	delete(w.next.Keyspaces, name)
 	w.removeKeyspace(name)
-	w.tell(catalog.Dropped, catalog.TargetKeyspace, name, "")
+	w.notify(catalog.Dropped, catalog.TargetKeyspace, name, "")
 	w.answer(catalog.Dropped, catalog.TargetKeyspace, name, "")
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 // unqualified strips the keyspace from a type's name.
 func unqualified(keyspace, name string) string { return strings.TrimPrefix(name, keyspace+".") }
 
-// syncLog makes the log of t, whose CDC is on, what it has to be now, and
-// tells of it. A new log in a keyspace with tablets gets its streams.
+// syncLog updates the log of t, whose CDC is on, and adds the events. A new log in a
+// keyspace with tablets gets its streams.
 func (w *change) syncLog(t *catalog.Table) error {
 	ks := w.keyspace(t.Keyspace)
 	if err := w.checkLog(ks, t); err != nil {
@@ -30,10 +30,10 @@ func (w *change) syncLog(t *catalog.Table) error {
 	ks.Tables[log.Name] = log
 	w.putTable(log)
 	if old != nil {
-		w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, log.Name)
+		w.notify(catalog.Updated, catalog.TargetTable, t.Keyspace, log.Name)
 		return nil
 	}
-	w.tell(catalog.Created, catalog.TargetTable, t.Keyspace, log.Name)
+	w.notify(catalog.Created, catalog.TargetTable, t.Keyspace, log.Name)
 	if !ks.Tablets {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (w *change) dropLog(t *catalog.Table) {
 		return
 	}
 	w.dropIndexViews(log)
-	w.tell(catalog.Dropped, catalog.TargetTable, log.Keyspace, log.Name)
+	w.notify(catalog.Dropped, catalog.TargetTable, log.Keyspace, log.Name)
 	w.forget(log)
 	delete(w.keyspace(t.Keyspace).Tables, log.Name)
 	w.endStreams(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// setOptions sets the properties of a WITH clause on a new or cloned table.
-// Properties that are not named keep their value. Unknown names are refused
-// before any value is looked at, as ScyllaDB does.
+// setOptions sets the properties of a WITH clause on a new or cloned table. Omitted
+// properties keep their value. Unknown names are refused before any value is checked,
+// as in ScyllaDB.
 func setOptions(t *catalog.Table, with []cql.Property) error {
 	for _, prop := range with {
 		if _, ok := optionSetters[prop.Name]; !ok {

@@ -32,7 +32,7 @@ func tableKey(keyspace, n string) string {
 
 func gone(key string) store.Meta { return store.Meta{Key: key} }
 
-// dropMeta notes that a table's rows are to be removed, or no longer.
+// dropMeta records that a table's rows are to be removed, or no longer.
 func dropMeta(storeID uint32, due bool) store.Meta {
 	m := store.Meta{Key: dropPrefix + strconv.FormatUint(uint64(storeID), 10)}
 	if due {
@@ -46,7 +46,7 @@ type stateRecord struct {
 	SchemaVersion uuid.UUID
 	NextStoreID   uint32
 	LastWrite     int64
-	// Release is the version whose system tables system_schema describes.
+	// Release is the version of the system tables in system_schema.
 	Release string
 }
 
@@ -138,9 +138,9 @@ func isSystem(keyspace string) bool {
 	return keyspace == "system" || strings.HasPrefix(keyspace, "system_")
 }
 
-// load builds the schema from the store's entries, finishes drops that were
-// cut short, and writes the system tables' own rows where they are missing or
-// those of another release.
+// load builds the schema from the store's entries, finishes interrupted drops, and
+// writes the system tables' own rows where they are missing or those of another
+// release.
 func (c *Catalog) load() error {
 	s := &catalog.Schema{Keyspaces: system.Keyspaces(c.o.Version)}
 	metas, err := c.o.Store.Metas(metaPrefix)
@@ -215,7 +215,7 @@ func addKeyspace(s *catalog.Schema, r keyspaceRecord) {
 	ks.Tablets, ks.InitialTablets = r.Tablets, r.InitialTablets
 }
 
-// addTypes adds user types; each is built once those it refers to are.
+// addTypes adds user types; each is built after the types it refers to.
 func addTypes(s *catalog.Schema, records []typeRecord) error {
 	for len(records) > 0 {
 		var waiting []typeRecord
@@ -270,14 +270,14 @@ func addTable(s *catalog.Schema, r tableRecord) error {
 		if err != nil {
 			return err
 		}
-		t.NextColumnID = c.ID // Add gives it out
+		t.NextColumnID = c.ID // Add assigns it
 		t.Add(catalog.Column{Name: c.Name, Type: typ, Kind: c.Kind, Desc: c.Desc})
 	}
 	t.NextColumnID = r.NextColumnID
 	for _, d := range r.Dropped {
 		typ, err := parseType(s, r.Keyspace, d.Type)
 		if err != nil {
-			// A dropped column may be of a type that was dropped since.
+			// The type of a dropped column may have been dropped since.
 			typ = cqltype.TBlob
 		}
 		t.Dropped = append(t.Dropped, catalog.DroppedColumn{Name: d.Name, Type: typ, Kind: d.Kind, DroppedTime: d.Time})

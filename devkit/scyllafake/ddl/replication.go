@@ -14,7 +14,7 @@ const strategyPackage = "org.apache.cassandra.locator."
 
 // keyspaceOptions are the properties of CREATE and ALTER KEYSPACE.
 type keyspaceOptions struct {
-	replication    map[string]string // nil when not named
+	replication    map[string]string // nil if omitted
 	durableWrites  bool
 	tablets        *bool
 	initialTablets int
@@ -47,7 +47,7 @@ func errUnknownProperty(name string) error {
 	return cqlerr.New(cqlerr.Syntax, "Unknown property '%s'", name)
 }
 
-// truth reads a boolean property as ScyllaDB does (property_definitions.cc).
+// truth parses a boolean property as ScyllaDB does (property_definitions.cc).
 func truth(s string) bool {
 	switch strings.ToLower(s) {
 	case "1", "true", "yes":
@@ -84,7 +84,7 @@ func (p *keyspaceOptions) readTablets(prop cql.Property) error {
 	return nil
 }
 
-// entries is a map property as Go map.
+// entries returns a map property as Go map.
 func entries(prop cql.Property) map[string]string {
 	m := make(map[string]string, len(prop.Map))
 	for _, e := range prop.Map {

@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// The put functions write the rows of system_schema and the private entry of
-// one object, in place of those it had; the remove functions delete both.
+// The put functions write the rows of system_schema and the private entry of one
+// object, in place of its previous ones; the remove functions delete both.
 
 func (w *change) insert(table string, vals system.Values) {
 	w.writes = append(w.writes, system.Insert(w.next.Keyspaces["system_schema"].Tables[table], w.at, vals))

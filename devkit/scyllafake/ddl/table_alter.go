@@ -63,9 +63,9 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	return w.replace(t, s)
 }
 
-// replace puts an altered table in the schema, brings its log up to date and
-// tells of all that changed, in ScyllaDB's order: tables created, tables
-// altered, views altered. Views change with the columns of their table only.
+// replace puts an altered table in the schema, updates its log and adds the events, in
+// ScyllaDB's order: tables created, tables altered, views altered. Views change with
+// the columns of their table only.
 func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
 	w.keyspace(t.Keyspace).Tables[t.Name] = t
 	w.putTable(t)
@@ -76,7 +76,7 @@ func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
 			return err
 		}
 	}
-	w.tell(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
+	w.notify(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	w.answer(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	if logged && !newLog {
 		if err := w.syncLog(t); err != nil {
@@ -86,8 +86,8 @@ func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
 	return w.alterViews(t, s)
 }
 
-// checkAlterLog refuses changes of a log's columns that later releases refuse,
-// and the one that kills a node of earlier ones.
+// checkAlterLog refuses changes of a log's columns that later releases refuse, and the
+// one that aborts a node of earlier ones.
 func (w *change) checkAlterLog(log *catalog.Table, s *cql.AlterTable) error {
 	if w.c.o.Version.AtLeast(2025, 1) {
 		return cqlerr.Invalidf("You cannot modify the set of columns of a CDC log table directly. Modify the base table instead.")
@@ -225,8 +225,8 @@ func valueCompatible(was, is *cqltype.Type) bool {
 	return false
 }
 
-// sameOrder reports whether a key column may change so without its rows
-// changing places.
+// sameOrder reports whether a key column may change its type so without a change of the
+// order of rows.
 func sameOrder(was, is *cqltype.Type) bool {
 	return is.Kind == cqltype.Varchar && was.Kind == cqltype.ASCII ||
 		is.Kind == cqltype.Blob && (was.Kind == cqltype.ASCII || was.Kind == cqltype.Varchar)

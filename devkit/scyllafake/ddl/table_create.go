@@ -40,7 +40,7 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 	t.ID, t.StoreID = w.newID(), w.newStoreID()
 	ks.Tables[t.Name] = t
 	w.putTable(t)
-	w.tell(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
+	w.notify(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
 	if t.CDC != nil && t.CDC.Enabled {
 		return w.syncLog(t)
@@ -133,7 +133,7 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 	return t, nil
 }
 
-// primaryKey is the key columns' names.
+// primaryKey returns the names of the key columns.
 func primaryKey(s *cql.CreateTable) (partition, clustering []string, err error) {
 	partition, clustering = s.PartitionKey, s.Clustering
 	keys := min(len(partition), 1)
@@ -159,7 +159,7 @@ func primaryKey(s *cql.CreateTable) (partition, clustering []string, err error) 
 	return partition, clustering, nil
 }
 
-// clusteringOrder tells for each clustering column whether it is descending.
+// clusteringOrder returns for each clustering column whether it is descending.
 func clusteringOrder(clustering []string, orders []cql.Order) ([]bool, error) {
 	desc := make([]bool, len(clustering))
 	if len(orders) == 0 {
@@ -200,7 +200,7 @@ func checkKeyColumn(d cql.ColumnDef, t *cqltype.Type) error {
 	return nil
 }
 
-// columnType reads a column's type; user types come from the keyspace.
+// columnType parses a column's type; user types come from the keyspace.
 func (w *change) columnType(keyspace string, d cql.ColumnDef) (*cqltype.Type, error) {
 	t, err := cqltype.Parse(d.Type, w.userType(keyspace))
 	if err != nil {

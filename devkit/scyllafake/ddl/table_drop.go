@@ -33,7 +33,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 		w.endStreams(base)
 	}
 	w.dropIndexViews(t)
-	w.tell(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
+	w.notify(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.dropLog(t)
 	w.forget(t)

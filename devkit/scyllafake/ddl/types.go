@@ -35,18 +35,19 @@ func (w *change) createType(keyspace string, s *cql.CreateType) error {
 	}
 	ks.Types[n.Name] = cqltype.NewUDT(n.Keyspace, n.Name, fields...)
 	w.putType(ks.Types[n.Name])
-	w.tell(catalog.Created, catalog.TargetType, n.Keyspace, n.Name)
+	w.notify(catalog.Created, catalog.TargetType, n.Keyspace, n.Name)
 	w.answer(catalog.Created, catalog.TargetType, n.Keyspace, n.Name)
 	return nil
 }
 
-// field reads one field of a user type that has the fields before it.
+// field parses one field of a user type that has the fields before it.
 func (w *change) field(n cql.Name, before []cqltype.Field, d cql.ColumnDef) (cqltype.Field, error) {
 	if slices.ContainsFunc(before, func(f cqltype.Field) bool { return f.Name == d.Name }) {
 		return cqltype.Field{}, cqlerr.Invalidf("Duplicate field name %s in type %s", d.Name, n.Name)
 	}
 	if _, err := cqltype.Parse(d.Type, nil); err != nil {
-		// A bare name that is no native type is a user type, there or not.
+		// A bare name that is not a native type is a user type, whether it exists or
+		// not.
 		if validName.MatchString(d.Type) {
 			return cqltype.Field{}, cqlerr.Invalidf("A user type cannot contain non-frozen user type fields")
 		}
@@ -116,7 +117,7 @@ func (w *change) alterType(keyspace string, s *cql.AlterType) error {
 		}
 		fields[i] = f
 	}
-	w.tell(catalog.Updated, catalog.TargetType, n.Keyspace, n.Name)
+	w.notify(catalog.Updated, catalog.TargetType, n.Keyspace, n.Name)
 	w.answer(catalog.Updated, catalog.TargetType, n.Keyspace, n.Name)
 	ks.Types[n.Name] = cqltype.NewUDT(n.Keyspace, n.Name, fields...)
 	w.putType(ks.Types[n.Name])
@@ -127,7 +128,7 @@ func errNoType(n cql.Name) error {
 	return cqlerr.Invalidf("No user type named %s.%s exists.", n.Keyspace, n.Name)
 }
 
-// retype gives everything that uses a changed user type its new form.
+// retype gives every user of a changed user type its new form.
 func (w *change) retype(ks *catalog.Keyspace, name string) error {
 	for _, other := range slices.Sorted(maps.Keys(ks.Types)) {
 		if t := ks.Types[other]; other != name && t.References(ks.Name, name) {
@@ -136,7 +137,7 @@ func (w *change) retype(ks *catalog.Keyspace, name string) error {
 				fields[i].Type = withType(fields[i].Type, ks.Types[name])
 			}
 			ks.Types[other] = cqltype.NewUDT(ks.Name, other, fields...)
-			w.tell(catalog.Updated, catalog.TargetType, ks.Name, other)
+			w.notify(catalog.Updated, catalog.TargetType, ks.Name, other)
 			if err := w.retype(ks, other); err != nil {
 				return err
 			}
@@ -155,7 +156,7 @@ func (w *change) retype(ks *catalog.Keyspace, name string) error {
 			}
 			ks.Tables[tn] = t
 			w.putTable(t)
-			w.tell(catalog.Updated, catalog.TargetTable, ks.Name, tn)
+			w.notify(catalog.Updated, catalog.TargetTable, ks.Name, tn)
 		}
 	}
 	return nil
@@ -170,7 +171,7 @@ func usesType(t *catalog.Table, keyspace, name string) bool {
 	return false
 }
 
-// withType is t with every use of a user type replaced by its new form.
+// withType returns t with every use of a user type replaced by its new form.
 func withType(t, udt *cqltype.Type) *cqltype.Type {
 	if t == nil || !t.References(udt.Keyspace, udt.Name) {
 		return t
@@ -214,7 +215,7 @@ func (w *change) dropType(keyspace string, s *cql.DropType) error {
 	}
 	delete(ks.Types, n.Name)
 	w.removeType(n.Keyspace, n.Name)
-	w.tell(catalog.Dropped, catalog.TargetType, n.Keyspace, n.Name)
+	w.notify(catalog.Dropped, catalog.TargetType, n.Keyspace, n.Name)
 	w.answer(catalog.Dropped, catalog.TargetType, n.Keyspace, n.Name)
 	return nil
 }

@@ -39,7 +39,7 @@ func (w *change) alterView(keyspace string, s *cql.AlterView) error {
 	ks.Tables[v.Name] = v
 	w.putTable(v)
 	w.touch(ks.Tables[v.View.BaseName])
-	w.tell(catalog.Updated, catalog.TargetTable, n.Keyspace, n.Name)
+	w.notify(catalog.Updated, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Updated, catalog.TargetTable, n.Keyspace, n.Name)
 	return nil
 }
@@ -63,21 +63,21 @@ func (w *change) dropView(keyspace string, s *cql.DropView) error {
 	case isIndexView(ks.Tables[v.View.BaseName], v):
 		return cqlerr.Invalidf("Cannot use DROP MATERIALIZED VIEW on Index")
 	}
-	w.tell(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
+	w.notify(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.forget(v)
 	delete(w.keyspace(n.Keyspace).Tables, n.Name)
 	return nil
 }
 
-// touch tells that a view's base changed, which a node does when the view
-// itself did, and makes it a new table, so that statements prepared for it go.
+// touch adds the event that a view's base changed, as a node does when the view itself
+// changes, and makes it a new table, so that statements prepared for it are dropped.
 func (w *change) touch(base *catalog.Table) {
 	w.keyspace(base.Keyspace).Tables[base.Name] = base.Clone()
-	w.tell(catalog.Updated, catalog.TargetTable, base.Keyspace, base.Name)
+	w.notify(catalog.Updated, catalog.TargetTable, base.Keyspace, base.Name)
 }
 
-// views are the views of a table by name, those behind its indexes included.
+// views returns the views of a table by name, those of its indexes included.
 func (w *change) views(base *catalog.Table) []*catalog.Table {
 	var out []*catalog.Table
 	for _, v := range w.next.Keyspaces[base.Keyspace].Tables {
@@ -107,9 +107,9 @@ func (w *change) checkDropBase(base *catalog.Table) error {
 	return cqlerr.Invalidf("Cannot drop table when materialized views still depend on it (%s.{%s})", base.Keyspace, strings.Join(names, ", "))
 }
 
-// virtualColumns are the columns of the base that a view keeps the liveness
-// of without their values. A view needs them unless its key has a regular
-// column of the base, which then decides what is alive.
+// virtualColumns returns the columns of the base whose liveness, without their values,
+// a view keeps. A view needs them unless its key has a regular column of the base,
+// which then determines which rows are alive.
 func virtualColumns(v, base *catalog.Table) []*catalog.Column {
 	for _, c := range slices.Concat(v.PartitionKey, v.Clustering) {
 		if of := base.ByName[c.Name]; of != nil && !isKey(of) {
@@ -125,7 +125,7 @@ func virtualColumns(v, base *catalog.Table) []*catalog.Column {
 	return out
 }
 
-// virtualType is the type of a virtual column, as system_schema spells it
+// virtualType returns the type of a virtual column, as system_schema spells it
 // (ScyllaDB db/view/view.cc create_virtual_column).
 func virtualType(t *cqltype.Type) string {
 	switch {
@@ -150,7 +150,8 @@ func (w *change) checkDropColumn(base *catalog.Table, c *catalog.Column) error {
 	return nil
 }
 
-// checkAlterGrace refuses to leave no time for what is on its way to a view.
+// checkAlterGrace refuses a gc_grace_seconds of 0, which would leave no time for
+// updates on their way to a view.
 func (w *change) checkAlterGrace(base *catalog.Table, with []cql.Property) error {
 	named := slices.ContainsFunc(with, func(p cql.Property) bool { return p.Name == "gc_grace_seconds" })
 	if !named || base.Options.GCGraceSeconds != 0 || len(w.views(base)) == 0 {
@@ -160,8 +161,8 @@ func (w *change) checkAlterGrace(base *catalog.Table, with []cql.Property) error
 		"undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed.")
 }
 
-// alterViews makes the views of a table what they have to be after an ALTER
-// TABLE, and tells of those that the statement changes.
+// alterViews updates the views of a table after an ALTER TABLE, and adds events for
+// those that the statement changes.
 func (w *change) alterViews(base *catalog.Table, s *cql.AlterTable) error {
 	for _, old := range w.views(base) {
 		v := old.Clone()
@@ -195,12 +196,12 @@ func (w *change) alterViews(base *catalog.Table, s *cql.AlterTable) error {
 		}
 		w.keyspace(v.Keyspace).Tables[v.Name] = v
 		w.putTable(v)
-		w.tell(catalog.Updated, catalog.TargetTable, v.Keyspace, v.Name)
+		w.notify(catalog.Updated, catalog.TargetTable, v.Keyspace, v.Name)
 	}
 	return nil
 }
 
-// renameViewColumn renames a column of a view, also where its definition names it.
+// renameViewColumn renames a column of a view, in its definition too.
 func renameViewColumn(v *catalog.Table, from, to string) error {
 	if err := renameColumn(v, from, to); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (w *change) createView(keyspace string, s *cql.CreateView) error {
 	v.ID, v.StoreID = w.newID(), w.newStoreID()
 	ks.Tables[v.Name] = v
 	w.putTable(v)
-	w.tell(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
+	w.notify(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
 	w.touch(base)
 	w.answer(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
 	return nil
@@ -98,7 +98,7 @@ var errViewTTL = cqlerr.Invalidf("Cannot set or alter default_time_to_live for a
 // checkViewBase refuses the tables that cannot have the view n.
 func (w *change) checkViewBase(base *catalog.Table, n cql.Name) error {
 	ks := w.next.Keyspaces[base.Keyspace]
-	// A log is known by its name here, whether CDC is on or off.
+	// Any table with a log's name counts as a log here, whether CDC is on or off.
 	of, isLog := strings.CutSuffix(base.Name, catalog.LogName(""))
 	switch {
 	case ks.Tablets:
@@ -115,7 +115,7 @@ func (w *change) checkViewBase(base *catalog.Table, n cql.Name) error {
 	return nil
 }
 
-// viewSelection reads the select clause: columns of the base and nothing else.
+// viewSelection parses the select clause: columns of the base only.
 func viewSelection(base *catalog.Table, s *cql.Select) (map[string]bool, error) {
 	selected := map[string]bool{}
 	for _, sel := range s.Selectors {
@@ -138,8 +138,8 @@ func errViewColumn(name string) error {
 	return cqlerr.Invalidf("Unknown column name detected in CREATE MATERIALIZED VIEW statement: %s", name)
 }
 
-// viewWhere reads the where clause, in which every condition is IS NOT NULL.
-// Others, on key columns, exist; they would restrict the rows of the view.
+// viewWhere parses the where clause, in which every condition is IS NOT NULL. Real
+// nodes allow others on key columns; they would restrict the rows of the view.
 func viewWhere(base *catalog.Table, where []cql.Relation) (notNull []string, err error) {
 	for _, r := range where {
 		if r.Op != cql.OpIsNotNull {
@@ -154,7 +154,7 @@ func viewWhere(base *catalog.Table, where []cql.Relation) (notNull []string, err
 	return notNull, nil
 }
 
-// whereText is a where clause as system_schema.views shows it.
+// whereText returns a where clause as system_schema.views shows it.
 func whereText(notNull []string) string {
 	var b strings.Builder
 	for i, name := range notNull {
@@ -167,9 +167,9 @@ func whereText(notNull []string) string {
 	return b.String()
 }
 
-// addViewColumns gives a view its key and the other selected columns.
+// addViewColumns adds the key and the other selected columns to a view.
 func addViewColumns(v, base *catalog.Table, s *cql.CreateView, selected map[string]bool, notNull []string) error {
-	more := false // the key has a column that is no key column of the base
+	more := false // the key has a column outside the base's key
 	for i, key := range [][]string{s.PartitionKey, s.Clustering} {
 		for _, name := range key {
 			c := base.ByName[name]
@@ -211,7 +211,7 @@ func addViewColumns(v, base *catalog.Table, s *cql.CreateView, selected map[stri
 	return nil
 }
 
-// checkViewKey checks the base column c, named so, as the next one of a view's key.
+// checkViewKey checks the base column c, of that name, as the next one of a view's key.
 func checkViewKey(v, base *catalog.Table, c *catalog.Column, name string, more bool, notNull []string) error {
 	switch {
 	case c == nil:
