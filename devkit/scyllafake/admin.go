@@ -9,13 +9,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// admin serves the fault administration over HTTP.
+// admin serves the fault injection API over HTTP.
 type admin struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// startAdmin listens on Config.AdminAddr, if there is one.
+// startAdmin listens on Config.AdminAddr, if it is set.
 func (s *Server) startAdmin() error {
 	if s.cfg.AdminAddr == "" {
 		return nil
@@ -44,7 +44,7 @@ func (a *admin) close() {
 	}
 }
 
-// AdminAddr is the TCP address of the fault administration, "" without one.
+// AdminAddr returns the TCP address of the fault injection API, "" without one.
 func (s *Server) AdminAddr() string {
 	if s.admin == nil {
 		return ""
@@ -52,5 +52,5 @@ func (s *Server) AdminAddr() string {
 	return s.admin.listener.Addr().String()
 }
 
-// Faults makes the node fail on purpose.
+// Faults returns the node's fault injector.
 func (s *Server) Faults() *faults.Injector { return s.faults }

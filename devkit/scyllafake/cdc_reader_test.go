@@ -22,7 +22,7 @@ type delivery struct {
 	rows    map[[2]int]int  // how often each (k, seq) came
 	order   map[int][]int   // the seq of each k in the order they came
 	streams map[string]bool // with changes
-	ended   int             // consumers that were told of the end of their streams
+	ended   int             // consumers that received the end of their streams
 	begun   map[string]int  // consumers of a stream
 	failed  []string
 }

@@ -21,79 +21,80 @@ const (
 	DefaultVersion = "5.1"
 )
 
-// Config configures a Server. The zero value is a node in memory that listens
-// on the in-memory listener only (see Server.Dial).
+// Config configures a Server. The zero value is a node in memory that listens on the
+// in-memory listener only (see Server.Dial).
 type Config struct {
 	// Dir is the data directory; empty keeps everything in memory.
 	Dir string
 	// Addr is the TCP address to listen on, such as "127.0.0.1:9042"; port 0
 	// picks a free one. Empty means no TCP.
 	Addr string
-	// ShardAwarePort is the second port, on which the client's source port
-	// chooses the shard. 0 means none; -1 picks a free one. Without Addr clients
-	// are told of port 19042, which Server.DialContext knows.
+	// ShardAwarePort is the second port, on which the client's source port chooses the
+	// shard. 0 means none; -1 picks a free one. Without Addr the node advertises port
+	// 19042, which Server.DialContext knows.
 	ShardAwarePort int
-	// Listener takes connections besides Addr; the server closes it. Nil means none.
+	// Listener accepts connections besides Addr; the server closes it. Nil means none.
 	Listener net.Listener
-	// Shards is the number of shards the node claims to have. Default 1.
+	// Shards is the number of shards that the node reports. Default 1.
 	Shards int
 	// Tokens is the number of tokens (vnodes) of the node. Default 256.
 	Tokens int
-	// Nodes is how many nodes the server presents itself as, at consecutive addresses
-	// of loopback and with the same port: see Server.Freeze and Server.Kill. More than
-	// one needs data in memory and no shard-aware port. Default 1.
+	// Nodes is the number of nodes as which the server presents itself, at consecutive
+	// addresses of loopback and with the same port: see Server.Freeze and Server.Kill.
+	// More than one needs data in memory and no shard-aware port. Default 1.
 	Nodes int
-	// Identity is who a new node is to be: its host id, tokens and first CDC
-	// generation. Nil means somebody random with Tokens tokens.
+	// Identity is the identity of a new node: its host id, tokens and first CDC
+	// generation. Nil means a random one with Tokens tokens.
 	Identity *topology.Identity
-	// ClusterName is system.local's cluster_name; a node that was not told one has "".
+	// ClusterName is system.local's cluster_name, empty by default.
 	ClusterName string
-	// Version is the ScyllaDB release whose behaviour is wanted: "5.1" (vnodes
-	// only) or "2025.4" (tablets, CDC on tablets). Default DefaultVersion.
+	// Version is the emulated ScyllaDB release: "5.1" (vnodes only) or "2025.4"
+	// (tablets, CDC on tablets). Default DefaultVersion.
 	Version string
 	// Tablets is the default for new keyspaces with NetworkTopologyStrategy;
 	// it needs a Version that has tablets.
 	Tablets bool
-	// RingDelay is how long a node waits for gossip to settle: a new CDC
-	// generation starts twice this and 5 s after it was made; without one it
-	// starts at once. Default 0. A real node's is 30 s.
+	// RingDelay is how long a node waits for gossip to settle: a new CDC generation
+	// starts twice this and 5 s after it was made; without a delay it starts
+	// immediately. Default 0. A real node's is 30 s.
 	RingDelay time.Duration
-	// Users are names and passwords for the password authenticator. With none
-	// the server asks for no authentication.
+	// Users contains names and passwords for the password authenticator. Without users
+	// the server requires no authentication.
 	Users map[string]string
 	// Fsync makes every write wait for the disk.
 	Fsync bool
 	// Failed is called once when the disk refused a write, for example because it is
-	// full: the node closes all its connections and takes no more. Nil means none.
+	// full: the node closes all its connections and accepts no more. Nil disables the
+	// call.
 	Failed func(error)
 	// Now is the node's clock. Nil means time.Now.
 	Now func() time.Time
-	// AdminAddr is the TCP address of the fault administration over HTTP.
-	// Empty means none.
+	// AdminAddr is the TCP address of the fault injection API over HTTP. Empty disables
+	// it.
 	AdminAddr string
-	// Logger receives what an operator would want to know. Nil discards it.
+	// Logger receives messages for an operator. Nil discards them.
 	Logger *slog.Logger
-	// Seed feeds what the node draws and its clients can tell: a new node's tokens, the
+	// Seed seeds the random choices that clients can observe: a new node's tokens, the
 	// order of a CDC log's rows of one microsecond, and the faults (see Server.Faults).
-	// Default 1, so that it is the same in every run.
+	// Default 1, the same in every run.
 	Seed uint64
-	// Hook decides the fate of operations that the server's own faults let
-	// pass. Nil means none.
+	// Hook decides the fate of operations that the server's own faults let pass. Nil
+	// disables it.
 	Hook engine.Hook
-	// Costs counts what paged reads of named partitions cost a real node; reads are
-	// slower with it. Nil counts nothing.
+	// Costs counts the cost of paged reads of named partitions on a real node; reads
+	// are slower with it. Nil counts nothing.
 	Costs *engine.ReadCosts
-	// MaxFrameBytes bounds the body of one request. Default 256 MiB, as a node's
+	// MaxFrameBytes limits the body of one request. Default 256 MiB, as a node's
 	// native_transport_max_frame_size.
 	MaxFrameBytes int
-	// MaxInFlight bounds the requests of one connection that are executed at the
-	// same time; more wait unread. Default 1024.
+	// MaxInFlight limits the concurrent requests of one connection; more wait unread.
+	// Default 1024.
 	MaxInFlight int
 
 	fs vfs.FS // of Dir; nil is the operating system's
 }
 
-// withDefaults returns a copy with the defaults filled in, or all that is wrong.
+// withDefaults returns a copy with defaults, or an error with all problems.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if c.Shards == 0 {

@@ -25,14 +25,14 @@ const (
 	stateReady
 )
 
-// drainTimeout is how long the last answers of a connection may take to be sent.
+// drainTimeout limits the time to send the last responses of a connection.
 const drainTimeout = time.Second
 
-// maxFirstFrame bounds the bodies of frames before STARTUP has succeeded.
+// maxFirstFrame limits the bodies of frames before STARTUP has succeeded.
 const maxFirstFrame = 100_000
 
-// conn is a client's connection. One goroutine reads requests, several execute
-// them, one writes the answers.
+// conn is a client's connection. One goroutine reads requests, several execute them,
+// one writes the responses.
 type conn struct {
 	s     *Server
 	node  *node // nil with one node
@@ -40,30 +40,30 @@ type conn struct {
 	out   *writer
 	shard int
 
-	// state and compression belong to the reading goroutine; answers carry a
-	// copy of the compression.
+	// state and compression belong to the reading goroutine; responses carry a copy of
+	// the compression.
 	state       connState
 	compression wire.Compression
 	version     byte // of the first frame
 
 	lwtMark  atomic.Bool
 	keyspace atomic.Pointer[string]
-	events   atomic.Uint32 // eventBits that the client registered for
-	clock    atomic.Int64  // the last timestamp given, µs
+	events   atomic.Uint32 // eventBits for which the client registered
+	clock    atomic.Int64  // the last timestamp, µs
 
 	work    chan request
 	workers int
 	running sync.WaitGroup
 }
 
-// request is a frame that is to be executed.
+// request is a frame to execute.
 type request struct {
 	header      wire.Header
 	body        []byte
 	compression wire.Compression
 }
 
-// errHangUp ends a connection after the answer that was just sent.
+// errHangUp ends a connection after the response that was just sent.
 var errHangUp = errors.New("close the connection")
 
 // serve runs the connection until the client or the server ends it.
@@ -71,7 +71,7 @@ func (c *conn) serve() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// When the client no longer takes answers its requests have no use.
+		// When the client reads no more responses its requests have no use.
 		if err := c.out.run(); err != nil {
 			c.nc.Close()
 		}
@@ -81,8 +81,8 @@ func (c *conn) serve() {
 	close(c.work)
 	c.running.Wait()
 	c.out.close()
-	// What is queued, such as the reason why the connection ends, is still sent
-	// to a client that takes it.
+	// Queued frames, such as the reason why the connection ends, are still sent to a
+	// client that reads them.
 	c.nc.SetWriteDeadline(time.Now().Add(drainTimeout)) //nolint:errcheck // a closed connection needs none
 	<-done
 	c.nc.Close()
@@ -91,7 +91,7 @@ func (c *conn) serve() {
 	}
 }
 
-// ordinaryEnd reports whether a connection may end so.
+// ordinaryEnd reports whether err is an ordinary end of a connection.
 func ordinaryEnd(err error) bool {
 	for _, end := range []error{errHangUp, io.EOF, net.ErrClosed, io.ErrClosedPipe} {
 		if errors.Is(err, end) {
@@ -101,7 +101,7 @@ func ordinaryEnd(err error) bool {
 	return false
 }
 
-// read takes requests until there are no more; the error says why.
+// read reads requests until the connection ends, and returns the reason.
 func (c *conn) read() error {
 	in := bufio.NewReaderSize(c.nc, 32<<10)
 	for {
@@ -159,8 +159,8 @@ func (c *conn) frame(in *bufio.Reader) (request, error) {
 	return request{header: h, body: body, compression: c.compression}, nil
 }
 
-// readBody reads n bytes. Large bodies get their memory as they come, so that
-// a lying header costs none.
+// readBody reads n bytes. The memory of large bodies grows as they arrive, so that a
+// false header costs none.
 func readBody(in *bufio.Reader, n int) ([]byte, error) {
 	if n <= 1<<20 {
 		b := make([]byte, n)
@@ -181,7 +181,7 @@ func (c *conn) refuse(e *cqlerr.Error) {
 	})
 }
 
-// take handles a request, or hands it to a worker.
+// take handles a request, or passes it to a worker.
 func (c *conn) take(req request) error {
 	op := req.header.Opcode
 	if err := c.allowed(op); err != nil {
@@ -229,8 +229,8 @@ func (c *conn) allowed(op wire.Opcode) error {
 	return nil
 }
 
-// dispatch gives the request to an idle worker, or to a new one, or waits when
-// there are as many as may be. Workers are kept: their stacks have grown.
+// dispatch passes the request to an idle worker, or to a new one, or waits when the
+// limit of workers is reached. Workers are kept: their stacks have grown.
 func (c *conn) dispatch(req request) error {
 	select {
 	case c.work <- req:
@@ -258,7 +258,7 @@ func (c *conn) worker(req request) {
 	}
 }
 
-// execute answers one request; a panic becomes an error of the server.
+// execute executes one request; a panic becomes a server error.
 func (c *conn) execute(req request) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -271,7 +271,7 @@ func (c *conn) execute(req request) {
 	}
 }
 
-// fail answers with an error.
+// fail responds with an error.
 func (c *conn) fail(req request, err error) {
 	if errors.Is(err, engine.ErrDisconnect) {
 		c.nc.Close()
@@ -290,11 +290,11 @@ func (c *conn) fail(req request, err error) {
 	})
 }
 
-// buffers are for answers while they are built.
+// buffers are the memory of responses in progress.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// answer sends a response frame whose body is what add appends; flags are
-// those of its prefixes, which add writes too.
+// answer sends a response frame whose body add appends; flags are those of the prefixes
+// that add writes too.
 func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) []byte) {
 	p := buffers.Get().(*[]byte)
 	frame := wire.Begin((*p)[:0], req.header.Version, req.header.Stream, op)
@@ -307,7 +307,7 @@ func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) 
 	}
 }
 
-// timestamp is the server's clock for this connection: µs, strictly increasing.
+// timestamp returns the server's clock for this connection: µs, strictly increasing.
 func (c *conn) timestamp() int64 {
 	now := c.s.now().UnixMicro()
 	for {
@@ -325,5 +325,5 @@ func (c *conn) currentKeyspace() string {
 	return ""
 }
 
-// hangUp closes the connection; requests under way go on, unanswered.
+// hangUp closes the connection; requests in progress continue without a response.
 func (c *conn) hangUp() { c.nc.Close() }

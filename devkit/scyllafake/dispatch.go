@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
 )
 
-// run executes a QUERY, PREPARE, EXECUTE or BATCH and answers it, unless it
+// run executes a QUERY, PREPARE, EXECUTE or BATCH and sends the response, unless it
 // returns an error.
 func (c *conn) run(req request) error {
 	switch req.header.Opcode {
@@ -19,7 +19,7 @@ func (c *conn) run(req request) error {
 		if err != nil {
 			return err
 		}
-		st, err := c.s.parse(c.currentKeyspace(), c.node.ask(q.Text))
+		st, err := c.s.parse(c.currentKeyspace(), c.node.ownRows(q.Text))
 		if err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (c *conn) run(req request) error {
 	}
 }
 
-// parse reads and plans a text, or finds it in the cache of texts.
+// parse parses and plans a text, or finds it in the cache of texts.
 func (s *Server) parse(keyspace, text string) (*statement, error) {
 	id := idOf(keyspace, text)
 	schema := s.catalog.Schema()
@@ -70,10 +70,9 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 	return st, nil
 }
 
-// prepare answers PREPARE. Schema statements are prepared without a look at
-// the names in them.
+// prepare executes PREPARE. It does not check the names in schema statements.
 func (c *conn) prepare(req request, text string) error {
-	st, err := c.s.parse(c.currentKeyspace(), c.node.ask(text))
+	st, err := c.s.parse(c.currentKeyspace(), c.node.ownRows(text))
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (c *conn) prepare(req request, text string) error {
 	return nil
 }
 
-// perform executes a statement and answers.
+// perform executes a statement and sends the response.
 func (c *conn) perform(req request, st *statement, o wire.Options) error {
 	if st.plan == nil {
 		return c.performSchema(req, st)
@@ -132,7 +131,7 @@ func (c *conn) performSchema(req request, st *statement) error {
 	if !ddl.Is(st.parsed) {
 		return cqlerr.Unsupported("this statement")
 	}
-	// One at a time up to the events, so that all clients see the events of two
+	// One at a time up to the events, so that all clients receive the events of two
 	// statements in the same order.
 	c.s.ddl.Lock()
 	res, err := c.s.catalog.Execute(st.keyspace, st.parsed)
@@ -157,7 +156,7 @@ func (c *conn) performSchema(req request, st *statement) error {
 	return nil
 }
 
-// batch executes a BATCH and answers.
+// batch executes a BATCH and sends the response.
 func (c *conn) batch(req request) error {
 	bt, err := wire.ReadBatch(req.header, req.body)
 	if err != nil {
@@ -194,7 +193,7 @@ func (c *conn) batch(req request) error {
 	return nil
 }
 
-// prefix is what stands before a response's own body.
+// prefix is the part before a response's own body.
 type prefix struct {
 	flags    byte
 	tracing  uuid.UUID

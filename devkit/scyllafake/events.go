@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
 )
 
-// eventBits are the events that a connection registered for.
+// eventBits are the events for which a connection registered.
 const (
 	eventSchema uint32 = 1 << iota
 	eventTopology
@@ -20,7 +20,7 @@ var eventBits = map[string]uint32{
 	wire.EventStatus:   eventStatus,
 }
 
-// register answers REGISTER; types add to those registered before.
+// register executes REGISTER; it adds types to those registered before.
 func (c *conn) register(req request) {
 	types, err := wire.ReadRegister(req.header, req.body)
 	if err != nil {
@@ -33,9 +33,9 @@ func (c *conn) register(req request) {
 	c.ready(req)
 }
 
-// tell queues an event, never compressed. A client that does not take its
-// events is disconnected: waiting for it would stop the others' DDL.
-func (c *conn) tell(bit uint32, add func(b []byte, version byte) []byte) {
+// notify queues an event, never compressed. A client that does not read its events is
+// disconnected: waiting for it would block the DDL of others.
+func (c *conn) notify(bit uint32, add func(b []byte, version byte) []byte) {
 	if c.events.Load()&bit == 0 {
 		return
 	}
@@ -46,23 +46,23 @@ func (c *conn) tell(bit uint32, add func(b []byte, version byte) []byte) {
 	}
 }
 
-// publish sends the events of a schema statement to all who registered for
-// them. They are queued when it returns, so that the statement's own
-// connection sends them before its result.
+// publish sends the events of a schema statement to all connections that registered for
+// them. They are queued when it returns, so that the statement's own connection sends
+// them before its result.
 func (s *Server) publish(events []catalog.Change) {
 	s.eachConn(func(c *conn) {
 		for _, e := range events {
-			c.tell(eventSchema, func(b []byte, version byte) []byte {
+			c.notify(eventSchema, func(b []byte, version byte) []byte {
 				return wire.AppendSchemaEvent(b, version, e)
 			})
 		}
 	})
 }
 
-// NodeChange is what happens to a node, as clients are told.
+// NodeChange is the kind of a node event.
 type NodeChange string
 
-// The changes.
+// Node changes.
 const (
 	NodeNew     NodeChange = "NEW_NODE"
 	NodeRemoved NodeChange = "REMOVED_NODE"
@@ -70,15 +70,15 @@ const (
 	NodeDown    NodeChange = "DOWN"
 )
 
-// PublishNode tells the clients that registered for it of a change of a node.
-// The port is that of the listener they use.
+// PublishNode sends an event about a node to the clients that registered for it. The
+// port is that of their listener.
 func (s *Server) PublishNode(change NodeChange, addr netip.Addr) {
 	bit, typ := eventStatus, wire.EventStatus
 	if change == NodeNew || change == NodeRemoved {
 		bit, typ = eventTopology, wire.EventTopology
 	}
 	s.eachConn(func(c *conn) {
-		c.tell(bit, func(b []byte, version byte) []byte {
+		c.notify(bit, func(b []byte, version byte) []byte {
 			return wire.AppendNodeEvent(b, version, typ, string(change), netip.AddrPortFrom(addr, uint16(s.port)))
 		})
 	})

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// defaultAddr is what a node without TCP says its address is.
+// defaultAddr is the advertised address of a node without TCP.
 var defaultAddr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 9042)
 
 // defaultShardAwarePort is the shard-aware port of a node without TCP, a real node's default.
 const defaultShardAwarePort = 19042
 
-// memory is a listener whose connections are pipes. All its waits are on
-// channels, so it lives in one testing/synctest bubble with its clients. It
-// stands for both ports of a node, the ordinary and the shard-aware one.
+// memory is a listener whose connections are pipes. It waits on channels only, so it
+// works in one testing/synctest bubble with its clients. It serves both ports of a
+// node, the ordinary and the shard-aware one.
 type memory struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -77,7 +77,7 @@ func (m *memory) dial(ctx context.Context, to net.Addr, from uint16) (net.Conn, 
 	}
 }
 
-// pipe is an end of a net.Pipe that has addresses, which drivers look at.
+// pipe is an end of a net.Pipe with addresses, which drivers use.
 type pipe struct {
 	net.Conn
 	local, remote net.Addr
@@ -86,7 +86,7 @@ type pipe struct {
 func (p pipe) LocalAddr() net.Addr  { return p.local }
 func (p pipe) RemoteAddr() net.Addr { return p.remote }
 
-// listen opens the ports that the configuration names.
+// listen opens the configured ports.
 func (s *Server) listen() error {
 	var lc net.ListenConfig
 	if s.cfg.Addr != "" {
@@ -120,9 +120,9 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// shardOf chooses the shard of a new connection: on the shard-aware port the
-// client's port decides, elsewhere the shard with the fewest connections.
-// s.mu is held; n is the node, nil with one.
+// shardOf chooses the shard of a new connection: on the shard-aware port the client's
+// port decides, elsewhere the shard with the fewest connections. s.mu is held; n is the
+// node, nil with one.
 func (s *Server) shardOf(nc net.Conn, n *node) int {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok && at.Port == s.shardAwarePort {
 		if from, ok := nc.RemoteAddr().(*net.TCPAddr); ok {

@@ -11,15 +11,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// What a node says of itself.
+// A node's description of itself.
 const (
 	cqlVersion     = "3.3.1"
 	partitioner    = "org.apache.cassandra.dht.Murmur3Partitioner"
-	releaseVersion = "3.0.8" // of the Cassandra that ScyllaDB stands in for
+	releaseVersion = "3.0.8" // of the Cassandra release that ScyllaDB reports
 )
 
-// features are the cluster features of 5.1 that concern a client; a real node
-// lists some fifty.
+// features are the cluster features of 5.1 that affect a client; a real node lists
+// about fifty.
 var features = []string{
 	"CDC", "CDC_GENERATIONS_V2", "COMPUTED_COLUMNS", "INDEXES", "LWT", "NONFROZEN_UDTS",
 	"PER_TABLE_PARTITIONERS", "SCHEMA_TABLES_V3", "UNBOUNDED_RANGE_TOMBSTONES",
@@ -39,7 +39,7 @@ func (s *Server) writeLocal(now time.Time, addr netip.Addr) error {
 	return nil
 }
 
-// localRow is the row of system.local of a node with all tokens.
+// localRow returns the row of system.local of a node with all tokens.
 func (s *Server) localRow(now time.Time, addr netip.Addr) system.Values {
 	tokens := make([]string, len(s.topology.Tokens))
 	for i, t := range s.topology.Tokens {

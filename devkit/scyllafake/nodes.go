@@ -19,7 +19,7 @@ import (
 )
 
 // node is one address of a server that presents itself as a cluster. All nodes share
-// one engine, so what one has acknowledged every other one returns.
+// one engine, so every node returns the writes that any other acknowledged.
 type node struct {
 	addr   netip.Addr
 	hostID uuid.UUID
@@ -29,13 +29,13 @@ type node struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	frozen  bool // accepts connections and bytes, and never answers
+	frozen  bool // accepts connections and bytes, and never responds
 	down    bool // refuses connections
 	conns   map[*nodeConn]struct{}
 }
 
-// makeNodes makes the nodes of the configuration from the first one's address.
-// A server with one node has none.
+// makeNodes creates the nodes of the configuration from the first one's address. A
+// server with one node has none.
 func (s *Server) makeNodes(first netip.Addr) error {
 	if s.cfg.Nodes < 2 {
 		return nil
@@ -71,7 +71,7 @@ func (s *Server) makeNodes(first netip.Addr) error {
 	return nil
 }
 
-// writeNodes writes the nodes' rows of system.local and system.peers, which have the
+// writeNodes writes the nodes' rows of system.local and system.peers, which contain the
 // server's schema version.
 func (s *Server) writeNodes(at time.Time) error {
 	tables := s.catalog.Schema().Keyspaces["system"].Tables
@@ -89,15 +89,16 @@ func (s *Server) writeNodes(at time.Time) error {
 	return s.store.Apply(rows)
 }
 
-// ask returns the text with which the node's own rows of the system tables are read.
-func (n *node) ask(text string) string {
+// ownRows returns a statement text changed to read the node's own rows of the system
+// tables.
+func (n *node) ownRows(text string) string {
 	if n == nil || !strings.Contains(text, "system.") {
 		return text
 	}
 	return strings.NewReplacer("key='local'", n.local, "system.peers", n.peers).Replace(text)
 }
 
-// nodeOf returns the node that a client has connected to, nil with one node.
+// nodeOf returns the node of a client's connection, nil with one node.
 func (s *Server) nodeOf(nc net.Conn) *node {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok {
 		for _, n := range s.nodes {
@@ -109,9 +110,9 @@ func (s *Server) nodeOf(nc net.Conn) *node {
 	return nil
 }
 
-// alive is how many nodes answer.
+// alive returns how many nodes are up.
 func (s *Server) alive() int {
-	alive := max(1-len(s.nodes), 0) // without nodes there is the server itself
+	alive := max(1-len(s.nodes), 0) // without nodes the server itself counts
 	for _, n := range s.nodes {
 		n.mu.Lock()
 		if !n.frozen && !n.down {
@@ -123,7 +124,7 @@ func (s *Server) alive() int {
 }
 
 // Freeze makes a node silent, as SIGSTOP does: it accepts connections and requests and
-// never answers. Thaw ends that; what was sent in between is answered then.
+// never responds. Thaw ends that; requests sent in between are executed then.
 func (s *Server) Freeze(i int) { s.nodes[i].set(func(n *node) { n.frozen = true }) }
 
 // Thaw ends Freeze.
@@ -147,7 +148,7 @@ func (s *Server) Kill(i int) {
 // Restart lets a killed node accept connections again.
 func (s *Server) Restart(i int) { s.nodes[i].set(func(n *node) { n.down = false }) }
 
-// NodeAddr is the address of a node.
+// NodeAddr returns the address of a node.
 func (s *Server) NodeAddr(i int) netip.Addr { return s.nodes[i].addr }
 
 func (n *node) set(f func(*node)) {
@@ -163,8 +164,8 @@ func (n *node) isDown() bool {
 	return n.down
 }
 
-// nodeConn is a node's end of a connection. It takes what the client sends whatever
-// the node does, as the operating system does for a process that is stopped.
+// nodeConn is a node's end of a connection. It receives data in every state of the
+// node, as the operating system does for a process that is stopped.
 type nodeConn struct {
 	net.Conn
 	n *node
@@ -202,7 +203,7 @@ func (c *nodeConn) receive() {
 	}
 }
 
-// Read returns what the client has sent, unless the node is frozen.
+// Read returns data from the client, unless the node is frozen.
 func (c *nodeConn) Read(b []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 // statement is a parsed text, planned if it is a data statement. It is immutable.
 type statement struct {
 	id       preparedID
-	keyspace string // the connection's when it was parsed
+	keyspace string // the connection's at the time of parsing
 	parsed   cql.Statement
 	plan     *engine.Plan // nil for schema statements and USE
 	columns  []byte       // plan.Result as result metadata
 	schema   *catalog.Schema
 }
 
-// valid reports whether the plan still fits: none of its tables has changed.
+// valid reports whether none of the plan's tables has changed.
 func (st *statement) valid(s *catalog.Schema) bool {
 	if st.plan == nil || st.schema == s {
 		return true
@@ -34,7 +34,7 @@ func (st *statement) valid(s *catalog.Schema) bool {
 	return true
 }
 
-// resultColumns is the metadata of res, which answers st.
+// resultColumns returns the metadata of res, a result of st.
 func (st *statement) resultColumns(res *engine.Result) []byte {
 	if len(res.Columns) > 0 && len(st.plan.Result) == len(res.Columns) && &st.plan.Result[0] == &res.Columns[0] {
 		return st.columns
@@ -52,15 +52,15 @@ func idOf(keyspace, text string) preparedID {
 	return preparedID(h.Sum(nil))
 }
 
-// Bounds of what is remembered. A client whose statement was dropped is told
-// so and prepares it again.
+// Limits of the caches. A client whose statement was dropped receives an error and
+// prepares it again.
 const (
 	maxTexts    = 1024
 	maxPrepared = 16384
 )
 
-// statements are the prepared statements of the server, and a cache of the
-// texts that were sent without PREPARE. It is safe for concurrent use.
+// statements are the prepared statements of the server, and a cache of the texts that
+// were sent without PREPARE. It is safe for concurrent use.
 type statements struct {
 	mu       sync.RWMutex
 	prepared map[preparedID]*statement
@@ -71,7 +71,7 @@ func newStatements() *statements {
 	return &statements{prepared: map[preparedID]*statement{}, texts: map[preparedID]*statement{}}
 }
 
-// get finds a prepared statement; one whose tables have changed is not there.
+// get finds a prepared statement; it drops one whose tables have changed.
 func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	if len(id) == md5.Size {
 		c.mu.RLock()
@@ -111,8 +111,8 @@ func (c *statements) putText(st *statement) {
 	c.texts[st.id] = st
 }
 
-// makeRoom halves a map that has reached its bound. Which statements go does
-// not matter: those that are in use come back.
+// makeRoom halves a map that has reached its limit. It drops any statements: those in
+// use return.
 func makeRoom(m map[preparedID]*statement, bound int) {
 	if len(m) < bound {
 		return
@@ -125,9 +125,9 @@ func makeRoom(m map[preparedID]*statement, bound int) {
 	}
 }
 
-// prune drops the prepared statements that a schema change has outdated, as a
-// real node does: after DROP and CREATE of the same table the old id stays
-// unknown until the text is prepared again.
+// prune drops the prepared statements that a schema change has outdated, as a real node
+// does: after DROP and CREATE of the same table the old id stays unknown until the text
+// is prepared again.
 func (c *statements) prune(s *catalog.Schema) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

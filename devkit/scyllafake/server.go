@@ -35,14 +35,14 @@ type Server struct {
 	engine     *engine.Engine
 	faults     *faults.Injector
 	statements *statements
-	nodes      []*node    // where there is more than one
+	nodes      []*node    // with more than one only
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
 	admin          *admin // nil without one
 	memory         *memory
 	listeners      []net.Listener
 	tcp            net.Addr // nil without TCP
-	port           int      // that clients are told
+	port           int      // advertised to clients
 	shardAware     net.Listener
 	shardAwarePort int
 
@@ -52,7 +52,7 @@ type Server struct {
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	closing bool
-	broken  bool           // the disk refused a write; Close still has to release what is open
+	broken  bool           // the disk refused a write; Close still has to release open resources
 	running sync.WaitGroup // listeners and connections
 }
 
@@ -104,7 +104,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// open opens what the node keeps.
+// open opens the persistent parts of the node.
 func (s *Server) open(clock *faults.Clock) error {
 	var err error
 	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf, Failed: s.failed})
@@ -140,8 +140,8 @@ func (s *Server) logf(format string, args ...any) {
 	s.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
 }
 
-// clientAddr is the address that system.local gives to clients. A node that
-// listens on all addresses calls itself by the loopback one.
+// clientAddr returns the address for clients in system.local. A node that listens on
+// all addresses reports the loopback one.
 func (s *Server) clientAddr() netip.AddrPort {
 	if s.tcp == nil {
 		return defaultAddr
@@ -198,14 +198,14 @@ func (s *Server) connect(nc net.Conn) {
 	}()
 }
 
-// forget takes a connection that reads no more off the list.
+// forget removes a connection that reads no more from the list.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 }
 
-// eachConn calls f for the connections that are open.
+// eachConn calls f for the open connections.
 func (s *Server) eachConn(f func(*conn)) {
 	s.mu.Lock()
 	conns := make([]*conn, 0, len(s.conns))
@@ -218,7 +218,7 @@ func (s *Server) eachConn(f func(*conn)) {
 	}
 }
 
-// Addr is the TCP address of the ordinary port, "" without one.
+// Addr returns the TCP address of the ordinary port, "" without one.
 func (s *Server) Addr() string {
 	if s.tcp == nil {
 		return ""
@@ -226,7 +226,7 @@ func (s *Server) Addr() string {
 	return s.tcp.String()
 }
 
-// ShardAwareAddr is the TCP address of the shard-aware port, "" without one.
+// ShardAwareAddr returns the TCP address of the shard-aware port, "" without one.
 func (s *Server) ShardAwareAddr() string {
 	if s.shardAware == nil {
 		return ""
@@ -234,14 +234,14 @@ func (s *Server) ShardAwareAddr() string {
 	return s.shardAware.Addr().String()
 }
 
-// Dial connects over memory. Client and server may live in one testing/synctest bubble.
+// Dial connects over memory. Client and server may be in one testing/synctest bubble.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 	return s.memory.dial(ctx, s.memory.addr, 0)
 }
 
-// DialContext is Dial, whatever the address: it makes a node the Dialer of a
-// gocql.ClusterConfig. With the shard-aware port it connects from the port that the
-// driver wants, so to the shard that it wants.
+// DialContext is Dial for any address, so that a node can be the Dialer of a
+// gocql.ClusterConfig. With the shard-aware port it connects from the source port of
+// the driver's choice, and so to the shard of its choice.
 func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
 	if len(s.nodes) > 0 {
 		return s.dialNode(ctx, addr)
@@ -253,16 +253,16 @@ func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, err
 	return s.memory.dial(ctx, net.TCPAddrFromAddrPort(to), gocql.ScyllaGetSourcePort(ctx))
 }
 
-// Topology is the node's place in the cluster: its CDC generations and
-// tablets, and the means to change them.
+// Topology returns the node's place in the cluster: its CDC generations and tablets,
+// and the methods to change them.
 func (s *Server) Topology() *topology.Topology { return s.topology }
 
-// Schema is the current schema; it must not be changed.
+// Schema returns the current schema; it must not be changed.
 func (s *Server) Schema() *catalog.Schema { return s.catalog.Schema() }
 
-// Close stops the node: it refuses new connections, closes the open ones, and
-// closes the data directory. Acknowledged writes are kept. Requests under way
-// may or may not be executed, as at the end of any node.
+// Close stops the node: it refuses new connections, closes the open ones, and closes
+// the data directory. Acknowledged writes are kept. The outcome of requests in progress
+// is unknown, as at the end of any node.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if s.closing && !s.broken {
@@ -278,7 +278,7 @@ func (s *Server) Close() error {
 	}
 	s.eachConn((*conn).hangUp)
 	if s.store.Err() == nil {
-		s.running.Wait() // on a failed store requests may wait for its locks for ever
+		s.running.Wait() // on a failed store requests may wait for its locks forever
 	}
 	return s.release()
 }
@@ -301,7 +301,7 @@ func (s *Server) failed(err error) {
 func (s *Server) release() error {
 	var errs []error
 	for _, l := range s.listeners {
-		l.Close() // twice is harmless
+		l.Close() // a second close does nothing
 	}
 	if s.engine != nil && s.store.Err() == nil {
 		s.engine.Close()

@@ -10,8 +10,8 @@ import (
 
 const passwordAuthenticator = "org.apache.cassandra.auth.PasswordAuthenticator"
 
-// startup answers STARTUP. From its answer on everything but events is
-// compressed, if the client wants it so.
+// startup executes STARTUP. From its response on everything but events is compressed,
+// if the client requests it.
 func (c *conn) startup(req request) {
 	options, err := wire.ReadStartup(req.header, req.body)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *conn) ready(req request) {
 // the password, with a zero byte before each of the latter.
 func (c *conn) authenticate(req request) {
 	if c.state == stateReady {
-		// Nobody asked. A real node without authentication takes any token.
+		// Authentication is off. A real node without authentication accepts any token.
 		c.answer(req, wire.OpAuthSuccess, 0, wire.AppendAuthSuccess)
 		return
 	}

@@ -6,15 +6,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// The options of STARTUP and SUPPORTED that the server itself looks at.
+// The options of STARTUP and SUPPORTED that the server itself reads.
 const (
 	optCompression = "COMPRESSION"
 	optLWTMark     = "SCYLLA_LWT_ADD_METADATA_MARK"
 )
 
-// supported is the answer to OPTIONS on a connection of the given shard. The
-// keys are those of a real node; a driver takes a server for ScyllaDB by the
-// four about sharding.
+// supported returns the response to OPTIONS on a connection of the given shard. The
+// keys are those of a real node; a driver detects ScyllaDB by the four about sharding.
 func (s *Server) supported(shard int) map[string][]string {
 	m := map[string][]string{
 		"CQL_VERSION":               {cqlVersion},

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes of answers wait for a client before those
-	// who answer wait too.
+	// maxQueued is the number of bytes of responses that wait for a client before
+	// requests wait too.
 	maxQueued = 8 << 20
-	// maxKept is the largest buffer that is kept for the next answers.
+	// maxKept is the largest buffer that is kept for the next responses.
 	maxKept = 1 << 20
 )
 
-// writer sends frames in the order they are given, many in one write when
-// they come faster than the network takes them. It is safe for concurrent use.
+// writer sends frames in order, many in one write when they come faster than the
+// network accepts them. It is safe for concurrent use.
 type writer struct {
 	conn net.Conn
 
@@ -31,9 +31,9 @@ func newWriter(conn net.Conn) *writer {
 	return w
 }
 
-// send queues what add appends. With wait it waits while too much is queued;
-// without, it reports false then and queues nothing. On a closed writer it
-// does nothing.
+// send queues the bytes that add appends. With wait it blocks while too much is queued;
+// without, it reports false then and queues nothing. On a closed writer it does
+// nothing.
 func (w *writer) send(wait bool, add func([]byte) []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func (w *writer) send(wait bool, add func([]byte) []byte) bool {
 	return true
 }
 
-// run writes until the writer is closed and all is sent, or the network fails.
+// run writes until the writer is closed and the queue is sent, or the network fails.
 func (w *writer) run() error {
 	var out []byte
 	for {
@@ -76,7 +76,7 @@ func (w *writer) run() error {
 	}
 }
 
-// close ends run once what is queued has been sent.
+// close ends run once the queue has been sent.
 func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -3,14 +3,14 @@ package cql
 // Statement is one parsed CQL statement: one of the pointer types below.
 type Statement interface{ statement() }
 
-// Name is a keyspace-qualified object name. Keyspace is empty when the text
-// did not name one. Unquoted identifiers are already folded to lower case.
+// Name is a keyspace-qualified object name. Keyspace is empty when the text has none.
+// Unquoted identifiers are already folded to lower case.
 type Name struct{ Keyspace, Name string }
 
-// Binds describes the bind markers of a statement in order of appearance.
-// A named marker that appears twice is one entry, as ScyllaDB has it.
+// Binds describes the bind markers of a statement in order of appearance. A named
+// marker that appears twice is one entry, as in ScyllaDB.
 type Binds struct {
-	// Names holds "" for a plain "?" and the name for ":name".
+	// Names contains "" for a plain "?" and the name for ":name".
 	Names []string
 }
 
@@ -166,12 +166,12 @@ type Select struct {
 	AllowFiltering           bool
 	BypassCache              bool
 	Timeout                  Term
-	// TTL and Timestamp are set by USING TTL and USING TIMESTAMP, which the
-	// grammar has and ScyllaDB refuses: "Specifying TTL is not legal for SELECT statement".
+	// TTL and Timestamp are set by USING TTL and USING TIMESTAMP, which the grammar
+	// accepts and ScyllaDB refuses: "Specifying TTL is not legal for SELECT statement".
 	TTL, Timestamp Term
 }
 
-// Using holds the USING clause of a modification; nil means absent.
+// Using is the USING clause of a modification; nil means absent.
 type Using struct{ Timestamp, TTL, Timeout Term }
 
 // Cond is the IF clause of a conditional statement.
@@ -188,14 +188,14 @@ type Insert struct {
 	Table   Name
 	Columns []string
 	Values  []Term
-	// JSON holds the value of INSERT … JSON; DefaultUnset its DEFAULT UNSET.
+	// JSON is the value of INSERT … JSON; DefaultUnset its DEFAULT UNSET.
 	JSON         Term
 	DefaultUnset bool
 	If           *Cond
 	Using        Using
 }
 
-// AssignKind tells the forms of an assignment apart.
+// AssignKind is the form of an assignment.
 type AssignKind uint8
 
 // The assignment forms.
@@ -308,8 +308,9 @@ type (
 		Table        Name
 		Columns      []ColumnDef
 		PartitionKey []string // empty when a column carries PRIMARY KEY
-		// PrimaryKeys counts the PRIMARY KEY clauses, those of columns included;
-		// the grammar lets any number pass. PartitionKey and Clustering are of the last clause.
+		// PrimaryKeys counts the PRIMARY KEY clauses, those of columns included; the
+		// grammar accepts any number. PartitionKey and Clustering are of the last
+		// clause.
 		PrimaryKeys    int
 		Clustering     []string
 		ClusterOrder   []Order
@@ -333,9 +334,9 @@ type (
 	// Truncate is TRUNCATE [TABLE].
 	Truncate struct{ Table Name }
 	// CreateIndex is CREATE INDEX. Target is the column; TargetKind is "", "keys",
-	// "entries" or "full". Local lists the key columns of a local index. They are
-	// meaningful if Targets, in which everything between the parentheses stands,
-	// holds one single column, or a list of columns and one single column.
+	// "entries" or "full". Local lists the key columns of a local index. They are valid
+	// if Targets, the contents of the parentheses, is one single column, or a list of
+	// columns and one single column.
 	CreateIndex struct {
 		IfNotExists bool
 		Index       string
@@ -386,7 +387,7 @@ type (
 		PartitionKey []string
 		Clustering   []string
 		ClusterOrder []Order
-		// CompactStorage: the grammar takes it here too.
+		// CompactStorage: the grammar accepts it here too.
 		CompactStorage bool
 		With           []Property
 	}
@@ -400,8 +401,8 @@ type (
 		IfExists bool
 		View     Name
 	}
-	// Unsupported is a statement that ScyllaDB's grammar knows and this server
-	// refuses: roles, permissions, functions, triggers, service levels. What names it.
+	// Unsupported is a statement of ScyllaDB's grammar that this server refuses: roles,
+	// permissions, functions, triggers, service levels. What is its name.
 	Unsupported struct{ What string }
 )
 

@@ -6,27 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError is a text that is not CQL; it becomes error 0x2000.
+// SyntaxError means that a text is not CQL; it becomes error 0x2000.
 type SyntaxError struct {
 	// Line counts from 1, Column from 0 in characters. At the end of the text
 	// Column is 0, as in ScyllaDB.
 	Line, Column int
-	Message      string // as ScyllaDB words it, "line 1:0 no viable alternative at input 'X'"
+	Message      string // as in ScyllaDB, "line 1:0 no viable alternative at input 'X'"
 }
 
 func (e *SyntaxError) Error() string { return e.Message }
 
-// ScyllaDB's messages come from ANTLR's C++ runtime, which knows these cases
+// ScyllaDB's messages come from ANTLR's C++ runtime, which distinguishes these cases
 // (recorded from a node, and discussed in scylladb/scylladb issue 1703):
 //
 //   - no rule begins like that: "no viable alternative at input 'X'"
-//   - one certain token was wanted, and stands right after the next one:
+//   - one certain token is required, and comes right after the next one:
 //     "extraneous input 'X' expecting <invalid>"
-//   - one certain token was wanted, and the next one may follow it:
+//   - one certain token is required, and the next one may follow it:
 //     "missing ')' at '<missing '"
-//   - one certain token was wanted, and neither: " : syntax error...\n"
+//   - one certain token is required, and neither: " : syntax error...\n"
 
-// noViable says that nothing the grammar has here begins with the next token.
+// noViable means that no rule of the grammar begins here with the next token.
 func (p *parser) noViable() *SyntaxError { return p.noViableAt(p.pos) }
 
 // noViableAt is noViable for the token where the decision was made.
@@ -34,8 +34,8 @@ func (p *parser) noViableAt(pos int) *SyntaxError {
 	return p.errorAt(pos, " no viable alternative at input '"+p.display(pos)+"'")
 }
 
-// mismatch says that want was needed. follow may stand after want; only where
-// it is known can the error be one of a missing token.
+// mismatch means that want is required. follow contains the tokens after want; only
+// where it is known can the error be one of a missing token.
 func (p *parser) mismatch(want kind, follow kindSet) *SyntaxError {
 	switch {
 	case p.kind() != tEOF && p.peek(1) == want:
@@ -47,14 +47,14 @@ func (p *parser) mismatch(want kind, follow kindSet) *SyntaxError {
 	}
 }
 
-// refuse is an error of ScyllaDB's own, which has no position in its text.
+// refuse returns an error of ScyllaDB's own, which has no position in its text.
 func (p *parser) refuse(message string) *SyntaxError {
 	e := p.errorAt(p.pos, "")
 	e.Message = message
 	return e
 }
 
-// display is a token as error messages show it.
+// display formats a token as in error messages.
 func (p *parser) display(pos int) string {
 	t := p.toks[pos]
 	switch t.kind {
@@ -76,7 +76,7 @@ func (p *parser) errorAt(pos int, message string) *SyntaxError {
 	return e
 }
 
-// errorAt makes an error at a byte offset of src.
+// errorAt returns an error at a byte offset of src.
 func errorAt(src string, offset int, message string) *SyntaxError {
 	before := src[:offset]
 	line := 1 + strings.Count(before, "\n")

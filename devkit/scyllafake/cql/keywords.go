@@ -1,6 +1,6 @@
 package cql
 
-// class says where a keyword may stand for an identifier.
+// class defines where a keyword is allowed as an identifier.
 type class uint8
 
 const (
@@ -166,8 +166,8 @@ const (
 	lastKeyword
 )
 
-// keywords says of each keyword ANTLR's name for it (K_ left out), how it is
-// written, and whether it is reserved.
+// keywords contains ANTLR's name of each keyword (without K_), its spelling, and
+// whether it is reserved.
 var keywords = [lastKeyword - firstKeyword]struct {
 	name     string
 	class    class
@@ -334,7 +334,7 @@ var keywordOf = func() map[string]kind {
 	return m
 }()
 
-// longestKeyword bounds what is looked up in keywordOf.
+// longestKeyword limits the words searched in keywordOf.
 var longestKeyword = func() int {
 	n := 0
 	for s := range keywordOf {
@@ -343,7 +343,7 @@ var longestKeyword = func() int {
 	return n
 }()
 
-// Sets of kinds by what they may begin.
+// Sets of kinds by the rules that they may begin.
 var (
 	// identStart: columns, tables, keyspaces.
 	identStart = classSet(basicName, typeName, columnName).union(setOf(tIdent, tQuoted))
@@ -355,7 +355,7 @@ var (
 	userTypeStart = classSet(basicName).union(setOf(tIdent, tQuoted, kKey))
 	nativeTypes   = func() kindSet {
 		s := classSet(typeName)
-		s[kEmpty>>6] &^= 1 << (kEmpty & 63) // a name, but no type a user may write
+		s[kEmpty>>6] &^= 1 << (kEmpty & 63) // a name, but not allowed as a user's type
 		return s
 	}()
 	relationOps = setOf(tEqual, tLess, tLessEq, tGreater, tGreaterEq, tNotEq, kLike)

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// lex appends the tokens of src to buf, a final tEOF included. White space and
-// comments are dropped.
+// lex appends the tokens of src to buf, a final tEOF included. White space and comments
+// are dropped.
 //
-// As in ScyllaDB the whole text is read before parsing begins, so an ill-formed
-// token anywhere is reported before an error of the grammar.
+// As in ScyllaDB the whole text is read before parsing begins, so a malformed token
+// anywhere is reported before an error of the grammar.
 func lex(src string, buf []token) ([]token, *SyntaxError) {
 	if len(src) > math.MaxInt32-1 {
 		return buf, &SyntaxError{Line: 1, Message: "line 1:0 statement is too long"}
@@ -32,15 +32,15 @@ func lex(src string, buf []token) ([]token, *SyntaxError) {
 	}
 }
 
-// lexError refuses what begins no token: an unknown character, or a string,
-// quoted name or comment without end.
+// lexError refuses an unknown character, or a string, quoted name or comment without
+// end.
 func lexError(src string, pos int) *SyntaxError {
 	r, _ := utf8.DecodeRuneInString(src[pos:])
 	return errorAt(src, pos, " no viable alternative at input '"+string(r)+"'")
 }
 
-// skipSpace returns where the next token begins; ok is false if a comment
-// that begins there has no end.
+// skipSpace returns the beginning of the next token; ok is false if a comment that
+// begins there has no end.
 func skipSpace(src string, pos int) (next int, ok bool) {
 	for pos < len(src) {
 		switch c := src[pos]; {
@@ -55,7 +55,7 @@ func skipSpace(src string, pos int) (next int, ok bool) {
 		case strings.HasPrefix(src[pos:], "--") || strings.HasPrefix(src[pos:], "//"):
 			n := strings.IndexAny(src[pos:], "\r\n")
 			if n < 0 {
-				// The grammar wants a line end after such a comment.
+				// The grammar requires a line end after such a comment.
 				return pos, false
 			}
 			pos += n + 1
@@ -119,7 +119,7 @@ func length(s, prefix string) int {
 	return 0
 }
 
-// scanQuoted reads 'x' or "x"; a doubled quote stands for one.
+// scanQuoted reads 'x' or "x"; a doubled quote is an escaped one.
 func scanQuoted(s string, quote byte, k kind) (kind, int) {
 	for i := 1; i < len(s); i++ {
 		if s[i] != quote {
@@ -145,9 +145,9 @@ func scanDollars(s string) (kind, int) {
 	return tString, 2 + n + 2
 }
 
-// scanWord reads what begins with a letter or digit: the longest of an
-// identifier, a uuid, a number and a duration; of two equally long ones the
-// one that the grammar names first.
+// scanWord reads a token that begins with a letter or digit: the longest of an
+// identifier, a uuid, a number and a duration; of two equally long ones the first in
+// the grammar.
 func scanWord(s string) (kind, int) {
 	ident := 0
 	if isLetter(s[0]) {
@@ -173,7 +173,7 @@ func scanWord(s string) (kind, int) {
 	return wordKind(s[:ident]), ident
 }
 
-// wordKind tells keywords and booleans from identifiers.
+// wordKind distinguishes keywords and booleans from identifiers.
 func wordKind(word string) kind {
 	if len(word) > longestKeyword {
 		return tIdent

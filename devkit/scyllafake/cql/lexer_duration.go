@@ -31,8 +31,8 @@ func unit(s string) int {
 	return 0
 }
 
-// equalASCII compares s with lower, ignoring the case of A-Z only: Unicode
-// folding would take a Greek mu for the micro sign.
+// equalASCII compares s with lower, ignoring the case of A-Z only: Unicode folding
+// would accept a Greek mu for the micro sign.
 func equalASCII(s, lower string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -73,7 +73,7 @@ func designators(s, letters string) int {
 	return n
 }
 
-// matchPattern returns len(pattern) if s begins with it, 0 standing for any digit.
+// matchPattern returns len(pattern) if s begins with it; 0 matches any digit.
 func matchPattern(s, pattern string) int {
 	if len(s) < len(pattern) {
 		return 0

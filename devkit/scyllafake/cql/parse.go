@@ -1,20 +1,19 @@
-// Package cql is the syntax of CQL as ScyllaDB 5.1 reads it: lexer, parser and
-// syntax tree. It knows no schema.
+// Package cql implements the syntax of CQL in ScyllaDB 5.1: lexer, parser and syntax
+// tree. It knows no schema.
 //
-// What is accepted follows the grammar of ScyllaDB 5.1 (cql3/Cql.g), its
-// quirks included. The parser is written by hand: one function per rule of
-// that grammar, choosing by a look at the next few tokens. Where ScyllaDB's
-// generated parser would report an error, this one reports the same, at the
-// same place; see errors.go.
+// It accepts the grammar of ScyllaDB 5.1 (cql3/Cql.g), including its quirks. The parser
+// is written by hand, with one function per rule of that grammar, which decides by the
+// next few tokens. It reports the same errors at the same places as ScyllaDB's
+// generated parser; see errors.go.
 package cql
 
 import "sync"
 
-// Parse reads one statement, with or without closing semicolons. Every error
-// is a *SyntaxError. It is safe for concurrent use.
+// Parse parses one statement, with or without closing semicolons. Every error is a
+// *SyntaxError. It is safe for concurrent use.
 //
-// It takes time linear in the length of text; brackets nested deeper than
-// MaxDepth are refused.
+// It takes time linear in the length of text; brackets nested deeper than MaxDepth are
+// refused.
 func Parse(text string) (stmt Statement, err error) {
 	p := parsers.Get().(*parser)
 	defer func() {
@@ -36,13 +35,13 @@ func Parse(text string) (stmt Statement, err error) {
 	return p.query(), nil
 }
 
-// MaxDepth is how deep values, types, functions and relations may nest.
+// MaxDepth is the maximum nesting of values, types, functions and relations.
 const MaxDepth = 200
 
 // parsers keeps token slices between calls.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// maxKept bounds the tokens that a pooled parser holds on to.
+// maxKept limits the tokens that a pooled parser keeps.
 const maxKept = 4096
 
 // parser is the state of one Parse. Its methods panic with a *SyntaxError.
@@ -52,8 +51,8 @@ type parser struct {
 	pos   int // index of the next token
 	depth int
 	binds []string
-	// refused is set when the text uses a construct that the grammar has and
-	// this package has no syntax tree for.
+	// refused is set when the text uses a construct of the grammar without a syntax
+	// tree in this package.
 	refused string
 }
 
@@ -78,7 +77,7 @@ func (p *parser) query() Statement {
 	return stmt
 }
 
-// setBinds gives a statement the markers that were met.
+// setBinds gives a statement the markers found.
 func (p *parser) setBinds(stmt Statement) {
 	b := Binds{Names: p.binds}
 	switch s := stmt.(type) {
@@ -95,7 +94,7 @@ func (p *parser) setBinds(stmt Statement) {
 	}
 }
 
-// statement: what its first words say it is.
+// statement: decided by its first words.
 func (p *parser) statement() Statement {
 	switch p.kind() {
 	case kSelect:
@@ -128,10 +127,10 @@ func (p *parser) statement() Statement {
 	panic(p.noViable())
 }
 
-// kind is the kind of the next token.
+// kind returns the kind of the next token.
 func (p *parser) kind() kind { return p.toks[p.pos].kind }
 
-// peek is the kind of the token n after the next.
+// peek returns the kind of the token n after the next.
 func (p *parser) peek(n int) kind {
 	if p.pos+n >= len(p.toks) {
 		return tEOF
@@ -168,7 +167,7 @@ func (p *parser) acceptAll(ks ...kind) bool {
 	return true
 }
 
-// expect takes a k, which follow may come after.
+// expect takes a k; follow contains the tokens after it.
 func (p *parser) expect(k kind, follow kindSet) token {
 	if p.kind() != k {
 		panic(p.mismatch(k, follow))
@@ -176,7 +175,7 @@ func (p *parser) expect(k kind, follow kindSet) token {
 	return p.next()
 }
 
-// enter guards a rule that calls itself; leave ends it.
+// enter guards a recursive rule; leave ends it.
 func (p *parser) enter() {
 	if p.depth++; p.depth > MaxDepth {
 		panic(errorAt(p.src, int(p.toks[p.pos].start), " nested too deeply"))

@@ -125,7 +125,7 @@ func (p *parser) createIndex() *CreateIndex {
 	return s
 }
 
-// nameTarget fills Target and Local where Targets has their form.
+// nameTarget sets Target and Local where Targets has their form.
 func (s *CreateIndex) nameTarget() {
 	targets := s.Targets
 	if len(targets) == 2 && targets[0].Kind == "columns" {

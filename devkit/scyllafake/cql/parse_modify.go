@@ -113,7 +113,7 @@ func (p *parser) assignment() Assignment {
 	return a
 }
 
-// assignColumn reads what follows "c =": a value, c + x, c - x, or x + c.
+// assignColumn reads the part after "c =": a value, c + x, c - x, or x + c.
 func (p *parser) assignColumn(a *Assignment) {
 	if p.accept(kScyllaCounterShardList) {
 		p.refused = "SCYLLA_COUNTER_SHARD_LIST"

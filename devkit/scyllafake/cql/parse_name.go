@@ -2,10 +2,10 @@ package cql
 
 import "strings"
 
-// text is a token as it stands in the source.
+// text returns a token as in the source.
 func (p *parser) text(t token) string { return p.src[t.start:t.end] }
 
-// unquoted is the content of a string or quoted name.
+// unquoted returns the content of a string or quoted name.
 func (p *parser) unquoted(t token) string {
 	s := p.text(t)
 	if s[0] == '$' {
@@ -19,8 +19,7 @@ func (p *parser) unquoted(t token) string {
 	return strings.ReplaceAll(s, quote+quote, quote)
 }
 
-// identText is the name that an identifier token stands for: quoted ones keep
-// their case.
+// identText returns the name of an identifier token: quoted ones keep their case.
 func (p *parser) identText(t token) string {
 	if t.kind == tQuoted {
 		return p.unquoted(t)
@@ -28,7 +27,7 @@ func (p *parser) identText(t token) string {
 	return strings.ToLower(p.text(t))
 }
 
-// ident reads the name of a column, field, property or the like.
+// ident reads the name of a column, field, property or similar.
 func (p *parser) ident() string {
 	if !identStart.has(p.kind()) {
 		panic(p.noViable())
@@ -51,8 +50,8 @@ func (p *parser) parenIdents() []string {
 	return names
 }
 
-// objectName reads the name of a keyspace, table or index: what names it for
-// the message that refuses a marker.
+// objectName reads the name of a keyspace, table or index: what is its kind in the
+// message that refuses a marker.
 func (p *parser) objectName(what string) string {
 	if p.kind() == tQMark {
 		panic(p.refuse("Bind variables cannot be used for " + what + " names"))
@@ -90,8 +89,8 @@ func (p *parser) userTypeName() Name {
 	return n
 }
 
-// reservedTypeNames may become native types one day. ScyllaDB compares them as
-// written, so BYTE is a user type.
+// reservedTypeNames may become native types later. ScyllaDB compares them as written,
+// so BYTE is a user type.
 var reservedTypeNames = map[string]bool{
 	"byte": true, "complex": true, "enum": true, "interval": true, "macaddr": true, "bitstring": true,
 }

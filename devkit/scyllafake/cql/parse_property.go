@@ -34,7 +34,8 @@ func (p *parser) property(seen []Property) Property {
 	return prop
 }
 
-// propertyMap: {'a': 'b', …}. Any terms may stand in it, but all but constants are refused.
+// propertyMap: {'a': 'b', …}. The grammar accepts any terms in it, but all except
+// constants are refused.
 func (p *parser) propertyMap() []PropertyEntry {
 	p.next()
 	var entries []PropertyEntry

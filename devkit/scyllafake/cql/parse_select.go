@@ -23,7 +23,7 @@ func (p *parser) selectStatement() *Select {
 	return s
 }
 
-// selectTail reads what may follow WHERE, in this order only.
+// selectTail reads the clauses after WHERE, in this order only.
 func (p *parser) selectTail(s *Select) {
 	if p.accept(kGroup) {
 		p.expect(kBy, identStart)
@@ -61,8 +61,8 @@ func (p *parser) orderBy() Order {
 	return o
 }
 
-// modifierAhead tells the keyword JSON or DISTINCT from a column or function of
-// that name, by what follows.
+// modifierAhead distinguishes the keyword JSON or DISTINCT from a column or function of
+// that name by the next tokens.
 func (p *parser) modifierAhead(k kind) bool {
 	if p.kind() != k {
 		return false
@@ -96,7 +96,7 @@ func (p *parser) selector() Selector {
 	return sel
 }
 
-// squeeze makes one space of each stretch of white space.
+// squeeze replaces each stretch of white space by one space.
 func squeeze(s string) string {
 	if !strings.ContainsAny(s, "\t\r\n") && !strings.Contains(s, "  ") {
 		return s
@@ -104,7 +104,7 @@ func squeeze(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// selectorFollow may stand after a column's name in a select clause.
+// selectorFollow contains the tokens after a column's name in a select clause.
 var selectorFollow = setOf(tDot, tComma, tRParen, kFrom, kAs)
 
 // unaliased: a column, function, CAST, or a field of one.
@@ -140,7 +140,7 @@ func (p *parser) selectable() Term {
 	}
 }
 
-// functionAhead tells keyspace.function(…) from column.field.
+// functionAhead distinguishes keyspace.function(…) from column.field.
 func (p *parser) functionAhead() bool {
 	return nameStart.has(p.kind()) && p.peek(1) == tDot && funcStart.has(p.peek(2)) && p.peek(3) == tLParen
 }

@@ -22,7 +22,7 @@ func (p *parser) term() Term {
 	}
 }
 
-// castAhead tells (type) value from the tuple (value).
+// castAhead distinguishes (type) value from the tuple (value).
 func (p *parser) castAhead() bool {
 	i := p.skipType(p.pos+1, 0)
 	return i > 0 && p.toks[i].kind == tRParen
@@ -113,7 +113,7 @@ func (p *parser) userTypeLiteral() Term {
 	return u
 }
 
-// literalKinds are the kinds of literal that one token makes.
+// literalKinds are the kinds of one-token literals.
 var literalKinds = [firstKeyword]LiteralKind{
 	tString: LitString, tInteger: LitInteger, tFloat: LitFloat, tBool: LitBool,
 	tDuration: LitDuration, tUUID: LitUUID, tHex: LitHex,
@@ -138,7 +138,7 @@ func (p *parser) constant() Literal {
 	panic(p.noViable())
 }
 
-// marker: ? or :name. A name met before is the same marker.
+// marker: ? or :name. A repeated name is the same marker.
 func (p *parser) marker() Term {
 	name := ""
 	if p.next().kind == tColon {

@@ -2,8 +2,8 @@ package cql
 
 import "strings"
 
-// dataType reads a type and returns its text: lower case but for quoted names,
-// with ", " between parameters.
+// dataType reads a type and returns its text: lower case except for quoted names, with
+// ", " between parameters.
 func (p *parser) dataType() string {
 	if native := p.kind(); nativeTypes.has(native) && p.peek(1) != tDot {
 		return strings.ToLower(p.text(p.next()))
@@ -36,7 +36,7 @@ func (p *parser) writeType(b *strings.Builder) (native bool) {
 	return false
 }
 
-// typeParameters is how many types stand between < and > after k: -1 is any number.
+// typeParameters returns the number of types between < and > after k: -1 is any number.
 func typeParameters(k kind) int {
 	switch k {
 	case kList, kSet, kFrozen:
@@ -71,7 +71,7 @@ func (p *parser) writeParametric(b *strings.Builder, k kind) {
 	b.WriteByte('>')
 }
 
-// writeTypeName writes a user type's name so that it reads back the same.
+// writeTypeName writes a user type's name in a form that parses to the same.
 func writeTypeName(b *strings.Builder, n Name) {
 	if n.Keyspace != "" {
 		writeIdent(b, n.Keyspace)
@@ -94,8 +94,8 @@ func writeIdent(b *strings.Builder, name string) {
 	b.WriteByte('"')
 }
 
-// skipType returns the index of the token after a type that begins at token
-// i, or -1 if none does.
+// skipType returns the index of the token after a type that begins at token i, or -1 if
+// none does.
 func (p *parser) skipType(i, depth int) int {
 	k := p.toks[i].kind
 	if depth > MaxDepth || !identStart.has(k) && k != kSet {

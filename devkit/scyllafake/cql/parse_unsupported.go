@@ -1,7 +1,7 @@
 package cql
 
-// unsupportedStatements are the beginnings of the statements that the grammar
-// has and this server refuses. More words come before fewer.
+// unsupportedStatements are the beginnings of statements of the grammar that this
+// server refuses. Longer ones precede shorter ones.
 var unsupportedStatements = []struct {
 	words []kind
 	what  string
@@ -44,8 +44,8 @@ var unsupportedStatements = []struct {
 	{[]kind{kPrune, kMaterialized, kView}, "PRUNE MATERIALIZED VIEW"},
 }
 
-// unsupported recognises a statement by its first words and skips the rest of
-// it, which is not checked; nil if the words begin no such statement.
+// unsupported recognises a statement by its first words and skips the rest of it
+// unchecked; nil if it is none of these.
 func (p *parser) unsupported() Statement {
 	for _, u := range unsupportedStatements {
 		if !p.acceptAll(u.words...) {

@@ -58,7 +58,7 @@ func (p *parser) columnRelation() Relation {
 	case op == kContains:
 		p.next()
 		r.Op = OpContains
-		// KEY is also a name, but a name alone is no value.
+		// KEY is also a name, but a name alone is not a value.
 		if p.kind() == kKey && p.peek(1) != tLParen && p.peek(1) != tDot {
 			p.next()
 			r.Op = OpContainsKey
@@ -76,7 +76,7 @@ func (p *parser) columnRelation() Relation {
 	return r
 }
 
-// tupleAhead tells (a, b) > … from a relation in parentheses.
+// tupleAhead distinguishes (a, b) > … from a relation in parentheses.
 func (p *parser) tupleAhead() bool {
 	i := p.pos + 1
 	for identStart.has(p.toks[i].kind) && p.toks[i+1].kind == tComma {
@@ -133,7 +133,7 @@ func (p *parser) tupleIn(r *Relation) {
 	p.expect(tRParen, kindSet{})
 }
 
-// tupleOrMarker: (1, 2) or a marker; at is where an error points.
+// tupleOrMarker: (1, 2) or a marker; at is the position of an error.
 func (p *parser) tupleOrMarker(at int) Term {
 	switch {
 	case p.markerAhead():
@@ -193,7 +193,7 @@ func (p *parser) condition() *Cond {
 	return c
 }
 
-// conditionAt tells the column exists from the keyword: what may follow a column.
+// conditionAt distinguishes a column named exists from the keyword by the next token.
 func (p *parser) conditionAt(n int) bool {
 	k := p.peek(n)
 	return relationOps.has(k) || k == kIn || k == tLBracket

@@ -3,7 +3,7 @@ package cql
 // kind is the lexical class of a token.
 type kind uint8
 
-// Tokens that are no keywords.
+// Tokens that are not keywords.
 const (
 	tEOF kind = iota
 	tIdent
@@ -39,7 +39,7 @@ const (
 	firstKeyword
 )
 
-// tokenNames are ANTLR's names, as they stand in "missing X at …".
+// tokenNames are ANTLR's names, as in "missing X at …".
 var tokenNames = [firstKeyword]string{
 	tEOF: "EOF", tIdent: "IDENT", tQuoted: "QUOTED_NAME", tString: "STRING_LITERAL", tInteger: "INTEGER",
 	tFloat: "FLOAT", tBool: "BOOLEAN", tDuration: "DURATION", tUUID: "UUID", tHex: "HEXNUMBER", tQMark: "QMARK",

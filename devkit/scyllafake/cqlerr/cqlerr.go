@@ -1,4 +1,4 @@
-// Package cqlerr is the errors a CQL server answers with.
+// Package cqlerr defines the errors of a CQL server.
 package cqlerr
 
 import "fmt"
@@ -46,16 +46,16 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%04x %s", int32(e.Code), e.Message) }
 
-// New makes an error with a formatted message.
+// New returns an error with a formatted message.
 func New(c Code, format string, args ...any) *Error {
 	return &Error{Code: c, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalidf makes a 0x2200.
+// Invalidf returns an error with code 0x2200.
 func Invalidf(format string, args ...any) *Error { return New(Invalid, format, args...) }
 
-// Unsupported refuses what this server leaves out though ScyllaDB has it.
-// What completes "scyllafake does not support …".
+// Unsupported refuses a feature that ScyllaDB has and this server lacks. what completes
+// "scyllafake does not support …".
 func Unsupported(what string) *Error {
 	return New(Invalid, "scyllafake does not support %s", what)
 }

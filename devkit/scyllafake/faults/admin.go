@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// maxBody bounds a request's body, in bytes.
+// maxBody limits a request's body, in bytes.
 const maxBody = 1 << 20
 
 const help = `Faults of a scyllafake node. Bodies are JSON; durations are texts such as "1.5s".
@@ -28,8 +28,8 @@ POST   /tablets/{keyspace}/{table}/split, …/merge   {"in": "2s"}
 GET    /freeze       POST /freeze, /thaw
 `
 
-// Listen opens the address of the administration. Only loopback addresses are
-// allowed: whoever reaches it can make the node lose writes.
+// Listen opens the address of the fault injection API. Only loopback addresses are
+// allowed, because its clients can make the node lose writes.
 func Listen(addr string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -41,9 +41,8 @@ func Listen(addr string) (net.Listener, error) {
 	return net.Listen("tcp", addr)
 }
 
-// Handler is the administration over HTTP; GET / tells how to use it. An
-// error has a JSON body {"error": "…"}: 400 for a request that makes no sense,
-// 404 for what is not there.
+// Handler returns the fault injection API; GET / describes its use. An error has a JSON
+// body {"error": "…"}: 400 for an invalid request, 404 for an unknown object.
 func (in *Injector) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(r *http.Request) (any, error)) {
@@ -103,11 +102,11 @@ var errNotFound = errors.New("not found")
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// The client may be gone; there is nobody else to tell.
+	// The client may be gone.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// readJSON reads a body into v. No body at all leaves v as it is.
+// readJSON reads a body into v. An empty body does not change v.
 func readJSON(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

@@ -37,7 +37,7 @@ type (
 		Disconnect bool            `json:"disconnect,omitempty"`
 		Fate       fateJSON        `json:"fate,omitempty"`
 		Later      []duration      `json:"later,omitempty"`
-		// Computed is set for scenarios whose answers depend on the operation.
+		// Computed is set for scenarios whose responses depend on the operation.
 		Computed bool `json:"computed,omitempty"`
 	}
 	failureJSON struct {
@@ -161,7 +161,7 @@ func (c *codeJSON) UnmarshalText(b []byte) error {
 	return err
 }
 
-// rule is the Rule that the JSON describes.
+// rule returns the Rule that the JSON describes.
 func (j *ruleJSON) rule() (Rule, error) {
 	r := Rule{
 		Name: j.Name, Skip: j.Skip, Count: j.Count, Probability: j.Probability,
@@ -204,7 +204,7 @@ func (j *ruleJSON) rule() (Rule, error) {
 	return r, nil
 }
 
-// newStatusJSON is the JSON of a rule that is there.
+// newStatusJSON returns the JSON of an existing rule.
 func newStatusJSON(s Status) statusJSON {
 	e := s.Effect
 	j := statusJSON{

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// scenarioJSON is the parameters of scenarios; each takes some of them.
+// scenarioJSON contains the parameters of scenarios; each scenario uses some of them.
 type scenarioJSON struct {
-	// Later is when what is applied later is.
+	// Later contains the delays of delayed applications.
 	Later []duration `json:"later,omitempty"`
-	// In is when the generation starts, or how long the joining node waits for it.
+	// In is the time until the generation starts, or until the joining node has one.
 	In duration `json:"in,omitempty"`
-	// Decided is whether a conditional write that times out stands.
+	// Decided makes the round of a conditional write that times out decided.
 	Decided bool `json:"decided,omitempty"`
 	// Delay, Keyspace, Table, Skip and Count replace those of the scenario's rule.
 	Delay    *duration `json:"delay,omitempty"`
@@ -25,7 +25,7 @@ type scenarioJSON struct {
 	Count    *int      `json:"count,omitempty"`
 }
 
-// scenario is a rule that has a name.
+// scenario is a named rule.
 type scenario struct {
 	about string
 	make  func(in *Injector, j scenarioJSON) (Rule, error)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Clock is a node's wall clock, which may be skewed against the true time. It
-// is safe for concurrent use.
+// Clock is a node's wall clock, which may be skewed against the true time. It is safe
+// for concurrent use.
 type Clock struct {
 	base func() time.Time
 	skew atomic.Int64
 }
 
-// NewClock makes a clock without skew over a true one; nil means time.Now.
+// NewClock returns a clock without skew over a true one; nil means time.Now.
 func NewClock(base func() time.Time) *Clock {
 	if base == nil {
 		base = time.Now
@@ -20,7 +20,7 @@ func NewClock(base func() time.Time) *Clock {
 	return &Clock{base: base}
 }
 
-// Now is the time the node believes it is.
+// Now returns the time by the node's clock.
 func (c *Clock) Now() time.Time {
 	now := c.base()
 	if skew := c.skew.Load(); skew != 0 {
@@ -29,7 +29,7 @@ func (c *Clock) Now() time.Time {
 	return now
 }
 
-// Skew is how far the clock is ahead of the true time.
+// Skew returns how far the clock is ahead of the true time.
 func (c *Clock) Skew() time.Duration { return time.Duration(c.skew.Load()) }
 
 // SetSkew sets how far the clock is ahead of the true time; negative is behind.

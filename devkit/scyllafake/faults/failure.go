@@ -22,20 +22,20 @@ const (
 
 var writeTypes = []string{Simple, Batch, UnloggedBatch, Counter, BatchLog, CAS, View}
 
-// Failure is an error for the client. What is left zero is filled in as a real
-// node does it for the operation that is hit.
+// Failure is an error for the client. Zero fields get the values of a real node for the
+// operation that is hit.
 type Failure struct {
 	Code    cqlerr.Code
 	Message string
-	// WriteType is for write timeouts and failures. A node names a write to a
-	// table with CDC UNLOGGED_BATCH, since base and log are two mutations.
+	// WriteType is for write timeouts and failures. A node reports a write to a table
+	// with CDC as UNLOGGED_BATCH, since base and log are two mutations.
 	WriteType string
-	// Consistency is the level in the error; nil means the operation's, or
-	// what goes with the write type: ONE for BATCH_LOG, SERIAL for CAS.
+	// Consistency is the level in the error; nil means the operation's, or that of the
+	// write type: ONE for BATCH_LOG, SERIAL for CAS.
 	Consistency *engine.Consistency
-	// Received and BlockFor are how many replicas answered and how many should
-	// have; for Unavailable, how many are alive and how many it takes. BlockFor
-	// 0 means one more than Received.
+	// Received and BlockFor are how many replicas responded and how many were required;
+	// for Unavailable, how many are alive and how many are required. BlockFor 0 means
+	// one more than Received.
 	Received, BlockFor int32
 	// NumFailures is for read and write failures.
 	NumFailures int32
@@ -43,23 +43,23 @@ type Failure struct {
 	DataPresent bool
 }
 
-// WriteTimeout is a write timeout with a write type ("" for the operation's
-// own) and so many of so many answers.
+// WriteTimeout returns a write timeout with a write type ("" for the operation's own)
+// and the numbers of received and required responses.
 func WriteTimeout(writeType string, received, blockFor int32) *Failure {
 	return &Failure{Code: cqlerr.WriteTimeout, WriteType: writeType, Received: received, BlockFor: blockFor}
 }
 
-// ReadTimeout is a read timeout.
+// ReadTimeout returns a read timeout.
 func ReadTimeout(received, blockFor int32) *Failure {
 	return &Failure{Code: cqlerr.ReadTimeout, Received: received, BlockFor: blockFor, DataPresent: true}
 }
 
-// Unavailable says that a level cannot be met.
+// Unavailable returns the error for a level that cannot be reached.
 func Unavailable(alive, required int32) *Failure {
 	return &Failure{Code: cqlerr.Unavailable, Received: alive, BlockFor: required}
 }
 
-// Refuse is an error without an extra body, or with an empty one.
+// Refuse returns an error without an extra body, or with an empty one.
 func Refuse(code cqlerr.Code, message string) *Failure {
 	return &Failure{Code: code, Message: message}
 }
@@ -80,7 +80,7 @@ func (f *Failure) validate() error {
 	return nil
 }
 
-// error is the error for an operation.
+// error returns the error for an operation.
 func (f *Failure) error(op engine.Op) *cqlerr.Error {
 	e := &cqlerr.Error{
 		Code: f.Code, Message: f.Message, WriteType: f.WriteType,
@@ -110,7 +110,7 @@ func (f *Failure) error(op engine.Op) *cqlerr.Error {
 	return e
 }
 
-// message is the text that ScyllaDB gives an error (exceptions/exceptions.cc).
+// message returns ScyllaDB's text of an error (exceptions/exceptions.cc).
 func message(e *cqlerr.Error, table, level string) string {
 	switch e.Code {
 	case cqlerr.WriteTimeout, cqlerr.ReadTimeout:
@@ -123,7 +123,7 @@ func message(e *cqlerr.Error, table, level string) string {
 	return fmt.Sprintf("injected fault %s", codeNames[e.Code])
 }
 
-// writeTypeOf is the write type that a node gives an operation.
+// writeTypeOf returns the write type of an operation on a node.
 func writeTypeOf(op engine.Op) string {
 	switch op.Kind {
 	case engine.OpCAS:
@@ -151,7 +151,7 @@ func hasImages(op engine.Op) bool {
 	return false
 }
 
-// codeNames are the errors by the names the HTTP interface has for them.
+// codeNames are the names of errors in the HTTP API.
 var codeNames = map[cqlerr.Code]string{
 	cqlerr.Server:         "server_error",
 	cqlerr.Protocol:       "protocol_error",

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// ErrNoRule is returned for the id of a rule that is not there.
+// ErrNoRule is returned for the id of an unknown rule.
 var ErrNoRule = errors.New("no such rule")
 
 // Injector decides the fate of operations by its rules. It is an engine.Hook,
@@ -22,8 +22,7 @@ type Injector struct {
 	node  *Node
 	clock *Clock
 
-	// idle says that there is nothing to decide, so that a node without faults
-	// pays no lock.
+	// idle means that there are no faults, so that a node without faults takes no lock.
 	idle atomic.Bool
 
 	mu     sync.Mutex
@@ -41,10 +40,9 @@ type active struct {
 	matched, hits int
 }
 
-// New makes an Injector without rules for a node. Seed feeds the source of
-// chance; equal seeds and operations give equal faults. node may be nil for an
-// Injector whose rules neither begin generations nor resize tablets, clock for
-// one that is not asked for skew.
+// New returns an Injector without rules for a node. Seed seeds its random choices;
+// equal seeds and operations give equal faults. node may be nil for an Injector whose
+// rules neither begin generations nor resize tablets, clock for one without skew.
 func New(node *Node, clock *Clock, seed uint64) *Injector {
 	in := &Injector{
 		node: node, clock: clock,
@@ -54,18 +52,18 @@ func New(node *Node, clock *Clock, seed uint64) *Injector {
 	return in
 }
 
-// changed brings idle up to date. The caller holds mu.
+// changed updates idle. The caller holds mu.
 func (in *Injector) changed() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
 
-// Node is the node whose generations and tablets can be changed.
+// Node returns the node whose generations and tablets can be changed.
 func (in *Injector) Node() *Node { return in.node }
 
-// Clock is the node's clock.
+// Clock returns the node's clock.
 func (in *Injector) Clock() *Clock { return in.clock }
 
-// Add adds a rule, after those that are there, and returns its id. Of several
-// rules that match an operation, the first one hits it. The error tells all that
-// is wrong with the rule.
+// Add adds a rule after the existing ones and returns its id. Of several rules that
+// match an operation, the first one hits it. The error reports every problem of the
+// rule.
 func (in *Injector) Add(r Rule) (id int, err error) {
 	if err := r.validate(); err != nil {
 		return 0, err
@@ -82,7 +80,7 @@ func (in *Injector) Add(r Rule) (id int, err error) {
 	return id, nil
 }
 
-// MustAdd is Add for rules fixed in the code; it panics on a bad one.
+// MustAdd is Add for rules fixed in the code; it panics on an invalid one.
 func (in *Injector) MustAdd(r Rule) (id int) {
 	id, err := in.Add(r)
 	if err != nil {
@@ -91,7 +89,7 @@ func (in *Injector) MustAdd(r Rule) (id int) {
 	return id
 }
 
-// Remove removes a rule; ErrNoRule if it is not there.
+// Remove removes a rule; ErrNoRule if it does not exist.
 func (in *Injector) Remove(id int) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -104,7 +102,7 @@ func (in *Injector) Remove(id int) error {
 	return nil
 }
 
-// Clear removes all rules and thaws what is frozen. The clock stays skewed.
+// Clear removes all rules and thaws frozen operations. The clock stays skewed.
 func (in *Injector) Clear() {
 	in.mu.Lock()
 	in.rules = nil
@@ -113,20 +111,19 @@ func (in *Injector) Clear() {
 	in.Thaw()
 }
 
-// Status is a rule and how often it came to bear.
+// Status is a rule and its counts.
 type Status struct {
 	ID int
 	Rule
-	// Matched counts the operations that the rule was asked about and matched,
-	// Hits those that it hit.
+	// Matched counts the operations that matched the rule, Hits those that it hit.
 	Matched, Hits int
-	// Spent says that Count is used up.
+	// Spent means that Count is used up.
 	Spent bool
 }
 
 func (a *active) spent() bool { return a.rule.Count > 0 && a.hits >= a.rule.Count }
 
-// Rules lists the rules in the order in which they are asked.
+// Rules lists the rules in the order of their evaluation.
 func (in *Injector) Rules() []Status {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -137,7 +134,7 @@ func (in *Injector) Rules() []Status {
 	return out
 }
 
-// Hits is how many operations a rule has hit; 0 for one that is not there.
+// Hits returns how many operations a rule has hit; 0 for an unknown one.
 func (in *Injector) Hits(id int) int {
 	for _, s := range in.Rules() {
 		if s.ID == id {
@@ -147,8 +144,8 @@ func (in *Injector) Hits(id int) int {
 	return 0
 }
 
-// Freeze holds every operation from now on, as a node does that is stopped by
-// SIGSTOP: connections stay open and nothing is answered.
+// Freeze holds every operation from now on, as a node stopped by SIGSTOP does:
+// connections stay open and there are no responses.
 func (in *Injector) Freeze() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -156,8 +153,7 @@ func (in *Injector) Freeze() {
 	in.changed()
 }
 
-// Thaw lets everything go on that is held, by Freeze or by rules. The rules
-// stay.
+// Thaw releases all operations held by Freeze or by rules. The rules stay.
 func (in *Injector) Thaw() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -203,8 +199,8 @@ func (in *Injector) Before(ctx context.Context, op engine.Op) engine.Verdict {
 	return verdict
 }
 
-// decide finds the rule that hits an operation. wait is what to wait for
-// before anything else; effect is nil when no rule hits.
+// decide finds the rule that hits an operation. wait is closed when the operation may
+// continue; effect is nil when no rule hits.
 func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -245,8 +241,8 @@ func (e *Effect) verdict(op engine.Op) engine.Verdict {
 	return v
 }
 
-// Chain is a hook that asks several; the first verdict that is not "let it
-// pass" counts. Nil hooks are left out, and without any Chain is nil.
+// Chain returns a hook that calls several; the first verdict that does not let the
+// operation pass counts. Nil hooks are skipped, and without any Chain is nil.
 func Chain(hooks ...engine.Hook) engine.Hook {
 	hooks = slices.DeleteFunc(slices.Clone(hooks), func(h engine.Hook) bool { return h == nil })
 	switch len(hooks) {

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// Node is what faults change of a node beside its answers. It is safe for
+// Node is the part of a node that faults change beside its responses. It is safe for
 // concurrent use.
 type Node struct {
 	topology *topology.Topology
@@ -16,12 +16,12 @@ type Node struct {
 	clock    *Clock
 }
 
-// NewNode makes the Node of a topology and schema.
+// NewNode returns the Node of a topology and schema.
 func NewNode(t *topology.Topology, schema func() *catalog.Schema, clock *Clock) *Node {
 	return &Node{topology: t, schema: schema, clock: clock}
 }
 
-// start is the time that In stands for; zero for the topology to choose.
+// start returns the time of In; zero for the topology to choose.
 func (n *Node) start(in time.Duration) time.Time {
 	if in == 0 {
 		return time.Time{}
@@ -29,8 +29,8 @@ func (n *Node) start(in time.Duration) time.Time {
 	return n.clock.Now().Add(in)
 }
 
-// NewGeneration makes a CDC generation and returns its start. Its rows are
-// visible when NewGeneration returns.
+// NewGeneration creates a CDC generation and returns its start. Its rows are visible
+// when NewGeneration returns.
 func (n *Node) NewGeneration(g Generation) (time.Time, error) {
 	made, err := n.topology.NewGeneration(n.start(g.In), g.ExtraTokens)
 	if err != nil {
@@ -39,7 +39,7 @@ func (n *Node) NewGeneration(g Generation) (time.Time, error) {
 	return made.Start(), nil
 }
 
-// Generations are the starts of all generations, in order.
+// Generations returns the starts of all generations, in order.
 func (n *Node) Generations() []time.Time {
 	var out []time.Time
 	for _, g := range n.topology.Generations() {
@@ -61,7 +61,7 @@ func (n *Node) Resize(r Resize) (time.Time, error) {
 	return n.topology.Split(base, n.start(r.In))
 }
 
-// Tablets is the number of tablets of a table in its newest stream set.
+// Tablets returns the number of tablets of a table in its newest stream set.
 func (n *Node) Tablets(keyspace, table string) (int, error) {
 	base, err := n.table(keyspace, table)
 	if err != nil {

@@ -24,7 +24,7 @@ type Rule struct {
 	Effect      Effect
 }
 
-// Match says which operations a rule is for. The zero value matches all.
+// Match defines which operations match a rule. The zero value matches all.
 type Match struct {
 	// Keyspace and Table, unless empty, must be those of the operation, or, for
 	// a write, of any of its mutations.
@@ -61,8 +61,7 @@ func (m *Match) onTable(op engine.Op) bool {
 	return false
 }
 
-// Effect is what becomes of an operation that is hit, in the order of the
-// fields.
+// Effect is the effect on an operation that is hit, in the order of the fields.
 type Effect struct {
 	// Freeze holds the operation until Thaw is called.
 	Freeze bool
@@ -70,27 +69,27 @@ type Effect struct {
 	Generation *Generation
 	// Resize splits or merges tablets.
 	Resize *Resize
-	// Delay is waited. A real node times writes out after 2 s and reads after 5 s.
+	// Delay is a pause. A real node times writes out after 2 s and reads after 5 s.
 	Delay time.Duration
-	// Failure is what the client is told; nil means the true answer.
+	// Failure is the error for the client; nil means the true response.
 	Failure *Failure
-	// Disconnect closes the connection instead of answering.
+	// Disconnect closes the connection instead of responding.
 	Disconnect bool
-	// Fate is what becomes of a write that ends in Failure or Disconnect, and
-	// Later when, if it is FateLater: once for each.
+	// Fate is the fate of a write that ends in Failure or Disconnect. For FateLater,
+	// Later contains the delay of each application.
 	Fate  engine.Fate
 	Later []time.Duration
-	// Decide, unless nil, replaces Delay to Later. ok false lets the operation
-	// pass, and it does not count as hit. Rules with it come from Go only.
+	// Decide, unless nil, replaces the fields from Delay to Later. ok false lets the
+	// operation pass, and it does not count as hit. Rules with it come from Go only.
 	Decide func(engine.Op) (v engine.Verdict, ok bool)
 }
 
-// Generation is a CDC generation to begin.
+// Generation describes a CDC generation to begin.
 type Generation struct {
-	// In is when it starts, from now; 0 means as soon as a real node's would.
+	// In is the time until it starts; 0 means as soon as a real node's would.
 	In time.Duration
-	// ExtraTokens is how many vnodes it has beside those of the node's own
-	// tokens, as after a second node has joined.
+	// ExtraTokens is the number of vnodes beside those of the node's own tokens, as
+	// after a second node has joined.
 	ExtraTokens int
 }
 
@@ -102,7 +101,7 @@ type Resize struct {
 	In time.Duration
 }
 
-// validate reports everything that is wrong with a rule.
+// validate reports all problems of a rule.
 func (r *Rule) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -7,36 +7,36 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// How long a node with ordinary settings takes over its time-outs.
+// Timeouts of a node with default settings.
 const (
 	WriteTimeoutAfter = 2 * time.Second
 	ReadTimeoutAfter  = 5 * time.Second
 	ScanTimeoutAfter  = 10 * time.Second // scans, and the read before a write with images
 )
 
-// BatchlogReplay is the next logged batch that reaches the batchlog but not its
-// replicas: the client gets a write timeout BATCH, none of one, and the batch
-// is applied at each of the given times after that, with its own timestamp,
-// each time with a log row of its own. None means never.
+// BatchlogReplay returns a rule for the next logged batch, which reaches the batchlog
+// but not its replicas: the client gets a write timeout BATCH, none of one. The batch
+// is applied after each of the delays, with its own timestamp, each time with a log row
+// of its own. Without delays it is never applied.
 //
-// Recorded: a replica killed and back after 3 s, two holders of the batchlog:
-// twice at 64 s. A replica frozen for 2 s: at once, when it takes the write
-// that waited, then at 20.5 s and 49.5 s.
+// Recorded: a replica killed and back after 3 s, two holders of the batchlog: twice at
+// 64 s. A replica frozen for 2 s: immediately, when it executes the write that waited,
+// then at 20.5 s and 49.5 s.
 func BatchlogReplay(after ...time.Duration) Rule {
 	return oneBatch("batchlog replay", Effect{Failure: WriteTimeout(Batch, 0, 1)}, after)
 }
 
-// BatchLogTimeout is the next logged batch whose batchlog write times out:
-// BATCH_LOG, at ONE, none of one. That does not mean that it is not applied:
-// of four such batches two were, at a replay up to 64 s later, with two log rows
-// each; the others never.
+// BatchLogTimeout returns a rule for the next logged batch, whose batchlog write times
+// out: BATCH_LOG, at ONE, none of one. That does not mean that it is not applied: of
+// four such batches two were, at a replay up to 64 s later, with two log rows each; the
+// others never.
 func BatchLogTimeout(after ...time.Duration) Rule {
 	return oneBatch("batchlog timeout", Effect{Failure: WriteTimeout(BatchLog, 0, 1)}, after)
 }
 
-// CoordinatorCrash is the next logged batch whose coordinator dies over it: the
-// connection is lost, and the batch is applied at the given times. Recorded:
-// when the frozen replica goes on, then twice by replay 39 s later.
+// CoordinatorCrash returns a rule for the next logged batch, whose coordinator crashes:
+// the connection is lost, and the batch is applied after the delays. Recorded: when the
+// frozen replica continues, then twice by replay 39 s later.
 func CoordinatorCrash(after ...time.Duration) Rule {
 	return oneBatch("coordinator crash", Effect{Disconnect: true}, after)
 }
@@ -49,10 +49,9 @@ func oneBatch(name string, e Effect, after []time.Duration) Rule {
 	return Rule{Name: name, Match: Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}}, Count: 1, Effect: e}
 }
 
-// BatchlogReplayAcrossGeneration is BatchlogReplay with a CDC generation that
-// starts in between: the replay fails for ever, and neither the rows nor their
-// log rows ever come. The generation starts in so long, the replay comes after
-// it.
+// BatchlogReplayAcrossGeneration is BatchlogReplay with a CDC generation that starts in
+// between: the replay fails forever, and neither the rows nor their log rows ever
+// appear. generation is the delay until its start, the replay comes after it.
 func BatchlogReplayAcrossGeneration(generation, replay time.Duration) Rule {
 	r := BatchlogReplay(replay)
 	r.Name = "batchlog replay across a generation"
@@ -60,11 +59,11 @@ func BatchlogReplayAcrossGeneration(generation, replay time.Duration) Rule {
 	return r
 }
 
-// CASTimeout is the next conditional statement or batch that times out: CAS, at
-// SERIAL. If decided, the round stands, and row and log row appear with the next
-// conditional or SERIAL operation on the partition, with the ballot's
-// timestamp; the answer comes at once, as it does at a level that cannot be
-// met. If not, nothing was proposed and nothing comes of it.
+// CASTimeout returns a rule for the next conditional statement or batch, which times
+// out: CAS, at SERIAL. If decided, row and log row appear with the next conditional or
+// SERIAL operation on the partition, with the ballot's timestamp; the response is
+// immediate, as for a level that cannot be reached. If not, nothing was proposed and
+// nothing is applied.
 func CASTimeout(decided bool) Rule {
 	e := Effect{Failure: WriteTimeout(CAS, 1, 2)}
 	if decided {
@@ -75,11 +74,11 @@ func CASTimeout(decided bool) Rule {
 	return Rule{Name: "cas timeout", Match: Match{Kinds: []engine.OpKind{engine.OpCAS}}, Count: 1, Effect: e}
 }
 
-// CASAcrossGeneration is a decided CASTimeout after which a CDC generation
-// starts, in so long: every conditional and SERIAL operation on the partition
-// is then refused with "cdc: attempted to get a stream from an earlier
-// generation", until CDC is turned off, the partition read at SERIAL, and CDC
-// turned on again. The round is then finished without a log row.
+// CASAcrossGeneration returns a decided CASTimeout after which, with this delay, a CDC
+// generation starts. Every conditional and SERIAL operation on the partition is then
+// refused with "cdc: attempted to get a stream from an earlier generation", until CDC
+// is turned off, the partition read at SERIAL, and CDC turned on again. The round is
+// then finished without a log row.
 func CASAcrossGeneration(generation time.Duration) Rule {
 	r := CASTimeout(true)
 	r.Name = "cas across a generation"
@@ -87,12 +86,12 @@ func CASAcrossGeneration(generation time.Duration) Rule {
 	return r
 }
 
-// FrozenReplica answers as a node whose only fellow replica (two nodes,
-// replication factor 2) does not answer but still counts as alive. What needs
-// both replicas times out; writes are then applied on the replica that is
-// there. Logged batches of several partitions time out at every level, since
-// the batchlog is the other node's; afterwards they are applied, twice, after
-// batchlog, or never when it is negative.
+// FrozenReplica returns a rule for a node whose only fellow replica (two nodes,
+// replication factor 2) does not respond but still counts as alive. Operations that
+// need both replicas time out; writes are then applied on the remaining replica. Logged
+// batches of several partitions time out at every level, since the batchlog is the
+// other node's; afterwards they are applied, twice, after batchlog, or never when it is
+// negative.
 func FrozenReplica(batchlog time.Duration) Rule {
 	decide := func(op engine.Op) (engine.Verdict, bool) {
 		fail := func(delay time.Duration, f *Failure, fate engine.Fate, later ...time.Duration) (engine.Verdict, bool) {
@@ -129,10 +128,10 @@ func FrozenReplica(batchlog time.Duration) Rule {
 	return Rule{Name: "frozen replica", Effect: Effect{Decide: decide}}
 }
 
-// DownReplica answers as a node whose only fellow replica (two nodes,
-// replication factor 2) counts as down: what needs both replicas is refused at
-// once, and so are logged batches of several partitions at every level but
-// ANY, for want of a second node to hold the batchlog.
+// DownReplica returns a rule for a node whose only fellow replica (two nodes,
+// replication factor 2) counts as down. Operations that need both replicas are refused
+// immediately, and so are logged batches of several partitions at every level but ANY,
+// because no second node can store the batchlog.
 func DownReplica() Rule {
 	decide := func(op engine.Op) (engine.Verdict, bool) {
 		level := op.Consistency
@@ -154,7 +153,7 @@ func DownReplica() Rule {
 	return Rule{Name: "down replica", Effect: Effect{Decide: decide}}
 }
 
-// needsTwo says whether a level takes both of two replicas.
+// needsTwo reports whether a level requires both of two replicas.
 func needsTwo(c engine.Consistency) bool {
 	switch c {
 	case engine.Any, engine.One, engine.LocalOne:
@@ -163,7 +162,7 @@ func needsTwo(c engine.Consistency) bool {
 	return true
 }
 
-// imageLevel is the level at which the row is read before a write with images.
+// imageLevel returns the level at which the row is read before a write with images.
 func imageLevel(c engine.Consistency) engine.Consistency {
 	switch c {
 	case engine.Any:
@@ -176,9 +175,9 @@ func imageLevel(c engine.Consistency) engine.Consistency {
 	return c
 }
 
-// JoiningNode answers as a node that has just joined and serves CQL before its
-// first generation starts: until the given time of the node's clock, every
-// write to a table with CDC fails with 0000.
+// JoiningNode returns a rule for a node that has just joined and serves CQL before its
+// first generation starts: until the given time of the node's clock, every write to a
+// table with CDC fails with 0000.
 func (in *Injector) JoiningNode(until time.Time) Rule {
 	decide := func(op engine.Op) (engine.Verdict, bool) {
 		now := in.clock.Now()

@@ -16,8 +16,8 @@ type Column struct {
 	Type                  *cqltype.Type
 }
 
-// Answer is a decoded response or event. The zero Opcode with Closed set
-// stands for a connection that the server closed.
+// Answer is a decoded response or event. The zero Opcode with Closed set is a
+// connection that the server closed.
 type Answer struct {
 	Opcode      byte
 	Version     byte
@@ -67,8 +67,8 @@ const (
 	metaNewMetadata = 0x08
 )
 
-// Decode takes a response frame apart. Rows of an answer without metadata are
-// read with columns, those of the prepared statement.
+// Decode decodes a response frame. Rows without metadata are decoded with columns,
+// those of the prepared statement.
 func Decode(frame []byte, compression string, columns []Column) (*Answer, error) {
 	h := parseHeader(frame)
 	a := &Answer{Opcode: h.Opcode, Version: h.Version, HeaderFlags: h.Flags, Stream: h.Stream}

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// conn is one client connection. A goroutine of its own sorts what comes in.
+// conn is one client connection. A goroutine of its own sorts incoming frames.
 type conn struct {
 	nc net.Conn
 
 	mu       sync.Mutex
 	arrivals int
 	closed   bool
-	changed  chan struct{} // closed and replaced when anything comes in
+	changed  chan struct{} // closed and replaced when a frame arrives
 	answers  []arrival
 	events   []arrival
-	// asked and told count the OPTIONS that eventByNow sent and their answers.
-	asked, told int
+	// asked and answered count the OPTIONS that eventByNow sent and their responses.
+	asked, answered int
 }
 
-// askStream is the stream id of the requests that eventByNow makes; no recording
-// uses it.
+// askStream is the stream id of the requests that eventByNow makes; no recording uses
+// it.
 const askStream = 32001
 
-// arrival is a frame with its place in the order of all frames of its
-// connection; nil stands for the end of the connection.
+// arrival is a frame with its position among all frames of its connection; nil is the
+// end of the connection.
 type arrival struct {
 	frame []byte
 	at    int
@@ -46,7 +46,7 @@ func (c *conn) read() {
 		case err != nil:
 			c.closed = true
 		case parseHeader(frame).Stream == askStream:
-			c.told++
+			c.answered++
 			c.arrivals--
 		case parseHeader(frame).Opcode == opEvent:
 			c.events = append(c.events, arrival{frame, c.arrivals})
@@ -62,14 +62,14 @@ func (c *conn) read() {
 	}
 }
 
-// send writes a request. Errors show as the end of the connection later.
+// send writes a request. Errors appear as the end of the connection later.
 func (c *conn) send(frame []byte) {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Minute))
 	_, _ = c.nc.Write(frame)
 }
 
-// answer waits for the next answer; ok is false when none came in time. A nil
-// frame means that the server closed the connection.
+// answer waits for the next response; ok is false when none came in time. A nil frame
+// means that the server closed the connection.
 func (c *conn) answer(within time.Duration) (arrival, bool) {
 	return c.next(within, func() (arrival, bool) { return pop(&c.answers, 0) })
 }
@@ -86,14 +86,14 @@ func (c *conn) answerTo(stream int16, within time.Duration) (arrival, bool) {
 	})
 }
 
-// event waits for an event that is the one meant; others stay.
+// event waits for an event that satisfies meant; others stay.
 func (c *conn) event(within time.Duration, meant func(frame []byte) bool) (arrival, bool) {
 	return c.next(within, func() (arrival, bool) { return c.find(meant) })
 }
 
-// eventByNow is event when no request is under way. A node sends what it has
-// to tell of before it answers what is asked later, so the answer to an
-// OPTIONS decides that the event does not come.
+// eventByNow is event when no request is in progress. A node sends its events before
+// the response to a later request, so the response to an OPTIONS proves that the event
+// does not come.
 func (c *conn) eventByNow(within time.Duration, meant func(frame []byte) bool) (arrival, bool) {
 	c.mu.Lock()
 	a, ok := c.find(meant)
@@ -110,7 +110,7 @@ func (c *conn) eventByNow(within time.Duration, meant func(frame []byte) bool) (
 		if a, ok := c.find(meant); ok {
 			return a, true
 		}
-		return arrival{}, c.told >= asked
+		return arrival{}, c.answered >= asked
 	})
 }
 
@@ -123,7 +123,7 @@ func (c *conn) find(meant func(frame []byte) bool) (arrival, bool) {
 	return arrival{}, false
 }
 
-// leftEvents are the events that nobody looked for.
+// leftEvents returns the events that were not expected.
 func (c *conn) leftEvents() []arrival {
 	c.eventByNow(eventWithin, func([]byte) bool { return false })
 	c.mu.Lock()

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// Diff compares actual answers with recorded ones. What cannot be equal is
-// compared as far as it can:
+// Diff compares actual responses with recorded ones. Values that cannot be equal are
+// compared as far as possible:
 //
 //   - times that a server's clock gave, in timeuuids, timestamps and numbers,
 //     may be a quarter of a second apart; random bits of timeuuids are ignored
-//   - prepared ids may be others, but one for one; paging states only have to
-//     be there or not
+//   - prepared ids may differ, but one for one; paging states only have to
+//     be present or absent
 //   - schema versions, table ids, addresses, ports, the list of features and
 //     a build's versions are ignored
-//   - random uuids are ignored where the column says uuid()
-//   - rows of CDC logs may stand in another order, since random bits decide it
-//   - TTL(...) may be one second off; what follows " Backtrace:" in a message
-//     is cut off
+//   - random uuids are ignored where the column is uuid()
+//   - rows of CDC logs may be in another order, since random bits decide it
+//   - TTL(...) may be one second off; the part of a message after
+//     " Backtrace:" is ignored
 type Diff struct {
-	// T is the case's start, µs since 1970; only values within a day of it are
-	// taken for times of the server's clock.
+	// is the case's start, µs since 1970; only values within a day of it count as times
+	// of the server's clock.
 	T int64
 
 	ids map[string]string // recorded prepared id → actual
 }
 
-// tolerance is how far clocks may be apart.
+// tolerance is the largest difference between clocks.
 const tolerance = 250 * time.Millisecond
 
-// NewDiff compares the answers of a case that began at t.
+// NewDiff returns a Diff for the responses of a case that began at t.
 func NewDiff(t int64) *Diff { return &Diff{T: t, ids: map[string]string{}} }
 
-// Answers says where got differs from the recorded want, "" if nowhere. kind
-// is the record's kind.
+// Answers describes the difference between got and the recorded want, "" if there is
+// none. kind is the record's kind.
 func (d *Diff) Answers(kind string, want, got *Answer) string {
 	if want.Closed != got.Closed {
 		return fmt.Sprintf("connection closed %t, recorded %t", got.Closed, want.Closed)
@@ -128,7 +128,7 @@ func (d *Diff) message(s string) string {
 	return clockTexts.ReplaceAllString(backtrace.ReplaceAllString(s, ""), "<time>")
 }
 
-// anyValue are the keys of SUPPORTED whose value belongs to the run.
+// anyValue are the keys of SUPPORTED whose value differs between runs.
 var anyValue = []string{"SCYLLA_SHARD_AWARE_PORT", "SCYLLA_SHARD"}
 
 func (d *Diff) supported(want, got map[string][]string) string {
@@ -146,7 +146,7 @@ func (d *Diff) supported(want, got map[string][]string) string {
 	return ""
 }
 
-// change leaves out the address of a topology or status event.
+// change removes the address of a topology or status event.
 func (d *Diff) change(a *Answer) []string {
 	if a.Opcode == opEvent && a.Kind != "SCHEMA_CHANGE" {
 		return a.Change[:1]
@@ -162,8 +162,8 @@ func (d *Diff) id(want, got []byte) string {
 	return ""
 }
 
-// ID is the actual prepared id for a recorded one, which is itself when it was
-// never the answer to a PREPARE.
+// ID returns the actual prepared id for a recorded one, which is itself when no PREPARE
+// returned it.
 func (d *Diff) ID(recorded []byte) []byte {
 	if act, ok := d.ids[string(recorded)]; ok {
 		return []byte(act)
@@ -186,7 +186,7 @@ func (d *Diff) rows(want, got *Answer) string {
 	if diff == "" || len(cols) == 0 || !strings.HasSuffix(cols[0].Table, "_scylla_cdc_log") {
 		return diff
 	}
-	// Any order will do for a log.
+	// A log may have any order.
 	left := slices.Clone(got.Rows)
 	for _, w := range want.Rows {
 		i := slices.IndexFunc(left, func(g [][]byte) bool { return d.row(cols, w, g) == "" })
@@ -198,7 +198,7 @@ func (d *Diff) rows(want, got *Answer) string {
 	return ""
 }
 
-// firstRows shows some of the rows of two answers whose numbers differ.
+// firstRows shows some of the rows of two responses whose numbers differ.
 func firstRows(cols []Column, want, got *Answer) string {
 	show := func(a *Answer) string {
 		var parts []string

@@ -8,15 +8,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// ownToTheRun are columns of the system's tables that no two nodes have alike.
+// ownToTheRun are columns of the system's tables that differ between nodes.
 var ownToTheRun = []string{
 	"schema_version", "id", "base_table_id", "version", "gossip_generation",
 	"peer", "rpc_address", "broadcast_address", "listen_address", "preferred_ip", "address", "port",
 	"supported_features", "thrift_version", "build_id", "build_mode",
 }
 
-// value reports whether got can stand for the recorded value want of a column.
-// t is the column's type, or that of a part of it.
+// value reports whether got is equivalent to the recorded value want of a column. t is
+// the column's type, or that of a part of it.
 func (d *Diff) value(col Column, t *cqltype.Type, want, got []byte) bool {
 	if bytes.Equal(want, got) && (want == nil) == (got == nil) {
 		return true
@@ -99,12 +99,11 @@ func (d *Diff) number(col Column, t *cqltype.Type, want, got []byte) bool {
 	return d.isClock(w) && near(w, g, tolerance.Microseconds())
 }
 
-// prepended is the sum of a time and of that in the key of a list element
-// prepended then: twice 2010-01-01, µs.
+// prepended is the sum of a time and of that in the key of a list element prepended
+// then: twice 2010-01-01, µs.
 const prepended = 2 * 1262304000000000
 
-// isClock reports whether a time in µs is one that the node's clock showed
-// around the case.
+// isClock reports whether a time in µs is one of the node's clock around the case.
 func (d *Diff) isClock(micros int64) bool { return near(micros, d.T, 24*3600*1e6) }
 
 func near(a, b, within int64) bool { return a-b <= within && b-a <= within }

@@ -59,7 +59,7 @@ func (h header) frame(body []byte) []byte {
 	return append(b, body...)
 }
 
-// maxFrame bounds what readFrame takes from a server that went astray.
+// maxFrame limits the frames of a server that misbehaves.
 const maxFrame = 64 << 20
 
 func readFrame(r io.Reader) ([]byte, error) {
@@ -76,7 +76,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// decompress returns the body of a frame. compression is what STARTUP named.
+// decompress returns the body of a frame. compression is the one of STARTUP.
 func decompress(frame []byte, compression string) ([]byte, error) {
 	body := frame[headerSize:]
 	if parseHeader(frame).Flags&flagCompressed == 0 {
@@ -123,7 +123,7 @@ func compress(body []byte, compression string) ([]byte, error) {
 	return nil, fmt.Errorf("compressed request with compression %q", compression)
 }
 
-// lz4Literals is an LZ4 block that holds the bytes as they are.
+// lz4Literals returns an LZ4 block with the bytes uncompressed.
 func lz4Literals(b []byte) []byte {
 	var out []byte
 	if n := len(b); n < 15 {

@@ -10,10 +10,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Join is a second node that joined while a trace was recorded, as far as the
-// client could see.
+// Join describes a second node that joined during a trace, as far as the client could
+// see.
 type Join struct {
-	// At is shortly before the client was told.
+	// At is shortly before the client's event.
 	At time.Time
 	// Ring has the tokens of both nodes and the generation that followed.
 	Ring *Ring

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// LeftOut is a recorded step that a server need not answer as the node did.
+// LeftOut is a recorded step to which a server may respond differently than the node.
 type LeftOut struct {
 	File, Case  string
 	First, Last int // steps
-	// Refused says that the answer must be an error; otherwise it may be
-	// anything that comes of an earlier step that was refused, or that the
-	// reason speaks of.
+	// Refused means that the response must be an error; otherwise it may be any
+	// consequence of an earlier refused step, or of the reason.
 	Refused bool
 	Reason  string
 }
@@ -22,8 +21,8 @@ type LeftOut struct {
 // LeftOuts is a list of left-out steps.
 type LeftOuts []*LeftOut
 
-// ReadLeftOut reads a list: one entry a line, "FILE CASE STEPS refused|follows
-// REASON", steps as "5" or "5-9"; an empty line or one that begins with # is none.
+// ReadLeftOut parses a list: one entry a line, "FILE CASE STEPS refused|follows
+// REASON", steps as "5" or "5-9"; empty lines and lines that begin with # are ignored.
 func ReadLeftOut(r io.Reader) (LeftOuts, error) {
 	var out LeftOuts
 	sc := bufio.NewScanner(r)
@@ -52,7 +51,7 @@ func ReadLeftOut(r io.Reader) (LeftOuts, error) {
 	return out, sc.Err()
 }
 
-// Find is the entry for a step, or nil.
+// Find returns the entry for a step, or nil.
 func (l LeftOuts) Find(file, name string, step int) *LeftOut {
 	for _, e := range l {
 		if e.File == file && e.Case == name && e.First <= step && step <= e.Last {
@@ -62,7 +61,7 @@ func (l LeftOuts) Find(file, name string, step int) *LeftOut {
 	return nil
 }
 
-// Summary is how a case, or several, went.
+// Summary is the result of one or several cases.
 type Summary struct {
 	Steps, Agreed, LeftOut int
 	// Wrong are the differences that no entry allows, and the entries of steps
@@ -72,7 +71,7 @@ type Summary struct {
 	Needed map[*LeftOut]int
 }
 
-// Sum judges the outcomes of a case by the list.
+// Sum evaluates the outcomes of a case by the list.
 func Sum(c *Case, out []Outcome, left LeftOuts) Summary {
 	s := Summary{Needed: map[*LeftOut]int{}}
 	for _, o := range out {
@@ -111,8 +110,8 @@ func (s *Summary) Add(o Summary) {
 	}
 }
 
-// Unneeded are the entries for the recording that name steps of which nothing
-// differed, or that there are not.
+// Unneeded returns the entries for the recording that name unknown steps, or steps
+// without a difference.
 func (s Summary) Unneeded(file string, left LeftOuts) []string {
 	var out []string
 	for _, e := range left {

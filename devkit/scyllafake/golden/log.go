@@ -9,16 +9,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// logRow is a row of a CDC log with the numbers of its time and of its group,
-// the rows that share stream and cdc$time.
+// logRow is a row of a CDC log with the numbers of its time and of its group, the rows
+// that share stream and cdc$time.
 type logRow struct {
 	time, group int
 	row         [][]byte
 }
 
-// orderLog numbers the rows of a SELECT * of a CDC log: times in ascending
-// order, groups by time and then by content, since random bits and tokens
-// decide how groups of one time stand.
+// orderLog numbers the rows of a SELECT * of a CDC log: times in ascending order,
+// groups by time and then by content, since random bits and tokens determine the order
+// of groups of one time.
 func orderLog(a *Answer) ([]logRow, error) {
 	at := map[string]int{}
 	for i, c := range a.Columns {
@@ -64,9 +64,9 @@ func orderLog(a *Answer) ([]logRow, error) {
 	return out, nil
 }
 
-// MaskLog gives the rows of a SELECT * of a CDC log the form of the
-// recordings' "log": times and groups numbered, stream ids and random bits
-// left out, so that two runs of the same statements give the same lines.
+// MaskLog converts the rows of a SELECT * of a CDC log to the form of the recordings'
+// "log": times and groups numbered, stream ids and random bits omitted, so that two
+// runs of the same statements give the same lines.
 func MaskLog(a *Answer) ([]string, error) {
 	rows, err := orderLog(a)
 	var out []string
@@ -95,7 +95,7 @@ func maskLogRow(cols []Column, row [][]byte) string {
 	return b.String()
 }
 
-// uuidTicks is the time of a version 1 uuid in 100 ns units, 0 for other bytes.
+// uuidTicks returns the time of a version 1 uuid in 100 ns units, 0 for other bytes.
 func uuidTicks(v []byte) uint64 {
 	if len(v) != 16 {
 		return 0

@@ -9,39 +9,39 @@ import (
 	"time"
 )
 
-// Node is the server that recordings are played against.
+// Node is the server that receives the requests of recordings.
 type Node struct {
-	// Dial connects to the ordinary port. For the shard-aware port shardAware
-	// is set and shard says which shard the source port is to choose.
+	// Dial connects to the ordinary port. For the shard-aware port shardAware is set
+	// and shard is the shard that the source port is to choose.
 	Dial func(ctx context.Context, shardAware bool, shard int) (net.Conn, error)
-	// SetClock sets the node's wall clock. It never goes back within a case.
+	// SetClock sets the node's wall clock. It never decreases within a case.
 	SetClock func(time.Time)
 	// Shards is the number of shards.
 	Shards int
-	// Hook does to the node what a script's hook did; what is the hook's name
-	// and text. Nil, or an error, leaves the case there.
+	// Hook repeats the action of a script's hook on the node; what is the hook's name
+	// and text. Nil, or an error, ends the case there.
 	Hook func(what string) error
 }
 
-// Outcome is what became of one recorded step.
+// Outcome is the result of one recorded step.
 type Outcome struct {
 	Record *Record
-	// Diff is where the answer differs from the recorded one, "" if it agrees.
+	// Diff is the difference between the response and the recorded one, "" if they
+	// agree.
 	Diff string
-	// Actual is the answer, nil if none came.
+	// Actual is the response, nil if none came.
 	Actual *Answer
 }
 
-// How long a step waits for the node: what comes, comes soon, but for a machine that is busy.
+// How long a step waits for the node. Responses come soon, except on a busy machine.
 const (
 	answerWithin = time.Minute
 	eventWithin  = time.Minute
 )
 
-// Play plays a case and returns an outcome for each step that has an answer
-// or is an event, in the order played. Statements that the script ran at once
-// are played one by one, in the order in which their answers came: who wins is
-// not what is compared.
+// Play plays a case and returns an outcome for each step that has a response or is an
+// event, in the order played. Statements that the script ran concurrently are played
+// one by one, in the order of their responses: which one wins is not compared.
 func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
 	p := &player{
 		node: n, c: c, diff: NewDiff(c.Info.T), conns: map[string]*conn{},
@@ -58,9 +58,9 @@ func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
 	return p.out, nil
 }
 
-// order puts each event after the request it came with, since it can only be
-// waited for once the request was sent, and statements that ran at once in the
-// order of their answers, which is that of the file.
+// order puts each event after the request it came with, since it can only be waited for
+// once the request was sent, and concurrent statements in the order of their responses,
+// which is that of the file.
 func order(records []*Record) []*Record {
 	out := make([]*Record, 0, len(records))
 	var events []*Record
@@ -69,7 +69,7 @@ func order(records []*Record) []*Record {
 			events = append(events, r)
 			continue
 		}
-		// Events that came before this was sent belong to what was sent before.
+		// Events that came before this was sent belong to an earlier request.
 		for len(events) > 0 && events[0].GotMS <= r.at() {
 			out = append(out, events[0])
 			events = events[1:]
@@ -89,8 +89,8 @@ type player struct {
 	states   map[string][]byte // recorded paging state → actual
 	texts    map[string][]byte // statement → recorded id
 	out      []Outcome
-	// placed has, by connection, where answers and events came in among all
-	// that came in on it.
+	// placed contains, by connection, the positions of responses and events among all
+	// its frames.
 	placed map[string][]placed
 }
 
@@ -173,7 +173,7 @@ func (p *player) add(r *Record, got *Answer, diff string) {
 	p.out = append(p.out, Outcome{r, diff, got})
 }
 
-// frame is the request as it is to be sent in this run.
+// frame returns the request as it is to be sent in this run.
 func (p *player) frame(r *Record) ([]byte, error) {
 	frame := []byte(r.Request)
 	if r.Cut != "" {
@@ -185,7 +185,7 @@ func (p *player) frame(r *Record) ([]byte, error) {
 	compression := p.recorded.compression[r.Conn]
 	q, err := parseRequest(frame, compression)
 	if err != nil {
-		return frame, nil // no statement, or not well-formed on purpose
+		return frame, nil // no statement, or malformed on purpose
 	}
 	return q.rewrite(p.diff.ID, func(state []byte) []byte {
 		if s, ok := p.states[string(state)]; ok {
@@ -195,7 +195,7 @@ func (p *player) frame(r *Record) ([]byte, error) {
 	}, compression)
 }
 
-// learn notes which ids and paging states of this run stand for recorded ones.
+// learn records which ids and paging states of this run correspond to recorded ones.
 func (p *player) learn(r *Record, want, got *Answer) {
 	if want.Kind == "Prepared" {
 		p.texts[r.CQL] = want.ID
@@ -205,8 +205,8 @@ func (p *player) learn(r *Record, want, got *Answer) {
 	}
 }
 
-// event waits for a recorded event, and checks that it came before or after
-// the answers and the other events on its connection as it had.
+// event waits for a recorded event, and checks its order relative to the responses and
+// the other events on its connection.
 func (p *player) event(r *Record) {
 	c := p.conns[r.Conn]
 	want, err := Decode(r.Response, p.recorded.compression[r.Conn], nil)

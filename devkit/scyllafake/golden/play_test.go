@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// recordedNode answers a case's requests as the recorded node did. mutate may
+// recordedNode responds to a case's requests as the recorded node did. mutate may
 // change a response before it is sent.
 func recordedNode(t *testing.T, c *Case, mutate func(*Record) []byte) Node {
 	t.Helper()
@@ -59,8 +59,8 @@ func serveRecorded(nc net.Conn, records []*Record, mutate func(*Record) []byte) 
 		return err == nil && len(response) > 0
 	}
 	for len(records) > 0 {
-		// Events of other connections' statements come by themselves, those
-		// of the next request's wait for it.
+		// Events of other connections' statements come by themselves, those of the next
+		// request wait for it.
 		n := slices.IndexFunc(records, func(r *Record) bool { return r.Kind != "event" })
 		if r := records[0]; r.Kind == "event" && (n < 0 || r.GotMS <= records[n].SentMS) {
 			n = 0
@@ -77,8 +77,8 @@ func serveRecorded(nc net.Conn, records []*Record, mutate func(*Record) []byte) 
 	readRequest(nc, new(Record))
 }
 
-// readRequest reads as much as the recorded request had; some are ill-formed.
-// The player's own questions are answered on the way.
+// readRequest reads as many bytes as the recorded request had; some are malformed. It
+// responds to the player's own requests on the way.
 func readRequest(nc net.Conn, r *Record) bool {
 	for {
 		head := make([]byte, headerSize)
@@ -101,7 +101,7 @@ func readRequest(nc net.Conn, r *Record) bool {
 	}
 }
 
-// The recording played against itself differs nowhere.
+// The recording played against itself has no differences.
 func TestPlay_RecordingAgreesWithItself(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"A", "B", "C", "D", "E", "F"} {
@@ -125,7 +125,7 @@ func TestPlay_RecordingAgreesWithItself(t *testing.T) {
 	}
 }
 
-// A node that answers one step otherwise is found out at that step.
+// A changed response of a node is detected at that step.
 func TestPlay_MutationIsSeen(t *testing.T) {
 	t.Parallel()
 	for _, c := range load(t, "D")[:1] {
@@ -153,8 +153,8 @@ func TestPlay_MutationIsSeen(t *testing.T) {
 	}
 }
 
-// maskedTail reports whether the last byte of a response belongs to what is
-// not compared: a backtrace, or the low bits of a time.
+// maskedTail reports whether the last byte of a response is not compared: a backtrace,
+// or the low bits of a time.
 func maskedTail(r *Record) bool {
 	a, err := Decode(r.Response, "", nil)
 	if err != nil {

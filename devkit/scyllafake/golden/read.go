@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// reader takes a frame's body apart. The first shortage sticks.
+// reader decodes a frame's body. It keeps the first error.
 type reader struct {
 	b   []byte
 	err error
@@ -51,7 +51,7 @@ func (r *reader) string() string { return string(r.take(r.short())) }
 
 func (r *reader) shortBytes() []byte { return r.take(r.short()) }
 
-// bytes is nil for length -1, null.
+// bytes returns nil for length -1, null.
 func (r *reader) bytes() []byte {
 	n := r.int()
 	if n == -1 {
@@ -60,7 +60,7 @@ func (r *reader) bytes() []byte {
 	return r.take(n)
 }
 
-// value is a bound value; null and unset are nil.
+// value returns a bound value; null and unset are nil.
 func (r *reader) value() []byte {
 	n := r.int()
 	if n < 0 {

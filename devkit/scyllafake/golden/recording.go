@@ -45,7 +45,7 @@ type Record struct {
 	Info     Info              `json:"info"`
 }
 
-// Info is what step 1 of a case says of it.
+// Info is step 1 of a case, which describes it.
 type Info struct {
 	// T is the time at the start of the case, µs since 1970.
 	T        int64  `json:"T"`
@@ -90,7 +90,7 @@ func Load(dir, name string) ([]*Case, error) {
 	return cases, err
 }
 
-// at is when the client did something: sent a request, or was sent an event.
+// at returns the time of a client's action: it sent a request, or received an event.
 // Events of a statement come between its request and the next.
 func (r *Record) at() float64 {
 	if r.Kind == "event" || r.Kind == "connect" {

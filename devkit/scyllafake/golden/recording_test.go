@@ -32,7 +32,7 @@ func load(t *testing.T, name string) []*Case {
 	return cases
 }
 
-// The decoder must see in every recorded response what the recorder saw.
+// The decoder must decode every recorded response as the recorder did.
 func TestDecode_AgreesWithTheRecorder(t *testing.T) {
 	t.Parallel()
 	for _, name := range scripted {

@@ -32,7 +32,7 @@ type Decoded struct {
 	PK          []int               `json:"pk"`
 }
 
-// Render gives an answer its readable form.
+// Render converts an answer to its readable form.
 func Render(a *Answer) *Decoded {
 	if a.Closed {
 		return &Decoded{Note: "connection closed"}
@@ -79,7 +79,7 @@ func columnNames(cols []Column) []string {
 	return out
 }
 
-// typeName is a type as the metadata has it, which does not know of frozen.
+// typeName returns a type as in the metadata, which does not contain frozen.
 func typeName(t *cqltype.Type) string {
 	var parts []string
 	switch t.Kind {

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// request is a QUERY, PREPARE, EXECUTE or BATCH taken apart just so far that
-// prepared ids and the paging state can be exchanged.
+// request is a QUERY, PREPARE, EXECUTE or BATCH, decoded just enough to replace
+// prepared ids and the paging state.
 type request struct {
 	header header
 	body   []byte
@@ -19,13 +19,12 @@ type request struct {
 	// state is the paging state, nil if there is none.
 	state []byte
 
-	// idAt and stateAt are where the ids and the state's bytes stand in body.
+	// idAt and stateAt are the positions of the ids and of the state in body.
 	idAt    []span
 	stateAt span
 }
 
-// span is a part of the body; lengths of what stands there are sized by the
-// field before it.
+// span is a part of the body; the field before it contains its length.
 type span struct {
 	from, to int
 	short    bool // the length before it is 16 bits wide, else 32
@@ -39,8 +38,8 @@ const (
 	withNames       = 0x40
 )
 
-// parseRequest takes a request frame apart. It fails on frames that are not
-// well-formed requests of those four kinds; these are sent as they were.
+// parseRequest decodes a request frame. It fails on frames that are not well-formed
+// requests of those four kinds; these are sent unchanged.
 func parseRequest(frame []byte, compression string) (*request, error) {
 	if len(frame) < headerSize {
 		return nil, fmt.Errorf("frame of %d bytes", len(frame))
@@ -105,7 +104,7 @@ func parseRequest(frame []byte, compression string) (*request, error) {
 // rewrite builds the frame with other ids and another paging state.
 func (q *request) rewrite(id func([]byte) []byte, state func([]byte) []byte, compression string) ([]byte, error) {
 	body := slices.Clone(q.body)
-	// From the back, so that the places before stay where they are.
+	// From the end, so that earlier positions stay valid.
 	if q.state != nil {
 		body = q.stateAt.replace(body, state(q.state))
 	}
@@ -144,9 +143,9 @@ func appendValues(b []byte, values []Value) []byte {
 	return b
 }
 
-// restore builds again a request that the recording has cut short, from its
-// description. It knows just what was cut: EXECUTE and BATCH with large
-// values, and raw frames of zeros.
+// restore rebuilds a request that the recording has truncated, from its description. It
+// supports exactly the truncated kinds: EXECUTE and BATCH with large values, and raw
+// frames of zeros.
 func restore(r *Record, idOf func(text string) []byte) ([]byte, error) {
 	h := parseHeader(r.Request)
 	switch r.Kind {

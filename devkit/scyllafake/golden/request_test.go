@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A request rewritten with what it had is the recorded frame again.
+// A request rewritten with its own ids is the recorded frame again.
 func TestRequest_RewriteIsFaithful(t *testing.T) {
 	t.Parallel()
 	same := func(b []byte) []byte { return b }
@@ -52,7 +52,7 @@ func TestRequest_ExchangesIDsAndStates(t *testing.T) {
 	}
 }
 
-// The values of EXECUTE requests must be what the recorded text says.
+// The values of EXECUTE requests must equal the recorded text.
 func TestParseValues_AgreesWithTheFrames(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -68,7 +68,7 @@ func TestParseValues_AgreesWithTheFrames(t *testing.T) {
 					continue
 				}
 				if values[0].Name != "" {
-					continue // names stand between the values in the frame
+					continue // names are between the values in the frame
 				}
 				if encoded := appendValues(nil, values); !bytes.Contains(r.Request, encoded) {
 					t.Errorf("%s %d: the frame does not hold the values %s (%x)", c.Name, r.Step, r.Values, encoded)
@@ -82,7 +82,7 @@ func TestParseValues_AgreesWithTheFrames(t *testing.T) {
 	}
 }
 
-// What the recorder cut is built again to the length it had.
+// A truncated request is rebuilt with its original length.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	n := 0

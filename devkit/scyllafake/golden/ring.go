@@ -9,19 +9,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Ring is what the recorded node was in its cluster: what a node must have in
-// common with it for keys to fall into the same streams.
+// Ring describes the recorded node in its cluster: a node must have the same ring for
+// keys to fall into the same streams.
 type Ring struct {
 	HostID [16]byte
 	Tokens []int64 // sorted
-	// GenerationID is zero when the recording does not tell.
+	// GenerationID is zero when the recording does not contain it.
 	GenerationID [16]byte
 	Start        time.Time
 	// Streams are those of each token, by shard.
 	Streams [][][]byte
 }
 
-// RingOf finds the ring in the answers of a recording of one node. The first
+// RingOf finds the ring in the responses of a recording of one node. The first
 // generation counts.
 func RingOf(answers []*Answer) (*Ring, error) {
 	r := new(Ring)

@@ -28,7 +28,7 @@ func TestRingOf(t *testing.T) {
 			}
 			for i, token := range r.Tokens {
 				for _, s := range r.Streams[i] {
-					// The version is 1, and the vnode's index stands before it.
+					// The version is 1, and the vnode's index precedes it.
 					low := be64(s[8:])
 					if len(s) != 16 || low&0xf != 1 || int(low>>4&(1<<22-1)) != i {
 						t.Errorf("token %d (number %d) has stream %x", token, i, s)

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Trace is a recording of one client's own frames with the time it began.
+// Trace is a recording of one client's own frames and the time of its beginning.
 type Trace struct {
 	Name   string
 	Start  time.Time
 	Frames []*Frame
 }
 
-// LoadTrace reads a recording of frames. It began when its first timestamp
-// says: the drivers put one on every request.
+// LoadTrace reads a recording of frames. It began at its first timestamp: the drivers
+// put one on every request.
 func LoadTrace(dir, name string) (*Trace, error) {
 	frames, err := LoadFrames(dir, name)
 	if err != nil {
@@ -35,11 +35,10 @@ func LoadTrace(dir, name string) (*Trace, error) {
 	return nil, fmt.Errorf("%s: no request carries a timestamp", name)
 }
 
-// PlayTraces plays recordings of clients that worked at the same time against
-// a node: each request when its time comes, on its own connection and with its
-// own stream id, and each answer compared where it was recorded, so that as
-// many requests are under way at once as were. others is what clients did that
-// have no trace. The outcomes come by name.
+// PlayTraces plays recordings of concurrent clients against a node: each request at its
+// time, on its own connection and with its own stream id. Each response is compared at
+// its recorded position, so that as many requests are in progress as in the recording.
+// others are actions of clients without a trace. The outcomes come by name.
 func PlayTraces(ctx context.Context, n Node, others []Statement, traces ...*Trace) (map[string][]Outcome, error) {
 	start := slices.MinFunc(traces, func(a, b *Trace) int { return a.Start.Compare(b.Start) }).Start
 	p := &tracePlayer{

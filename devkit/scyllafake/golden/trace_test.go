@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tracedNode answers as the node of a trace did. mutate may change a frame.
+// tracedNode responds as the node of a trace did. mutate may change a frame.
 func tracedNode(tr *Trace, mutate func(*Frame) []byte) Node {
 	var conns []int // in the order they were opened
 	frames := map[int][]*Frame{}
@@ -32,8 +32,8 @@ func tracedNode(tr *Trace, mutate func(*Frame) []byte) Node {
 	}
 }
 
-// serveTrace answers each request with the first response that is left for its
-// stream. Events come as soon as what was recorded before them was sent.
+// serveTrace answers each request with the next response of its stream. Events come as
+// soon as the frames recorded before them were sent.
 func serveTrace(nc net.Conn, frames []*Frame, mutate func(*Frame) []byte) {
 	defer func() { _ = nc.Close() }()
 	send := func(i int) bool {

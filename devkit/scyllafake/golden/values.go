@@ -18,9 +18,8 @@ type Value struct {
 	Unset bool
 }
 
-// ParseValues reads the script syntax of bound values: "int:1, null,
-// @name text:\"a, b\", list:[int:1,int:2]". The README of the recordings has
-// the whole of it.
+// ParseValues parses the script syntax of bound values: "int:1, null, @name text:\"a,
+// b\", list:[int:1,int:2]". The README of the recordings describes all of it.
 func ParseValues(s string) ([]Value, error) {
 	p := &valueParser{s: s}
 	var out []Value

@@ -2,10 +2,9 @@ package golden
 
 import "strings"
 
-// view is what decoding the answers of a case needs to know of what went
-// before: each connection's compression, and the columns of prepared
-// statements for rows that come without metadata. Recorded and actual answers
-// have a view each.
+// view is the state for decoding the responses of a case: each connection's
+// compression, and the columns of prepared statements for rows without metadata.
+// Recorded and actual responses have a view each.
 type view struct {
 	compression map[string]string   // by connection
 	columns     map[string][]Column // by prepared id
@@ -15,11 +14,11 @@ func newView() *view {
 	return &view{compression: map[string]string{}, columns: map[string][]Column{}}
 }
 
-// opened forgets what is known of an earlier connection of that name.
+// opened forgets the state of an earlier connection of that name.
 func (v *view) opened(conn string) { delete(v.compression, conn) }
 
-// answer decodes the response to a request on a connection. A response of no
-// bytes is a closed connection.
+// answer decodes the response to a request on a connection. A response of no bytes is a
+// closed connection.
 func (v *view) answer(conn, kind string, request, response []byte) (*Answer, error) {
 	if len(response) == 0 {
 		return &Answer{Closed: true}, nil
@@ -43,8 +42,8 @@ func (v *view) answer(conn, kind string, request, response []byte) (*Answer, err
 	return a, nil
 }
 
-// started notes the compression that a STARTUP agreed on; the answer to it is
-// compressed already.
+// started records the compression that a STARTUP agreed on; its response is compressed
+// already.
 func (v *view) started(conn string, request, response []byte) {
 	if len(request) < headerSize || parseHeader(response).Opcode == opError {
 		return

@@ -12,12 +12,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Statement is something that another client did while a trace was recorded.
+// Statement is an action of another client during a trace.
 type Statement struct {
 	At     time.Time
 	CQL    string
 	Values [][]byte
-	// Node, if set, is done to the node instead.
+	// Node, if set, is executed on the node instead.
 	Node func() error
 }
 
@@ -38,11 +38,10 @@ func (t *Trace) Schema() (create, alter []string) {
 	return create, alter
 }
 
-// Unrecorded returns what must have been done by a client whose frames were
-// not recorded for this trace's answers to be what they are: schema is one
-// that did the same before a recorder. Tables are created before all else and
-// altered when the trace saw the event; each row of a CDC log that the trace
-// read is inserted at its time.
+// Unrecorded returns the actions of a client without recorded frames that explain this
+// trace's responses: schema is a trace of a client that did the same before a recorder.
+// Tables are created before all else and altered when the trace received the event;
+// each row of a CDC log that the trace read is inserted at its time.
 func (t *Trace) Unrecorded(schema *Trace) ([]Statement, error) {
 	create, alter := schema.Schema()
 	var out []Statement
@@ -72,7 +71,7 @@ func (t *Trace) Unrecorded(schema *Trace) ([]Statement, error) {
 		case f.Dir == "event" && slices.Equal(a.Change[:2], []string{"UPDATED", "TABLE"}):
 			for _, cql := range alter {
 				if strings.Contains(cql, "TABLE "+strings.Join(a.Change[2:], ".")+" ") {
-					// The statement was sent a little before its event came.
+					// The statement was sent shortly before its event came.
 					out = append(out, Statement{At: t.at(f).Add(-time.Millisecond), CQL: cql})
 				}
 			}
@@ -97,12 +96,12 @@ func (t *Trace) Unrecorded(schema *Trace) ([]Statement, error) {
 	return append(tables, out...), nil
 }
 
-// at is when a frame was recorded.
+// at returns when a frame was recorded.
 func (t *Trace) at(f *Frame) time.Time {
 	return t.Start.Add(time.Duration(f.AtMS * float64(time.Millisecond)))
 }
 
-// insert inserts a row as it was read; a row of a CDC log at its own time.
+// insert inserts a row of a result; a row of a CDC log at its own time.
 func insert(cols []Column, row [][]byte) Statement {
 	var names, marks []string
 	s := Statement{}
@@ -121,7 +120,7 @@ func insert(cols []Column, row [][]byte) Statement {
 	return s
 }
 
-// frame is the QUERY that does it, at ONE.
+// frame returns the QUERY of the statement, at ONE.
 func (s Statement) frame() []byte {
 	body := binary.BigEndian.AppendUint32(nil, uint32(len(s.CQL)))
 	body = append(body, s.CQL...)

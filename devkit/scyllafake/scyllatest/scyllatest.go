@@ -1,8 +1,7 @@
-// Package scyllatest is what tests of packages that store something begin with:
-// a node in memory that has the schema, and sessions to it.
+// Package scyllatest provides a node in memory with the schema, and sessions to it, for
+// tests of packages that store data.
 //
-// It imports schema, so schema's own tests cannot use it; they start a node
-// themselves.
+// It imports schema, so schema's own tests cannot use it; they start a node themselves.
 package scyllatest
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Config is a node that starts fast.
+// Config returns the configuration of a node that starts fast.
 func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4} }
 
 // Start runs a node with the schema in schema.DefaultKeyspace until the test
@@ -36,8 +35,8 @@ func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
 	return node, Connect(t, node)
 }
 
-// Node runs a node with the schema in schema.DefaultKeyspace, by the test's seed if conf
-// has none. The caller closes it.
+// Node runs a node with the schema in schema.DefaultKeyspace, with the test's seed if
+// conf has none. The caller closes it.
 func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 	t.Helper()
 	if conf.Seed == 0 {
@@ -58,12 +57,12 @@ func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 	return node
 }
 
-// bubbles lets one bubble with a node run at a time.
+// bubbles allows one bubble with a node at a time.
 var bubbles sync.Mutex
 
 // Bubble runs f under virtual time (testing/synctest). The driver keeps channels in
-// global pools, and one that was made outside of a bubble, or in another one, cannot
-// be used in it; two garbage collections empty the pools.
+// global pools, and one that was made outside of a bubble, or in another one, cannot be
+// used in it; two garbage collections empty the pools.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	bubbles.Lock()
@@ -73,8 +72,8 @@ func Bubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// Connect is one more session in schema.DefaultKeyspace, open until the test
-// ends: another process.
+// Connect returns a new session in schema.DefaultKeyspace, as of another process, open
+// until the test ends.
 func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
 	t.Helper()
 	s, err := Cluster(node, schema.DefaultKeyspace).CreateSession()
@@ -85,8 +84,8 @@ func Connect(t testing.TB, node *scyllafake.Server) *gocql.Session {
 	return s
 }
 
-// Cluster is how to connect to a node: patient on a slow machine, and back soon
-// after faults that end connections. The keyspace is empty for none.
+// Cluster returns the configuration of a client: long timeouts for slow machines, and
+// quick reconnection after faults that end connections. keyspace may be empty.
 func Cluster(node *scyllafake.Server, keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster("127.0.0.1")
 	if node != nil {

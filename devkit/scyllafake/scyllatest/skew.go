@@ -15,20 +15,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Clock is the clock of one host, which may be ahead of the others' or behind them,
-// and may be set while it runs, as NTP does. The zero value is right. It is safe for
+// Clock is the clock of one host. It may be ahead of others or behind, and may be
+// changed while it runs, as NTP does. The zero value has no skew. It is safe for
 // concurrent use.
 type Clock struct{ ahead atomic.Int64 }
 
-// Set makes the clock so far ahead; negative is behind.
+// Set sets how far the clock is ahead; negative is behind.
 func (c *Clock) Set(ahead time.Duration) { c.ahead.Store(int64(ahead)) }
 
-// Now is the time by this clock.
+// Now returns the time by this clock.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Connect is a session of a process on the clock's host, in schema.DefaultKeyspace and
-// open until the test ends: the timestamps that its driver gives to statements are of
-// this clock.
+// Connect returns a session of a process on the clock's host, in schema.DefaultKeyspace
+// and open until the test ends: its driver takes the timestamps of statements from this
+// clock.
 func (c *Clock) Connect(t testing.TB, node gocql.Dialer) *gocql.Session {
 	t.Helper()
 	cluster := Cluster(nil, schema.DefaultKeyspace)
@@ -41,9 +41,9 @@ func (c *Clock) Connect(t testing.TB, node gocql.Dialer) *gocql.Session {
 	return s
 }
 
-// Dialer connects by d. The driver has no clock to inject, so the timestamps are
-// changed in the requests on their way, of protocol version 4 and not compressed; so a
-// clock is wrong by more than driversOwn.
+// Dialer returns a dialer that connects by d. The driver has no clock to inject, so the
+// timestamps are changed in outgoing requests, of protocol version 4 and not
+// compressed. The skew must therefore exceed driversOwn.
 func (c *Clock) Dialer(d gocql.Dialer) gocql.Dialer { return &skewDialer{d, c} }
 
 type skewDialer struct {
@@ -51,7 +51,7 @@ type skewDialer struct {
 	clock *Clock
 }
 
-// DialContext connects, and changes what is sent.
+// DialContext connects with timestamps changed.
 func (d *skewDialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := d.Dialer.DialContext(ctx, network, addr)
 	if err != nil {
@@ -65,17 +65,18 @@ type skewConn struct {
 	clock *Clock
 
 	mu      sync.Mutex
-	partial []byte // of the frame that is being written
+	partial []byte // of the frame in progress
 }
 
 const (
 	frameHeader = 9
-	// driversOwn is how close to the time a timestamp is that the driver chose. What the
-	// program chose by this clock is further off, or as far as it should be.
+	// driversOwn is the largest distance from the true time of a timestamp that the
+	// driver chose. A timestamp that the program chose by this clock is further off, or
+	// needs no change.
 	driversOwn = 5 * time.Second
 )
 
-// Write passes on the frames that are complete.
+// Write sends the complete frames.
 func (c *skewConn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

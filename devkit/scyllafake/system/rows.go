@@ -15,15 +15,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// Values are the columns of one row by name: Go values of the types that
-// Encode takes. A nil value is null: its cell is deleted. Columns that are not
-// named are left alone.
+// Values are the columns of one row by name: Go values of the types that Encode takes.
+// A nil value is null: its cell is deleted. Other columns do not change.
 type Values map[string]any
 
-// Insert returns the mutation that writes one row of a system table, as an
-// INSERT with this timestamp (µs) does. Non-frozen collections are replaced as
-// a whole. It panics when vals does not fit the table: the callers' rows are
-// fixed in the code.
+// Insert returns the mutation that writes one row of a system table, as an INSERT with
+// this timestamp (µs) does. Non-frozen collections are replaced as a whole. It panics
+// when vals does not fit the table: the callers' rows are fixed in the code.
 func Insert(t *catalog.Table, timestamp int64, vals Values) *store.Mutation {
 	m := keyed(t, vals)
 	row := store.Row{
@@ -76,7 +74,7 @@ func keyed(t *catalog.Table, vals Values) *store.Mutation {
 	return &store.Mutation{Table: t, Key: key, Token: t.Token(key)}
 }
 
-// values are the serialised values of key columns.
+// values returns the serialised values of key columns.
 func values(t *catalog.Table, cols []*catalog.Column, vals Values) [][]byte {
 	out := make([][]byte, len(cols))
 	for i, c := range cols {
@@ -112,8 +110,8 @@ func cells(t *catalog.Table, cols []*catalog.Column, timestamp int64, vals Value
 	return out
 }
 
-// elements are the cells of a non-frozen set<text>, the one such type whose
-// rows are written; nil is the empty set.
+// elements returns the cells of a non-frozen set<text>, the only such type of written
+// rows; nil is the empty set.
 func elements(v any, timestamp int64) []store.Element {
 	if v == nil {
 		return nil
@@ -131,12 +129,12 @@ func elements(v any, timestamp int64) []store.Element {
 // Timestamp is a CQL timestamp in milliseconds.
 type Timestamp int64
 
-// At is t as a CQL timestamp.
+// At returns t as a CQL timestamp.
 func At(t time.Time) Timestamp { return Timestamp(t.UnixMilli()) }
 
-// Set is a frozen set<blob>, List a frozen list<text>. Both are written in the
-// order given: ScyllaDB itself writes the streams of a CDC generation in the
-// order of their shards.
+// Set is a frozen set<blob>, List a frozen list<text>. Both are written in the given
+// order: ScyllaDB itself writes the streams of a CDC generation in the order of their
+// shards.
 type (
 	Set  [][]byte
 	List []string

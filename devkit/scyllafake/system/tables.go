@@ -12,14 +12,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// FirstStoreID is the first table number in storage that no system table has.
+// FirstStoreID is the smallest table number in storage that no system table has.
 const FirstStoreID = 1000
 
-// definitions are the system tables of ScyllaDB 5.1 as it lists them in
-// system_schema.columns, as far as their contents exist here. Each line is:
-// number in storage, name | partition key | clustering key | static | regular
-// columns. Numbers and the order of columns are part of the data directory's
-// format: add at the end only.
+// definitions are the system tables of ScyllaDB 5.1 as in system_schema.columns, as far
+// as their contents exist here. Each line is: number in storage, name | partition key |
+// clustering key | static | regular columns. Numbers and the order of columns are part
+// of the data directory's format: add at the end only.
 const definitions = `
 1 system.local | key text | | | bootstrapped text, broadcast_address inet, cluster_name text, cql_version text, data_center text, gossip_generation int, host_id uuid, listen_address inet, native_protocol_version text, partitioner text, rack text, release_version text, rpc_address inet, schema_version uuid, supported_features text, thrift_version text, tokens set<text>, truncated_at map<uuid, blob>
 2 system.peers | peer inet | | | data_center text, host_id uuid, preferred_ip inet, rack text, release_version text, rpc_address inet, schema_version uuid, supported_features text, tokens set<text>
@@ -51,7 +50,7 @@ const definitions = `
 205 system_distributed_everywhere.cdc_generation_descriptions_v2 | id uuid | range_end bigint | num_ranges int | ignore_msb tinyint, streams frozen<set<blob>>
 `
 
-// since are tables and columns that later releases have.
+// since contains tables and columns of later releases.
 var since = []struct {
 	has  func(catalog.Version) bool
 	defs string
@@ -101,7 +100,7 @@ func Keyspaces(v catalog.Version) map[string]*catalog.Keyspace {
 	return out
 }
 
-// define adds tables to their keyspaces, or columns to tables that are there.
+// define adds tables to their keyspaces, or columns to existing tables.
 func define(keyspaces map[string]*catalog.Keyspace, defs string) {
 	for line := range strings.Lines(defs) {
 		line = strings.TrimSpace(line)
@@ -137,7 +136,7 @@ func define(keyspaces map[string]*catalog.Keyspace, defs string) {
 	}
 }
 
-// tableID is the id that ScyllaDB derives from a system table's name
+// tableID returns the id that ScyllaDB derives from a system table's name
 // (schema_builder.cc generate_legacy_id).
 func tableID(keyspace, name string) uuid.UUID {
 	id := uuid.UUID(md5.Sum([]byte(keyspace + name)))
@@ -146,7 +145,7 @@ func tableID(keyspace, name string) uuid.UUID {
 	return id
 }
 
-// splitColumns cuts a column list at its top-level commas.
+// splitColumns splits a column list at its top-level commas.
 func splitColumns(list string) []string {
 	var out []string
 	depth, start := 0, 0

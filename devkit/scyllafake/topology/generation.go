@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Generation is the CDC streams of all vnodes from a start time on. It is
+// Generation contains the CDC streams of all vnodes from a start time on. It is
 // immutable.
 type Generation struct {
 	// ID is the generation's key in cdc_generation_descriptions_v2.
@@ -17,13 +17,13 @@ type Generation struct {
 	entries []vnode
 }
 
-// vnode is the streams for base tokens up to its end, one for each shard.
+// vnode contains the streams for base tokens up to its end, one for each shard.
 type vnode struct {
 	end     int64
 	streams []StreamID
 }
 
-// Start is when the generation's streams begin to be used.
+// Start returns the time from which the generation's streams are used.
 func (g *Generation) Start() time.Time { return time.UnixMicro(g.start) }
 
 // Streams calls f for every stream, by vnode and then by shard, until f
@@ -38,8 +38,8 @@ func (g *Generation) Streams(f func(rangeEnd int64, shard int, id StreamID) bool
 	}
 }
 
-// newGeneration makes the streams of a ring with these tokens, sorted. The
-// first vnode is the one that wraps around.
+// newGeneration returns the streams of a ring with these tokens, sorted. The first
+// vnode is the one that wraps around.
 func newGeneration(start int64, tokens []int64, shards int) *Generation {
 	g := &Generation{ID: uuid.New(), start: start, entries: make([]vnode, len(tokens))}
 	ids := make([]StreamID, len(tokens)*shards)
@@ -56,7 +56,7 @@ func newGeneration(start int64, tokens []int64, shards int) *Generation {
 	return g
 }
 
-// stream is the stream of a base token (cdc/metadata.cc get_stream).
+// stream returns the stream of a base token (cdc/metadata.cc get_stream).
 func (g *Generation) stream(token int64) *StreamID {
 	i, _ := slices.BinarySearchFunc(g.entries, token, func(e vnode, t int64) int { return cmp.Compare(e.end, t) })
 	if i == len(g.entries) {

@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Identity is who a new node is to be. A test that replays what was recorded
-// of a real node gives its node that one's identity, so that keys fall into
-// the same streams.
+// Identity is the identity of a new node. A test that replays a recording of a real
+// node gives its node the identity of that one, so that keys fall into the same
+// streams.
 type Identity struct {
 	HostID uuid.UUID
 	// Tokens are sorted and distinct.
@@ -42,8 +42,8 @@ func (id *Identity) validate(shards int) error {
 }
 
 // AddGeneration adds a generation with the tokens, streams, id and start of an
-// Identity, whose host id does not count. It must start after all others; the
-// node keeps its own tokens.
+// Identity, whose host id is ignored. It must start after all others; the node keeps
+// its own tokens.
 func (t *Topology) AddGeneration(id *Identity) (*Generation, error) {
 	if err := id.validate(t.Shards); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (t *Topology) AddGeneration(id *Identity) (*Generation, error) {
 	return g, nil
 }
 
-// generation is the identity's first generation.
+// generation returns the identity's first generation.
 func (id *Identity) generation(now int64, shards int) *Generation {
 	start := now
 	if !id.Start.IsZero() {

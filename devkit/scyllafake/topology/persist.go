@@ -20,7 +20,7 @@ const (
 	metaTablets     = metaPrefix + "tablets/"
 )
 
-// The stored forms, as JSON: they are few and written seldom.
+// The stored forms, as JSON: they are few and rarely written.
 type (
 	storedNode struct {
 		HostID uuid.UUID
@@ -58,7 +58,7 @@ func generationMeta(g *Generation) store.Meta {
 	return meta(fmt.Sprintf("%s%020d", metaGenerations, g.start), s)
 }
 
-// tabletMeta is the entry of a table's stream sets; nil deletes it.
+// tabletMeta returns the entry of a table's stream sets; nil deletes it.
 func tabletMeta(storeID uint32, table *tabletTable) store.Meta {
 	key := metaTablets + strconv.FormatUint(uint64(storeID), 10)
 	if table == nil {
@@ -87,7 +87,7 @@ func idBytes(ids []StreamID) [][]byte {
 	return out
 }
 
-// load reads what is stored; known is false when there is no node yet.
+// load reads the stored state; known is false when there is no node yet.
 func (t *Topology) load() (known bool, err error) {
 	metas, err := t.store.Metas(metaPrefix)
 	if err != nil {

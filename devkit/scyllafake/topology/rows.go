@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// generationRows are the rows by which clients learn of a generation, the
-// newest that this node knows.
+// generationRows returns the rows that describe a generation, the newest of this node,
+// to clients.
 func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 	at := t.writeTime()
 	start := system.At(g.Start())
@@ -26,7 +26,7 @@ func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 		for i := range e.streams {
 			ids[i] = e.streams[i][:]
 		}
-		// The set stands in the order of shards, not of bytes: readers index it.
+		// The set is in the order of shards, not of bytes: readers index it.
 		streams := cqltype.BuildCollection(ids...)
 		described = append(described, t.insert("system_distributed", "cdc_streams_descriptions_v2", at, system.Values{
 			"time": start, "range_end": e.end, "streams": streams,
@@ -46,8 +46,8 @@ const (
 	streamOpened  int8 = 2
 )
 
-// tabletRows are the rows by which clients learn of a table's stream sets,
-// and the deletion of those that stood there before; nil sets leave none.
+// tabletRows returns the rows that describe a table's stream sets to clients, and the
+// deletion of the previous ones; nil sets leave none.
 func (t *Topology) tabletRows(keyspace, name string, table *tabletTable) []*store.Mutation {
 	at := t.writeTime()
 	key := system.Values{"keyspace_name": keyspace, "table_name": name}
@@ -95,7 +95,7 @@ func without(ids, other []StreamID) []StreamID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool { return seen[id] })
 }
 
-// joined makes one mutation of those of one partition.
+// joined joins mutations of one partition.
 func joined(muts []*store.Mutation) *store.Mutation {
 	m := muts[0]
 	for _, o := range muts[1:] {
@@ -112,7 +112,7 @@ func (t *Topology) table(keyspace, name string) *catalog.Table {
 	return t.system[keyspace].Tables[name]
 }
 
-// writeTime is a timestamp (µs) above all given before.
+// writeTime returns a timestamp (µs) above all before.
 func (t *Topology) writeTime() int64 {
 	t.lastWrite = max(t.lastWrite+1, t.now().UnixMicro())
 	return t.lastWrite

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// IgnoreMSB is how many of a token's leading bits do not count when its shard
-// is chosen: ScyllaDB's default of murmur3_partitioner_ignore_msb_bits.
+// IgnoreMSB is the number of leading bits of a token that do not affect its shard:
+// ScyllaDB's default of murmur3_partitioner_ignore_msb_bits.
 const IgnoreMSB = 12
 
-// ShardOf is the shard, of so many, that owns a token.
+// ShardOf returns the shard, of so many, that owns a token.
 func ShardOf(shards int, token int64) int {
 	return shardOf(shards, unbias(token))
 }
@@ -24,9 +24,9 @@ func shardOf(shards int, n uint64) int {
 	return int(hi)
 }
 
-// firstToken is the first token in (start, end] that shard owns, or end when
-// it owns none. The range wraps around when start is not below end
-// (cdc/generation.cc find_first_token_for_shard).
+// firstToken returns the first token in (start, end] that shard owns, or end when it
+// owns none. The range wraps around when start is not below end (cdc/generation.cc
+// find_first_token_for_shard).
 func firstToken(shards, shard int, start, end int64) int64 {
 	if start < end {
 		return firstInRange(shards, shard, start, end)
@@ -50,11 +50,12 @@ func firstInRange(shards, shard int, start, end int64) int64 {
 	return min(bias(n), end)
 }
 
-// nextOfShard is the smallest number above n that belongs to shard. The
-// numbers fall into 2^IgnoreMSB segments, and in each the shards come in turn.
+// nextOfShard returns the smallest number above n that belongs to shard. The numbers
+// form 2^IgnoreMSB segments, and in each the shards come in turn.
 func nextOfShard(shards, shard int, n uint64) (uint64, bool) {
 	const segmentBits = 64 - IgnoreMSB
-	// Where the shard begins in a segment: ceil(shard·2^64/shards) / 2^IgnoreMSB, rounded up.
+	// The beginning of the shard in a segment: ceil(shard·2^64/shards) / 2^IgnoreMSB,
+	// rounded up.
 	q, r := bits.Div64(uint64(shard), 0, uint64(shards))
 	if r != 0 {
 		q++

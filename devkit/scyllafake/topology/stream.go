@@ -10,14 +10,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// StreamID names a CDC stream. It is 16 bytes: a token, big endian, and a
-// word of 38 random bits, 22 bits for the vnode's index and 4 for the
-// version, which is 1. Rows of the log lie in the partition of that name, and
-// the token places them on the shard of the rows they tell of.
+// StreamID identifies a CDC stream. It is 16 bytes: a token, big endian, and a word of
+// 38 random bits, 22 bits for the vnode's index and 4 for the version, which is 1. Rows
+// of the log are in the partition with that key, and the token places them on the shard
+// of the rows that they describe.
 type StreamID [16]byte
 
-// newStreamID makes an id that no other stream has. Its random bits decide nothing, so
-// they need no seed.
+// newStreamID returns a unique id. Its random bits affect nothing, so they need no
+// seed.
 func newStreamID(token int64, index int) StreamID {
 	var id StreamID
 	binary.BigEndian.PutUint64(id[:8], uint64(token))
@@ -26,21 +26,20 @@ func newStreamID(token int64, index int) StreamID {
 	return id
 }
 
-// Token is the token part.
+// Token returns the token part.
 func (id StreamID) Token() int64 { return int64(binary.BigEndian.Uint64(id[:8])) }
 
-// Index is the number of the vnode in the order of tokens; 0 for tablets.
+// Index returns the number of the vnode in the order of tokens; 0 for tablets.
 func (id StreamID) Index() int { return int(binary.BigEndian.Uint64(id[8:]) >> 4 & (1<<22 - 1)) }
 
-// Leeway is how far into the future a write's timestamp may lie when the
-// table has CDC, and, from ScyllaDB 6.0 on, how long after its end a
-// generation still takes writes.
+// Leeway is how far in the future a write's timestamp may be when the table has CDC,
+// and, from ScyllaDB 6.0 on, how long after its end a generation still accepts writes.
 const Leeway = 5 * time.Second
 
-// VnodeStream is the stream for a change of the row with this token at
-// timestamp (µs) in a keyspace with vnodes. now is the node's clock. The error
-// is the one with which ScyllaDB refuses the write: 2200 for a timestamp out
-// of range, 0000 when no generation is in use.
+// VnodeStream returns the stream for a change of the row with this token at timestamp
+// (µs) in a keyspace with vnodes. now is the node's clock. The error is the one with
+// which ScyllaDB refuses the write: 2200 for a timestamp out of range, 0000 when no
+// generation is in use.
 //
 // The id aliases the generation and must not be changed.
 func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID, error) {
@@ -66,8 +65,8 @@ func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID
 	return gens[used].stream(token), nil
 }
 
-// TabletStream is VnodeStream for a table, named by its number in storage, in
-// a keyspace with tablets.
+// TabletStream is VnodeStream for a table, identified by its number in storage, in a
+// keyspace with tablets.
 func (t *Topology) TabletStream(storeID uint32, token, timestamp int64, now time.Time) (*StreamID, error) {
 	nowMicros := now.UnixMicro()
 	if timestamp > nowMicros+Leeway.Microseconds() {
@@ -88,9 +87,9 @@ func (t *Topology) TabletStream(storeID uint32, token, timestamp int64, now time
 	return table.sets[i].stream(token), nil
 }
 
-// usedAt is the index of the generation in use at a time, or -1.
+// usedAt returns the index of the generation in use at a time, or -1.
 func usedAt(gens []*Generation, timestamp int64) int {
-	// The last one is nearly always it.
+	// It is nearly always the last one.
 	for i := len(gens) - 1; i >= 0; i-- {
 		if gens[i].start <= timestamp {
 			return i
@@ -123,8 +122,8 @@ func (t *Topology) errPast(timestamp, now, start int64) error {
 		formatTime(timestamp), formatTime(start))
 }
 
-// formatTime shows a timestamp (µs) as ScyllaDB does in these messages: whole
-// seconds, cut towards 1970.
+// formatTime formats a timestamp (µs) as in ScyllaDB's messages: whole seconds, rounded
+// towards 1970.
 func formatTime(micros int64) string {
 	return time.Unix(micros/1e6, 0).UTC().Format("2006/01/02 15:04:05")
 }

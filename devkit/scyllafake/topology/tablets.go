@@ -11,17 +11,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// MaxTablets bounds the number of tablets of a table.
+// MaxTablets limits the number of tablets of a table.
 const MaxTablets = 1 << 16
 
-// tabletTable is the stream sets of one table, oldest first. It is immutable.
+// tabletTable contains the stream sets of one table, oldest first. It is immutable.
 type tabletTable struct {
 	keyspace, name string
 	sets           []*streamSet
 }
 
-// streamSet is the streams of a table from a time on: one for each tablet, in
-// the order of their tokens, which are the tablets' last ones.
+// streamSet contains the streams of a table from a time on: one for each tablet, in the
+// order of their tokens, which are the tablets' last ones.
 type streamSet struct {
 	start   int64 // microseconds, of whole milliseconds
 	streams []StreamID
@@ -37,16 +37,15 @@ func newStreamSet(start int64, tablets int) *streamSet {
 	return s
 }
 
-// stream is the first stream whose token is not below the base token.
+// stream returns the first stream whose token is not below the base token.
 func (s *streamSet) stream(token int64) *StreamID {
 	i, _ := slices.BinarySearchFunc(s.streams, token, func(id StreamID, t int64) int { return cmp.Compare(id.Token(), t) })
 	return &s.streams[min(i, len(s.streams)-1)]
 }
 
-// CreateStreams prepares the first stream set of a table with CDC in a
-// keyspace with tablets: in use from 5 s before now, one stream for each of so
-// many tablets, which is rounded up to a power of two (at least 1). It is for
-// the moment the table's log is created.
+// CreateStreams prepares the first stream set of a table with CDC in a keyspace with
+// tablets: in use from 5 s before now, one stream for each of so many tablets, which is
+// rounded up to a power of two (at least 1). Call it when the table's log is created.
 func (t *Topology) CreateStreams(base *catalog.Table, tablets int) (*Change, error) {
 	if tablets > MaxTablets {
 		return nil, fmt.Errorf("%d tablets for %s.%s: at most %d are possible", tablets, base.Keyspace, base.Name, MaxTablets)
@@ -61,15 +60,15 @@ func (t *Topology) CreateStreams(base *catalog.Table, tablets int) (*Change, err
 	}), nil
 }
 
-// DropStreams prepares the end of a table's streams, for the moment its log
-// is dropped. A table that has none is no error.
+// DropStreams prepares the end of a table's streams. Call it when the log is dropped. A
+// table without streams is no error.
 func (t *Topology) DropStreams(base *catalog.Table) *Change {
 	return t.changeTable(base, nil)
 }
 
-// Split doubles a table's tablets: it writes a new stream set that comes into
-// use at the given time, or, for the zero time, when a real node's would (see
-// NextStart). It returns that time.
+// Split doubles a table's tablets: it writes a new stream set that comes into use at
+// the given time, or, for the zero time, when a real node's would (see NextStart). It
+// returns that time.
 func (t *Topology) Split(base *catalog.Table, at time.Time) (time.Time, error) {
 	return t.resize(base, at, func(n int) (int, error) {
 		if n*2 > MaxTablets {
@@ -127,8 +126,8 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, to func(int) (int, 
 	return time.UnixMicro(start), nil
 }
 
-// Tablets is the number of tablets a table has in its newest stream set, 0 if
-// it has no tablet streams.
+// Tablets returns the number of tablets of a table in its newest stream set, 0 if it
+// has no tablet streams.
 func (t *Topology) Tablets(storeID uint32) int {
 	table := t.state.Load().tables[storeID]
 	if table == nil {
@@ -137,9 +136,8 @@ func (t *Topology) Tablets(storeID uint32) int {
 	return len(table.sets[len(table.sets)-1].streams)
 }
 
-// Change is an alteration that is not in force yet: the caller stores
-// Mutations and Metas in one store.Apply with what else belongs to it, and
-// then calls Publish.
+// Change is a change that is not in force yet: the caller stores Mutations and Metas in
+// one store.Apply with related changes, and then calls Publish.
 type Change struct {
 	Mutations []*store.Mutation
 	Metas     []store.Meta

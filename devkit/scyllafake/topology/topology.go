@@ -24,7 +24,7 @@ const (
 	DefaultTokens     = 256
 )
 
-// Store is what a Topology needs of package store.
+// Store is the part of package store that a Topology uses.
 type Store interface {
 	Apply(muts []*store.Mutation, meta ...store.Meta) error
 	Metas(prefix string) ([]store.Meta, error)
@@ -36,25 +36,25 @@ type Options struct {
 	DataCenter, Rack string
 	// Shards is the number of shards. Default 1.
 	Shards int
-	// Tokens is how many tokens a new node takes. Default DefaultTokens. A node
-	// that has tokens keeps them.
+	// Tokens is the number of tokens of a new node. Default DefaultTokens. A node that
+	// has tokens keeps them.
 	Tokens int
-	// Identity is who a new node is to be; nil means somebody random with as
-	// many tokens as Tokens says.
+	// Identity is the identity of a new node; nil means a random one with Tokens
+	// tokens.
 	Identity *Identity
-	// Seed feeds the source that tokens are drawn from: with the same one a new
-	// node gets the same, and so does each generation that is added to it.
+	// Seed seeds the choice of tokens: the same seed gives a new node the same tokens,
+	// and so each generation that is added to it.
 	Seed uint64
 	// RingDelay is how long a node waits for gossip to settle; see NextStart.
 	RingDelay time.Duration
-	// Version decides which tables exist and which timestamps are taken.
+	// Version determines which tables exist and which timestamps are accepted.
 	Version catalog.Version
 	// Now is the node's clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Topology is the node and its streams. It is safe for concurrent use; looking
-// up a stream takes no lock.
+// Topology is the node and its streams. It is safe for concurrent use; finding a stream
+// takes no lock.
 type Topology struct {
 	// HostID, DataCenter, Rack, Shards and Tokens (sorted) do not change.
 	HostID           uuid.UUID
@@ -66,23 +66,23 @@ type Topology struct {
 	now       func() time.Time
 	ringDelay time.Duration
 	seed      uint64
-	nearPast  bool // the previous generation takes writes for a while
+	nearPast  bool // the previous generation accepts writes for a while
 	system    map[string]*catalog.Keyspace
 
-	mu        sync.Mutex // held by whoever changes state
+	mu        sync.Mutex // held by changes of the state
 	lastWrite int64
 	state     atomic.Pointer[state]
 }
 
-// state is what can change. It is immutable; update replaces it.
+// state is the mutable part. It is immutable itself; update replaces it.
 type state struct {
 	generations []*Generation // by start
 	tables      map[uint32]*tabletTable
 }
 
-// Open reads the node from the store, or makes a new one there: host id,
-// tokens and a first generation that starts now. A restart keeps the
-// generation, unless the number of shards has changed.
+// Open reads the node from the store, or creates a new one there: host id, tokens and a
+// first generation that starts now. A restart keeps the generation, unless the number
+// of shards has changed.
 func Open(st Store, o Options) (*Topology, error) {
 	if o.Shards == 0 {
 		o.Shards = 1
@@ -149,7 +149,7 @@ func (t *Topology) begin(newNode bool) error {
 	return err
 }
 
-// randomTokens are n distinct tokens, none of them the node's, sorted. The next
+// randomTokens returns n distinct tokens, none of them the node's, sorted. The next
 // generation's are others.
 func (t *Topology) randomTokens(n int) []int64 {
 	rnd := rand.New(rand.NewPCG(t.seed, uint64(len(t.state.Load().generations))))
@@ -169,9 +169,9 @@ func (t *Topology) randomTokens(n int) []int64 {
 	return out
 }
 
-// NextStart is when a generation or stream set that is made now is to start:
-// twice the ring delay and 5 s from now, so that every node has learnt of it by
-// then; at once without a ring delay.
+// NextStart returns the start of a generation or stream set that is made now: twice the
+// ring delay and 5 s from now, so that every node has learnt of it by then; immediately
+// without a ring delay.
 func (t *Topology) NextStart() time.Time {
 	if t.ringDelay <= 0 {
 		return t.now()
@@ -179,10 +179,10 @@ func (t *Topology) NextStart() time.Time {
 	return t.now().Add(2*t.ringDelay + Leeway)
 }
 
-// NewGeneration makes a generation that starts at the given time (in whole
+// NewGeneration creates a generation that starts at the given time (in whole
 // milliseconds, and after all others), or, for the zero time, at NextStart. Clients see
-// its rows when NewGeneration returns. extraTokens adds vnodes, as the tokens
-// of a second node would; those stay for the generation only.
+// its rows when NewGeneration returns. extraTokens adds vnodes, as the tokens of a
+// second node would; they belong to this generation only.
 func (t *Topology) NewGeneration(at time.Time, extraTokens int) (*Generation, error) {
 	if extraTokens < 0 || extraTokens > 1<<14 {
 		return nil, fmt.Errorf("%d extra tokens: must be 0 to %d", extraTokens, 1<<14)
@@ -212,8 +212,8 @@ func (t *Topology) addGeneration(at time.Time, tokens []int64, metas ...store.Me
 	return g, nil
 }
 
-// storeGeneration stores a generation and publishes it. Nobody else may be
-// changing the topology.
+// storeGeneration stores a generation and publishes it. The caller excludes concurrent
+// changes of the topology.
 func (t *Topology) storeGeneration(g *Generation, metas ...store.Meta) error {
 	if err := t.store.Apply(t.generationRows(g), append(metas, generationMeta(g))...); err != nil {
 		return fmt.Errorf("store a CDC generation: %w", err)
@@ -222,10 +222,10 @@ func (t *Topology) storeGeneration(g *Generation, metas ...store.Meta) error {
 	return nil
 }
 
-// Generations are all generations, by start; the caller must not change them.
+// Generations returns all generations, by start; the caller must not change them.
 func (t *Topology) Generations() []*Generation { return t.state.Load().generations }
 
-// Generation is the one in use at a time, nil if there is none.
+// Generation returns the one in use at a time, nil if there is none.
 func (t *Topology) Generation(at time.Time) *Generation {
 	gens := t.state.Load().generations
 	if i := usedAt(gens, at.UnixMicro()); i >= 0 {
@@ -242,7 +242,7 @@ func (t *Topology) update(change func(*state)) {
 	t.state.Store(s)
 }
 
-// wholeMillis rounds a time in microseconds down to what a CQL timestamp holds.
+// wholeMillis rounds a time in microseconds down to the precision of a CQL timestamp.
 func wholeMillis(micros int64) int64 {
 	if r := micros % 1000; r < 0 {
 		return micros - r - 1000

@@ -6,8 +6,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// body reads the parts of a request. The first error sticks; after it every
-// read gives the zero value.
+// body reads the parts of a request. It keeps the first error; after it every read
+// returns the zero value.
 type body struct {
 	b   []byte
 	err error
@@ -20,8 +20,7 @@ func (r *body) fail(err error) {
 	r.b = nil
 }
 
-// take returns the next n bytes. A negative n counts as the huge number that
-// ScyllaDB makes of it.
+// take returns the next n bytes. A negative n counts as a huge number, as in ScyllaDB.
 func (r *body) take(n int) []byte {
 	if r.err != nil {
 		return nil
@@ -89,7 +88,7 @@ func (r *body) stringMap() map[string]string {
 	return out
 }
 
-// skipPayload passes over a custom payload.
+// skipPayload skips a custom payload.
 func (r *body) skipPayload() {
 	for range r.short() {
 		if r.err != nil {

@@ -19,8 +19,8 @@ const (
 	Snappy
 )
 
-// Decompress returns the plain body of a compressed one. limit bounds its
-// size. The errors read as ScyllaDB's.
+// Decompress returns the plain body of a compressed one. limit limits its size. The
+// errors have ScyllaDB's texts.
 func (c Compression) Decompress(in []byte, limit int) ([]byte, error) {
 	switch c {
 	case LZ4:
@@ -31,7 +31,8 @@ func (c Compression) Decompress(in []byte, limit int) ([]byte, error) {
 		if n < 0 {
 			return nil, fmt.Errorf("CQL frame uncompressed length is negative: %d", n)
 		}
-		// A block grows by at most 255 times; more is a lie that would cost memory.
+		// A block grows by at most 255 times; a larger size is false and would cost
+		// memory.
 		if in = in[4:]; int(n) > limit || int(n) > 255*len(in) {
 			return nil, errors.New("CQL frame LZ4 uncompression failure")
 		}
@@ -57,7 +58,7 @@ func (c Compression) Decompress(in []byte, limit int) ([]byte, error) {
 }
 
 // AppendFrame appends a finished frame to dst with its body compressed. With
-// NoCompression the frame is appended as it is.
+// NoCompression the frame is appended unchanged.
 func (c Compression) AppendFrame(dst, frame []byte) []byte {
 	if c == NoCompression {
 		return append(dst, frame...)
@@ -77,7 +78,7 @@ func (c Compression) AppendFrame(dst, frame []byte) []byte {
 		}
 		n, err := lz4.CompressBlock(body, dst[at:], nil)
 		if err != nil || n == 0 {
-			// Cannot be with a destination of the bound's size.
+			// Impossible with a destination of the maximum size.
 			panic(fmt.Sprintf("lz4: %d bytes of %d, %v", n, len(body), err))
 		}
 		dst = dst[:at+n]

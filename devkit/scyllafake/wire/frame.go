@@ -35,7 +35,7 @@ const (
 	FlagWarning       byte = 0x08
 )
 
-// EventStream is the stream of messages that the server sends unasked.
+// EventStream is the stream of messages that the server sends without a request.
 const EventStream int16 = -1
 
 // Header is the head of a frame.
@@ -47,7 +47,7 @@ type Header struct {
 	Length  int32
 }
 
-// ParseHeader reads a header; b has HeaderSize bytes.
+// ParseHeader parses a header; b has HeaderSize bytes.
 func ParseHeader(b []byte) Header {
 	_ = b[HeaderSize-1]
 	return Header{

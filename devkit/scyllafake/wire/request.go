@@ -113,7 +113,7 @@ func ReadBatch(h Header, b []byte) (bt Batch, err error) {
 	bt.Kind = r.byte()
 	n := int(r.short())
 	if r.err == nil {
-		// An item takes 4 bytes or more, so a lying count costs no memory.
+		// An item takes 4 bytes or more, so a false count costs no memory.
 		bt.Items = make([]BatchItem, 0, min(n, len(r.b)/4+1))
 	}
 	for range n {
@@ -153,7 +153,7 @@ func (r *body) consistency() engine.Consistency {
 	return engine.Consistency(c)
 }
 
-// options reads what follows the statement; the order of the checks is ScyllaDB's.
+// options reads the part after the statement; the order of the checks is ScyllaDB's.
 func (r *body) options(version byte, o *Options) {
 	o.Consistency = r.consistency()
 	flags := r.byte()
@@ -220,7 +220,7 @@ func (r *body) namedValues(version byte) (names []string, values []engine.Value)
 	return names, values
 }
 
-// value reads [value]: version 3 knows no unset values.
+// value reads [value]: version 3 has no unset values.
 func (r *body) value(version byte) engine.Value {
 	switch n := r.int(); {
 	case n >= 0:

@@ -58,8 +58,8 @@ func AppendAuthenticate(dst []byte, class string) []byte { return appendString(d
 // AppendAuthSuccess appends the body of AUTH_SUCCESS, without a token.
 func AppendAuthSuccess(dst []byte) []byte { return appendInt(dst, -1) }
 
-// AppendError appends the body of ERROR. Version 3 has no codes for failures;
-// they become the timeouts they were before.
+// AppendError appends the body of ERROR. Version 3 has no codes for failures; they
+// become the earlier timeouts.
 func AppendError(dst []byte, version byte, e *cqlerr.Error) []byte {
 	code := e.Code
 	if version < 4 {
@@ -138,8 +138,8 @@ func AppendSchemaResult(dst []byte, c catalog.Change) []byte {
 	return appendChange(appendInt(dst, resultSchemaChange), c)
 }
 
-// AppendColumns appends column specs, each with its keyspace and table, as
-// ScyllaDB writes all of them but the bind columns of one table.
+// AppendColumns appends column specs, each with its keyspace and table, as ScyllaDB
+// writes all of them but the bind columns of one table.
 func AppendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
 	for _, c := range cols {
 		dst = appendString(dst, c.Keyspace)
@@ -150,8 +150,8 @@ func AppendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
 	return dst
 }
 
-// AppendRows appends the body of a Rows RESULT. columns is what AppendColumns
-// gave for res.Columns, or nil to send no metadata.
+// AppendRows appends the body of a Rows RESULT. columns is the output of AppendColumns
+// for res.Columns, or nil to send no metadata.
 func AppendRows(dst []byte, res *engine.Result, columns []byte) []byte {
 	dst = appendInt(dst, resultRows)
 	flags := int32(0)
@@ -171,9 +171,9 @@ func AppendRows(dst []byte, res *engine.Result, columns []byte) []byte {
 	return append(dst, res.Rows...)
 }
 
-// AppendPrepared appends the body of a Prepared RESULT. A nil plan is a
-// statement without bind and result columns (DDL). markLWT says that the
-// client knows the LWT bit.
+// AppendPrepared appends the body of a Prepared RESULT. A nil plan is a statement
+// without bind and result columns (DDL). markLWT means that the client knows the LWT
+// bit.
 func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, markLWT bool) []byte {
 	dst = appendInt(dst, resultPrepared)
 	dst = appendShortBytes(dst, id)
