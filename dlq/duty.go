@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gocql/gocql"
 
@@ -16,16 +15,6 @@ import (
 type Duty struct {
 	*lease.Lease
 	s *Store
-}
-
-// Duty returns the duty of a name for an owner, which must be different in every
-// process. A claim lasts ttl, whole seconds, at least one.
-func (s *Store) Duty(name, owner string, ttl time.Duration) (*Duty, error) {
-	if name == "" || owner == "" || ttl < time.Second {
-		return nil, fmt.Errorf("duty %q of %q for %s: it needs a name, an owner and at least a second", name, owner, ttl)
-	}
-	l := &lease.Lease{Table: s.db.Keyspace + ".dead_letter_duties", Name: name, Owner: owner, TTL: ttl, Apply: s.db.Apply}
-	return &Duty{Lease: l, s: s}, nil
 }
 
 // State is what Save kept last, by whomever; empty if nothing was.

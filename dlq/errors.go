@@ -65,3 +65,40 @@ func hopeless(err error) bool {
 	_, other := errors.AsType[*OtherTableError](err)
 	return other || db.Permanent(err)
 }
+
+// VersionError says that a letter is not at the version that an Actor expected.
+// Nothing was changed.
+type VersionError struct {
+	EventID    gocql.UUID
+	Want, Have int64
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("dead letter %s is at version %d, not %d: somebody changed it meanwhile", e.EventID, e.Have, e.Want)
+}
+
+// Is makes errors.Is(err, ErrRefused) true.
+func (e *VersionError) Is(target error) bool { return target == ErrRefused }
+
+// expects returns a *VersionError unless l is as the actor has seen it.
+func (by *Actor) expects(l *Letter) error {
+	if by.Version == 0 || by.Version == l.Version {
+		return nil
+	}
+	return &VersionError{EventID: l.EventID, Want: by.Version, Have: l.Version}
+}
+
+// refused is the error of an action that may not begin where l stands.
+func refused(action Action, l *Letter, hint string) error {
+	return &RefusedError{
+		EventID: l.EventID, Action: action, Status: l.Status, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil, Hint: hint,
+	}
+}
+
+// may returns a *RefusedError unless action can begin where l stands.
+func may(action Action, l *Letter) error {
+	if _, ok := transitions[action][l.Status]; !ok {
+		return refused(action, l, "")
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -184,3 +185,56 @@ type Actor struct {
 	// somebody changed since is left alone, with a *VersionError.
 	Version int64 `json:"-"`
 }
+
+// of is the outcome of l: of an edited letter it says so.
+func (o Outcome) of(l *Letter) Outcome {
+	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
+		o.Note = "edited, as event " + l.EditedID.String()
+	}
+	return o
+}
+
+// String is the outcome in words, such as "replayed to OrderCreated[3]@17".
+func (o Outcome) String() string {
+	if o.Topic == "" {
+		return string(o.Kind)
+	}
+	return fmt.Sprintf("%s: %s[%d]@%d", o.Kind, o.Topic, o.Partition, o.Offset)
+}
+
+func (o Outcome) validate() error {
+	switch o.Kind {
+	case OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeReleased, OutcomeByHand:
+		return nil
+	}
+	return fmt.Errorf("outcome %q: use replayed, found, discarded, released or by_hand", o.Kind)
+}
+
+// entryDest are the destinations of entryColumns.
+func (l *Letter) entryDest() []any {
+	return []any{
+		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
+		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
+		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
+		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID,
+	}
+}
+
+// dest are the destinations of entryColumns and moreColumns.
+func (l *Letter) dest() []any {
+	return append(l.entryDest(), &l.Payload, &l.ContentType, &l.Headers, &l.ErrorCode, &l.ErrorText, &l.ErrorChain, &l.Metadata, &l.Raw,
+		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
+}
+
+// Entry is the letter without what only publishing needs.
+func (l *Letter) Entry() ChainEntry {
+	return ChainEntry{
+		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
+		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
+		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt, FirstFailedAt: l.FirstFailedAt,
+		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
+	}
+}
+
+// Position is the letter's place in listings.
+func (l *Letter) Position() Position { return Position{l.FirstFailedAt, l.EventID} }

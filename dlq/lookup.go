@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
@@ -199,4 +200,93 @@ func (ls *lists) openBucket(ctx context.Context, f shelf, bucket time.Time) erro
 	}
 	ls.mu.announced[key] = now
 	return nil
+}
+
+// shelvesLess are the shelves of a on which b does not stand.
+func shelvesLess(a, b *Letter) []shelf {
+	var out []shelf
+	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
+	have := make(map[shelf]bool, 4)
+	for _, f := range shelves(b) {
+		have[f] = true
+	}
+	for _, f := range shelves(a) {
+		if moved || !have[f] {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func sameChain(a, b *Letter) bool {
+	return a.Table == b.Table && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence && a.WrittenAt == b.WrittenAt
+}
+
+// count counts the entries of all shelves of a kind by value, and returns when
+// the first letter died of those values for which of is true.
+func (ls *lists) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
+	keys, err := ls.announcedBuckets(ctx, kind)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	sizes := make([]int64, len(keys))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(statsQueries)
+	for i, k := range keys {
+		g.Go(func() error {
+			if err := ls.db.Select(gctx, ls.stmt.lookupSize, kind, k.value, time.Unix(k.bucket, 0)).Scan(&sizes[i]); err != nil {
+				return fmt.Errorf("count the list of %s %s: %w", kind, k.value, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, time.Time{}, err
+	}
+	counts, first := make(map[string]int64), make(map[string]time.Time)
+	for i, k := range keys {
+		if sizes[i] == 0 {
+			continue
+		}
+		counts[k.value] += sizes[i]
+		if of != nil && of(k.value) && (first[k.value].IsZero() || time.Unix(k.bucket, 0).Before(first[k.value])) {
+			first[k.value] = time.Unix(k.bucket, 0)
+		}
+	}
+	var oldest time.Time
+	for value, bucket := range first {
+		at, ok, err := ls.firstOf(ctx, bucketKey{shelf{kind, value}, bucket.Unix()})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if !ok {
+			continue // it moved on just now
+		}
+		if oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return counts, oldest, nil
+}
+
+// hours are the hours of which letters of a status may have died, newest first.
+func (ls *lists) hours(ctx context.Context, st Status, since, until time.Time) ([]time.Time, error) {
+	if since.IsZero() {
+		since = time.Unix(0, 0)
+	}
+	if until.IsZero() {
+		until = latest
+	}
+	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
+	defer cancel()
+	iter := ls.db.Select(ctx, ls.stmt.buckets, kindStatus, string(st), since.UTC().Truncate(time.Hour), until).Prefetch(0).Iter()
+	var out []time.Time
+	var h time.Time
+	for iter.Scan(&h) {
+		out = append(out, h)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read in which hours %s dead letters died: %w", st, err)
+	}
+	return out, nil
 }

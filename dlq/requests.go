@@ -1,10 +1,6 @@
 package dlq
 
 import (
-	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +41,10 @@ const (
 // requestMarks remember, per table, where the done requests end, so that polls
 // do not read their tombstones again.
 type requestMarks struct {
-	mu sync.Mutex
-	by map[string]*requestMark
+	mu struct {
+		sync.Mutex
+		by map[string]*requestMark
+	}
 }
 
 type requestMark struct{ done, swept time.Time }
@@ -54,13 +52,13 @@ type requestMark struct{ done, swept time.Time }
 func (m *requestMarks) from(table string, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.by == nil {
-		m.by = make(map[string]*requestMark)
+	if m.mu.by == nil {
+		m.mu.by = make(map[string]*requestMark)
 	}
-	mark := m.by[table]
+	mark := m.mu.by[table]
 	if mark == nil {
 		mark = &requestMark{done: time.Unix(0, 0)}
-		m.by[table] = mark
+		m.mu.by[table] = mark
 	}
 	if now.Sub(mark.swept) >= requestSweep || mark.done.Before(time.Unix(0, 0).Add(requestOverlap)) {
 		mark.swept = now
@@ -72,126 +70,7 @@ func (m *requestMarks) from(table string, now time.Time) time.Time {
 func (m *requestMarks) finished(table string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if mark := m.by[table]; mark != nil && at.After(mark.done) {
+	if mark := m.mu.by[table]; mark != nil && at.After(mark.done) {
 		mark.done = at
 	}
-}
-
-// Requests are the changes of operators to letters of an outbox table that
-// nobody has called Done for, oldest first, up to 1000. Each is returned again
-// until then. They are those of the aggregates that mine says yes to, of all if it
-// is nil: what is for others stays for them, however much it is.
-//
-// It is cheap enough to be asked every second. A request announces its change
-// before that is made; Requests returns it once it is made, and drops it
-// after eleven minutes if it never was: clocks differ.
-func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
-	now := s.db.Now()
-	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
-	if err != nil {
-		return nil, err
-	}
-	letters := make(map[gocql.UUID]Letter, len(found))
-	for page := range slices.Chunk(found, maxLookup) {
-		ids := make([]gocql.UUID, 0, len(page))
-		for _, r := range page {
-			if !slices.Contains(ids, r.EventID) {
-				ids = append(ids, r.EventID)
-			}
-		}
-		some, err := s.readMany(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(letters, some)
-	}
-	var out, never []Request
-	for _, r := range found {
-		l, ok := letters[r.EventID]
-		switch {
-		case ok && l.Version >= r.version:
-			r.Entry = l.Entry()
-			out = append(out, r)
-		case now.Sub(r.ID.Time()) > requestGrace:
-			never = append(never, r)
-		}
-	}
-	if err := s.Done(ctx, never...); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// readRequests reads the requests from a time on that are mine, up to maxRequests.
-func (s *Store) readRequests(ctx context.Context, table string, from time.Time, mine func(string) bool) (found []Request, err error) {
-	var passed time.Time
-	var page []byte
-	for {
-		var all []Request
-		if all, page, err = s.requestPage(ctx, table, from, page); err != nil {
-			return nil, fmt.Errorf("read what operators ask of %s: %w", table, err)
-		}
-		for _, r := range all {
-			if mine == nil || mine(r.AggregateID) {
-				found = append(found, r)
-			} else if len(found) == 0 {
-				passed = r.ID.Time()
-			}
-		}
-		if len(page) == 0 || len(found) >= maxRequests {
-			break
-		}
-	}
-	// What is for others before one's own first one need not be read each time.
-	s.marks.finished(table, passed)
-	return found[:min(len(found), maxRequests)], nil
-}
-
-// requestPage reads a page of requests, and where the next one begins. It has a
-// time limit of its own: those of others may be many.
-func (s *Store) requestPage(ctx context.Context, table string, from time.Time, page []byte) (out []Request, next []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.requests, table, gocql.MinTimeUUID(from)).PageSize(maxRequests).PageState(page).Iter()
-	next = iter.PageState()
-	for r := (Request{Table: table}); iter.Scan(&r.ID, &r.EventID, &r.AggregateID, (*string)(&r.Action), &r.version, &r.Actor); {
-		out = append(out, r)
-	}
-	return out, next, iter.Close()
-}
-
-// Done removes requests that the relay has acted on, or that need nothing.
-func (s *Store) Done(ctx context.Context, requests ...Request) error {
-	for some := range slices.Chunk(requests, maxLookup) {
-		if err := s.done(ctx, some); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) done(ctx context.Context, requests []Request) error {
-	b := s.db.Batch()
-	for _, r := range requests {
-		b.Query(s.stmt.requestDrop, r.Table, r.ID)
-	}
-	if err := s.db.Execute(ctx, b); err != nil {
-		return fmt.Errorf("finish %d requests, the first of %s on event %s: %w", len(requests), requests[0].Actor, requests[0].EventID, err)
-	}
-	for _, r := range requests {
-		s.marks.finished(r.Table, r.ID.Time())
-	}
-	return nil
-}
-
-// ask announces a change that will make version of l.
-func (s *Store) ask(ctx context.Context, l *Letter, action Action, actor string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
-		Idempotent(true).Exec()
-	if err != nil {
-		return fmt.Errorf("tell the relay of event %s: %w", l.EventID, err)
-	}
-	return nil
 }

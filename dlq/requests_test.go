@@ -219,7 +219,7 @@ func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 			t.Fatalf("Requests() = %d requests, %v; want the one that is mine", len(got), err)
 		}
 	}
-	if from := b.marks.from(testTable, time.Now()); !from.Equal(b.marks.by[testTable].done.Add(-requestOverlap)) {
+	if from := b.marks.from(testTable, time.Now()); !from.Equal(b.marks.mu.by[testTable].done.Add(-requestOverlap)) {
 		t.Errorf("those of others are read from %s on each time", from)
 	}
 	if got, err := b.Requests(t.Context(), testTable, nil); err != nil || len(got) != maxRequests {

@@ -39,8 +39,6 @@ func newStatements(keyspace string) statements {
 	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
 	requests, holds := keyspace+".dead_letter_requests", keyspace+".dead_letter_holds"
 	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
-	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
-	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
 	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
 	return statements{
 		letters: letters,
@@ -63,14 +61,6 @@ func newStatements(keyspace string) statements {
 		holdAdd:  "INSERT INTO " + holds + " (table_name, rule, failure_key, reason, since, until) VALUES (?, ?, ?, ?, ?, ?)",
 		holdDrop: "DELETE FROM " + holds + " WHERE table_name = ? AND rule = ? AND failure_key = ?",
 		holds:    "SELECT rule, failure_key, reason, since, until FROM " + holds + " WHERE table_name = ?",
-		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, edited_by, reason, edited_at)" +
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
-		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
-		edits:     edit + " WHERE event_id = ?",
-		hasEdits:  "SELECT edited_id FROM " + edits + " WHERE event_id = ? LIMIT 1",
-		editsDrop: "DELETE FROM " + edits + " WHERE event_id = ?",
-		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
 	}
 }
 
@@ -100,5 +90,26 @@ func newListStatements(keyspace string) listStatements {
 		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",
 		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
 		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",
+	}
+}
+
+// editStatements are the CQL of edits.
+type editStatements struct {
+	editAdd, editIDAdd, edit, edits, editOf string
+	hasEdits, editsDrop                     string
+}
+
+func newEditStatements(keyspace string) editStatements {
+	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
+	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
+	return editStatements{
+		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, edited_by, reason, edited_at)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
+		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
+		edits:     edit + " WHERE event_id = ?",
+		hasEdits:  "SELECT edited_id FROM " + edits + " WHERE event_id = ? LIMIT 1",
+		editsDrop: "DELETE FROM " + edits + " WHERE event_id = ?",
+		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
 	}
 }

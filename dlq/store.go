@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
+	"github.com/scylla-outbox/scylla-outbox/internal/lease"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -37,6 +38,7 @@ type Store struct {
 	db    *db.DB
 	stmt  statements
 	lists lists
+	edits edits
 	marks requestMarks
 }
 
@@ -79,7 +81,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Serial: gocql.Serial, Timeout: DefaultAttemptTimeout,
 		Budget: DefaultBudget, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}}
+	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}, edits: edits{d, newEditStatements(keyspace)}}
 	for _, o := range opts {
 		o(s)
 	}
@@ -99,3 +101,13 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 // DB is the way in which the store executes its statements. It is for the packages
 // below this one.
 func (s *Store) DB() *db.DB { return s.db }
+
+// Duty returns the duty of a name for an owner, which must be different in every
+// process. A claim lasts ttl, whole seconds, at least one.
+func (s *Store) Duty(name, owner string, ttl time.Duration) (*Duty, error) {
+	if name == "" || owner == "" || ttl < time.Second {
+		return nil, fmt.Errorf("duty %q of %q for %s: it needs a name, an owner and at least a second", name, owner, ttl)
+	}
+	l := &lease.Lease{Table: s.db.Keyspace + ".dead_letter_duties", Name: name, Owner: owner, TTL: ttl, Apply: s.db.Apply}
+	return &Duty{Lease: l, s: s}, nil
+}

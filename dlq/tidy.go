@@ -23,15 +23,6 @@ const (
 // announcedKinds are the shelves that have buckets of hours.
 var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType}
 
-// Tidy takes hours off the lists in which no letter is left, and returns how many
-// it found. Without it, whoever counts or lists letters would ask for every hour in which one
-// ever died. It costs a query for each hour of each list, 200 per second at most.
-//
-// Any number of processes may do it, beside others that bury and change letters:
-// a removal is written with a time that is announceKept before the hour was found
-// empty, so an announcement that is younger stays.
-func (s *Store) Tidy(ctx context.Context) (gone int, err error) { return s.lists.tidy(ctx) }
-
 func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)
 	for _, kind := range announcedKinds {

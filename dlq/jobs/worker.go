@@ -30,9 +30,12 @@ type worker struct {
 	batches    map[int64][]actedOn // those that are followed
 	lastFollow time.Time
 
-	mu     sync.Mutex // of what follows, and of writes of j
-	acting acted      // of the current batch, so far
-	seen   followed   // of the batches that are followed, so far
+	// mu guards the counts that are not in j.cursor yet, and the assignment of j.
+	mu struct {
+		sync.Mutex
+		acting acted    // of the current batch
+		seen   followed // of the batches that are followed
+	}
 }
 
 // canary are the sizes of the first batches of a job with a canary.
@@ -127,7 +130,7 @@ func (w *worker) save(ctx context.Context, f func(*Job)) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		j.Progress = j.progress(j.cursor.Acted.plus(w.acting), j.cursor.Known.plus(w.seen))
+		j.Progress = j.progress(j.cursor.Acted.plus(w.mu.acting), j.cursor.Known.plus(w.mu.seen))
 		return true, nil
 	})
 	if err == nil {
@@ -325,7 +328,7 @@ func (w *worker) acted(results []result, i int, r result) {
 	results[i] = r
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.acting = w.acting.plus(count(results[i : i+1]))
+	w.mu.acting = w.mu.acting.plus(count(results[i : i+1]))
 }
 
 // forget takes what was counted of the current batch back: it is counted whole,
@@ -333,7 +336,7 @@ func (w *worker) acted(results []result, i int, r result) {
 func (w *worker) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.acting = acted{}
+	w.mu.acting = acted{}
 }
 
 // each calls f for 0 to n-1, so many at a time, until one fails.
@@ -398,7 +401,7 @@ func (w *worker) follow(ctx context.Context) error {
 	}
 	err := w.save(ctx, func(j *Job) {
 		w.mu.Lock()
-		w.seen = seen
+		w.mu.seen = seen
 		w.mu.Unlock()
 		j.cursor.Followed, j.cursor.Known = at, known
 		if same != "" && j.Canary && j.State == Running && !j.cursor.End {

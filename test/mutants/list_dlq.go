@@ -15,7 +15,7 @@ var dlqMutants = []mutant{
 		old: "	if w.asked != nil {\n		return nil\n", new: "	if false {\n		return nil\n",
 	},
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
-		name: "the same error is tried again and again", file: "dlq/claim.go",
+		name: "the same error is tried again and again", file: "dlq/store_claim.go",
 		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",
 		new: "	case false:\n",
 	}),
@@ -30,11 +30,11 @@ var dlqMutants = []mutant{
 		new: "before := ls.db.Now()\n",
 	},
 	{
-		name: "dlq: a job acts on a letter again", file: "dlq/history.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		name: "dlq: a job acts on a letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
 		old: "	return version > 0, err", new: "	return version < 0, err",
 	},
 	{
-		name: "dlq: a runner that goes on acts again", file: "dlq/history.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|TwoNeverActTwice",
+		name: "dlq: a runner that goes on acts again", file: "dlq/store_read.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|TwoNeverActTwice",
 		old: "		return job != none && l.job == job, nil", new: "		return false, nil",
 	},
 	{
@@ -50,15 +50,15 @@ var dlqMutants = []mutant{
 		old: "		if same != \"\" && j.Canary", new: "		if same == \"none\" && j.Canary",
 	},
 	{
-		name: "dlq: a letter names an edit that is not kept", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_",
-		old: "		if err = s.keepEdit(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
+		name: "dlq: a letter names an edit that is not kept", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_",
+		old: "		if err = s.edits.keep(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
 	},
 	{
-		name: "dlq: an edit passes over what somebody changed since", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_Refuses",
+		name: "dlq: an edit passes over what somebody changed since", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_Refuses",
 		old: "	by.Version = expect", new: "	by.Version = 0",
 	},
 	{
-		name: "dlq: what is parked is replayed when it is edited", file: "dlq/edit.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
+		name: "dlq: what is parked is replayed when it is edited", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
 		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
 	},
 	{
@@ -91,8 +91,8 @@ var dlqMutants = []mutant{
 		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
 	},
 	{
-		name: "dlq: a purge leaves what edits would have published", file: "dlq/purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
-		old: "	return s.removeEdits(ctx, event)\n", new: "	return nil\n",
+		name: "dlq: a purge leaves what edits would have published", file: "dlq/store_purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		old: "	return s.edits.remove(ctx, event)\n", new: "	return nil\n",
 	},
 	{
 		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -121,24 +122,82 @@ func (s *Store) unlist(ctx context.Context, row, stands *Letter) {
 	}
 }
 
-// shelvesLess are the shelves of a on which b does not stand.
-func shelvesLess(a, b *Letter) []shelf {
-	var out []shelf
-	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
-	have := make(map[shelf]bool, 4)
-	for _, f := range shelves(b) {
-		have[f] = true
-	}
-	for _, f := range shelves(a) {
-		if moved || !have[f] {
-			out = append(out, f)
+// change decides a change of a letter, by one lightweight transaction on the
+// version that plan has seen, and returns the letter as it is after that,
+// without what only publishing needs. plan may be called again, when somebody
+// else was first; its *RefusedError ends the change.
+//
+// Lists come before the transaction and are cleared after it, so that a letter
+// is never missing from the lists of its status.
+func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*Letter) (planned, error)) (Letter, error) {
+	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Now()), action: action, plan: plan, cons: s.db.Consistency}
+	for a := s.db.Retry(ctx); ; {
+		l, done, err := c.try(ctx)
+		switch {
+		case done:
+			return l, err
+		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.db.Serial:
+			// What was seen at a weaker level may be out of date.
+		case err != nil && hopeless(err):
+			return Letter{}, err
+		case !a.Pause():
+			if err == nil {
+				err = fmt.Errorf("%s dead letter %s: others changed it all the time", action, event)
+			}
+			return Letter{}, err
 		}
+		c.cons = s.db.Serial
 	}
-	return out
 }
 
-func sameChain(a, b *Letter) bool {
-	return a.Table == b.Table && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence && a.WrittenAt == b.WrittenAt
+// leave takes a letter off the lists on which it no longer stands.
+func (s *Store) leave(ctx context.Context, m *move) {
+	left := m.old.Status.Open() && !m.new.Status.Open()
+	if err := s.lists.drop(ctx, &m.new, m.new.Version, shelvesLess(&m.old, &m.new), left); err != nil {
+		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
+	}
+}
+
+// update is the lightweight transaction.
+func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
+	old, l := &m.old, &m.new
+	set := append([]assignment{{"version", l.Version}, {"status", string(l.Status)}}, p.set...)
+	var b strings.Builder
+	b.WriteString("UPDATE " + s.stmt.letters + " SET ")
+	args := make([]any, 0, len(set)+6)
+	for i, a := range set {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(a.column + " = ?")
+		args = append(args, a.value)
+	}
+	switch {
+	case p.silent:
+	case p.past != nil:
+		past := maps.Clone(p.past)
+		past[l.Version] = p.line.text()
+		b.WriteString(", history = ?")
+		args = append(args, past)
+	default:
+		b.WriteString(", history[?] = ?")
+		args = append(args, l.Version, p.line.text())
+		if l.Version > maxHistory {
+			b.WriteString(", history[?] = ?")
+			args = append(args, l.Version-maxHistory, nil)
+		}
+	}
+	b.WriteString(" WHERE event_id = ? IF version = ?")
+	args = append(args, l.EventID, old.Version)
+
+	if err := s.db.CheckFence(); err != nil {
+		return false, err
+	}
+	applied, err := s.db.Apply(ctx, b.String(), args...)
+	if err != nil {
+		return false, fmt.Errorf("change dead letter %s from %s to %s: %w", l.EventID, old.Status, l.Status, err)
+	}
+	return applied, nil
 }
 
 // buryValues are the arguments of the insert, in the order of buryColumns. What

@@ -39,7 +39,7 @@ func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 	if err := s.purge(ctx, event, how, by); err != nil {
 		return err
 	}
-	return s.removeEdits(ctx, event)
+	return s.edits.remove(ctx, event)
 }
 
 func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
@@ -142,7 +142,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 			}
 			// A letter that names an edit has it, as when it was edited.
 			for i := range copied.Edits {
-				if err := s.keepEdit(ctx, event, &copied.Edits[i]); err != nil {
+				if err := s.edits.keep(ctx, event, &copied.Edits[i]); err != nil {
 					return planned{}, err
 				}
 			}
@@ -240,7 +240,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) er
 
 // clearForgotten removes what is left beside the outline, which is gone.
 func (s *Store) clearForgotten(ctx context.Context, l *Letter) {
-	if err := s.removeEdits(ctx, l.EventID); err != nil { // of a version that left them
+	if err := s.edits.remove(ctx, l.EventID); err != nil { // of a version that left them
 		s.db.Log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
 	}
 	if err := s.lists.drop(ctx, l, l.Version, shelves(l), false); err != nil {

@@ -137,6 +137,63 @@ func (s *Store) putAside(waiting string) planned {
 	}
 }
 
+// Edit replaces what is published of a letter, under a new id, which it returns,
+// and has the relay publish it now; one that waits behind another goes on
+// waiting. expect, unless 0, is the letter's version that the operator saw: if
+// it has another one by now the error is a *VersionError.
+//
+// The letter keeps its place in its aggregate's order, its id and the event as
+// it was, to the byte. Which of the two is published is decided by one
+// transaction on the letter, so no crash can lose the place or publish both. An
+// edit may be edited again until it is published. Edits shows all of them.
+//
+// After an error other than *VersionError, *RefusedError or ErrInvalidEdit the
+// edit may have been made or not; Read says it.
+func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, expect int64) (gocql.UUID, error) {
+	by.Version = expect
+	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
+	if by.Name == "" {
+		return gocql.UUID{}, fmt.Errorf("edit dead letter %s: the actor has no name", event)
+	}
+	letter, err := s.Read(ctx, event)
+	if err != nil {
+		return gocql.UUID{}, fmt.Errorf("edit: %w", err)
+	}
+	if err := e.Fits(&letter); err != nil {
+		return gocql.UUID{}, err
+	}
+	// The edit comes first: a letter that names one has it.
+	for a := s.db.Retry(ctx); ; {
+		if err = s.edits.keep(ctx, event, &edited); err == nil {
+			break
+		}
+		if hopeless(err) || !a.Pause() {
+			return gocql.UUID{}, err
+		}
+	}
+	err = s.operate(ctx, event, ActionEdit, by, func(l *Letter) (planned, error) {
+		if l.EditedID != letter.EditedID { // what Fits looked at
+			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: letter.Version}
+		}
+		if l.Status == Parked {
+			return planned{
+				to: Parked, set: []assignment{{"edited_id", edited.ID}}, line: Change{Outcome: edited.line()},
+				change: func(l *Letter) { l.EditedID = edited.ID },
+			}, nil
+		}
+		p := s.dueNow()
+		p.set = append(p.set, assignment{"edited_id", edited.ID})
+		p.line.Outcome = edited.line()
+		due := p.change
+		p.change = func(l *Letter) { due(l); l.EditedID = edited.ID }
+		return p, nil
+	})
+	if err != nil {
+		return gocql.UUID{}, err
+	}
+	return edited.ID, nil
+}
+
 // operate makes an operator's change, after telling the relay of it. Nobody
 // takes a letter from the owner of a claim that has not run out.
 func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by Actor, plan func(*Letter) (planned, error)) error {

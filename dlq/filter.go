@@ -1,0 +1,77 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Filter says which letters; what is left zero does not matter.
+type Filter struct {
+	// Status, unless empty, are the statuses of which the letter has one.
+	Status []Status `json:"status,omitempty" nullable:"false"`
+	// ErrorClass, EventType and Aggregate are the letter's.
+	ErrorClass string `json:"error_class,omitempty"`
+	EventType  string `json:"event_type,omitempty"`
+	Aggregate  string `json:"aggregate,omitempty"`
+	// Since and Until bound FirstFailedAt; Until itself is not in.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// After continues a listing behind a letter.
+	After Position `json:"after,omitzero"`
+}
+
+// Position is a letter's place in listings.
+type Position struct {
+	FirstFailedAt time.Time  `json:"first_failed_at"`
+	EventID       gocql.UUID `json:"event_id"`
+}
+
+// ErrStop, returned by the function that List calls, ends the listing without an
+// error.
+var ErrStop = errors.New("stop")
+
+// latest is after every letter.
+var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Validate returns all errors of f.
+func (f *Filter) Validate() error {
+	var errs []error
+	for _, s := range f.Status {
+		if !known(s) {
+			errs = append(errs, fmt.Errorf("status %q: use one of %v", s, Statuses))
+		}
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		errs = append(errs, fmt.Errorf("since %s is not before until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339)))
+	}
+	return errors.Join(errs...)
+}
+
+// Empty reports whether f selects every dead letter.
+func (f *Filter) Empty() bool {
+	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" &&
+		f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
+}
+
+func known(s Status) bool {
+	for _, k := range Statuses {
+		if k == s {
+			return true
+		}
+	}
+	return false
+}
+
+// matches tells whether the letter, as it stands, is one of those meant.
+func (f *Filter) matches(l *Letter) bool {
+	ok := len(f.Status) == 0
+	for _, s := range f.Status {
+		ok = ok || s == l.Status
+	}
+	return ok && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
+		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && !l.FirstFailedAt.Before(f.Since) &&
+		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until))
+}

@@ -1,0 +1,235 @@
+package dlq
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gocql/gocql"
+)
+
+// Read returns the letter of an event; ErrNotFound if it has none.
+func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
+	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.db.Consistency)
+	if err == nil {
+		err = s.edits.fill(ctx, &l)
+	}
+	if err != nil {
+		return Letter{}, err
+	}
+	return l, nil
+}
+
+// read reads a letter by one of the statements. At the serial consistency it
+// first completes a change that was decided and left undone.
+func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest func(*Letter) []any, cons gocql.Consistency) (Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	var l Letter
+	err := s.db.Select(ctx, stmt, event).Consistency(cons).Scan(dest(&l)...)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return Letter{}, fmt.Errorf("event %s: %w", event, ErrNotFound)
+	case err != nil:
+		return Letter{}, fmt.Errorf("read dead letter %s: %w", event, err)
+	}
+	return l, nil
+}
+
+// readMany reads letters without their payloads, by event id; those that are
+// not there are missing.
+func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	out := make(map[gocql.UUID]Letter, len(events))
+	iter := s.db.Select(ctx, s.stmt.entries, events).Iter()
+	for {
+		var l Letter
+		if !iter.Scan(l.entryDest()...) {
+			break
+		}
+		out[l.EventID] = l
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
+	}
+	return out, nil
+}
+
+// readWhole reads letters with their payloads, by event id; those that are not
+// there are missing.
+func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	out := make(map[gocql.UUID]Letter, len(events))
+	iter := s.db.Select(ctx, s.stmt.wholes, events).Prefetch(0).Iter()
+	for {
+		var l Letter
+		if !iter.Scan(l.dest()...) {
+			break
+		}
+		out[l.EventID] = l
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
+	}
+	for id, l := range out {
+		if err := s.edits.fill(ctx, &l); err != nil {
+			return nil, err
+		}
+		out[id] = l
+	}
+	return out, nil
+}
+
+// ReadMany returns the letters of events, without payload, headers and error
+// texts, by event id; those that are not there are missing.
+func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
+	out := make(map[gocql.UUID]Letter, len(events))
+	for some := range slices.Chunk(events, maxLookup) {
+		letters, err := s.readMany(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, letters)
+	}
+	return out, nil
+}
+
+// ErrorText is the last error of a letter.
+type ErrorText struct{ Code, Text string }
+
+// ErrorTexts returns the last errors of the letters of events; those that are not
+// there are missing.
+func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
+	out := make(map[gocql.UUID]ErrorText, len(events))
+	for some := range slices.Chunk(events, maxLookup) {
+		if err := s.errorTexts(ctx, some, out); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[gocql.UUID]ErrorText) error {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.letters+" WHERE event_id IN ?", events).Iter()
+	var id gocql.UUID
+	var e ErrorText
+	for iter.Scan(&id, &e.Code, &e.Text) {
+		out[id] = e
+		e = ErrorText{}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read the errors of %d dead letters: %w", len(events), err)
+	}
+	return nil
+}
+
+// History are the changes of a letter, oldest first; ErrNotFound if there is no
+// letter.
+func (s *Store) History(ctx context.Context, event gocql.UUID) ([]Change, error) {
+	return s.history(ctx, event, s.db.Consistency)
+}
+
+func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consistency) ([]Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	var lines map[int64]string
+	err := s.db.Select(ctx, s.stmt.history, event).Consistency(cons).Scan(&lines)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return nil, fmt.Errorf("event %s: %w", event, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read the history of dead letter %s: %w", event, err)
+	}
+	out := make([]Change, 0, len(lines))
+	for v, text := range lines {
+		var c Change
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return nil, fmt.Errorf("history of dead letter %s, version %d: %w", event, v, err)
+		}
+		c.Version = v
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b Change) int { return int(a.Version - b.Version) })
+	return out, nil
+}
+
+// didFor tells whether the job has changed the letter already. Only if another
+// job did since has the history to be asked.
+func (s *Store) didFor(ctx context.Context, l *Letter, job gocql.UUID) (bool, error) {
+	none := gocql.UUID{}
+	if job == none || l.job == none || l.job == job {
+		return job != none && l.job == job, nil
+	}
+	version, err := s.ChangedBy(ctx, l.EventID, job)
+	return version > 0, err
+}
+
+// ChangedBy is the version that the job's change made of a letter; 0 if it has not
+// changed it.
+func (s *Store) ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, error) {
+	lines, err := s.history(ctx, event, s.db.Serial)
+	if err != nil {
+		return 0, err
+	}
+	if i := slices.IndexFunc(lines, func(c Change) bool { return c.Job == job }); i >= 0 {
+		return lines[i].Version, nil
+	}
+	return 0, nil
+}
+
+// Edits are the edits of a letter that were decided, oldest first; the last one
+// is what is published.
+func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
+	history, err := s.History(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	decided := make(map[string]int64)
+	for _, c := range history {
+		if c.Action == ActionEdit {
+			decided[c.Outcome] = c.Version
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	iter := s.db.Select(ctx, s.edits.stmt.edits, event).Iter()
+	var out []Edited
+	for {
+		var e Edited
+		if !iter.Scan(e.dest()...) {
+			break
+		}
+		if decided[e.line()] > 0 {
+			out = append(out, e)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the edits of dead letter %s: %w", event, err)
+	}
+	slices.SortStableFunc(out, func(a, b Edited) int { return cmp.Compare(decided[a.line()], decided[b.line()]) })
+	return out, nil
+}
+
+// OriginalOf returns the event whose letter was, or was to be, published under
+// the id of an edit; ErrNotFound if id is no edit's.
+func (s *Store) OriginalOf(ctx context.Context, edited gocql.UUID) (gocql.UUID, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	var event gocql.UUID
+	err := s.db.Select(ctx, s.edits.stmt.editOf, edited).Scan(&event)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return event, fmt.Errorf("event %s: %w", edited, ErrNotFound)
+	case err != nil:
+		return event, fmt.Errorf("read which event %s is an edit of: %w", edited, err)
+	}
+	return event, nil
+}
