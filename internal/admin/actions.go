@@ -22,29 +22,29 @@ type actionKind struct {
 }
 
 var actions = []actionKind{
-	{dlq.ActionReplay, access.Operator, "Publish it next, in the order of its aggregate", (*dlq.Store).Replay},
-	{dlq.ActionRelease, access.Operator, "Let later events of its aggregate pass it", (*dlq.Store).Release},
-	{dlq.ActionPark, access.Operator, "Put it aside until somebody says otherwise", (*dlq.Store).Park},
-	{dlq.ActionResolve, access.Operator, "Close it: it was settled elsewhere", (*dlq.Store).ResolveByHand},
-	{dlq.ActionDiscard, access.Admin, "Close it, never to be published", (*dlq.Store).Discard},
+	{dlq.ActionReplay, access.Operator, "Replay a dead letter in the order of its aggregate", (*dlq.Store).Replay},
+	{dlq.ActionRelease, access.Operator, "Release the later events of its aggregate", (*dlq.Store).Release},
+	{dlq.ActionPark, access.Operator, "Suspend a dead letter: it is not retried until it is replayed", (*dlq.Store).Park},
+	{dlq.ActionResolve, access.Operator, "Resolve a dead letter that was settled elsewhere", (*dlq.Store).ResolveByHand},
+	{dlq.ActionDiscard, access.Admin, "Discard a dead letter: it is never published", (*dlq.Store).Discard},
 }
 
 type actionInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" maxLength:"50" doc:"The ETag of the letter as you have seen it; otherwise nothing is changed (412)"`
+	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
 	Body    struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept in the letter's history and in the audit"`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Only say what it would do"`
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded in the history of the dead letter and in the audit trail"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
 	}
 }
 
 type actionOutput struct {
-	ETag string `header:"ETag" doc:"The letter's version"`
+	ETag string `header:"ETag" doc:"Version of the dead letter"`
 	Body struct {
 		Action  dlq.Action    `json:"action"`
 		DryRun  bool          `json:"dry_run"`
-		Preview *jobs.Preview `json:"preview,omitempty" doc:"What it would do, of a dry run"`
-		Letter  Summary       `json:"letter" doc:"The letter as it is now"`
+		Preview *jobs.Preview `json:"preview,omitempty" doc:"Preview of the effects, for a dry run"`
+		Letter  Summary       `json:"letter" doc:"The current dead letter"`
 	}
 }
 

@@ -16,27 +16,27 @@ import (
 type archivesInput struct {
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
 	Since  time.Time `query:"since" doc:"Objects of this day (UTC) or later"`
-	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the answer before"`
+	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the previous response"`
 }
 
 // ArchiveObject is an object of the archive. It is exported for huma alone.
 type ArchiveObject struct {
-	Object    string             `json:"object" doc:"Its name, which a restore takes"`
+	Object    string             `json:"object" doc:"Name of the object, for a restore"`
 	Letters   int                `json:"letters"`
-	Bytes     int64              `json:"bytes" doc:"Its size, compressed"`
+	Bytes     int64              `json:"bytes" doc:"Compressed size"`
 	SHA256    string             `json:"sha256"`
-	From      time.Time          `json:"from" doc:"When the first of its letters died first"`
-	To        time.Time          `json:"to" doc:"When the last of its letters died first"`
-	ByStatus  map[dlq.Status]int `json:"by_status" doc:"What the letters were before"`
+	From      time.Time          `json:"from" doc:"Earliest first failure of its dead letters"`
+	To        time.Time          `json:"to" doc:"Latest first failure of its dead letters"`
+	ByStatus  map[dlq.Status]int `json:"by_status" doc:"The dead letters by their status before archiving"`
 	CreatedAt time.Time          `json:"created_at"`
 	By        string             `json:"by"`
-	Expires   *time.Time         `json:"expires_at,omitempty" doc:"When it is removed"`
+	Expires   *time.Time         `json:"expires_at,omitempty" doc:"Time of its removal"`
 }
 
 type archivesOutput struct {
 	Body struct {
-		Configured bool            `json:"configured" doc:"This server has an archive; without one there are no objects"`
-		Objects    []ArchiveObject `json:"objects" doc:"The oldest first"`
+		Configured bool            `json:"configured" doc:"Whether this server has an archive"`
+		Objects    []ArchiveObject `json:"objects" doc:"Oldest first"`
 		Next       string          `json:"next,omitempty"`
 	}
 }
@@ -50,7 +50,7 @@ type archiveEndpoints struct {
 func (ep *archiveEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/dlq/archives",
-		Summary: "List the objects of the archive", Description: "A job with the action restore brings their letters back; one with the action archive sweeps now.",
+		Summary: "List the objects of the archive", Description: "A job with the action restore restores their dead letters; one with the action archive sweeps immediately.",
 	}), ep.archives)
 }
 
@@ -121,12 +121,12 @@ func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
 // archiveProblem is the problem of an error of the archive.
 func (o *operations) archiveProblem(ctx context.Context, err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
-		return newProblem(ctx, http.StatusNotFound, problemNotFound, "The archive has no such object.")
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such object in the archive.")
 	}
 	if ctx.Err() == nil {
-		o.log.ErrorContext(ctx, "the archive cannot be read", "err", err)
+		o.log.ErrorContext(ctx, "failed to read archive", "err", err)
 	}
-	p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The archive cannot be read; the log says why.")
+	p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The archive cannot be read; see the log.")
 	p.Header().Set("Retry-After", retryAfter)
 	return p
 }

@@ -94,7 +94,7 @@ func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dl
 func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target, said string, err error)) error {
 	p, ok := access.From(ctx)
 	if !ok {
-		return errors.New("a change by nobody")
+		return errors.New("a change needs a principal")
 	}
 	// What was asked may be anything, and the database takes UTF-8 alone.
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
@@ -111,9 +111,9 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx), written).Idempotent(true).Exec()
 	cancel()
 	if err != nil {
-		why := newProblem(ctx, 503, problemUnavailable, "The audit cannot be written, so nothing was changed; ask again later.")
+		why := newProblem(ctx, 503, problemUnavailable, "The audit trail cannot be written, so nothing was changed; retry later.")
 		why.Header().Set("Retry-After", retryAfter)
-		log.Warn("not done: the audit cannot be written", "err", err)
+		log.Warn("change refused: failed to write audit trail", "err", err)
 		return why
 	}
 	target, said, err := do(ctx, dlq.Actor{Name: p.Name, Reason: e.Reason})
@@ -141,7 +141,7 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 		}
 		if try == finishTries {
 			a.metrics.unaudited.Inc()
-			log.Error("the audit does not have the outcome of a change", "audit_id", id, "state", state, "err", werr)
+			log.Error("failed to record result of audited change", "audit_id", id, "state", state, "err", werr)
 			break
 		}
 	}
@@ -197,17 +197,17 @@ func stateOf(err error) (state, outcome string) {
 // auditLine is a row.
 type auditLine struct {
 	ID        string      `json:"id" format:"uuid"`
-	At        time.Time   `json:"at" doc:"When it was asked for"`
+	At        time.Time   `json:"at" doc:"Time of the request"`
 	Actor     string      `json:"actor"`
 	Role      access.Role `json:"role"`
 	Action    string      `json:"action"`
-	Target    string      `json:"target,omitempty" doc:"The letter, job, order, message or delivery by its id, or the relay by its name; absent for many at once, which detail has"`
-	Detail    string      `json:"detail,omitempty" doc:"What else was asked, as JSON"`
+	Target    string      `json:"target,omitempty" doc:"Id of the dead letter, job, order, message or delivery, or name of the relay; absent for a change of many, which detail describes"`
+	Detail    string      `json:"detail,omitempty" doc:"Parameters of the request as JSON"`
 	Reason    string      `json:"reason,omitempty"`
 	RequestID string      `json:"request_id"`
-	Remote    string      `json:"remote,omitempty" doc:"Where it came from"`
-	State     string      `json:"state" enum:"intended,done,refused,unknown" doc:"intended: what came of it was not written, so the process may have died; unknown: the database did not say"`
-	Outcome   string      `json:"outcome,omitempty" doc:"Why it was refused, or what is not known; of a change of many, what was done, as JSON"`
+	Remote    string      `json:"remote,omitempty" doc:"Address of the client"`
+	State     string      `json:"state" enum:"intended,done,refused,unknown" doc:"intended: the result was not recorded, so the process may have crashed; unknown: the database did not return the result"`
+	Outcome   string      `json:"outcome,omitempty" doc:"Why it was refused or is undetermined; for a change of many, the result as JSON"`
 	Finished  *time.Time  `json:"finished_at,omitempty"`
 }
 
@@ -227,7 +227,7 @@ func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, lim
 		out = append(out, l)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the audit of %s: %w", day.Format(time.DateOnly), err)
+		return nil, fmt.Errorf("read the audit trail of %s: %w", day.Format(time.DateOnly), err)
 	}
 	return out, nil
 }

@@ -24,18 +24,18 @@ const (
 )
 
 type auditInput struct {
-	Since  time.Time `query:"since" doc:"Lines of then or later; 30 days ago if it is not given"`
-	Until  time.Time `query:"until" doc:"Lines before"`
+	Since  time.Time `query:"since" doc:"Entries of this time or later; default 30 days ago"`
+	Until  time.Time `query:"until" doc:"Entries before this time"`
 	Actor  string    `query:"actor" maxLength:"300"`
-	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Lines of these actions, such as release-messages; several by commas"`
+	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Entries of these actions, such as release-messages; several separated by commas"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"100"`
-	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
 type auditOutput struct {
 	Body struct {
-		Lines []auditLine `json:"lines" doc:"The newest first"`
-		Next  string      `json:"next,omitempty" doc:"The cursor of those that follow; absent if there are none. An answer may have few lines and a cursor, where it had to pass over many."`
+		Lines []auditLine `json:"lines" doc:"Newest first"`
+		Next  string      `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. With a filter, a page can have few entries and a cursor."`
 	}
 }
 
@@ -48,7 +48,7 @@ type auditEndpoints struct {
 
 func (ep *auditEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were asked for through this API, or by outbox relay reshard and outbox scheduled",
+		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were requested through this API, outbox relay reshard and outbox scheduled",
 	}), ep.list)
 }
 
@@ -80,7 +80,7 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 			return nil, err
 		}
 		if at.ID.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
 		}
 		after, since, to = at.ID, at.Since, at.ID
 	}

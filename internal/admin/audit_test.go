@@ -51,7 +51,7 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	if n := testutil.ToFloat64(b.metrics.unaudited); n != 1 {
 		t.Errorf("%v outcomes counted as missing, want 1", n)
 	}
-	if !strings.Contains(b.log.String(), "the audit does not have the outcome") {
+	if !strings.Contains(b.log.String(), "failed to record result of audited change") {
 		t.Error("the log does not say so")
 	}
 }

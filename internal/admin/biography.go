@@ -20,26 +20,26 @@ import (
 )
 
 type biographyInput struct {
-	ID        string `path:"id" minLength:"1" maxLength:"1000" doc:"The event's id, as the header ce_id has it; or the UUID that stands for it, as dead letters have it"`
-	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Its aggregate's id, by which its outbox row is found; without one the row is found by a dead letter or by a record"`
+	ID        string `path:"id" minLength:"1" maxLength:"1000" doc:"Event id as in the header ce_id, or its UUID as in dead letters"`
+	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Aggregate id, which finds the outbox row; without it, the row is found through a dead letter or a record"`
 }
 
 // biographyBody is what is known of an event.
 type biographyBody struct {
-	EventID     string `json:"event_id" doc:"As it was asked for"`
+	EventID     string `json:"event_id" doc:"As in the request"`
 	AggregateID string `json:"aggregate_id,omitempty"`
 	EventType   string `json:"event_type,omitempty"`
 	Sequence    int64  `json:"sequence,omitempty"`
-	Captured    string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"Which part of the relay found it first; key is a look-up in the outbox table"`
-	Attempts    int    `json:"attempts,omitempty" doc:"How often the relay handed it to its Kafka client, or tried to, up to what is known; what that client repeats by itself is not counted"`
-	Breaker     string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"The relay's breaker when its record was handed to the Kafka client; of a dead letter without a record, when it died last"`
-	LetterID    string `json:"letter_id,omitempty" format:"uuid" doc:"The id of its dead letter: a UUID also where the table has none"`
+	Captured    string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"The reader that found it first; key is a lookup in the outbox table"`
+	Attempts    int    `json:"attempts,omitempty" doc:"Known attempts of the relay to publish it; retries of the Kafka client are not counted"`
+	Breaker     string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"State of the breaker when it was published; for a dead letter without a record, at the last failure"`
+	LetterID    string `json:"letter_id,omitempty" format:"uuid" doc:"Id of its dead letter, always a UUID"`
 	Letter      bool   `json:"letter" doc:"It has a dead letter"`
-	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The event that somebody edited; this one is published in its place"`
+	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
 	EditedTo    string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
-	Steps       []step `json:"steps" doc:"What happened, oldest first"`
+	Steps       []step `json:"steps" doc:"Its history, oldest first"`
 	// Gaps are what is not known, and why.
-	Gaps []string `json:"gaps" doc:"What is not known, and why"`
+	Gaps []string `json:"gaps" doc:"Unknown facts with their reasons"`
 }
 
 // step is something that happened to an event, and who says so.
@@ -47,7 +47,7 @@ type step struct {
 	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,letter,edited"`
 	What      string     `json:"what"`
 	At        *time.Time `json:"at,omitempty"`
-	Source    string     `json:"source" doc:"Where that was read"`
+	Source    string     `json:"source" doc:"Source of the information"`
 	Detail    string     `json:"detail,omitempty"`
 	Topic     string     `json:"topic,omitempty"`
 	Partition *int32     `json:"partition,omitempty"`
@@ -84,8 +84,8 @@ func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 
 func (ep *biographyEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{id}", Summary: "Tell what became of an event",
-		Description: "From its outbox row, its record and its dead letter. The topics are read from about when the event was stored, up to a bound; what was not found or not looked at stands in gaps.",
+		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{id}", Summary: "Get the history of an event",
+		Description: "Built from its outbox row, its record and its dead letter. The topics are read from about the time when the event was stored, up to a limit; gaps lists what was not found or not read.",
 	}, 404), ep.get)
 }
 
@@ -102,9 +102,9 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(b.body.Steps) == 0 {
-		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "Nothing is known of this event.")
+		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "This event is unknown.")
 		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
-			b.gap("As it is published a UUID is written %s.", u)
+			b.gap("The published form of this UUID is %s.", u)
 		}
 		p.Hint = strings.Join(b.body.Gaps, " ")
 		return nil, p
@@ -265,7 +265,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		case dlq.ActionBury:
 			st.Kind, st.What = "dead_letter", "became a dead letter"
 			if state := l.Metadata["breaker"]; state != "" {
-				st.Detail += "; the breaker was " + state + " when it died last"
+				st.Detail += "; breaker " + state + " at the last failure"
 			}
 		case dlq.ActionEdit:
 			st.Kind = "edited"
@@ -276,7 +276,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 	b.foundBy(l.Metadata["captured"], source)
 	if l.EditedID != (gocql.UUID{}) && l.EditedID != b.id {
 		b.body.EditedTo = l.EditedID.String()
-		b.gap("What is published in its place has an id of its own: see edited_to.")
+		b.gap("The event published in its place has its own id: see edited_to.")
 		b.out = true // there is no record with this id
 	} else if o := l.Outcome; o.Topic != "" {
 		b.out = true
@@ -286,7 +286,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		})
 	}
 	if b.captured == nil {
-		b.gap("Who found it is not known: its dead letter was written by a relay of an earlier version.")
+		b.gap("The reader is unknown: an earlier version of the relay wrote the dead letter.")
 	}
 	return nil
 }
@@ -296,11 +296,11 @@ func (b *biographer) foundBy(captured, source string) {
 	st := step{Kind: "captured", Source: source}
 	switch captured {
 	case outbox.CapturedTail:
-		st.What, st.Detail = "captured by the tail", "it read the event's row in the CDC log soon after it was stored"
+		st.What, st.Detail = "captured by the tail reader", "it read the row in the CDC log soon after it was stored"
 	case outbox.CapturedSweep:
-		st.What, st.Detail = "captured by the sweep", "it read the event's row in the CDC log after the confidence window; the tail had not handed it on"
+		st.What, st.Detail = "captured by the sweep reader", "it read the row in the CDC log after the confidence window; the tail reader had not published it"
 	case outbox.CapturedKey:
-		st.What, st.Detail = "captured by a look-up in the outbox table", "a later event of its aggregate was there first, or outbox verify asked for it"
+		st.What, st.Detail = "captured by a lookup in the outbox table", "a later event of its aggregate was read first, or outbox verify requested it"
 	case outbox.CapturedBackfill:
 		st.What, st.Detail = "captured by a backfill", "a scan of the outbox table found it"
 	default:

@@ -31,22 +31,22 @@ func (b *biographer) lookAtRows(ctx context.Context) bool {
 		case found:
 			return true
 		case byUnknown && b.body.AggregateID == "":
-			missing("Its row was not looked for in %s, because the aggregate is not known: name it with ?aggregate=.", table)
+			missing("Its row was not searched in %s, because the aggregate is unknown: add ?aggregate=.", table)
 		case byUnknown:
-			missing("Its row was not looked for in %s: rows are found by column %s there, %s.", table, unknown.Column, unknown.Problem)
+			missing("Its row was not searched in %s: a search needs column %s, %s.", table, unknown.Column, unknown.Problem)
 		case errors.Is(err, errManyRows):
-			missing("Only the first %d rows of its partition of %s were looked at.", maxRows, table)
+			missing("Only the first %d rows of its partition of %s were read.", maxRows, table)
 		case err != nil:
-			missing("%s was not looked at: %v.", table, err)
+			missing("%s was not read: %v.", table, err)
 		default:
 			looked = true
 		}
 	}
 	if looked {
-		missing("It has no outbox row: it was never stored, or its time to live is over.")
+		missing("It has no outbox row: it was never stored, or its TTL has expired.")
 	}
 	if b.letter != nil && b.noRow == nil {
-		missing("Its outbox row was not looked for: table %s is none that this server knows.", b.letter.Table)
+		missing("Its outbox row was not searched: table %s is unknown to this server.", b.letter.Table)
 	}
 	return false
 }
@@ -126,17 +126,17 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 		st.At = when(b.at)
 	}
 	if st.Detail = row.Type; row.Sequence > 0 {
-		st.Detail += fmt.Sprintf(", number %d", row.Sequence)
+		st.Detail += fmt.Sprintf(", sequence %d", row.Sequence)
 	}
 	st.Detail += fmt.Sprintf(" of %s %s", row.AggregateType, row.AggregateString())
 	if !row.CreatedAt.IsZero() {
-		st.Detail += "; it happened at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
+		st.Detail += "; created at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}
 	if ttl > 0 {
-		st.Detail += "; the row lives until " + b.now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
+		st.Detail += "; the row expires at " + b.now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
 	}
 	if bad != nil {
-		st.Detail += fmt.Sprintf("; it is no event: %v", bad)
+		st.Detail += fmt.Sprintf("; not an event: %v", bad)
 	}
 	b.tell(st)
 }

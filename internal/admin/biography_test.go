@@ -100,10 +100,10 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 	}{
 		{"by the tail", []kgo.RecordHeader{header("ce_captured", "tail")}, "tail", "closed", 1, "captured by the tail"},
 		{"by the sweep, as a probe", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_breaker", "half-open")}, "sweep", "half-open", 1, "captured by the sweep"},
-		{"by its key, again", []kgo.RecordHeader{header("ce_captured", "key"), header("ce_attempts", "3")}, "key", "closed", 3, "look-up in the outbox table"},
-		{"by a backfill", []kgo.RecordHeader{header("ce_captured", "backfill"), header("ce_backfill", "1")}, "backfill", "closed", 1, "did not have it any more"},
-		{"by a backfill of an earlier version", []kgo.RecordHeader{header("ce_backfill", "1")}, "backfill", "", 0, "does not say in which attempt"},
-		{"by an earlier version", nil, "", "", 0, "does not say who found it, in which attempt"},
+		{"by its key, again", []kgo.RecordHeader{header("ce_captured", "key"), header("ce_attempts", "3")}, "key", "closed", 3, "lookup in the outbox table"},
+		{"by a backfill", []kgo.RecordHeader{header("ce_captured", "backfill"), header("ce_backfill", "1")}, "backfill", "closed", 1, "no longer contained it"},
+		{"by a backfill of an earlier version", []kgo.RecordHeader{header("ce_backfill", "1")}, "backfill", "", 0, "does not contain the attempt"},
+		{"by an earlier version", nil, "", "", 0, "does not contain the reader, the attempt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +234,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 		var got biographyBody
 		b.ask(t, access.Viewer, "GET", "/v1/events/"+c.path, "").into(t, http.StatusOK, &got)
 		if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || got.AggregateID != c.aggregate || got.EventType != c.eventType || got.Sequence != c.sequence ||
-			!strings.Contains(got.Steps[0].Source, c.table) || got.Steps[0].At == nil || strings.Contains(got.Steps[0].Detail, "no event") {
+			!strings.Contains(got.Steps[0].Source, c.table) || got.Steps[0].At == nil || strings.Contains(got.Steps[0].Detail, "not an event") {
 			t.Errorf("%s: %+v, want its row of %s", c.path, got, c.table)
 		}
 	}
@@ -249,7 +249,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	}
 	// What cannot be looked at is said, table by table.
 	p := b.ask(t, access.Viewer, "GET", "/v1/events/nobody?aggregate=cart+9", "").problemIn(t, http.StatusNotFound)
-	for _, want := range []string{"outbox.daily: rows are found by column day", "outbox.gone was not looked at: there is no such table", "never stored"} {
+	for _, want := range []string{"outbox.daily: a search needs column day", "outbox.gone was not read: there is no such table", "never stored"} {
 		if !strings.Contains(p.Hint, want) {
 			t.Errorf("of nothing: %q does not say %q", p.Hint, want)
 		}
@@ -266,7 +266,7 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	}
 	var got biographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
-	if k := kinds(got.Steps); !slices.Equal(k, []string{"dead_letter", "edited"}) || !got.Letter || got.EditedTo != edited.String() || !strings.Contains(got.Steps[0].Detail, "breaker was closed") || !strings.Contains(got.Steps[1].Detail, "by ann") {
+	if k := kinds(got.Steps); !slices.Equal(k, []string{"dead_letter", "edited"}) || !got.Letter || got.EditedTo != edited.String() || !strings.Contains(got.Steps[0].Detail, "breaker closed") || !strings.Contains(got.Steps[1].Detail, "by ann") {
 		t.Errorf("the original: %+v", got)
 	}
 	if _, err := b.store.Claim(t.Context(), l.EventID, "relay-1", time.Minute); err != nil {
@@ -290,7 +290,7 @@ func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 	e := b.event(t)
 	var got biographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
-	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "knows no broker") }) {
+	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "no broker is configured") }) {
 		t.Errorf("without a broker: %+v", got)
 	}
 	b.broker(t)
@@ -300,7 +300,7 @@ func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 		t.Errorf("not published: %+v", got)
 	}
 	p := b.ask(t, access.Viewer, "GET", "/v1/events/"+gocql.MustRandomUUID().String(), "").problemIn(t, http.StatusNotFound)
-	if !strings.Contains(p.Hint, "when it was stored") || !strings.Contains(p.Hint, "?aggregate=") {
+	if !strings.Contains(p.Hint, "the time of the event is unknown") || !strings.Contains(p.Hint, "?aggregate=") {
 		t.Errorf("of nothing: %+v", p)
 	}
 	b.reconfigure(t, func(c *Config) {

@@ -30,11 +30,11 @@ const (
 // goes wrong is a gap: the rest of the biography is known without the broker.
 func (b *biographer) lookAtTopics(ctx context.Context) {
 	if b.kafka == nil {
-		b.gap("The topics were not looked at, because this server knows no broker.")
+		b.gap("The topics were not read, because no broker is configured.")
 		return
 	}
 	if b.at.IsZero() {
-		b.gap("The topics were not looked at: neither its id nor anything else says when it was stored.")
+		b.gap("The topics were not read, because the time of the event is unknown.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
@@ -56,7 +56,7 @@ func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
 			}
 		}
 		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read which topics relay %s has used: %w", b.relay, err)
+			return nil, fmt.Errorf("read the topics of relay %s: %w", b.relay, err)
 		}
 	}
 	return topics, nil
@@ -79,11 +79,11 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	from := b.at.Add(-topicsMargin)
 	starts, err := admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topics...)
 	if err != nil {
-		return fmt.Errorf("ask the broker where the records of that time begin: %w", err)
+		return fmt.Errorf("request the offsets of that time from the broker: %w", err)
 	}
 	ends, err := admin.ListEndOffsets(ctx, topics...)
 	if err != nil {
-		return fmt.Errorf("ask the broker where the topics end: %w", err)
+		return fmt.Errorf("request the end offsets from the broker: %w", err)
 	}
 	read := make(map[string]map[int32]kgo.Offset)
 	left := make(map[string]map[int32]int64) // up to which offset
@@ -103,7 +103,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	for records := 0; parts > 0; {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("the time was up after %d records since %s", records, from.Format(time.RFC3339))
+			return fmt.Errorf("timed out after %d records since %s", records, from.Format(time.RFC3339))
 		}
 		var failed error
 		fetches.EachError(func(_ string, _ int32, err error) { failed = err })
@@ -122,7 +122,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 			}
 		}
 		if records > topicsRecords {
-			return fmt.Errorf("it is not among the first %d records since %s, and more are not read", records, from.Format(time.RFC3339))
+			return fmt.Errorf("it is not among the first %d records since %s, which is the limit", records, from.Format(time.RFC3339))
 		}
 	}
 	return fmt.Errorf("it is not in %d topics since %s", len(topics), from.Format(time.RFC3339))
@@ -172,29 +172,29 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 		b.foundBy(outbox.CapturedBackfill, placeOf(r))
 	}
 	if scanned && b.captured != nil {
-		b.captured.Detail = "the CDC log did not have it any more; a scan of the outbox table did"
+		b.captured.Detail = "the CDC log no longer contained it; a scan of the outbox table found it"
 	}
 	// A record of an earlier version has none of these, but for the backfill's.
 	if delete(said, outbox.HeaderBackfill); len(said) == 0 {
-		what := "in which attempt it went out and how the breaker was"
+		what := "the attempt and the state of the breaker"
 		if b.captured == nil && b.letter == nil {
-			what = "who found it, " + what
+			what = "the reader, " + what
 		}
-		b.gap("Its record does not say %s: a relay of an earlier version wrote it.", what)
+		b.gap("Its record does not contain %s: an earlier version of the relay wrote it.", what)
 		return b.attemptsOfLetter()
 	}
 	b.body.Attempts, b.body.Breaker = 1, cmp.Or(said[outbox.HeaderBreaker], "closed")
 	if n, err := strconv.Atoi(said[outbox.HeaderAttempts]); err == nil {
 		b.body.Attempts = n
 	}
-	return fmt.Sprintf("attempt %d, the breaker was %s", b.body.Attempts, b.body.Breaker)
+	return fmt.Sprintf("attempt %d, breaker %s", b.body.Attempts, b.body.Breaker)
 }
 
 // attemptsOfLetter takes what the letter knows where the record of its replay does
 // not tell, and returns it in words.
 func (b *biographer) attemptsOfLetter() string {
 	if b.letter == nil {
-		return "attempts not known"
+		return "attempts unknown"
 	}
 	b.body.Attempts, b.body.Breaker = b.letter.Attempts+1, ""
 	return fmt.Sprintf("attempt %d", b.body.Attempts)
@@ -205,9 +205,9 @@ func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition in
 	r, err := b.recordAt(ctx, topic, partition, offset)
 	switch {
 	case err != nil:
-		b.gap("How the breaker was when it went out is not known: %v.", err)
+		b.gap("The state of the breaker is unknown: %v.", err)
 	case r == nil || !b.is(r):
-		b.gap("How the breaker was when it went out is not known: its record is not in its topic any more.")
+		b.gap("The state of the breaker is unknown: its record is no longer in its topic.")
 	default:
 		return b.wayOf(r)
 	}
@@ -217,7 +217,7 @@ func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition in
 // recordAt reads the record at an offset, nil if there is none.
 func (b *biographer) recordAt(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
 	if b.kafka == nil {
-		return nil, errors.New("the topics were not looked at, because this server knows no broker")
+		return nil, errors.New("the topics were not read, because no broker is configured")
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
 	defer cancel()
@@ -232,7 +232,7 @@ func (b *biographer) recordAt(ctx context.Context, topic string, partition int32
 		err = ends.Error()
 	}
 	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return nil, fmt.Errorf("ask the broker where %s ends: %w", topic, err)
+		return nil, fmt.Errorf("request the end offsets of %s from the broker: %w", topic, err)
 	}
 	if end, ok := ends.Lookup(topic, partition); !ok || end.Offset <= offset {
 		return nil, nil //nolint:nilnil // there is none, which is no error

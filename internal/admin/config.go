@@ -133,13 +133,13 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.Session == nil || c.Letters == nil || c.Keyspace == "" {
-		errs = append(errs, errors.New("session, keyspace and letters: none may be missing"))
+		errs = append(errs, errors.New("session, keyspace and letters are required"))
 	}
 	if c.Gate == nil {
-		errs = append(errs, errors.New("gate: it may not be missing, or the API would be open to all"))
+		errs = append(errs, errors.New("gate is required; without it the API would be open to everyone"))
 	}
 	if c.DrainDelay < 0 {
-		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 is none", c.DrainDelay))
+		errs = append(errs, fmt.Errorf("drain delay %s: must not be negative; 0 disables it", c.DrainDelay))
 	}
 	if c.Timeout < 0 || c.LiveInterval < 0 || c.DrainTimeout < 0 || c.MaxListeners < 0 {
 		errs = append(errs, errors.New("timeout, live interval, drain timeout and listeners: must not be negative"))

@@ -16,16 +16,16 @@ type deliveriesInput struct {
 	Plugin string    `query:"plugin" maxLength:"200" doc:"Deliveries to this target or plugin"`
 	State  string    `query:"state" enum:"pending,failed,delivered"`
 	Event  string    `query:"event_id" maxLength:"500" doc:"Deliveries of this event"`
-	Since  time.Time `query:"since" doc:"Deliveries that began then or later (RFC 3339)"`
-	Until  time.Time `query:"until" doc:"Deliveries that began before"`
+	Since  time.Time `query:"since" doc:"Deliveries that started at this time or later (RFC 3339)"`
+	Until  time.Time `query:"until" doc:"Deliveries that started before this time"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
 type deliveriesOutput struct {
 	Body struct {
-		Deliveries []delivery.View `json:"deliveries" doc:"The newest first"`
-		Next       string          `json:"next,omitempty" doc:"The cursor of those that follow; absent if there are none"`
+		Deliveries []delivery.View `json:"deliveries" doc:"Newest first"`
+		Next       string          `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 	}
 }
 
@@ -46,10 +46,10 @@ type deliveryEndpoints struct {
 
 func (ep *deliveryEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-deliveries", Method: http.MethodGet, Path: "/v1/deliveries", Summary: "List what became of events at the rules of outbox react",
+		OperationID: "list-deliveries", Method: http.MethodGet, Path: "/v1/deliveries", Summary: "List the deliveries of outbox react",
 	}), ep.list)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-delivery", Method: http.MethodGet, Path: "/v1/deliveries/{id}", Summary: "Get a delivery, with its event",
+		OperationID: "get-delivery", Method: http.MethodGet, Path: "/v1/deliveries/{id}", Summary: "Get a delivery with its event",
 	}, 404), ep.get)
 	ep.registerRepeats()
 }
@@ -90,7 +90,7 @@ func readPlace(ctx context.Context, location, cursor string, p *delivery.Place) 
 		return err
 	}
 	if p.CreatedAt.IsZero() {
-		return invalid(ctx, location, "it is none that this API gave; start without one")
+		return invalid(ctx, location, "not a cursor of this API; start without a cursor")
 	}
 	return nil
 }

@@ -22,15 +22,15 @@ const maxRepeats = 1000
 type repeatInput struct {
 	ID   string `path:"id" format:"uuid"`
 	Body struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept with the delivery and in the audit"`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Only say whether it can be repeated"`
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded with the delivery and in the audit trail"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Check whether it can be repeated without changing anything"`
 	}
 }
 
 type repeatOutput struct {
 	Body struct {
 		DryRun   bool          `json:"dry_run"`
-		Delivery delivery.View `json:"delivery" doc:"The delivery as it is now"`
+		Delivery delivery.View `json:"delivery" doc:"The current delivery"`
 	}
 }
 
@@ -39,50 +39,50 @@ type repeatManyInput struct {
 }
 
 type repeatManyBody struct {
-	IDs    []string        `json:"ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"The deliveries; or filter says which"`
-	Filter *deliveryFilter `json:"filter,omitempty" doc:"Those that match: the 1,000 newest of them"`
-	Cursor string          `json:"cursor,omitempty" maxLength:"500" doc:"Of a filter: preview.next of the answer before"`
-	Reason string          `json:"reason,omitempty" maxLength:"2000" doc:"Why; kept with the deliveries and in the audit"`
-	DryRun bool            `json:"dry_run,omitempty" doc:"Only say what it would do"`
+	IDs    []string        `json:"ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"The deliveries; alternative to filter"`
+	Filter *deliveryFilter `json:"filter,omitempty" doc:"The 1,000 newest deliveries that match"`
+	Cursor string          `json:"cursor,omitempty" maxLength:"500" doc:"For a filter: preview.next of the previous response"`
+	Reason string          `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded with the deliveries and in the audit trail"`
+	DryRun bool            `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
 }
 
 type deliveryFilter struct {
 	Rule   string    `json:"rule,omitempty" maxLength:"60"`
 	Plugin string    `json:"plugin,omitempty" maxLength:"200"`
-	State  string    `json:"state,omitempty" enum:"failed,delivered" doc:"failed unless it says otherwise"`
+	State  string    `json:"state,omitempty" enum:"failed,delivered" doc:"Default: failed"`
 	Event  string    `json:"event_id,omitempty" maxLength:"500"`
-	Since  time.Time `json:"since,omitzero" doc:"Deliveries that began then or later"`
-	Until  time.Time `json:"until,omitzero" doc:"Deliveries that began before"`
+	Since  time.Time `json:"since,omitzero" doc:"Deliveries that started at this time or later"`
+	Until  time.Time `json:"until,omitzero" doc:"Deliveries that started before this time"`
 }
 
 // RepeatPreview is what repeating deliveries would do. It is exported for huma alone.
 type RepeatPreview struct {
 	delivery.Tally
-	Pending    int        `json:"pending" doc:"Left alone, because they are tried again by themselves"`
-	Missing    int        `json:"missing" doc:"Named, and there no longer"`
-	Next       string     `json:"next,omitempty" doc:"The cursor of those that follow, where a filter matches more than 1,000; absent if there are none"`
-	Oldest     *time.Time `json:"oldest,omitempty" doc:"When the oldest of them began"`
+	Pending    int        `json:"pending" doc:"Skipped, because they are retried automatically"`
+	Missing    int        `json:"missing" doc:"Number of ids whose deliveries no longer exist"`
+	Next       string     `json:"next,omitempty" doc:"Cursor of the next deliveries, if a filter matches more than 1,000"`
+	Oldest     *time.Time `json:"oldest,omitempty" doc:"Start of the oldest delivery"`
 	Newest     *time.Time `json:"newest,omitempty"`
-	NotRunning []string   `json:"not_running,omitempty" doc:"Rules among them that no process runs now: their deliveries wait until one does"`
+	NotRunning []string   `json:"not_running,omitempty" doc:"Rules that no process runs now; their deliveries wait until one does"`
 }
 
 type repeatManyOutput struct {
 	Body struct {
 		DryRun  bool             `json:"dry_run"`
-		Preview RepeatPreview    `json:"preview" doc:"What was found, before anything was changed"`
-		Result  *delivery.Asking `json:"result,omitempty" doc:"What was done; absent of a dry run"`
+		Preview RepeatPreview    `json:"preview" doc:"State before the change"`
+		Result  *delivery.Asking `json:"result,omitempty" doc:"Result; absent for a dry run"`
 	}
 }
 
 func (ep *deliveryEndpoints) registerRepeats() {
 	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
-		OperationID: "repeat-delivery", Method: http.MethodPost, Path: "/v1/deliveries/{id}/repeat", Summary: "Have a delivery made again that was delivered or failed",
-		Description: "The process that runs the rule sees it within a second. The rule is not asked again whether the event is for it.",
+		OperationID: "repeat-delivery", Method: http.MethodPost, Path: "/v1/deliveries/{id}/repeat", Summary: "Repeat a delivered or failed delivery",
+		Description: "The process that runs the rule repeats it within about a second. The rule is not evaluated again.",
 	}, 404, 409), ep.repeatDelivery)
 	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
-		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/reactions/repeat", Summary: "Have many deliveries made again",
-		Description: "Names deliveries, or says which by a filter; of a filter, up to 1,000 at once: ask again with preview.next as cursor. " +
-			"The rules are not asked again whether the events are for them. Asking twice is harmless: what is under way is left alone.",
+		OperationID: "repeat-deliveries", Method: http.MethodPost, Path: "/v1/reactions/repeat", Summary: "Repeat many deliveries",
+		Description: "Selects deliveries by ids or by a filter. A filter selects up to 1,000 per request; continue with preview.next as cursor. " +
+			"The rules are not evaluated again. The request is idempotent: pending deliveries are skipped.",
 	}), ep.repeatDeliveries)
 }
 
@@ -167,11 +167,11 @@ func (ep *deliveryEndpoints) meant(ctx context.Context, b *repeatManyBody) ([]go
 	err := ep.heavily(ctx, func() error {
 		switch {
 		case (b.Filter == nil) == (b.IDs == nil):
-			return invalid(ctx, "body", "say which deliveries: by ids, or by filter")
+			return invalid(ctx, "body", "required: ids or filter, not both")
 		case b.Filter != nil:
 			return ep.matching(ctx, b, p, add)
 		case b.Cursor != "":
-			return invalid(ctx, "body.cursor", "only a filter has one")
+			return invalid(ctx, "body.cursor", "allowed only with a filter")
 		}
 		named, err := idsOf(ctx, b.IDs)
 		if err != nil {

@@ -20,35 +20,35 @@ const maxEdit = 4 << 20
 
 type editInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" maxLength:"50" doc:"The ETag of the letter as you have seen it; required"`
+	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; required"`
 	Body    editBody
 }
 
 type editBody struct {
-	PayloadText   *string            `json:"payload_text,omitempty" doc:"The new payload, as text; with neither form it stays as it is"`
-	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"The new payload, as base64"`
-	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Absent: it stays as it is"`
-	Headers       *map[string]string `json:"headers,omitempty" doc:"All the headers that it is to have; absent: they stay as they are"`
+	PayloadText   *string            `json:"payload_text,omitempty" doc:"New payload as text; without payload_text and payload_base64 it is unchanged"`
+	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"New payload as base64"`
+	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Unchanged if absent"`
+	Headers       *map[string]string `json:"headers,omitempty" doc:"Replaces all headers; unchanged if absent"`
 	Reason        string             `json:"reason,omitempty" maxLength:"2000"`
-	DryRun        bool               `json:"dry_run,omitempty" doc:"Only say what it would change and whether it could be published"`
+	DryRun        bool               `json:"dry_run,omitempty" doc:"Return the differences and the problems without changing anything"`
 }
 
 type editOutput struct {
-	ETag string `header:"ETag" doc:"The letter's version"`
+	ETag string `header:"ETag" doc:"Version of the dead letter"`
 	Body struct {
 		DryRun   bool           `json:"dry_run"`
 		Diff     dlq.Difference `json:"diff"`
-		Problems []string       `json:"problems" doc:"What keeps it from being published; only of a dry run, otherwise they are the error"`
-		Schema   bool           `json:"schema" doc:"The event type has a JSON Schema, which the payload was held against"`
-		NewID    string         `json:"new_event_id,omitempty" format:"uuid" doc:"The id under which it is published in place of the original"`
+		Problems []string       `json:"problems" doc:"Why the edited event cannot be published; only for a dry run, otherwise the error contains them"`
+		Schema   bool           `json:"schema" doc:"The event type has a JSON Schema, and the payload was validated against it"`
+		NewID    string         `json:"new_event_id,omitempty" format:"uuid" doc:"Id of the event that is published instead of the original"`
 	}
 }
 
 func (ep *actionEndpoints) registerEdit() {
 	huma.Register(ep.api, ep.describe(access.Admin, huma.Operation{
 		OperationID: "edit-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/edit", MaxBodyBytes: maxEdit,
-		Summary:     "Change payload or headers, and have that published under a new id in its place",
-		Description: "The letter keeps the event as it was. An edit may be edited again until it is published.",
+		Summary:     "Edit payload or headers and publish the result under a new id",
+		Description: "The dead letter keeps the original event. An edit can be edited again until it is published.",
 	}, 404, 409, 412, 428), ep.edit)
 }
 
@@ -82,7 +82,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return nil, err
 	}
 	if in.IfMatch == "" {
-		return nil, newProblem(ctx, http.StatusPreconditionRequired, problemNoVersion, "Say which version of the letter you edited: send its ETag as If-Match.")
+		return nil, newProblem(ctx, http.StatusPreconditionRequired, problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
 	}
 	version, err := ifMatch(ctx, in.IfMatch)
 	if err != nil {
@@ -110,7 +110,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return out, nil
 	}
 	if len(out.Body.Problems) > 0 {
-		p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The edited event could not be published; errors says why.")
+		p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The edited event cannot be published; see errors.")
 		for _, text := range out.Body.Problems {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: "body", Message: text})
 		}
@@ -121,7 +121,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(detail) > maxAudited {
-		detail = []byte(`{"left_out":"the difference is ` + strconv.Itoa(len(detail)) + ` bytes; the letter keeps both contents"}`)
+		detail = []byte(`{"left_out":"the difference has ` + strconv.Itoa(len(detail)) + ` bytes; the dead letter contains both versions"}`)
 	}
 	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var made gocql.UUID

@@ -23,7 +23,7 @@ var examplesJSON []byte
 func readExamples() map[string]example {
 	var all map[string]example
 	if err := json.Unmarshal(examplesJSON, &all); err != nil {
-		panic("api: examples.json: " + err.Error()) // it is in the binary
+		panic("admin: examples.json: " + err.Error()) // it is in the binary
 	}
 	return all
 }
@@ -69,24 +69,24 @@ func exampleProblem(status int) map[string]any {
 	case http.StatusNotFound:
 		says(problemNotFound, "There is no dead letter of this event.")
 	case http.StatusConflict:
-		says(problemRefused, "The delivery is pending: it is tried again by itself.")
+		says(problemRefused, "The delivery is pending and is retried automatically.")
 	case http.StatusPreconditionFailed:
-		says(problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version 4.")
+		says(problemChanged, "The dead letter has changed; read it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:
 		says(problemTooLarge, "request body is too large limit=1048576 bytes")
 	case http.StatusUnsupportedMediaType:
 		says(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
 	case http.StatusUnprocessableEntity:
-		says(problemInvalid, "The request has bad fields; errors names each of them.")
-		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "write an id such as " + exampleID}}
+		says(problemInvalid, "The request has invalid fields; see errors.")
+		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "must be an id such as " + exampleID}}
 	case http.StatusPreconditionRequired:
-		says(problemNoVersion, "Say which version of the letter you edited: send its ETag as If-Match.")
+		says(problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
 	case http.StatusTooManyRequests:
 		says(problemRate, "Too many requests with this token.")
 	case http.StatusServiceUnavailable:
-		says(problemUnavailable, "The database cannot be reached; ask again later.")
+		says(problemUnavailable, "The database cannot be reached; retry later.")
 	default:
-		panic("api: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
+		panic("admin: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
 	}
 	if status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge { // huma's own
 		delete(p, "request_id")

@@ -22,7 +22,7 @@ const (
 )
 
 type groupsInput struct {
-	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; open ones if it is empty"`
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
 	ErrorClass string    `query:"error_class" maxLength:"200"`
 	EventType  string    `query:"event_type" maxLength:"500"`
 	Since      time.Time `query:"since"`
@@ -33,30 +33,30 @@ type groupsInput struct {
 type groupBody struct {
 	ErrorClass string             `json:"error_class"`
 	ErrorCode  string             `json:"error_code,omitempty"`
-	ErrorText  string             `json:"error_text,omitempty" doc:"The message, with # for what has digits: ids, numbers, addresses"`
+	ErrorText  string             `json:"error_text,omitempty" doc:"The message, with # in place of words with digits, such as ids, numbers and addresses"`
 	EventType  string             `json:"event_type"`
 	Topic      string             `json:"topic"`
 	Count      int                `json:"count"`
 	ByStatus   map[dlq.Status]int `json:"by_status"`
 	First      time.Time          `json:"first_failed_at"`
 	Last       time.Time          `json:"last_failed_at"`
-	Sample     string             `json:"sample_event_id" format:"uuid" doc:"The letter of the group that died last"`
+	Sample     string             `json:"sample_event_id" format:"uuid" doc:"The dead letter of the group with the latest failure"`
 
 	sample gocql.UUID
 }
 
 type groupsOutput struct {
 	Body struct {
-		Groups   []*groupBody `json:"groups" doc:"The largest first"`
-		LookedAt int          `json:"looked_at" doc:"Letters that were put into groups"`
-		Sampled  bool         `json:"sampled" doc:"There are older letters that were not looked at, so counts are of a sample"`
-		Left     int          `json:"groups_left_out,omitempty" doc:"Groups beyond those shown"`
+		Groups   []*groupBody `json:"groups" doc:"Largest first"`
+		LookedAt int          `json:"looked_at" doc:"Number of grouped dead letters"`
+		Sampled  bool         `json:"sampled" doc:"Older dead letters exist that were not read, so the counts are those of a sample"`
+		Left     int          `json:"groups_left_out,omitempty" doc:"Number of groups that are not shown"`
 	}
 }
 
 func (ep *deadLetterEndpoints) registerGroups() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dlq/groups", Summary: "Put letters into groups of equal failures",
+		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dlq/groups", Summary: "List groups of dead letters with equal failures",
 	}), ep.groups)
 }
 

@@ -20,24 +20,24 @@ type JobBody struct {
 	ID         string           `json:"id" format:"uuid"`
 	Action     dlq.Action       `json:"action"`
 	Filter     *dlq.Filter      `json:"filter,omitempty"`
-	IDs        int              `json:"ids,omitempty" doc:"How many letters it names"`
+	IDs        int              `json:"ids,omitempty" doc:"Number of dead letters that it names"`
 	Limit      int              `json:"limit,omitempty"`
-	Rate       float64          `json:"rate,omitempty" doc:"Letters per second; absent for as fast as it goes"`
+	Rate       float64          `json:"rate,omitempty" doc:"Dead letters per second; absent if unlimited"`
 	BatchSize  int              `json:"batch_size"`
 	Canary     bool             `json:"canary"`
-	Force      bool             `json:"force,omitempty" doc:"Of a purge: failed and manual letters too"`
-	NoArchive  bool             `json:"no_archive,omitempty" doc:"Of a purge: the letters go to no archive"`
+	Force      bool             `json:"force,omitempty" doc:"For a purge: includes failed and manual dead letters"`
+	NoArchive  bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
 	Actor      string           `json:"actor"`
 	Reason     string           `json:"reason,omitempty"`
 	State      jobs.State       `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
 	Version    int64            `json:"version"`
 	Progress   jobs.Progress    `json:"progress"`
-	Failed     int              `json:"failed" doc:"Letters that died again"`
-	Error      string           `json:"error,omitempty" doc:"Why it paused by itself, or failed"`
+	Failed     int              `json:"failed" doc:"Dead letters whose replay failed"`
+	Error      string           `json:"error,omitempty" doc:"Why it paused automatically or failed"`
 	RunBy      string           `json:"run_by,omitempty"`
 	CreatedAt  time.Time        `json:"created_at"`
 	StartedAt  *time.Time       `json:"started_at,omitempty"`
-	FinishedAt *time.Time       `json:"finished_at,omitempty" doc:"From then on the report is final"`
+	FinishedAt *time.Time       `json:"finished_at,omitempty" doc:"The report is final from this time"`
 	History    []jobs.JobChange `json:"history"`
 }
 
@@ -58,7 +58,7 @@ func jobOf(j *jobs.Job) JobBody {
 }
 
 type jobOutput struct {
-	ETag string `header:"ETag" doc:"The job's version"`
+	ETag string `header:"ETag" doc:"Version of the job"`
 	Body JobBody
 }
 
@@ -70,10 +70,10 @@ type newJobInput struct {
 
 type newJobBody struct {
 	JobTarget
-	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Letters between two saves of the progress; 0 means 100, of a purge 1000"`
-	Canary    bool   `json:"canary,omitempty" doc:"Of a replay: begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again"`
+	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Dead letters between two saves of the progress; 0 means 100, for a purge 1000"`
+	Canary    bool   `json:"canary,omitempty" doc:"For a replay: start with 1, 2, 5 and 20 dead letters, and pause if one fails again with the same error"`
 	Reason    string `json:"reason,omitempty" maxLength:"2000"`
-	DryRun    bool   `json:"dry_run,omitempty" doc:"Only say what it would do (200)"`
+	DryRun    bool   `json:"dry_run,omitempty" doc:"Return a preview without creating a job (200)"`
 }
 
 type newJobOutput struct {
@@ -85,17 +85,17 @@ type newJobOutput struct {
 // dryJobBody is the answer to a dry run: there is no job.
 type dryJobBody struct {
 	DryRun  bool        `json:"dry_run" doc:"Always true"`
-	Preview previewBody `json:"preview" doc:"What it would do"`
+	Preview previewBody `json:"preview" doc:"Preview of the effects"`
 }
 
 type jobsInput struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor string `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
 type jobsOutput struct {
 	Body struct {
-		Jobs []JobBody `json:"jobs" doc:"The newest first"`
+		Jobs []JobBody `json:"jobs" doc:"Newest first"`
 		Next string    `json:"next,omitempty"`
 	}
 }
@@ -124,9 +124,9 @@ type steering struct {
 // Cancelling is for administrators: what is left of a job has to be begun anew.
 // Any operator may stop any job.
 var steerings = []steering{
-	{"pause", "Stop it between two letters", access.Operator, (*jobs.Store).Pause, false},
-	{"resume", "Let it go on; one that discards, purges, restores or sweeps needs the role admin", access.Operator, (*jobs.Store).Resume, true},
-	{"cancel", "End it; what it did stays done", access.Admin, (*jobs.Store).Cancel, false},
+	{"pause", "Pause a job between two dead letters", access.Operator, (*jobs.Store).Pause, false},
+	{"resume", "Resume a job; discard, purge, restore and sweep need the role admin", access.Operator, (*jobs.Store).Resume, true},
+	{"cancel", "Cancel a job; completed changes are kept", access.Admin, (*jobs.Store).Cancel, false},
 }
 
 // jobEndpoints create and steer jobs, and preview them.
@@ -141,10 +141,10 @@ type jobEndpoints struct {
 func (ep *jobEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
-		Summary:     "Act on many letters, or sweep old ones into the archive",
-		Description: "A runner takes the job. Discarding, purging, restoring and sweeping need the role admin.",
+		Summary:     "Create a job that changes many dead letters or moves old ones to the archive",
+		Description: "A runner executes the job. Discard, purge, restore and sweep need the role admin.",
 		Responses: map[string]*huma.Response{
-			"200": ep.answer("What it would do, of a dry run", reflect.TypeFor[dryJobBody]()),
+			"200": ep.answer("Preview of the effects, for a dry run", reflect.TypeFor[dryJobBody]()),
 			"202": ep.answer("The job", reflect.TypeFor[JobBody]()),
 		},
 	}, 404, 409), ep.createJob)
@@ -152,7 +152,7 @@ func (ep *jobEndpoints) register() {
 		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
 	}), ep.listJobs)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/dlq/jobs/{id}", Summary: "Get a job, with its progress",
+		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/dlq/jobs/{id}", Summary: "Get a job with its progress",
 	}, 404), ep.getJob)
 	for _, st := range steerings {
 		huma.Register(ep.api, ep.describe(st.role, huma.Operation{
@@ -173,7 +173,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 		return nil, err
 	}
 	if b.Canary && b.Action != dlq.ActionReplay {
-		return nil, invalid(ctx, "body.canary", "only a replay has one")
+		return nil, invalid(ctx, "body.canary", "allowed only for a replay")
 	}
 	spec, err := ep.specOf(ctx, &b.JobTarget)
 	if err != nil {
@@ -246,7 +246,7 @@ func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutpu
 			return nil, err
 		}
 		if after.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
 		}
 	}
 	list, err := ep.jobs.List(ctx, after, in.Limit+1)

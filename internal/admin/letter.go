@@ -16,23 +16,23 @@ type Summary struct {
 	AggregateID   string     `json:"aggregate_id"`
 	AggregateType string     `json:"aggregate_type"`
 	EventType     string     `json:"event_type"`
-	Sequence      int64      `json:"sequence,omitempty" doc:"The event's number in its aggregate; absent in tables without numbers"`
-	Topic         string     `json:"topic" doc:"Where the event would have gone; empty if that is not known"`
+	Sequence      int64      `json:"sequence,omitempty" doc:"The sequence number of the event in its aggregate; absent in tables without sequence numbers"`
+	Topic         string     `json:"topic" doc:"The topic of the event; empty if unknown"`
 	Status        dlq.Status `json:"status" enum:"pending,parked,processing,failed,manual,resolved,archived"`
-	Version       int64      `json:"version" doc:"Counts the letter's changes"`
-	Released      bool       `json:"released" doc:"Later events of the aggregate do not wait for it"`
+	Version       int64      `json:"version" doc:"Increases with every change of the dead letter"`
+	Released      bool       `json:"released" doc:"It does not block later events of its aggregate"`
 	ErrorClass    string     `json:"error_class"`
-	Attempts      int        `json:"attempts" doc:"Attempts to publish, over all its life"`
-	Replays       int        `json:"replays" doc:"Replays that failed"`
-	Repeats       int        `json:"failure_repeats,omitempty" doc:"How often in a row it died of the same error"`
+	Attempts      int        `json:"attempts" doc:"Attempts to publish in total"`
+	Replays       int        `json:"replays" doc:"Failed replays"`
+	Repeats       int        `json:"failure_repeats,omitempty" doc:"Consecutive failures with the same error"`
 	FirstFailedAt time.Time  `json:"first_failed_at"`
 	LastFailedAt  *time.Time `json:"last_failed_at,omitempty"`
-	CreatedAt     *time.Time `json:"created_at,omitempty" doc:"When the event happened"`
+	CreatedAt     *time.Time `json:"created_at,omitempty" doc:"Time of the event"`
 	DeliverAt     *time.Time `json:"deliver_at,omitempty"`
-	Strategy      string     `json:"strategy,omitempty" doc:"Who replays it, and when"`
+	Strategy      string     `json:"strategy,omitempty" doc:"The replay strategy"`
 	Rule          string     `json:"rule,omitempty" doc:"The rule that chose the strategy"`
-	NextAttempt   *time.Time `json:"next_attempt,omitempty" doc:"Before then it is not replayed by itself"`
-	WaitsFor      string     `json:"waits_for,omitempty" doc:"What it waits for, in words"`
+	NextAttempt   *time.Time `json:"next_attempt,omitempty" doc:"Earliest time of the next automatic replay"`
+	WaitsFor      string     `json:"waits_for,omitempty" doc:"The condition that it waits for, as text"`
 	ClaimedBy     string     `json:"claimed_by,omitempty"`
 	ClaimedUntil  *time.Time `json:"claimed_until,omitempty"`
 }
@@ -52,26 +52,26 @@ type letterBody struct {
 	Summary
 	// The payload in the two forms; of a null one neither is there.
 	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
-	PayloadBase64 *string           `json:"payload_base64,omitempty" doc:"The payload, unchanged to the byte; absent if it is null"`
+	PayloadBase64 *string           `json:"payload_base64,omitempty" doc:"The payload, byte for byte; absent if it is null"`
 	PayloadBytes  int               `json:"payload_bytes"`
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers"`
 	WrittenAt     *time.Time        `json:"written_at,omitempty" doc:"The write time of the event's CDC row"`
 	ErrorCode     string            `json:"error_code,omitempty"`
 	ErrorText     string            `json:"error_text,omitempty"`
-	ErrorChain    []string          `json:"error_chain,omitempty" doc:"The messages that the error wraps, outermost first"`
-	Metadata      map[string]string `json:"metadata,omitempty" doc:"What the relay knew when it died last"`
-	Raw           map[string]string `json:"raw,omitempty" doc:"What could be read of a row that is no event, in CQL's text form"`
+	ErrorChain    []string          `json:"error_chain,omitempty" doc:"The messages of the wrapped errors, outermost first"`
+	Metadata      map[string]string `json:"metadata,omitempty" doc:"Metadata of the relay at the last failure"`
+	Raw           map[string]string `json:"raw,omitempty" doc:"The readable columns of a row that is not an event, as CQL text"`
 	Outcome       *outcomeBody      `json:"outcome,omitempty"`
 	ResolvedAt    *time.Time        `json:"resolved_at,omitempty"`
-	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place, since somebody edited it"`
-	Edit          *contentBody      `json:"edit,omitempty" doc:"What is published in place of the payload and the headers above"`
+	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The edited event that is published in its place"`
+	Edit          *contentBody      `json:"edit,omitempty" doc:"The edited payload and headers, which are published instead of those above"`
 	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
-	Position      int               `json:"position,omitempty" doc:"Its place among the open letters of its aggregate, from 1; absent if it is not open"`
-	ChainLength   int               `json:"chain_length,omitempty" doc:"How many open letters its aggregate has"`
-	Followers     []follower        `json:"followers" doc:"The first of those parked behind it"`
-	FollowerCount int               `json:"follower_count" doc:"How many are parked behind it"`
-	May           []dlq.Action      `json:"may" doc:"The actions that can begin where it stands, whatever the role"`
+	Position      int               `json:"position,omitempty" doc:"Its position among the open dead letters of its aggregate, from 1; absent if it is not open"`
+	ChainLength   int               `json:"chain_length,omitempty" doc:"Number of open dead letters of its aggregate"`
+	Followers     []follower        `json:"followers" doc:"The first dead letters that are parked behind it"`
+	FollowerCount int               `json:"follower_count" doc:"Number of dead letters that are parked behind it"`
+	May           []dlq.Action      `json:"may" doc:"The actions that its status allows, regardless of the role"`
 }
 
 // contentBody is what is published of an edited letter.

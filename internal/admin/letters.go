@@ -25,20 +25,20 @@ type meOutput struct {
 // exported.
 
 type listInput struct {
-	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Letters that stand there; several by commas"`
-	ErrorClass string    `query:"error_class" maxLength:"200" doc:"Letters of this error class, such as record_too_large"`
+	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
+	ErrorClass string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
 	EventType  string    `query:"event_type" maxLength:"500"`
-	Aggregate  string    `query:"aggregate" maxLength:"1000" doc:"Letters of this aggregate id"`
-	Since      time.Time `query:"since" doc:"Letters that died first then or later (RFC 3339)"`
-	Until      time.Time `query:"until" doc:"Letters that died first before"`
+	Aggregate  string    `query:"aggregate" maxLength:"1000" doc:"Dead letters of this aggregate id"`
+	Since      time.Time `query:"since" doc:"Dead letters whose first failure was at this time or later (RFC 3339)"`
+	Until      time.Time `query:"until" doc:"Dead letters whose first failure was before this time"`
 	Limit      int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor     string    `query:"cursor" maxLength:"500" doc:"next of the answer before"`
+	Cursor     string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
 type listOutput struct {
 	Body struct {
-		Letters []Summary `json:"letters" doc:"Those that died last come first"`
-		Next    string    `json:"next,omitempty" doc:"The cursor of those that follow; absent if there are none"`
+		Letters []Summary `json:"letters" doc:"Latest failure first"`
+		Next    string    `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 	}
 }
 
@@ -47,7 +47,7 @@ type letterInput struct {
 }
 
 type letterOutput struct {
-	ETag string `header:"ETag" doc:"The letter's version"`
+	ETag string `header:"ETag" doc:"Version of the dead letter"`
 	Body letterBody
 }
 
@@ -55,13 +55,13 @@ type statsOutput struct{ Body statsBody }
 
 // statsBody is how many letters there are.
 type statsBody struct {
-	At          time.Time            `json:"at" doc:"When it was counted"`
+	At          time.Time            `json:"at" doc:"Time of the count"`
 	Total       int64                `json:"total"`
 	Open        int64                `json:"open"`
 	ByStatus    map[dlq.Status]int64 `json:"by_status"`
 	OpenByClass map[string]int64     `json:"open_by_error_class"`
 	OpenByType  map[string]int64     `json:"open_by_event_type"`
-	Oldest      *time.Time           `json:"oldest,omitempty" doc:"When the open letter died that waits longest"`
+	Oldest      *time.Time           `json:"oldest,omitempty" doc:"First failure of the oldest open dead letter"`
 }
 
 // same tells whether nothing but the time has changed.
@@ -100,13 +100,13 @@ func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
 
 func (ep *deadLetterEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Who the token is of",
+		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Get the user and role of the token",
 	}), me)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "list-letters", Method: http.MethodGet, Path: "/v1/dlq/letters", Summary: "List dead letters",
 	}), ep.list)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-letter", Method: http.MethodGet, Path: "/v1/dlq/letters/{event_id}", Summary: "Get a dead letter, with all that is known of it",
+		OperationID: "get-letter", Method: http.MethodGet, Path: "/v1/dlq/letters/{event_id}", Summary: "Get a dead letter with its history",
 	}, 404), ep.letter)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
@@ -132,7 +132,7 @@ func statusesOf(names []string) (out []dlq.Status) {
 // span checks two times of a request.
 func span(ctx context.Context, prefix string, since, until time.Time) error {
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
-		return invalid(ctx, prefix+"since", "it is not before until")
+		return invalid(ctx, prefix+"since", "must be before until")
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 			return nil, err
 		}
 		if f.After.FirstFailedAt.IsZero() {
-			return nil, invalid(ctx, "query.cursor", "it is none that this API gave; start without one")
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
 		}
 	}
 	letters := make([]dlq.Letter, 0, in.Limit)

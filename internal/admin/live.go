@@ -163,7 +163,7 @@ func (l *live) repeated(ctx context.Context) {
 func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
 	b, err := json.Marshal(data)
 	if err != nil {
-		panic(fmt.Sprintf("api: an event of plain fields cannot be marshalled: %v", err))
+		panic(fmt.Sprintf("admin: marshal an event of plain fields: %v", err))
 	}
 	event := []byte("event: " + name + "\ndata: " + string(b) + "\n\n")
 	l.mu.Lock()
@@ -226,7 +226,7 @@ func (v *viewed) look(ctx context.Context) {
 	if down := err != nil; down != v.down {
 		v.down = down
 		if down {
-			v.l.log.Warn("cannot look for what changes", "err", err)
+			v.l.log.Warn("failed to poll for changes", "err", err)
 		}
 		v.l.tell(ctx, "database", true, map[string]bool{"reachable": !down})
 	}

@@ -20,10 +20,10 @@ type liveEndpoints struct {
 
 func (ep *liveEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "live", Method: http.MethodGet, Path: "/v1/dlq/live", Summary: "Stream what changes",
+		OperationID: "live", Method: http.MethodGet, Path: "/v1/dlq/live", Summary: "Stream changes",
 		Description: "Server-sent events, once a second: stats (as /v1/dlq/stats), relays (as /v1/relays), reactions (as /v1/reactions), job (as /v1/dlq/jobs/{id}), " +
-			"letters {event_ids}, deliveries {} when some are to be repeated, database {reachable}. The first stats, relays and reactions come at once. letters names the changed ones among the latest 200, and " +
-			"all that were changed through this server. A comment comes every 15 s. A reader that is too slow is dropped, and a stream ends after an hour: come again.",
+			"letters {event_ids}, deliveries {} after a request to repeat some, database {reachable}. The first stats, relays and reactions are sent immediately. letters lists the changed dead letters among the latest 200 and " +
+			"all that were changed through this server. A comment is sent every 15 s. A client that reads too slowly is disconnected, and a stream ends after an hour: reconnect then.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "A stream of server-sent events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}},
@@ -33,7 +33,7 @@ func (ep *liveEndpoints) register() {
 func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
 	one, err := ep.live.join(access.Holder(ctx, ""))
 	if err != nil {
-		p := newProblem(ctx, http.StatusServiceUnavailable, problemBusy, "There are too many listeners; ask again later.")
+		p := newProblem(ctx, http.StatusServiceUnavailable, problemBusy, "There are too many listeners; retry later.")
 		if errors.Is(err, errClosing) {
 			p = newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
 		}
@@ -41,7 +41,7 @@ func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamR
 		return nil, p
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer ep.live.leave(one, "the reader left")
+		defer ep.live.leave(one, "the client disconnected")
 		hctx.SetHeader("Content-Type", "text/event-stream")
 		hctx.SetHeader("X-Accel-Buffering", "no") // or a proxy keeps events back
 		if hctx.Method() == http.MethodHead {
@@ -49,7 +49,7 @@ func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamR
 		}
 		w, ok := hctx.BodyWriter().(http.ResponseWriter)
 		if !ok {
-			ep.log.Error("a stream without a connection")
+			ep.log.Error("event stream without a connection")
 			return
 		}
 		ep.pour(hctx.Context(), http.NewResponseController(w), w, one)
@@ -97,11 +97,11 @@ func (ep *liveEndpoints) pour(ctx context.Context, c *http.ResponseController, w
 				return
 			}
 		case <-beat.C:
-			if !write([]byte(": still here\n\n")) {
+			if !write([]byte(": heartbeat\n\n")) {
 				return
 			}
 		case <-end.C:
-			write([]byte(": come again\n\n"))
+			write([]byte(": reconnect\n\n"))
 			return
 		case <-ctx.Done():
 			return

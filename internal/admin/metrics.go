@@ -25,13 +25,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"operation", "code"}),
 		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outbox_admin_listeners", Help: "Streams of what changes that are open.",
+			Name: "outbox_admin_listeners", Help: "Open event streams.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_admin_listeners_dropped_total", Help: "Streams that were ended because their reader was too slow.",
+			Name: "outbox_admin_listeners_dropped_total", Help: "Event streams closed because the client read too slowly.",
 		}),
 		unaudited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_admin_audit_unfinished_total", Help: "Changes whose outcome could not be written to the audit; it has them as intended.",
+			Name: "outbox_admin_audit_unfinished_total", Help: "Changes whose result could not be written to the audit trail; their entries stay intended.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.listeners, m.dropped, m.unaudited} {

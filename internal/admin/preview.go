@@ -20,24 +20,24 @@ const maxPreview = jobs.MaxIDs
 
 // filterBody says which letters.
 type filterBody struct {
-	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Letters that stand there; if it is empty, open ones, of a purge those that it may purge, of a restore archived ones"`
+	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
-	Since      time.Time `json:"since,omitempty,omitzero" doc:"Letters that died first then or later"`
-	Until      time.Time `json:"until,omitempty,omitzero" doc:"Letters that died first before"`
+	Since      time.Time `json:"since,omitempty,omitzero" doc:"Dead letters whose first failure was at this time or later"`
+	Until      time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
 
 // JobTarget is what a job, or its preview, is of. It is exported for huma alone.
 type JobTarget struct {
-	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep, which moves what is older than its retention to the archive, and takes no letters"`
-	Filter    *filterBody `json:"filter,omitempty" doc:"Which letters; what dies later is not among them"`
+	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
+	Filter    *filterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
 	IDs       []string    `json:"ids,omitempty" nullable:"false"`
-	Object    string      `json:"object,omitempty" maxLength:"500" doc:"Of a restore, in place of ids or a filter: the letters of this object of the archive"`
-	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"So many letters at most, those that died last; 0 means all"`
-	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Letters per second; 0 means as fast as it goes"`
-	Force     bool        `json:"force,omitempty" doc:"Of a purge: failed and manual letters too, whose events are in no topic; those parked behind them go on"`
-	NoArchive bool        `json:"no_archive,omitempty" doc:"Of a purge: write the letters to no archive, so that they are lost"`
+	Object    string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
+	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"Maximum number of dead letters, latest failures first; 0 means all"`
+	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Dead letters per second; 0 means unlimited"`
+	Force     bool        `json:"force,omitempty" doc:"For a purge: include failed and manual dead letters, whose events are in no topic; events parked behind them proceed"`
+	NoArchive bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
 }
 
 // specOf reads what a job is to do. Nothing at all would mean all letters, which
@@ -47,16 +47,16 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
 		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: retention.archive of this server is empty.")
 		if b.Action == dlq.ActionPurge {
-			p.Hint = "no_archive loses the letters"
+			p.Hint = "no_archive deletes the dead letters without an archive"
 		}
 		return spec, p
 	}
 	ids := b.IDs
 	switch {
 	case b.Object != "" && b.Action != dlq.ActionRestore:
-		return spec, invalid(ctx, "body.object", "only a restore has one")
+		return spec, invalid(ctx, "body.object", "allowed only for a restore")
 	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
-		return spec, invalid(ctx, "body.object", "use an object, ids or a filter, not two of them")
+		return spec, invalid(ctx, "body.object", "use only one of object, ids and filter")
 	case b.Object != "":
 		if ids, err = ep.archive.eventsOf(ctx, b.Object); err != nil {
 			return spec, err
@@ -64,7 +64,7 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 	}
 	if b.Action == dlq.ActionArchive {
 		if b.Filter != nil || len(ids) > 0 {
-			return spec, invalid(ctx, "body.filter", "a sweep goes by the age of all letters: leave ids and filter out")
+			return spec, invalid(ctx, "body.filter", "a sweep selects dead letters by age: omit ids and filter")
 		}
 	} else {
 		w, err := whichOf(ctx, b.Filter, ids, spec.Statuses())
@@ -91,9 +91,9 @@ func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []d
 	case filter != nil && len(ids) > 0:
 		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
 	case filter == nil && len(ids) == 0:
-		return w, invalid(ctx, "body.filter", "say which letters: by ids, or by a filter; an empty one, {}, means all that stand where the action usually begins")
+		return w, invalid(ctx, "body.filter", "required: ids or a filter; an empty filter, {}, selects all dead letters with a status that the action usually starts from")
 	case len(ids) > jobs.MaxIDs:
-		return w, invalid(ctx, "body.ids", fmt.Sprintf("name at most %d, or use a filter", jobs.MaxIDs))
+		return w, invalid(ctx, "body.ids", fmt.Sprintf("at most %d ids are allowed; use a filter for more", jobs.MaxIDs))
 	}
 	if w.ids, err = idsOf(ctx, ids); err != nil || filter == nil {
 		return w, err
@@ -118,17 +118,17 @@ type previewInput struct {
 // previewBody is what an action would do.
 type previewBody struct {
 	jobs.Preview
-	Missing   int  `json:"missing,omitempty" doc:"Ids that have no letter"`
-	Truncated bool `json:"truncated" doc:"There are more letters than were looked at"`
-	LookedAt  int  `json:"looked_at" doc:"Letters that were looked at"`
-	Expired   int  `json:"objects_expired,omitempty" doc:"Of a sweep: objects of the archive whose time is over, which it removes"`
+	Missing   int  `json:"missing,omitempty" doc:"Number of ids without a dead letter"`
+	Truncated bool `json:"truncated" doc:"More dead letters exist than were examined"`
+	LookedAt  int  `json:"looked_at" doc:"Number of examined dead letters"`
+	Expired   int  `json:"objects_expired,omitempty" doc:"For a sweep: number of expired objects of the archive, which it removes"`
 }
 
 type previewOutput struct{ Body previewBody }
 
 func (ep *jobEndpoints) registerPreview() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Say what an action would do to letters, without doing it",
+		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Preview an action on dead letters",
 	}, 404, 409), ep.preview)
 }
 

@@ -22,12 +22,12 @@ import (
 // problem is an RFC 9457 problem document with this API's own members.
 type problem struct {
 	httpapi.Problem
-	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Where the letter stands that could not be changed"`
-	Hint         string     `json:"hint,omitempty" doc:"What would help"`
-	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"Until when the relay has the letter"`
+	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Status of the dead letter that could not be changed"`
+	Hint         string     `json:"hint,omitempty" doc:"Suggested fix"`
+	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"End of the relay's claim"`
 	// OutcomeUnknown: the change may be made, or become so later.
-	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; look before asking again"`
-	RequestID      string `json:"request_id,omitempty" doc:"The request, as the log and the audit name it"`
+	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; check before you retry"`
+	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
 // Problem types. They identify the kind of problem and are no addresses.
@@ -63,7 +63,7 @@ func newProblem(ctx context.Context, status int, typ, detail string) *problem {
 // invalid is the problem of one bad field, in huma's way to name it. What the caller
 // sent is not repeated.
 func invalid(ctx context.Context, location, message string) *problem {
-	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
+	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; see errors.")
 	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
 	return p
 }
@@ -81,15 +81,15 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	case errors.Is(err, dlq.ErrNotFound):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
 	case errors.Is(err, delivery.ErrNotFound):
-		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery, or no longer.")
+		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery.")
 	case errors.Is(err, delivery.ErrPending):
-		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending: it is tried again by itself.")
+		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending and is retried automatically.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
-		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "Somebody changed the letter meanwhile; look at it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
 		p.Header().Set("ETag", etag(version.Have))
 		return p
 	case errors.As(err, &refused):
@@ -107,14 +107,14 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return p
 	case defect(err):
 		o.log.ErrorContext(ctx, "request failed", "err", err)
-		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
 	}
 	if ctx.Err() == nil {
 		o.log.WarnContext(ctx, "request failed", "err", err)
 	}
-	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; ask again later.")
+	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; retry later.")
 	if changing {
-		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; look before asking again.", true
+		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; check before you retry.", true
 	}
 	p.Header().Set("Retry-After", retryAfter)
 	return p

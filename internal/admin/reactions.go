@@ -17,16 +17,16 @@ import (
 // reactionBody is a rule of package react, as the processes have it that run it.
 type reactionBody struct {
 	Rule  string `json:"rule"`
-	State string `json:"state" enum:"running,silent,stopped" doc:"running if it is so in any process; silent if a process that has not stopped says nothing any more"`
+	State string `json:"state" enum:"running,silent,stopped" doc:"running if it runs in any process; silent if a process that was not stopped no longer sends heartbeats"`
 	// Definition is that of the process that spoke last.
 	delivery.Definition
-	Instances []reactionInstance `json:"instances" doc:"The processes that run it, or did in the last 12 hours"`
+	Instances []reactionInstance `json:"instances" doc:"The processes that run it or did so in the last 12 hours"`
 }
 
 type reactionInstance struct {
-	Instance string    `json:"instance" doc:"The process: its host and number"`
-	At       time.Time `json:"at" doc:"When it spoke last"`
-	Silent   bool      `json:"silent" doc:"It has not said anything for 10 s, and not that it stopped"`
+	Instance string    `json:"instance" doc:"Host and id of the process"`
+	At       time.Time `json:"at" doc:"Time of the last heartbeat"`
+	Silent   bool      `json:"silent" doc:"It has sent no heartbeat for 10 s and did not report that it stopped"`
 	delivery.Progress
 }
 
@@ -45,7 +45,7 @@ type reactionEndpoints struct {
 
 func (ep *reactionEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-reactions", Method: http.MethodGet, Path: "/v1/reactions", Summary: "List the rules of outbox react, their plugins, and how they go",
+		OperationID: "list-reactions", Method: http.MethodGet, Path: "/v1/reactions", Summary: "List the rules of outbox react with their plugins and progress",
 	}), ep.list)
 }
 

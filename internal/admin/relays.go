@@ -30,48 +30,48 @@ const (
 type relayBody struct {
 	Name     string    `json:"name"`
 	Table    string    `json:"table" doc:"Its outbox table, keyspace.table"`
-	Instance string    `json:"instance" doc:"Which process"`
-	At       time.Time `json:"at" doc:"When it last said something"`
-	Silent   bool      `json:"silent" doc:"It has said nothing for 10 s, and did not say that it stops: state is silent, ready is false, problems begins with that, and all else is what it said last"`
+	Instance string    `json:"instance" doc:"The process"`
+	At       time.Time `json:"at" doc:"Time of the last heartbeat"`
+	Silent   bool      `json:"silent" doc:"It has sent no heartbeat for 10 s and did not report that it stops. Then state is silent, ready is false, problems begins with this, and the other fields are those of the last heartbeat."`
 	RelayStatus
 }
 
 // RelayStatus is what a relay writes (relay/heartbeat.go). A relay of another
 // version may leave something out. It is exported for huma alone, like Summary.
 type RelayStatus struct {
-	State     string       `json:"state" enum:"starting,running,waiting,silent,stopped" doc:"waiting if it publishes nothing, because relays of its name run with relay.shards and it without, or the reverse; silent instead of these if it says nothing any more"`
-	Ready     bool         `json:"ready" doc:"It does its work, as far as it and this server know: never true of one that is silent or stopped"`
-	Problems  []string     `json:"problems" nullable:"false" doc:"Why it is not ready, a sentence each"`
+	State     string       `json:"state" enum:"starting,running,waiting,silent,stopped" doc:"waiting if it publishes nothing, because relays of its name run with relay.shards and it without, or the reverse; silent if it no longer sends heartbeats"`
+	Ready     bool         `json:"ready" doc:"It reports no problem; false for a silent or stopped relay"`
+	Problems  []string     `json:"problems" nullable:"false" doc:"Reasons why it is not ready"`
 	Host      string       `json:"host"`
 	Version   string       `json:"version"`
 	StartedAt *time.Time   `json:"started_at,omitempty"`
 	Breaker   relayBreaker `json:"breaker"`
 
-	Streams int         `json:"streams" doc:"CDC streams that it reads"`
-	Behind  float64     `json:"behind_seconds" doc:"How far the stream is behind that is furthest behind, the confidence window included"`
-	Groups  []groupLag  `json:"groups,omitempty" doc:"All its streams in groups, by equal parts of the token ring, at most 64; parts without a stream are left out"`
-	Lag     []streamLag `json:"lag" doc:"The streams that are furthest behind"`
+	Streams int         `json:"streams" doc:"Number of CDC streams that it reads"`
+	Behind  float64     `json:"behind_seconds" doc:"Largest lag of a stream, including the confidence window"`
+	Groups  []groupLag  `json:"groups,omitempty" doc:"Its streams grouped by equal parts of the token ring, at most 64; parts without a stream are omitted"`
+	Lag     []streamLag `json:"lag" doc:"The streams with the largest lag"`
 
-	Shard   *relayShard   `json:"shard,omitempty" doc:"Which part of its table it carries, where several instances share; its name ends with the same"`
-	Sharing *relaySharing `json:"sharing,omitempty" doc:"Of an instance that shares the table with others, in a row beside those of the shards that it carries"`
+	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard of its table, where several instances share the table; its name ends with the same number"`
+	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance that shares the table; the shards that it owns have entries of their own"`
 
-	OtherInstances []string `json:"other_instances,omitempty" doc:"Other live processes with this relay's name and table: all of them publish everything, so stop all but one"`
+	OtherInstances []string `json:"other_instances,omitempty" doc:"Other running processes with the same relay name and table; each publishes every event, so stop all but one"`
 
-	InFlight         int      `json:"in_flight" doc:"Events read and not yet acknowledged"`
+	InFlight         int      `json:"in_flight" doc:"Events that are read and not yet acknowledged"`
 	OldestUnacked    float64  `json:"oldest_unacknowledged_seconds"`
 	DeadLetters      int      `json:"dead_letters"`
-	Spilled          int      `json:"spilled" doc:"Dead letters that an open breaker made"`
+	Spilled          int      `json:"spilled" doc:"Dead letters written because the breaker was open"`
 	ParkedAggregates int      `json:"parked_aggregates"`
 	HeldAggregates   int      `json:"held_aggregates"`
 	HeldStreams      int      `json:"held_streams"`
-	Holding          bool     `json:"holding" doc:"The breaker is open and nothing more is spilled"`
-	StalledTopics    []string `json:"stalled_topics" doc:"Topics that acknowledge nothing while others do"`
+	Holding          bool     `json:"holding" doc:"The breaker is open and no more events are spilled"`
+	StalledTopics    []string `json:"stalled_topics" doc:"Topics that acknowledge no records while others do"`
 	ReaderRestarts   int      `json:"reader_restarts"`
 
 	Tail        relayTail     `json:"tail"`
 	Backfill    relayBackfill `json:"backfill"`
 	Rates       relayRates    `json:"rates"`
-	MemoryBytes int64         `json:"memory_bytes" doc:"Of the process's heap"`
+	MemoryBytes int64         `json:"memory_bytes" doc:"Heap of the process"`
 	Goroutines  int           `json:"goroutines"`
 }
 
@@ -81,9 +81,9 @@ type relayShard struct {
 }
 
 type relaySharing struct {
-	Shards int   `json:"shards" doc:"How many the instances share"`
-	Owned  []int `json:"owned" nullable:"false" doc:"Which of them it carries; one that carries none stands by"`
-	Joined bool  `json:"joined" doc:"The broker acknowledges it as one of those that share"`
+	Shards int   `json:"shards" doc:"Number of shards"`
+	Owned  []int `json:"owned" nullable:"false" doc:"The shards that it owns; an instance without shards is a standby"`
+	Joined bool  `json:"joined" doc:"It is a member of the consumer group of the instances"`
 }
 
 type relayBreaker struct {
@@ -98,19 +98,19 @@ type streamLag struct {
 }
 
 type groupLag struct {
-	Part          int     `json:"part" doc:"Which part of the ring, from 1"`
-	Parts         int     `json:"parts" doc:"Of how many"`
-	FromToken     string  `json:"from_token" doc:"The part's first token, a 64-bit integer as text"`
+	Part          int     `json:"part" doc:"The part of the ring, from 1"`
+	Parts         int     `json:"parts" doc:"Number of parts"`
+	FromToken     string  `json:"from_token" doc:"The first token of the part, a 64-bit integer as text"`
 	Streams       int     `json:"streams"`
-	BehindSeconds float64 `json:"behind_seconds" doc:"How far its stream is behind that is furthest behind, the confidence window included"`
-	OldestUnacked float64 `json:"oldest_unacknowledged_seconds" doc:"How long ago its oldest change was read that is not acknowledged"`
+	BehindSeconds float64 `json:"behind_seconds" doc:"Largest lag of its streams, including the confidence window"`
+	OldestUnacked float64 `json:"oldest_unacknowledged_seconds" doc:"Age of its oldest unacknowledged change"`
 }
 
 type relayTail struct {
 	On         bool       `json:"on"`
 	Streams    int        `json:"streams"`
-	Groups     int        `json:"groups" doc:"In how many queries it reads them"`
-	IntervalMS float64    `json:"interval_ms" doc:"Mean wait between two readings of a group"`
+	Groups     int        `json:"groups" doc:"Number of queries that read them"`
+	IntervalMS float64    `json:"interval_ms" doc:"Mean interval between two reads of a group"`
 	LastRead   *time.Time `json:"last_read,omitempty"`
 	Waiting    int        `json:"aggregates_waiting"`
 	Paused     bool       `json:"waits_for_sweep"`
@@ -126,9 +126,9 @@ type relayBackfill struct {
 }
 
 type relayRates struct {
-	Published float64            `json:"published" doc:"Events per second, since the heartbeat before"`
+	Published float64            `json:"published" doc:"Events per second since the previous heartbeat"`
 	Failures  float64            `json:"failures"`
-	Found     map[string]float64 `json:"found" doc:"Events per second by who found them: tail, sweep, key, backfill"`
+	Found     map[string]float64 `json:"found" doc:"Events per second by reader: tail, sweep, key, backfill"`
 }
 
 type relaysOutput struct {
@@ -152,7 +152,7 @@ type relayEndpoints struct {
 
 func (ep *relayEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-relays", Method: http.MethodGet, Path: "/v1/relays", Summary: "List the relays that run, and what they say of themselves",
+		OperationID: "list-relays", Method: http.MethodGet, Path: "/v1/relays", Summary: "List relays with their status",
 	}), ep.list)
 }
 
@@ -179,14 +179,14 @@ func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
 			break
 		}
 		if err := json.Unmarshal([]byte(status), &r.RelayStatus); err != nil {
-			r.RelayStatus = RelayStatus{State: stateRunning, Problems: []string{"what it says cannot be read: " + err.Error()}}
+			r.RelayStatus = RelayStatus{State: stateRunning, Problems: []string{"its status cannot be decoded: " + err.Error()}}
 		}
 		r.At = r.At.UTC()
 		r.seen(ep.now())
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read which relays run: %w", err)
+		return nil, fmt.Errorf("read relay instances: %w", err)
 	}
 	return out, nil
 }
@@ -198,10 +198,10 @@ func (r *relayBody) seen(now time.Time) {
 	switch {
 	case r.Silent:
 		r.State, r.Ready = stateSilent, false
-		r.Problems = append([]string{"it has said nothing since " + since + " and did not say that it stops: its process is gone, stands still, or cannot write to the database"}, r.Problems...)
+		r.Problems = append([]string{"no heartbeat since " + since + ": the process has ended without reporting it, hangs, or cannot write to the database"}, r.Problems...)
 	case r.State == stateStopped:
 		r.Ready = false
-		r.Problems = append([]string{"it was stopped at " + since}, r.Problems...)
+		r.Problems = append([]string{"stopped at " + since}, r.Problems...)
 	case r.Problems == nil:
 		r.Problems = []string{}
 	}

@@ -36,9 +36,9 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 		silent, ready bool
 		problems      []string
 	}{
-		"silent":  {"silent", true, false, []string{"it has said nothing since"}},
-		"broken":  {"silent", true, false, []string{"it has said nothing since", "the broker is away"}},
-		"stopped": {"stopped", false, false, []string{"it was stopped at"}},
+		"silent":  {"silent", true, false, []string{"no heartbeat since"}},
+		"broken":  {"silent", true, false, []string{"no heartbeat since", "the broker is away"}},
+		"stopped": {"stopped", false, false, []string{"stopped at"}},
 		"well":    {"running", false, true, []string{}},
 		"older":   {"running", false, true, []string{}},
 	}

@@ -71,7 +71,7 @@ func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	op.Tags = []string{strings.Split(op.Path, "/")[2]}
 	if op.Method != http.MethodGet && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == ReasonHeader }) {
 		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: ReasonHeader, In: "header", Description: "Why, for the audit: up to 2,000 characters of UTF-8, percent-encoded",
+			Name: ReasonHeader, In: "header", Description: "Reason for the audit trail: up to 2,000 characters of UTF-8, percent-encoded",
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: "INC-311%20asked%20by%20the%20customer",
 		})
 	}
@@ -118,7 +118,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
-		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
 	}
 	answerProblem(ctx, p)
 }
@@ -168,11 +168,11 @@ func unread(ctx context.Context, err error) *problem {
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemTooLarge, fmt.Sprintf("The body has more than the %d bytes that this operation takes.", maxAsked))
+		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemTooLarge, fmt.Sprintf("The body exceeds the limit of %d bytes.", maxAsked))
 	case ok && slow.Timeout():
-		return newProblem(ctx, http.StatusRequestTimeout, problemTooSlow, "The request body came too slowly.")
+		return newProblem(ctx, http.StatusRequestTimeout, problemTooSlow, "The request body arrived too slowly.")
 	}
-	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body broke off, or is not framed as HTTP wants it.")
+	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body is incomplete or not framed as valid HTTP.")
 }
 
 // SetReadDeadline implements huma.Context. Where the body is read already a deadline

@@ -78,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 // register adds the operations.
 func (s *Server) register(mux *http.ServeMux) {
 	conf := huma.DefaultConfig("Dead letters", "1.0.0")
-	conf.Info.Description = "Looks at dead letters and changes them, shows the relays, and tells what became of single events."
+	conf.Info.Description = "Reads and changes dead letters, shows the relays, and returns the history of single events."
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
@@ -201,7 +201,7 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 				panic(v)
 			}
 			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
-			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details."))
+			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log."))
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -212,7 +212,7 @@ func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Hea
 	p := nothingAt(r, status)
 	switch {
 	case status == http.StatusMethodNotAllowed:
-		p.Detail = "This path takes " + header.Get("Allow") + "."
+		p.Detail = "This path supports " + header.Get("Allow") + "."
 		p.Header().Set("Allow", header.Get("Allow"))
 	case header.Get("Location") != "":
 		p.Header().Set("Location", header.Get("Location"))
@@ -229,5 +229,5 @@ func nothingAt(r *http.Request, status int) *problem {
 	if status == http.StatusMethodNotAllowed {
 		typ = problemMethod
 	}
-	return newProblem(r.Context(), status, typ, "There is nothing at this path; /openapi.json says what is where.")
+	return newProblem(r.Context(), status, typ, "No such endpoint. See /openapi.json.")
 }

@@ -36,14 +36,14 @@ func ifMatch(ctx context.Context, header string) (int64, error) {
 			return v, nil
 		}
 	}
-	return 0, invalid(ctx, "header.If-Match", `write the letter's ETag, such as "3", quotes and all`)
+	return 0, invalid(ctx, "header.If-Match", `must be an ETag with its quotes, such as "3"`)
 }
 
 // cursorOf is a place in a listing as callers have it: opaque to them.
 func cursorOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("api: a cursor of plain fields cannot be marshalled: " + err.Error())
+		panic("admin: marshal a cursor of plain fields: " + err.Error())
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -55,7 +55,7 @@ func readCursor(ctx context.Context, location, cursor string, v any) error {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return invalid(ctx, location, "it is none that this API gave; start without one")
+		return invalid(ctx, location, "not a cursor of this API; start without a cursor")
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func readCursor(ctx context.Context, location, cursor string, v any) error {
 func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(text)
 	if err != nil {
-		return id, invalid(ctx, location, "write an id such as 01a2005c-395d-72e3-8401-994110828553")
+		return id, invalid(ctx, location, "must be an id such as 01a2005c-395d-72e3-8401-994110828553")
 	}
 	return id, nil
 }

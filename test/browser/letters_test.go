@@ -65,7 +65,7 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.visit("/events/" + ids[2].String())
 	b.sees("main", "Captured by")
 	b.sees(".timeline", "captured by the")
-	b.sees(".timeline", "the breaker was closed")
+	b.sees(".timeline", "breaker closed")
 	b.visit("/audit")
 	b.sees("tbody", "INC-311 the limit was raised")
 	b.sees("tbody", "mara-operator")

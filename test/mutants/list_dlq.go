@@ -63,8 +63,8 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "api: what the audit cannot have is done all the same", file: "internal/admin/audit.go", pkg: "./internal/admin", run: "TestAudit_NothingIsDone",
-		old: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err)\n		return why\n",
-		new: "		log.Warn(\"not done: the audit cannot be written\", \"err\", err, \"why\", why)\n",
+		old: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err)\n		return why\n",
+		new: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err, \"why\", why)\n",
 	},
 	{
 		name: "api: what the library refuses has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
