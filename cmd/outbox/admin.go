@@ -28,7 +28,7 @@ issuer says so: admin.oidc_issuer.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runAdmin),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionProxies, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionServer, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
 	return cmd
 }
 
@@ -41,13 +41,13 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		_, err = c.HTTP.Proxies()
 		return err
 	}
-	return app.WithReception(cmd, c, check, c.Admin.Listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {
 			return err
 		}
 		admin.Works(a.Ready)
-		log.Info("who may use the admin API", "addr", a.Addr, "tls", c.Admin.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
+		log.Info("who may use the admin API", "addr", a.Addr, "tls", c.HTTP.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
 		return a.Wait()
 	})
 }

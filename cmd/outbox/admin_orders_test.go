@@ -50,7 +50,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As outbox-dev run has them: one registry, one set of services.
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, orders.Services, reg, log, c.Admin.Listen)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, orders.Services, reg, log, c.ListenAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

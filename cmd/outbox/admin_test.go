@@ -58,7 +58,7 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.Admin.Listen)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.ListenAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,9 +153,9 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 			t.Errorf("%s: exit status %d: %s", tt.name, code, errOut.String())
 		}
 	}
-	var c app.AdminConfig
-	c.APIAddr = "0.0.0.0:0"
-	if _, err := c.Listen(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
+	var c app.Config
+	c.Admin.APIAddr = "0.0.0.0:0"
+	if _, err := c.ListenAdmin(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
 		t.Errorf("listening everywhere without TLS: %v", err)
 	}
 }

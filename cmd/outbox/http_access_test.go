@@ -38,6 +38,8 @@ func TestHTTP_GateReadsTokens(t *testing.T) {
 // writes without a token, unless told so.
 func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 	t.Parallel()
+	half := app.HTTPConfig{Addr: "127.0.0.1:0"}
+	half.TLSCert = "cert.pem"
 	for name, tt := range map[string]struct {
 		conf app.HTTPConfig
 		ok   bool
@@ -46,7 +48,7 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 		"elsewhere":         {app.HTTPConfig{Addr: "0.0.0.0:0"}, false},
 		"elsewhere, tokens": {app.HTTPConfig{Addr: "0.0.0.0:0", Tokens: []string{"x"}}, false},
 		"told so":           {app.HTTPConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
-		"half a pair":       {app.HTTPConfig{Addr: "127.0.0.1:0", TLSCert: "cert.pem"}, false},
+		"half a pair":       {half, false},
 	} {
 		ln, err := tt.conf.Listen(t.Context(), slog.New(slog.DiscardHandler))
 		if (err == nil) != tt.ok {

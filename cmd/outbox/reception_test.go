@@ -218,7 +218,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	}
 	var ln net.Listener
 	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
-		ln, err = c.Admin.Listen(ctx, log)
+		ln, err = c.ListenAdmin(ctx, log)
 		return ln, err
 	})
 	if err != nil {

@@ -133,10 +133,7 @@ type scheduledReport struct {
 // scheduled opens a session, which is the caller's to close, and what works on messages
 // by it.
 func scheduled(c *app.Config, log *slog.Logger) (*gocql.Session, *messages.Service, error) {
-	consistency, _, err := c.Scylla.Consistencies()
-	if err != nil {
-		return nil, nil, err
-	}
+	consistency, _ := c.Scylla.Consistencies()
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		return nil, nil, err

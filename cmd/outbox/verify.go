@@ -149,11 +149,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	defer disconnect()
-	opts, err := c.DLQOptions()
-	if err != nil {
-		return err
-	}
-	letters, err := dlq.Open(session, c.Scylla.Keyspace, opts...)
+	letters, err := dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		took:            gauge("outbox_notifications_seconds", "How long the last look at the dead letters took."),
 		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.backlog; -1 for off."),
 		rateLimit:       gauge("outbox_dead_letter_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
-		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "notifications.resolution_rate; -1 for off."),
+		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "Share of resolved dead letters below which OutboxDeadLetterResolution fires; -1 for off."),
 		parkedLimit:     gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.parked_age; -1 for off."),
 		died: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_ingested_total", Help: "Events that became dead letters while this process was on duty.",

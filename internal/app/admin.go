@@ -28,7 +28,7 @@ func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	}
 	g, err := access.New(access.Config{
 		Tokens: tokens, Logger: log,
-		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim, RolePrefix: c.OIDCRolePrefix},
+		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim},
 	})
 	if err != nil {
 		return nil, cli.WithHint(fmt.Errorf("admin.tokens: %w", err), tokenHint)
@@ -48,11 +48,7 @@ type AdminAPI struct {
 // returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
 // nil makes the admin API have its own.
 func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *AdminAPI, err error) {
-	opts, err := c.DLQOptions()
-	if err != nil {
-		return nil, err
-	}
-	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -127,9 +123,7 @@ func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		NodesDown: c.Scylla.Nodes.Down, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka.Client, Relay: c.Relay.Name, Tables: c.outboxTables(),
 	}
-	if conf.Consistency, _, err = c.Scylla.Consistencies(); err != nil {
-		return conf, err
-	}
+	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Proxies, err = c.HTTP.Proxies(); err != nil {
 		return conf, err
 	}
@@ -154,14 +148,18 @@ func (c *AdminConfig) console() (http.Handler, error) {
 	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
 }
 
-// Listen listens where the configuration says.
-func (c *AdminConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
-	ln, err := access.Listen(ctx, c.APIAddr, c.TLSCert, c.TLSKey, c.Insecure, log)
+// ListenAdmin listens on admin.api_addr, with TLS if there is a certificate. Beyond loopback
+// it requires one, unless admin.insecure is set.
+func (c *Config) ListenAdmin(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	if err := c.HTTP.checkPair(); err != nil {
+		return nil, err
+	}
+	ln, err := access.Listen(ctx, c.Admin.APIAddr, c.HTTP.TLSCert, c.HTTP.TLSKey, c.Admin.Insecure, log)
 	switch {
 	case errors.Is(err, access.ErrInClear):
-		return nil, cli.Usage(cli.WithHint(err, "set admin.tls_cert and admin.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine"))
+		return nil, cli.Usage(cli.WithHint(err, "set http.tls_cert and http.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine"))
 	case err != nil:
-		return nil, cli.PortHint(err, c.APIAddr, "admin.api_addr (--admin-api-addr)")
+		return nil, cli.PortHint(err, c.Admin.APIAddr, "admin.api_addr (--admin-api-addr)")
 	}
 	return ln, nil
 }

@@ -134,15 +134,18 @@ func (c ScyllaConfig) Listening(ctx context.Context) error {
 // maxConnectWait is the longest wait between two attempts to reach the database.
 const maxConnectWait = 15 * time.Second
 
-// Consistencies are those of reads and writes, and of lightweight transactions.
-func (c ScyllaConfig) Consistencies() (plain, serial gocql.Consistency, err error) {
-	if plain, err = gocql.ParseConsistencyWrapper(c.Consistency); err != nil {
-		return plain, serial, cli.Usage(fmt.Errorf("scylla.consistency %q is no consistency level: use LOCAL_QUORUM", c.Consistency))
-	}
+// consistency is that of reads and writes. It is not a setting: at a lower level a read can
+// miss an acknowledged write, and an event would be lost or repeated; at a higher one the
+// outage of another data centre would stop this one.
+const consistency = gocql.LocalQuorum
+
+// Consistencies returns the consistency of reads and writes, and that of lightweight
+// transactions.
+func (c ScyllaConfig) Consistencies() (plain, serial gocql.Consistency) {
 	if c.LocalDC != "" {
-		return plain, gocql.LocalSerial, nil
+		return consistency, gocql.LocalSerial
 	}
-	return plain, gocql.Serial, nil
+	return consistency, gocql.Serial
 }
 
 // Cluster returns the driver's configuration for sessions with the keyspace, which may be
@@ -165,9 +168,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.pageSize > 0 {
 		cluster.PageSize = c.pageSize
 	}
-	if cluster.Consistency, cluster.SerialConsistency, err = c.Consistencies(); err != nil {
-		return nil, err
-	}
+	cluster.Consistency, cluster.SerialConsistency = c.Consistencies()
 	if c.LocalDC != "" {
 		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
 	}

@@ -21,11 +21,7 @@ func (c *Config) DLQStore() (s *dlq.Store, closeSession func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	opts, err := c.DLQOptions()
-	if err == nil {
-		s, err = dlq.Open(session, c.Scylla.Keyspace, opts...)
-	}
-	if err != nil {
+	if s, err = dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...); err != nil {
 		sessions.Close(session)
 		return nil, nil, err
 	}
@@ -33,15 +29,12 @@ func (c *Config) DLQStore() (s *dlq.Store, closeSession func(), err error) {
 }
 
 // DLQOptions are those that follow from the database's settings.
-func (c *Config) DLQOptions() ([]dlq.Option, error) {
-	cons, serial, err := c.Scylla.Consistencies()
-	if err != nil {
-		return nil, err
-	}
+func (c *Config) DLQOptions() []dlq.Option {
+	cons, serial := c.Scylla.Consistencies()
 	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
 	return []dlq.Option{
 		dlq.WithConsistency(cons), dlq.WithSerialConsistency(serial), dlq.WithTimeouts(timeout, max(dlq.DefaultBudget, 2*timeout)),
-	}, nil
+	}
 }
 
 // Keeper opens retention.archive for jobs that purge, restore or sweep; without

@@ -35,8 +35,8 @@ func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 // Listen listens on the configured address, with TLS if there is a certificate.
 // Beyond loopback it wants both TLS and tokens, unless http.insecure.
 func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return nil, cli.Usage(errors.New("http.tls_cert and http.tls_key go together: one is missing"))
+	if err := c.checkPair(); err != nil {
+		return nil, err
 	}
 	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	if errors.Is(err, access.ErrInClear) {
@@ -51,6 +51,14 @@ func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener
 		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; http.insecure says that something else protects the way")), ln.Close())
 	}
 	return ln, nil
+}
+
+// checkPair returns an error if only one of certificate and key is set.
+func (c *serverConfig) checkPair() error {
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return cli.Usage(errors.New("http.tls_cert and http.tls_key go together: one is missing"))
+	}
+	return nil
 }
 
 // AllowedHosts returns the host names that the order API accepts while no tokens are

@@ -62,7 +62,7 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		NodesDown:  c.Scylla.Nodes.Down,
-		DrainDelay: c.HTTP.DrainDelay, DrainTimeout: c.HTTP.ShutdownTimeout, Stopping: stopWatching, Proxies: proxies,
+		DrainDelay: c.HTTP.DrainDelay, Stopping: stopWatching, Proxies: proxies,
 		Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register},
 		Problems: slices.Concat(messages.Problems(), stream.Problems()),
 	})

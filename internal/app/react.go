@@ -26,16 +26,13 @@ const LogTarget = "log"
 
 // Deliveries opens the store of deliveries.
 func (c *Config) Deliveries(session *gocql.Session) (*delivery.Store, error) {
-	consistency, serial, err := c.Scylla.Consistencies()
-	if err != nil {
-		return nil, err
-	}
+	consistency, serial := c.Scylla.Consistencies()
 	s, err := delivery.Open(delivery.Config{
-		Session: session, Keyspace: c.Scylla.Keyspace, KeepDelivered: c.React.KeepDelivered, KeepFailed: c.React.KeepFailed, Consistency: consistency,
+		Session: session, Keyspace: c.Scylla.Keyspace, KeepFailed: c.React.KeepFailed, Consistency: consistency,
 		Serial: serial, Timeout: cmp.Or(c.Scylla.Timeout, delivery.DefaultTimeout),
 	})
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("react.keep_delivered and react.keep_failed: %w", err))
+		return nil, cli.Usage(fmt.Errorf("react.keep_failed: %w", err))
 	}
 	return s, nil
 }

@@ -28,19 +28,17 @@ type Services struct {
 
 // newServices returns the services on the session. Whoever asked for them closes them.
 func newServices(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
-	consistency, _, err := c.Scylla.Consistencies()
-	if err != nil {
-		return nil, err
-	}
+	consistency, _ := c.Scylla.Consistencies()
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
+	var err error
 	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
 		return nil, err
 	}
 	s := new(Services)
 	if len(c.HTTP.HintAddrs) > 0 {
-		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.HTTP.HintKey), Logger: log})
+		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.Relay.HintKey), Logger: log})
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("http.hint_addrs and http.hint_key: %w", err))
+			return nil, cli.Usage(fmt.Errorf("http.hint_addrs and relay.hint_key: %w", err))
 		}
 		conf.Committed = s.hints.Committed
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/react"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -26,7 +25,7 @@ const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
 	SectionHTTP          = "http"
-	SectionProxies       = "http proxies" // those of the section http that the admin API uses too
+	SectionServer        = "http server" // those of the section http that the admin API uses too
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
 	SectionReact         = "react"
@@ -46,7 +45,7 @@ var (
 	// RelaySections are those of the relay.
 	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are those of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionProxies, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
 )
 
 // Config is every setting. A field with its tags is the only place of a setting; package
@@ -75,7 +74,6 @@ type ScyllaConfig struct {
 	Keyspace    string        `setting:"keyspace" default:"outbox" field:"Keyspace" usage:"keyspace of the outbox"`
 	Replication string        `setting:"replication" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
 	LocalDC     string        `setting:"local_dc" usage:"prefer this data centre; required where there are several"`
-	Consistency string        `setting:"consistency" default:"LOCAL_QUORUM" usage:"consistency of reads and writes"`
 	Timeout     time.Duration `setting:"timeout" default:"5s" min:"1ms" usage:"how long one request may take"`
 	Username    string        `setting:"username" usage:"user name; empty means no authentication"`
 	Password    string        `setting:"password" secret:"true" usage:"password"`
@@ -106,25 +104,24 @@ type tlsConfig struct {
 
 // HTTPConfig is the order API.
 type HTTPConfig struct {
-	Addr        string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-	TLSCert     string   `setting:"tls_cert" usage:"file with the server certificate (PEM), used anew when it is renewed; with tls_key it turns TLS on"`
-	TLSKey      string   `setting:"tls_key" usage:"file with the server key (PEM)"`
-	Tokens      []string `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
-	TokenRate   float64  `setting:"token_rate" default:"1000" min:"0.001" usage:"requests per second with one token; a burst of twice as many"`
-	Insecure    bool     `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
-	Hosts       []string `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
-	proxyConfig `section:"http proxies"`
+	Addr         string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
+	Tokens       []string `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
+	TokenRate    float64  `setting:"token_rate" default:"1000" min:"0.001" usage:"requests per second with one token; a burst of twice as many"`
+	Insecure     bool     `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
+	Hosts        []string `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
+	serverConfig `section:"http server"`
 
-	HintAddrs       []string      `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
-	HintKey         string        `setting:"hint_key" secret:"true" usage:"key shared with the relays that signs the hints, at least 16 characters"`
-	ShutdownTimeout time.Duration `setting:"shutdown_timeout" min:"0s" usage:"how long requests in progress may take after that"`
+	HintAddrs []string `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
 }
 
-// proxyConfig is what stands before the order API and the admin API.
-type proxyConfig struct {
+// serverConfig is the settings of the section http that order API and admin API share: both
+// are servers of one installation, behind the same proxies and with the same certificate.
+type serverConfig struct {
+	TLSCert         string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of order API and admin API, used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSKey          string        `setting:"tls_key" usage:"file with the server key (PEM)"`
 	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
 	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
-	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus http.shutdown_timeout"`
+	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
 }
 
 // messagesConfig is the messages that the order API accepts.
@@ -141,12 +138,13 @@ type watchConfig struct {
 	Buffer int      `setting:"buffer" min:"1" usage:"events that may wait for one client before it is disconnected"`
 }
 
-// ReactConfig is the rules by which events are delivered.
+// ReactConfig is the rules by which events are delivered. Delivered events are kept for
+// delivery.DefaultKeepDelivered, seven days: longer than a topic is read again after an
+// outage of a consumer, so that no event is delivered twice.
 type ReactConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of react.rules, name=URL each, as in notifications.targets; log always exists and writes events to the log"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign their webhooks, as in notifications.webhook_secrets"`
 	Group          string        `setting:"group" usage:"prefix of the names of the rules' consumer groups; a dot and the rule's name follow"`
-	KeepDelivered  time.Duration `setting:"keep_delivered" usage:"how long a delivered event is remembered: as long it can be repeated, and is not delivered twice"`
 	KeepFailed     time.Duration `setting:"keep_failed" usage:"how long a failed delivery is kept"`
 	Rules          []react.Rule  `setting:"rules" usage:"which events are delivered where; docs/reactions.md"`
 }
@@ -161,19 +159,23 @@ type AdminConfig struct {
 
 // adminAPIConfig is the admin API, whose settings no other service uses.
 type adminAPIConfig struct {
-	APIAddr        string   `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
-	Tokens         []string `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
-	TLSCert        string   `setting:"tls_cert" usage:"file with its certificate (PEM), used anew when it is renewed; beyond loopback it is needed"`
-	TLSKey         string   `setting:"tls_key" usage:"file with its key (PEM)"`
-	Insecure       bool     `setting:"insecure" usage:"listen beyond loopback without TLS, because something else protects the connection"`
-	TraceURL       string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
-	OIDCIssuer     string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
-	OIDCAudience   string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
-	OIDCRoleClaim  string   `setting:"oidc_role_claim" usage:"claim with the roles; dots lead into objects"`
-	OIDCRolePrefix string   `setting:"oidc_role_prefix" usage:"prefix of viewer, operator and admin in that claim"`
+	APIAddr       string   `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
+	Tokens        []string `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
+	Insecure      bool     `setting:"insecure" usage:"listen beyond loopback without http.tls_cert, because something else protects the connection"`
+	TraceURL      string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
+	OIDCIssuer    string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
+	OIDCAudience  string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
+	OIDCRoleClaim string   `setting:"oidc_role_claim" usage:"claim with the roles outbox-viewer, outbox-operator and outbox-admin; dots lead into objects"`
 }
 
 // RelayConfig is the relay. A field has the name and the default of that of relay.Config.
+//
+// Fields of relay.Config that are no settings keep their default, because no installation
+// needs another value: BreakerFailures (5 failures in a row are an outage, and a higher
+// number only delays its detection), MaxInFlightRecords (10,000 saturate the producer, and
+// MaxInFlightBytes bounds the memory), ReadBackMargin (30s is far above the clock
+// differences that NTP leaves), ReplayRate (2,000/s are below the rate of new events; a job
+// has --rate).
 type RelayConfig struct {
 	Name                  string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
 	Table                 string             `setting:"table" usage:"outbox table"`
@@ -184,13 +186,11 @@ type RelayConfig struct {
 	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
-	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared with the writers that signs the hints, at least 16 characters"`
+	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
 	MaxRememberedEvents   int                `setting:"max_remembered" min:"1" usage:"published events that the sweep reader has not read yet, some 40 bytes of memory each; at the limit the tail reader waits; 1.25 × events per second × confidence window in seconds"`
-	ReadBackMargin        time.Duration      `setting:"read_back_margin" off:"-1" usage:"how much the clocks of writers, relays and brokers may differ: at its start the relay reads its topics back that much further than the oldest checkpoint, so that a crash repeats nothing; off does not read back"`
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
-	MaxInFlightRecords    int                `setting:"max_in_flight" min:"1" usage:"events read and not yet acknowledged, at most"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
 	DrainTimeout          time.Duration      `setting:"drain_timeout" min:"1ms" usage:"how long acknowledgements may take after SIGTERM"`
 	Shards                int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
@@ -198,13 +198,11 @@ type RelayConfig struct {
 	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
 	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
 	AttemptTimeout        time.Duration      `setting:"attempt_timeout" min:"1ms" usage:"how long the broker may take to acknowledge before that is a failure"`
-	BreakerFailures       int                `setting:"breaker_failures" min:"1" usage:"failures in a row that open the breaker"`
 	BreakerOpen           time.Duration      `setting:"breaker_open" min:"1ms" usage:"how long the breaker stays open before it lets probes through"`
 	SpillLimit            int                `setting:"spill_limit" off:"-1" field:"WhenOpen" usage:"dead letters that are written while the breaker is open, and published when it closes; beyond the limit, and with off, the relay keeps events in the CDC log"`
 	WriteDeadLetters      bool               `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
 	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
 	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
-	ReplayRate            float64            `setting:"replay_rate" off:"-1" usage:"dead letters that are replayed per second, at most; off does not bound it"`
 	ReplayCanary          int                `setting:"replay_canary" off:"-1" usage:"more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one fails with the same error again, the others wait; off sends none"`
 	Tables                []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
 	Rules                 []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
@@ -228,7 +226,9 @@ type logConfig struct {
 	Format string `setting:"format" default:"text" usage:"text or json"`
 }
 
-// notificationsConfig is notifications about dead letters.
+// notificationsConfig is notifications about dead letters. Two values are constants of
+// package notifications: lasting conditions are repeated every four hours, once per shift,
+// and half of a day's dead letters must be resolved, which separates handled from forgotten.
 type notificationsConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too"`
@@ -236,9 +236,7 @@ type notificationsConfig struct {
 	GroupWindow    time.Duration `setting:"group_window" off:"-1" usage:"minimum interval between notifications for the same error class and event type; off disables them"`
 	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
-	ResolutionRate float64       `setting:"resolution_rate" off:"-1" usage:"share of a day's dead letters that must be resolved, 0 to 1; off is no limit"`
 	ParkedAge      time.Duration `setting:"parked_age" off:"-1" usage:"how long an event may be parked behind a dead letter; off is no limit"`
-	Repeat         time.Duration `setting:"repeat" off:"-1" usage:"interval between repeated notifications of a lasting condition; off is never"`
 }
 
 // retentionConfig is the archive of old dead letters.
@@ -260,20 +258,20 @@ type VerifyConfig struct {
 // are those of relay.Config.
 func defaults() *Config {
 	c := &Config{
-		HTTP:     HTTPConfig{proxyConfig: proxyConfig{ForwardedHeader: string(access.XForwardedFor)}, ShutdownTimeout: orders.DefaultDrainTimeout},
+		HTTP:     HTTPConfig{serverConfig: serverConfig{ForwardedHeader: string(access.XForwardedFor)}},
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
 		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer},
 		React: ReactConfig{
-			Group: react.DefaultGroup, KeepDelivered: delivery.DefaultKeepDelivered, KeepFailed: delivery.DefaultKeepFailed,
+			Group: react.DefaultGroup, KeepFailed: delivery.DefaultKeepFailed,
 		},
 		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
-			OIDCRoleClaim: access.DefaultRoleClaim, OIDCRolePrefix: access.DefaultRolePrefix,
+			OIDCRoleClaim: access.DefaultRoleClaim,
 		}},
 		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
 			GroupWindow: notifications.DefaultGroupWindow, Backlog: notifications.DefaultBacklog,
-			RatePerMinute: notifications.DefaultRatePerMinute, ResolutionRate: notifications.DefaultResolutionRate, ParkedAge: notifications.DefaultParkedAge, Repeat: notifications.DefaultRepeat,
+			RatePerMinute: notifications.DefaultRatePerMinute, ParkedAge: notifications.DefaultParkedAge,
 		},
 		Retention: retentionConfig{
 			Resolved: archive.DefaultResolved, Failed: archive.DefaultFailed, Keep: archive.DefaultKeep,

@@ -33,11 +33,7 @@ type Upkeep struct {
 
 // NewUpkeep makes it; what it opens teardown closes.
 func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*Upkeep, error) {
-	opts, err := c.DLQOptions()
-	if err != nil {
-		return nil, err
-	}
-	store, err := dlq.Open(session, c.Scylla.Keyspace, append(opts, dlq.WithLogger(log))...)
+	store, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -49,8 +45,8 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, GroupWindow: n.GroupWindow,
-		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ResolutionRate: n.ResolutionRate, ParkedAge: n.ParkedAge,
-		Repeat: n.Repeat, Logger: log, Registerer: reg,
+		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ParkedAge: n.ParkedAge,
+		Logger: log, Registerer: reg,
 	}); err != nil {
 		return nil, cli.Usage(err)
 	}

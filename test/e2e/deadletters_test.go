@@ -235,8 +235,9 @@ func TestDeadLetters_BrokerAway(t *testing.T) {
 	kafka := harness.FreeAddrs(t, 1)[0]
 	broker := harness.Start(t, "kafka", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
 	harness.Reachable(t, kafka)
-	c := startCluster(t, kafka, "--relay-retry-delays", "0s,100ms,200ms", "--relay-attempt-timeout", "1s",
-		"--relay-breaker-failures", "3", "--relay-breaker-open", "2s")
+	// Five attempts, because five failures in a row open the breaker.
+	c := startCluster(t, kafka, "--relay-retry-delays", "0s,100ms,200ms,100ms,100ms", "--relay-attempt-timeout", "1s",
+		"--relay-breaker-open", "2s")
 	const n = 100
 	c.load(n)
 	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)

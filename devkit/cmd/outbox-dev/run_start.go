@@ -111,7 +111,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
 	key := rand.Text()
-	d.conf.HTTP.HintAddrs, d.conf.HTTP.HintKey, d.conf.Relay.HintKey = []string{conn.LocalAddr().String()}, key, key
+	d.conf.HTTP.HintAddrs, d.conf.Relay.HintKey = []string{conn.LocalAddr().String()}, key
 	return conn, nil
 }
 
@@ -125,7 +125,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	if err != nil {
 		return err
 	}
-	a, err := app.StartAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log, d.conf.Admin.Listen)
+	a, err := app.StartAdmin(context.WithoutCancel(ctx), d.conf, gate, d.session, beside, reg, d.log, d.conf.ListenAdmin)
 	if err != nil {
 		return err
 	}
