@@ -36,7 +36,7 @@ func TestEvents_NumberAndPlaceAgree(t *testing.T) {
 	}
 }
 
-// The counts are what a benchmark's exit status rests on.
+// A benchmark's exit status depends on the counts.
 func TestArrivals_CountWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	e := NewEvents("T", 1, 100) // one aggregate after the other, four events each

@@ -4,5 +4,5 @@
 // Load comes at a fixed rate, independent of the responses. The time of an event counts
 // from when it was to be sent, so a system that stalls does not receive less load. The
 // relay is a process of its own, which separates its processor time and memory from
-// those of the load, the consumer, the database and the broker.
+// the load, the consumer, the database and the broker.
 package bench

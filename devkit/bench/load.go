@@ -35,7 +35,7 @@ type Load struct {
 	failure   atomic.Pointer[error]
 }
 
-// Total returns the number of events, those of the warm-up included.
+// Total returns the number of events, including the warm-up.
 func (l *Load) Total() int64 { return int64(l.Rate * l.Length().Seconds()) }
 
 // Length returns the duration, the warm-up included.

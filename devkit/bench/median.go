@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Median returns a T whose numbers are each the median of those of the runs; other
-// fields are those of the first run. There must be one run or more.
+// Median returns a T whose numbers are each the median over the runs; other fields are
+// taken from the first run. There must be one run or more.
 func Median[T any](runs []T) T {
 	var out T
 	values := make([]reflect.Value, len(runs))

@@ -112,6 +112,6 @@ func TestCaller_PostsOverOneConnection(t *testing.T) {
 	}
 	srv.Close()
 	if status, err := c.Post(t.Context(), "/", "", nil); AnswerOf(status, err) != Failed {
-		t.Errorf("Post() to nobody = %d, %v", status, err)
+		t.Errorf("Post() without a server = %d, %v", status, err)
 	}
 }

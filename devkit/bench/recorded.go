@@ -78,7 +78,7 @@ func (r *Recorded) String() string {
 }
 
 // Send sends the statements as new rows: every id is replaced by a new one, and the
-// names are those of number i.
+// names by the names of number i.
 func (r *Recorded) Send(ctx context.Context, i int64) error {
 	ids := make(map[gocql.UUID]gocql.UUID, 4)
 	for _, s := range r.sends {

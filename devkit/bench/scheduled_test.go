@@ -24,7 +24,7 @@ func TestScheduleReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	out := printed()
 	for _, no := range []string{"stored at", "of them waiting", "not for later", "0 messages waiting, and"} {
 		if strings.Contains(out, no) {
-			t.Errorf("without messages that wait and events beside it says %q:\n%s", no, out)
+			t.Errorf("without waiting messages and live events it contains %q:\n%s", no, out)
 		}
 	}
 	r.Many = Waiting{Messages: 20_000, ResidentMB: 83}
@@ -33,7 +33,7 @@ func TestScheduleReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	out = printed()
 	for _, want := range []string{"20000 of them waiting", "stored at 70000/s", "83 MB", "Events that are not for later", "| 200/s alone |", "| 200/s beside the burst |"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
+			t.Errorf("it does not contain %q:\n%s", want, out)
 		}
 	}
 }

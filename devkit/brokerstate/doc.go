@@ -11,7 +11,7 @@
 // The formats are kfake's own and documented only by its source, persist.go: meta.json,
 // seq_windows.json with entries of version 2, and segments
 // partitions/TOPIC-N/OFFSET.dat of Kafka record batches one after the other. The rules
-// by which a batch advances its producer's window are those of its pushAndValidate.
+// by which a batch advances its producer's window are in its pushAndValidate.
 // They were checked with kfake v0.0.0-20260918054303-01f206a7e32c; the tests check a
 // new version.
 package brokerstate

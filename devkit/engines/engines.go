@@ -46,7 +46,7 @@ func (e *Engines) Failure(ctx context.Context) error {
 }
 
 // Start starts the engines and registers their teardown. It replaces the addresses in e
-// by those that the engines listen on.
+// by the ones that the engines listen on.
 func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 	if err := e.makeDir(); err != nil {
 		return err

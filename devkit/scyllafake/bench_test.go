@@ -62,7 +62,7 @@ func BenchmarkReadLog(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	// Every column, into variables: what a reader without reflection does.
+	// Every column, into variables, as a reader without reflection does.
 	var (
 		stream        []byte
 		at, aggregate gocql.UUID

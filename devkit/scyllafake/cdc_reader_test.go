@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// delivery is what a reader handed to its consumers.
+// delivery is the part of a log that a reader passes to its consumers.
 type delivery struct {
 	mu      sync.Mutex
 	rows    map[[2]int]int  // how often each (k, seq) came

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// changes collects what a reader hands to its consumers.
+// changes collects the changes that a reader passes to its consumers.
 type changes struct {
 	mu   sync.Mutex
 	seen map[int]int // v of a row -> how often it came
@@ -98,8 +98,8 @@ func read(t *testing.T, s *gocql.Session) (c *changes, stop func()) {
 	}
 }
 
-// readerBubble runs f with a node and a client in virtual time: what is late on a busy
-// machine would be older than the reader's window. Such tests must not be parallel.
+// readerBubble runs f with a node and a client in virtual time: on a busy machine late
+// changes would be older than the reader's window. Such tests must not be parallel.
 func readerBubble(t *testing.T, cfg scyllafake.Config, f func(*testing.T, *scyllafake.Server, *gocql.Session)) {
 	t.Helper()
 	// The driver keeps timers in a pool of the process, and a timer of one bubble may
@@ -199,7 +199,7 @@ func TestCDCReader_Tablets(t *testing.T) {
 		} {
 			table, ok := srv.Schema().Table("ks", "t")
 			if !ok {
-				t.Fatal("the table is gone")
+				t.Fatal("the table does not exist")
 			}
 			start, err := resize(table, time.Now().Add(700*time.Millisecond))
 			if err != nil {

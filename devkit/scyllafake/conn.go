@@ -293,8 +293,8 @@ func (c *conn) fail(req request, err error) {
 // buffers are the memory of responses in progress.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// answer sends a response frame whose body add appends; flags are those of the prefixes
-// that add writes too.
+// answer sends a response frame whose body add appends; flags are the flags of the
+// prefixes that add writes too.
 func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) []byte) {
 	p := buffers.Get().(*[]byte)
 	frame := wire.Begin((*p)[:0], req.header.Version, req.header.Stream, op)

@@ -45,7 +45,7 @@ func TestServer_Faults(t *testing.T) {
 		return n
 	}
 	if n := count("t"); n != 0 {
-		t.Errorf("%d rows at once, want none", n)
+		t.Errorf("%d rows in one read, want none", n)
 	}
 	timesOut(3, 50*time.Millisecond, 100*time.Millisecond)
 	for end := time.Now().Add(5 * time.Minute); count("t_scylla_cdc_log") < 4; time.Sleep(10 * time.Millisecond) {
@@ -124,7 +124,7 @@ func TestStart_Refusals(t *testing.T) {
 	}
 }
 
-// A closed server answers nobody, and a second Close does nothing.
+// A closed server responds to no request, and a second Close does nothing.
 func TestServer_Close(t *testing.T) {
 	t.Parallel()
 	srv, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0"})

@@ -35,7 +35,7 @@ func startTCP(t testing.TB, change ...func(*scyllafake.Config)) *scyllafake.Serv
 	return s
 }
 
-// cluster is a driver's configuration as it is by default, but for the port.
+// cluster returns a driver's default configuration with the server's port.
 func cluster(t testing.TB, s *scyllafake.Server) *gocql.ClusterConfig {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.Addr())
@@ -113,9 +113,9 @@ func TestGocql(t *testing.T) {
 				if err != nil || applied {
 					t.Errorf("conditional insert: applied %v, error %v", applied, err)
 				}
-				// The driver keeps what it read of a table and learns of a change by an event
-				// that it acts on a second later. It asks again for a table, not for all of a
-				// keyspace: there the table may be missing from then on.
+				// The driver caches the columns of a table and handles an event about a
+				// change a second later. Wait for a table, not for all of a keyspace:
+				// there the table may be missing from then on.
 				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 					m, err := s.TableMetadata("ks", "t")
 					if err == nil && m.Columns["v"].Kind == gocql.ColumnRegular {
@@ -159,7 +159,7 @@ func TestServer_DialContextReachesTheShardThatIsAskedFor(t *testing.T) {
 			return true
 		})
 		if first := complaints.first.Load(); excess > 0 || first != nil {
-			t.Fatalf("%d connections are to shards that have one already; the driver says %q", excess, *cmp.Or(first, new(string)))
+			t.Fatalf("%d connections are to shards that have one already; the driver logs %q", excess, *cmp.Or(first, new(string)))
 		}
 		if there == shards {
 			return
@@ -170,7 +170,7 @@ func TestServer_DialContextReachesTheShardThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// complaints keeps the first of what a driver complains of.
+// complaints keeps the first warning of a driver.
 type complaints struct{ first atomic.Pointer[string] }
 
 func (c *complaints) Write(b []byte) (int, error) {
@@ -179,7 +179,7 @@ func (c *complaints) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// amongOthers is a gocql.Dialer: before each of its connections somebody else connects.
+// amongOthers is a gocql.Dialer that opens another connection before each of its own.
 type amongOthers struct {
 	t   testing.TB
 	srv *scyllafake.Server
@@ -206,7 +206,7 @@ func TestGocql_Compression(t *testing.T) {
 	}
 }
 
-// What was acknowledged before Close is there afterwards, schema included.
+// Acknowledged writes survive Close, schema included.
 func TestServer_Reopen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,11 +19,11 @@ import (
 
 const goldenDir = "../../test/testdata/golden"
 
-// goldenScripts are the scripted recordings and what they were made with.
+// goldenScripts are the scripted recordings and the parameters of their nodes.
 var goldenScripts = []struct {
 	name   string
 	shards int
-	// ring is the recording that tells the node's tokens and streams.
+	// ring is the recording that contains the node's tokens and streams.
 	ring string
 	// cases limits the replay to some cases; nil means all.
 	cases []string
@@ -47,9 +47,9 @@ var goldenScripts = []struct {
 	{name: "F4", shards: 1, ring: "F.4tokens", cases: []string{"F4"}, whole: true},
 }
 
-// TestGolden plays what was recorded of a real node against a node of this
-// package and compares every answer. Steps that may differ are listed, each
-// with its reason, in testdata/golden-left-out.txt.
+// TestGolden plays recordings of a real node against a node of this package and
+// compares every response. Steps that may differ are listed, each with its reason, in
+// testdata/golden-left-out.txt.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	left := readLeftOut(t)
@@ -203,7 +203,7 @@ func (n *goldenNode) dial(ctx context.Context, shardAware bool, shard int) (net.
 	return nil, errors.New("no free source port")
 }
 
-// hook does what the hooks of the scripts did to the node.
+// hook repeats the actions of the scripts' hooks on the node.
 func (n *goldenNode) hook(what string) error {
 	switch what {
 	case "stop: the node is stopped by SIGTERM":
@@ -224,8 +224,8 @@ var goldenDrivers = []struct {
 	shards int
 	traces []string
 	ring   string
-	// unrecorded says that another client, which did what that of writer-run
-	// does, was at work; joins that a second node joined.
+	// unrecorded means that another client, which did the same as that of writer-run,
+	// was active; joins that a second node joined.
 	unrecorded, joins bool
 }{
 	{name: "run", shards: 1, traces: []string{"writer-run", "reader-run"}, ring: "reader-run"},
@@ -233,8 +233,8 @@ var goldenDrivers = []struct {
 	{name: "switch", shards: 1, traces: []string{"reader-switch"}, ring: "reader-switch", unrecorded: true, joins: true},
 }
 
-// TestGoldenDrivers plays every frame that unmodified drivers sent to a real
-// node, as many at once as they had under way, and compares every answer.
+// TestGoldenDrivers plays every frame that unmodified drivers sent to a real node, with
+// the same concurrency, and compares every response.
 func TestGoldenDrivers(t *testing.T) {
 	t.Parallel()
 	left := readLeftOut(t)
@@ -283,8 +283,8 @@ func loadTrace(t *testing.T, name string) *golden.Trace {
 	return trace
 }
 
-// join is what the node has to do when a second one joins: tell of it, and
-// begin the generation that the two made.
+// join returns the actions of the node when a second one joins: it sends the event, and
+// begins the generation of both.
 func (n *goldenNode) join(trace *golden.Trace) []golden.Statement {
 	n.t.Helper()
 	j, err := trace.Join()

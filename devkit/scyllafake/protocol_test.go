@@ -65,8 +65,8 @@ func TestConn_UnknownCompression(t *testing.T) {
 	wantError(t, "query after it", c.query(selectKey), primitive.ErrorCodeProtocolError, "Unexpected message 7, expecting STARTUP or OPTIONS")
 }
 
-// Frames that a connection survives, and those that end it; request and
-// answer as recorded (A2, A3).
+// Frames that a connection survives, and frames that end it; request and response as
+// recorded (A2, A3).
 func TestConn_RawFrames(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -57,7 +57,7 @@ func inBubble(t *testing.T, f func(*cell)) {
 	})
 }
 
-// emptyPools drops what sync.Pools hold; it takes two collections.
+// emptyPools drops the contents of sync.Pools; it takes two collections.
 func emptyPools() {
 	runtime.GC()
 	runtime.GC()
@@ -95,7 +95,7 @@ func (c *cell) log() (out []logRow) {
 	return out
 }
 
-// count is what a SELECT COUNT(*) of a table tells.
+// count returns the result of a SELECT COUNT(*) of a table.
 func (c *cell) count(table string) (n int) {
 	c.Helper()
 	if err := c.s.Query("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
@@ -172,7 +172,7 @@ func TestScenario_BatchlogReplay(t *testing.T) {
 	})
 }
 
-// Case one: the frozen replica takes the write as it goes on, and both holders
+// Case one: the frozen replica executes the write when it continues, and both holders
 // replay it.
 func TestScenario_BatchlogReplayOfWhatArrived(t *testing.T) {
 	inBubble(t, func(c *cell) {
@@ -252,8 +252,8 @@ func TestScenario_BatchlogReplayAcrossGeneration(t *testing.T) {
 	})
 }
 
-// D1 and E12: a conditional write that timed out may stand, and shows with the
-// next conditional or SERIAL operation.
+// D1 and E12: a conditional write that timed out may be decided, and becomes visible
+// with the next conditional or SERIAL operation.
 func TestScenario_CASTimeout(t *testing.T) {
 	inBubble(t, func(c *cell) {
 		// Not prepared: the driver would repeat a prepared conditional statement by
@@ -347,7 +347,7 @@ func TestScenario_CASAcrossGeneration(t *testing.T) {
 	})
 }
 
-// failures.jsonl: what times out, how, and when.
+// failures.jsonl: the operations that time out, with their errors and delays.
 func TestScenario_FrozenReplica(t *testing.T) {
 	inBubble(t, func(c *cell) {
 		exec(t, c.s, "CREATE KEYSPACE two WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -464,8 +464,8 @@ func TestScenario_GenerationSwitch(t *testing.T) {
 	})
 }
 
-// A node whose clock is behind refuses what its clients write; one that is
-// ahead has them write into an earlier generation.
+// A node whose clock is behind refuses the writes of its clients; one that is ahead
+// makes them write into an earlier generation.
 func TestFaults_ClockSkew(t *testing.T) {
 	inBubble(t, func(c *cell) {
 		f := c.srv.Faults()

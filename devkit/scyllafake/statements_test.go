@@ -112,7 +112,7 @@ func TestServer_PreparedInvalidation(t *testing.T) {
 	}
 }
 
-// DDL can be prepared without effect and without a look at names (A7), and executed.
+// DDL can be prepared without effect and without a check of names (A7), and executed.
 func TestServer_PreparedDDL(t *testing.T) {
 	t.Parallel()
 	c := started(t, setup(t), "")

@@ -13,7 +13,7 @@ const (
 )
 
 // supported returns the response to OPTIONS on a connection of the given shard. The
-// keys are those of a real node; a driver detects ScyllaDB by the four about sharding.
+// keys are a real node's; a driver detects ScyllaDB by the four about sharding.
 func (s *Server) supported(shard int) map[string][]string {
 	m := map[string][]string{
 		"CQL_VERSION":               {cqlVersion},

@@ -1,5 +1,5 @@
 // Package cgroup measures the load of this process's container, in percent of the
-// container's limits: those of the control group (version 2 or 1) that the kernel
+// container's limits: the control group's (version 2 or 1), which the kernel
 // enforces. A resource without a limit is measured as a share of the whole machine,
 // because the process can use all of it.
 //

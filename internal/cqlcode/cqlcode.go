@@ -1,4 +1,4 @@
-// Package cqlcode reads the protocol's error code from what gocql returns.
+// Package cqlcode reads the protocol's error code from errors of gocql.
 package cqlcode
 
 import "errors"

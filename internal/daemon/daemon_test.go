@@ -125,7 +125,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 }
 
 // A server that ends by itself ends what is bound to it, and logs that.
-func TestServeHTTP_EndsWhatNobodySeesAnyMore(t *testing.T) {
+func TestServeHTTP_EndsBoundWork(t *testing.T) {
 	t.Parallel()
 	log := new(logtest.Buffer)
 	srv, err := ServeHTTP(t.Context(), "127.0.0.1:0", http.NotFoundHandler(), slog.New(slog.NewTextHandler(log, nil)))

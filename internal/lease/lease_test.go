@@ -13,7 +13,7 @@ import (
 // row is a row of a table of leases; it executes the package's statements. Hold does so
 // from a goroutine of its own.
 type row struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	owner string
 	until time.Time
 	err   error

@@ -32,8 +32,8 @@ type Budget struct {
 	attempts int
 }
 
-// Until returns a budget that ends at deadline, or with ctx. Its pauses are
-// those of Backoff from first up to a second.
+// Until returns a budget that ends at deadline, or with ctx. Its pauses come from
+// Backoff, from first up to a second.
 func Until(ctx context.Context, deadline time.Time, first time.Duration) *Budget {
 	return &Budget{ctx: ctx, deadline: deadline, first: first}
 }

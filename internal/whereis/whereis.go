@@ -22,8 +22,8 @@ const (
 	margin = 10 * time.Second
 	// limit is the time limit of one search.
 	limit = 3 * time.Second
-	// parallel limits the concurrent searches, and half of it those of one principal:
-	// each is a client of its own.
+	// parallel limits the concurrent searches; one principal can have half of them.
+	// Each search is a client of its own.
 	parallel = 8
 )
 

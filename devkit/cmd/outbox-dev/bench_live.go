@@ -58,8 +58,8 @@ func (s *scheduleBench) liveAlone(ctx context.Context, p *place, relay *bench.Ch
 }
 
 // besideBurst stores events from just before a burst, for at least as long as it takes.
-// The returned function waits for them and adds the result of those that were stored
-// before the last message of the burst was published.
+// The returned function waits for them and adds the result of the events stored before
+// the last message of the burst was published.
 func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.Child, start time.Time, r *bench.ScheduleReport) func(*bench.Delivered) error {
 	type ended struct {
 		*liveLoad

@@ -102,7 +102,7 @@ func orderGoals(r *bench.ServiceReport, offered string, overload []float64) []st
 			whole.Served.PerSecond, share(whole, raw), share(whole, bare)),
 	}
 	at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered)
-	out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of what the raw client serves of the same load (the goal is 90), %s of itself as fast as it answers.",
+	out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of the raw client under the same load (the goal is 90), %s of itself as fast as it answers.",
 		offered, at.Served.PerSecond, share(at, alone), share(at, whole)))
 	for _, n := range overload {
 		at := r.Find("", bench.Whole, overloaded(n))

@@ -50,7 +50,7 @@ type phase struct {
 	items int
 	// raw selects the statements that the client alone sends.
 	raw func(recordings) *bench.Recorded
-	// path, header and body are those of a request.
+	// path, header and body are the parts of a request.
 	path   string
 	header func(i int64) string
 	body   func(i int64) []byte

@@ -61,7 +61,7 @@ func TestBench_TheClientAloneWritesTheSameRows(t *testing.T) {
 		// Each recorded order has a customer of its own.
 		case strings.HasPrefix(name, "customer_months") && after[name] == 3:
 		default:
-			t.Errorf("%s: %d, with what was sent again %d, want %d", name, n, after[name], want)
+			t.Errorf("%s: %d, with the repetition %d, want %d", name, n, after[name], want)
 		}
 	}
 	if len(after) != len(before) {

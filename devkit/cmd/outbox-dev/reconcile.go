@@ -28,9 +28,9 @@ type percentiles struct {
 // ok reports whether nothing is missing, double or out of order.
 func (r reconciliation) ok() bool { return r.Lost == 0 && r.Duplicates == 0 && r.OutOfOrder == 0 }
 
-// reconcile compares the consumed events with the scanned ones. Latencies are those of
-// events written at or after since. A number missing in an aggregate, or a row that is
-// not an event, counts as a lost event.
+// reconcile compares the consumed events with the scanned ones. Latencies cover events
+// written at or after since. A number missing in an aggregate, or a row that is not an
+// event, counts as a lost event.
 func reconcile(l *verify.Ledger, since time.Time) reconciliation {
 	c := l.Check(verify.Window{}, nil)
 	var ms []float64

@@ -389,6 +389,6 @@ func (d *dev) settle(ctx context.Context) error {
 	}
 }
 
-// isMessage excludes events of the intake of messages: the verification covers those of
-// orders.
+// isMessage excludes events of the intake of messages: only events of orders are
+// verified.
 func isMessage(aggregateType string) bool { return aggregateType == outbox.MessageAggregate }

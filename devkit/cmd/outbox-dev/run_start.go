@@ -187,7 +187,7 @@ func (d *dev) dirName() string {
 
 func (d *dev) kept() string {
 	if d.Dir == "" {
-		return "in memory, gone with the process"
+		return "in memory, lost when the process ends"
 	}
 	return d.Dir + ", kept between runs"
 }

@@ -52,7 +52,7 @@ type Column struct {
 	ID int32
 }
 
-// TableKind distinguishes ordinary tables from those that the server creates itself.
+// TableKind distinguishes ordinary tables from tables that the server creates itself.
 type TableKind uint8
 
 // Kinds of tables.

@@ -10,7 +10,7 @@
 // those too.
 package cdc
 
-// The columns of every log beside those of its base table.
+// The columns of every log beside the columns of its base table.
 const (
 	ColStreamID   = "cdc$stream_id"
 	ColTime       = "cdc$time"

@@ -89,9 +89,9 @@ func (im *images) forgetAll() {
 }
 
 // loadImages reads the rows that c touches. As in ScyllaDB (cdc/log.cc
-// pre_image_select) the columns read are those of the first row only, so that with
-// preimage 'true' other columns of later rows appear null; all columns are read for a
-// full preimage, for a postimage, and when a row is deleted.
+// pre_image_select) it reads the columns of the first row only, so that with preimage
+// 'true' other columns of later rows appear null. It reads all columns for a full
+// preimage, for a postimage, and when a row is deleted.
 func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, error) {
 	im := &images{static: &rowState{columns: map[int32][]byte{}}, rows: map[string]*rowState{}}
 	if c.static == nil && len(c.rows) == 0 {

@@ -186,8 +186,8 @@ func TestAugment_DeltaKeys(t *testing.T) {
 	})
 }
 
-// The post-image after a TTL has split a replaced collection must not show
-// what it held before.
+// The post-image after a TTL has split a replaced collection must not contain the
+// previous elements.
 func TestAugment_ImagesOfSplitCollections(t *testing.T) {
 	t.Parallel()
 	play(t, table(t, catalog.CDC{Preimage: catalog.ImageFull, Postimage: true}, "k int key", "c int clustering", "se set<int>", "n u", "l list<int>"), []step{

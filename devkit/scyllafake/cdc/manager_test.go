@@ -134,9 +134,9 @@ func TestAugment_OldVersionOfTheTable(t *testing.T) {
 	}
 	f.schema = &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {Tables: map[string]*catalog.Table{changed.Name: changed}}}}
 	if _, err := f.manager.Augment([]*store.Mutation{old}, now); err == nil {
-		t.Error("a write is logged though the log is gone")
+		t.Error("a write is logged though the log was dropped")
 	}
-	// What was decided while CDC was on is not logged once it is off.
+	// A write decided while CDC was on is not logged once it is off.
 	off := changed.Clone()
 	off.CDC.Enabled = false
 	f.schema = &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {Tables: map[string]*catalog.Table{off.Name: off}}}}
@@ -145,7 +145,7 @@ func TestAugment_OldVersionOfTheTable(t *testing.T) {
 	}
 }
 
-// The rows stand in the log as they were made.
+// The log contains the rows as they were made.
 func TestAugment_ReadBack(t *testing.T) {
 	t.Parallel()
 	f := setup(t, table(t, catalog.CDC{}, baseColumns...))

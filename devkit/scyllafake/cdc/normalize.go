@@ -146,7 +146,7 @@ func (p *plan) cleanElements(rows []store.Row) []store.Row {
 }
 
 // sortedElements returns the cells of a multi-cell column in the order of their keys,
-// one for each, without those that the column's own tombstone covers.
+// one for each. It omits cells that the column's own tombstone covers.
 func sortedElements(c *catalog.Column, d *store.ColumnData) (elems []store.Element, changed bool) {
 	elems = d.Elements
 	key := elementKey(c.Type)

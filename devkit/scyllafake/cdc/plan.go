@@ -6,7 +6,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// plan maps a base table's columns to those of its log.
+// plan maps a base table's columns to columns of its log.
 type plan struct {
 	base, log *catalog.Table
 	cdc       *catalog.CDC // of the current schema

@@ -116,9 +116,9 @@ func (f *fixture) write(pk int, ops string) []string {
 	return f.show(logs)
 }
 
-// show writes log mutations as the recordings do: for each row, in order of
-// time, its number, operation, and the other columns that are not null, by
-// name. Before a later timestamp stands a line "--".
+// show formats log mutations as in the recordings: for each row, in order of time, its
+// number, operation, and the other columns that are not null, by name. A line "--"
+// precedes a later timestamp.
 func (f *fixture) show(logs []*store.Mutation) []string {
 	f.Helper()
 	var out []string

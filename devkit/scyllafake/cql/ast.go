@@ -308,9 +308,8 @@ type (
 		Table        Name
 		Columns      []ColumnDef
 		PartitionKey []string // empty when a column carries PRIMARY KEY
-		// PrimaryKeys counts the PRIMARY KEY clauses, those of columns included; the
-		// grammar accepts any number. PartitionKey and Clustering are of the last
-		// clause.
+		// PrimaryKeys counts the PRIMARY KEY clauses, also in columns; the grammar
+		// accepts any number. PartitionKey and Clustering are of the last clause.
 		PrimaryKeys    int
 		Clustering     []string
 		ClusterOrder   []Order

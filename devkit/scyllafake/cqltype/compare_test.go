@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Each list stands in ascending order. The timeuuid and uuid lists are answers
-// of a real node (golden recordings, C8).
+// Each list is in ascending order. The timeuuid and uuid lists are responses of a real
+// node (golden recordings, C8).
 func TestCompare_Order(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -16,13 +16,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keyTypes are the types without parameters that may stand in a clustering key.
+// keyTypes are the types without parameters that are allowed in a clustering key.
 var keyTypes = []*Type{
 	TASCII, TBigInt, TBlob, TBoolean, TDate, TDecimal, TDouble, TFloat, TInet, TInt,
 	TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID, TVarint,
 }
 
-// anyType draws a type that may stand in a clustering key.
+// anyType draws a type that is allowed in a clustering key.
 func anyType(depth int) *rapid.Generator[*Type] {
 	return rapid.Custom(func(t *rapid.T) *Type {
 		n := len(keyTypes)

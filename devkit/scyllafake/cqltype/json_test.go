@@ -122,7 +122,7 @@ func TestAppendJSON(t *testing.T) {
 	}
 }
 
-// What toJson() writes, fromJson() reads, for types whose JSON says everything.
+// fromJson() parses the output of toJson(), for types whose JSON is complete.
 func TestJSON_RoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -178,7 +178,7 @@ func TestBindError(t *testing.T) {
 	}
 }
 
-// Neither Validate nor what reads a value ever panics on a client's bytes.
+// Neither Validate nor the functions that read a value ever panic on a client's bytes.
 func TestValidate_AnyBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

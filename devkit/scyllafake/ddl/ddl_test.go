@@ -200,7 +200,7 @@ func TestExecute_Refusals(t *testing.T) {
 	})
 }
 
-// Events and results stand in the order of recordings B1-B8 and E15.
+// Events and results are in the order of recordings B1-B8 and E15.
 func TestExecute_Events(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")
@@ -234,7 +234,7 @@ func TestExecute_Events(t *testing.T) {
 // step is a statement and the events it causes; none means that it is a no-op.
 type step struct{ text, want string }
 
-// events runs statements and compares what each tells of.
+// events runs statements and compares the events of each.
 func (b *bundle) events(steps []step) {
 	t := b.t
 	t.Helper()

@@ -139,7 +139,7 @@ func isSystem(keyspace string) bool {
 }
 
 // load builds the schema from the store's entries, finishes interrupted drops, and
-// writes the system tables' own rows where they are missing or those of another
+// writes the system tables' own rows where they are missing or belong to another
 // release.
 func (c *Catalog) load() error {
 	s := &catalog.Schema{Keyspaces: system.Keyspaces(c.o.Version)}

@@ -91,8 +91,7 @@ func TestAlterTable_ColumnNumbersAreNotReused(t *testing.T) {
 	}
 }
 
-// A crash between the drop of a table and the removal of its rows is mended at
-// the next start.
+// The next start completes a drop that a crash interrupted before the removal of rows.
 func TestOpen_FinishesDrops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

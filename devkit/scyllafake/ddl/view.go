@@ -77,7 +77,7 @@ func (w *change) touch(base *catalog.Table) {
 	w.notify(catalog.Updated, catalog.TargetTable, base.Keyspace, base.Name)
 }
 
-// views returns the views of a table by name, those of its indexes included.
+// views returns the views of a table by name, including the views of its indexes.
 func (w *change) views(base *catalog.Table) []*catalog.Table {
 	var out []*catalog.Table
 	for _, v := range w.next.Keyspaces[base.Keyspace].Tables {
@@ -161,8 +161,8 @@ func (w *change) checkAlterGrace(base *catalog.Table, with []cql.Property) error
 		"undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed.")
 }
 
-// alterViews updates the views of a table after an ALTER TABLE, and adds events for
-// those that the statement changes.
+// alterViews updates the views of a table after an ALTER TABLE, and adds events for the
+// views that the statement changes.
 func (w *change) alterViews(base *catalog.Table, s *cql.AlterTable) error {
 	for _, old := range w.views(base) {
 		v := old.Clone()

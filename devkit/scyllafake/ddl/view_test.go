@@ -82,7 +82,7 @@ func TestViews_Refusals(t *testing.T) {
 	})
 }
 
-// Events stand in the order of recordings B5 and E15.
+// Events are in the order of recordings B5 and E15.
 func TestViews_Events(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")
@@ -136,7 +136,8 @@ func TestViews_FollowTheirBase(t *testing.T) {
 			t.Errorf("%s: columns %s, virtual %v, where %s\nwant %+v", name, columnNames(v), virtual, v.View.WhereClause, want)
 		}
 	}
-	// What a view does not select it needs all the same, unless its key has a regular column.
+	// A view needs columns that it does not select too, unless its key has a regular
+	// column.
 	b.exec("DROP MATERIALIZED VIEW ks.mv")
 	_, err := b.try("ALTER TABLE ks.bv DROP extra")
 	if want := "2200 Cannot drop column extra from base table ks.bv: materialized view narrow needs this column"; err == nil || err.Error() != want {
@@ -145,8 +146,8 @@ func TestViews_FollowTheirBase(t *testing.T) {
 	b.exec("DROP MATERIALIZED VIEW ks.narrow", "ALTER TABLE ks.bv DROP extra", "DROP TABLE ks.bv")
 }
 
-// A change of a view ends what was prepared for its base, which ScyllaDB
-// tells of as updated.
+// A change of a view invalidates the statements prepared for its base, which ScyllaDB
+// reports as updated.
 func TestViews_ReplaceTheirBase(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")

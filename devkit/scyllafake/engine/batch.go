@@ -148,7 +148,7 @@ func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *evalCtx) (*
 }
 
 // ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as logged.
-// Its errors are those of Execute.
+// Its errors are the same as Execute's.
 func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []BatchItem, params Params) (*Result, error) {
 	now := e.clock.now()
 	plans := make([]*modifyPlan, len(items))
@@ -208,7 +208,7 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	return &Result{}, e.write(ctx, op, muts, x)
 }
 
-// weight returns about the size of mutations in a node's memory, which is what ScyllaDB
+// weight returns about the size of mutations in a node's memory, the size that ScyllaDB
 // limits.
 func weight(muts []*store.Mutation) int {
 	const perRow, perCell = 64, 32

@@ -38,8 +38,8 @@ func castFunction(from, to *cqltype.Type) (*function, error) {
 	return f, nil
 }
 
-// castNumber converts between numeric types. Integers wrap as those of a smaller width
-// do; fractions are cut off.
+// castNumber converts between numeric types. Integers wrap as in a narrower type;
+// fractions are cut off.
 func castNumber(from, to *cqltype.Type, v []byte) ([]byte, error) {
 	switch from.Kind {
 	case cqltype.Float, cqltype.Double:

@@ -260,8 +260,8 @@ func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) 
 	return nil, c.col.Type.Elem, nil
 }
 
-// look makes v the view of a static row and a row, either of which may be nil.
-func (v *rowView) look(static, row *store.Row) {
+// show makes v the view of a static row and a row, either of which may be nil.
+func (v *rowView) show(static, row *store.Row) {
 	v.static = static
 	v.setRow(row)
 }

@@ -47,8 +47,8 @@ func (e *Engine) finishDecided(id partitionID) error {
 type replay struct{ timer *time.Timer }
 
 // replayLater applies mutations after each of the delays, through CDC again each time
-// and with their timestamps, as a batchlog does. Failures are not reported, as those of
-// a batchlog.
+// and with their timestamps, as a batchlog does. Like a batchlog, it does not report
+// failures.
 func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) {
 	muts = cloneMutations(muts)
 	for _, d := range times {

@@ -154,7 +154,7 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 	founds := make([]bool, len(r.list))
 	for i, s := range r.list {
 		views[i] = rowView{table: r.table, now: s.x.now.Unix()}
-		founds[i] = r.look(i, before, &views[i])
+		founds[i] = r.locate(i, before, &views[i])
 		if s.m.cond == nil {
 			continue
 		}
@@ -218,10 +218,10 @@ func (r *round) read() (*partitionRows, error) {
 	return p, nil
 }
 
-// look makes v the row of a statement's condition and reports whether it exists. A
+// locate makes v the row of a statement's condition and reports whether it exists. A
 // statement whose condition does not need a row of its own uses the static row instead,
 // if the partition is not empty.
-func (r *round) look(i int, p *partitionRows, v *rowView) bool {
+func (r *round) locate(i int, p *partitionRows, v *rowView) bool {
 	m := r.list[i].m
 	clustering := [][]byte(nil)
 	if len(r.ranges[i]) > 0 {
@@ -230,7 +230,7 @@ func (r *round) look(i int, p *partitionRows, v *rowView) bool {
 	plain := len(r.table.Clustering) == 0
 	if plain || len(clustering) > 0 {
 		if row := p.find(rowKey(clustering)); row != nil {
-			v.look(p.static, row)
+			v.show(p.static, row)
 			v.partition, _ = r.table.DecodeKey(r.key, nil)
 			return true
 		}
@@ -238,7 +238,7 @@ func (r *round) look(i int, p *partitionRows, v *rowView) bool {
 	if !p.live || plain || len(clustering) > 0 && m.cond != nil && m.cond.regular {
 		return false
 	}
-	v.look(p.static, nil)
+	v.show(p.static, nil)
 	v.partition, _ = r.table.DecodeKey(r.key, nil)
 	return true
 }

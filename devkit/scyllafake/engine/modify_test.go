@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// What makes a row exist: case C11 of the recordings.
+// The conditions under which a row exists: case C11 of the recordings.
 func TestModify_Liveness(t *testing.T) {
 	t.Parallel()
 	n := setup(t, usualTables...)

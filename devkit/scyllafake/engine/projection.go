@@ -74,8 +74,8 @@ func fill(slots []slot, r *store.Row, data []*store.ColumnData) {
 	}
 }
 
-// appendRow appends the row's values; data has a place for every slot, those of
-// static columns already filled.
+// appendRow appends the row's values; data has a place for every slot, with static
+// columns already filled.
 func (p *projection) appendRow(dst []byte, v *rowView, data []*store.ColumnData) []byte {
 	fill(p.regular, v.row, data)
 	for i := range p.out {

@@ -102,8 +102,8 @@ func TestTupleSlice_Ranges(t *testing.T) {
 	}
 }
 
-// Joined range deletions are disjoint, in order, and delete what the single
-// ones deleted, as of the same times.
+// Joined range deletions are disjoint, in order, and delete the same rows as the single
+// ones, with the same times.
 func TestJoinRanges(t *testing.T) {
 	t.Parallel()
 	rnd := seeds.Rand(t)

@@ -144,8 +144,8 @@ func (r *restrictions) filterByPartOfKey() {
 	r.indexed = r.servedByIndex()
 }
 
-// sortClustering splits the single-column restrictions on clustering columns
-// into those that make ranges and those that filter.
+// sortClustering splits the single-column restrictions on clustering columns: some make
+// ranges, the others filter.
 func (p *planner) sortClustering(r *restrictions, by [][]*relation, filtering bool) error {
 	if len(r.multi) > 0 {
 		for _, list := range by {

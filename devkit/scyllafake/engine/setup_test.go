@@ -121,8 +121,8 @@ func (n *node) run(text string, values ...engine.Value) (*engine.Result, error) 
 	return n.engine.Execute(context.Background(), p, params)
 }
 
-// answer runs a statement and writes what it answers: rows as "1 'a' | 2 null",
-// "+" at their end if there are more pages, errors as code and message, "" for Void.
+// answer runs a statement and formats its result: rows as "1 'a' | 2 null", "+" at
+// their end if there are more pages, errors as code and message, "" for Void.
 func (n *node) answer(text string, values ...engine.Value) string {
 	n.t.Helper()
 	res, err := n.run(text, values...)
@@ -182,7 +182,7 @@ func decodeRows(t testing.TB, res *engine.Result) [][][]byte {
 	return rows
 }
 
-// step is a statement and what it answers.
+// step is a statement and its result.
 type step struct{ cql, want string }
 
 // play runs statements one after the other.

@@ -2,8 +2,8 @@ package engine_test
 
 import "testing"
 
-// A view has rows in system_schema and none of its own: it is neither read nor
-// written, and says so.
+// A view has rows in system_schema and none of its own: reads and writes are refused
+// with an error.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	n := setup(t,

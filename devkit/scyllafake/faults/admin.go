@@ -69,7 +69,7 @@ func (in *Injector) Handler() http.Handler {
 		_, _ = io.WriteString(w, help)
 	})
 	handle("/", func(r *http.Request) (any, error) {
-		return nil, fmt.Errorf("%s %s: %w; GET / lists what there is", r.Method, r.URL.Path, errNotFound)
+		return nil, fmt.Errorf("%s %s: %w; GET / lists all paths", r.Method, r.URL.Path, errNotFound)
 	})
 	handle("GET /rules", in.getRules)
 	handle("POST /rules", in.postRule)

@@ -17,7 +17,7 @@ type scenarioJSON struct {
 	In duration `json:"in,omitempty"`
 	// Decided makes the round of a conditional write that times out decided.
 	Decided bool `json:"decided,omitempty"`
-	// Delay, Keyspace, Table, Skip and Count replace those of the scenario's rule.
+	// Delay, Keyspace, Table, Skip and Count replace the fields of the scenario's rule.
 	Delay    *duration `json:"delay,omitempty"`
 	Keyspace string    `json:"keyspace,omitempty"`
 	Table    string    `json:"table,omitempty"`

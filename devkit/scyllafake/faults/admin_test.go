@@ -150,7 +150,7 @@ func TestAdmin_BadRequestsSayWhy(t *testing.T) {
 		{"GET", "/tablets/ks/nosuch", ``, 404, "no table"},
 		{"POST", "/tablets/ks/nosuch/split", ``, 400, "no table"},
 		{"POST", "/tablets/ks/ev/merge", `{"in":"-1s"}`, 400, "negative"},
-		{"GET", "/nosuch", ``, 404, "lists what there is"},
+		{"GET", "/nosuch", ``, 404, "lists all paths"},
 	} {
 		status, answer := a.do(tt.method, tt.path, tt.body)
 		var j map[string]string

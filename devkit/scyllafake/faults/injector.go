@@ -115,7 +115,8 @@ func (in *Injector) Clear() {
 type Status struct {
 	ID int
 	Rule
-	// Matched counts the operations that matched the rule, Hits those that it hit.
+	// Matched counts the operations that matched the rule, Hits the operations that it
+	// hit.
 	Matched, Hits int
 	// Spent means that Count is used up.
 	Spent bool

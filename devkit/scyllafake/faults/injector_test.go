@@ -151,7 +151,7 @@ func TestInjector_FreezeAndThaw(t *testing.T) {
 		if in.Frozen() {
 			t.Error("frozen after Thaw")
 		}
-		// A rule freezes only what it hits, and every one until the next Thaw.
+		// A rule freezes only operations that it hits, each until the next Thaw.
 		in.MustAdd(Rule{Match: Match{Table: "ev"}, Effect: Effect{Freeze: true}})
 		if v := in.Before(t.Context(), read(engine.OpRead, engine.One)); v.Err != nil {
 			t.Errorf("Before() = %+v", v)
@@ -218,7 +218,7 @@ func TestChain(t *testing.T) {
 	}
 	a, b := newInjector(t, Rule{Match: Match{Table: "ev"}, Effect: refusal()}), newInjector(t, Rule{Effect: Effect{Disconnect: true}})
 	if Chain(nil, a) != engine.Hook(a) {
-		t.Error("a chain of one is not that one")
+		t.Error("a chain of one hook is not that hook")
 	}
 	h := Chain(a, nil, b)
 	if v := h.Before(t.Context(), write(engine.OpWrite, engine.One, ev)); v.Err == nil || v.Disconnect {

@@ -26,8 +26,8 @@ type Rule struct {
 
 // Match defines which operations match a rule. The zero value matches all.
 type Match struct {
-	// Keyspace and Table, unless empty, must be those of the operation, or, for
-	// a write, of any of its mutations.
+	// Keyspace and Table, unless empty, must be the operation's, or, for a write, those
+	// of any of its mutations.
 	Keyspace, Table string
 	// Kinds, unless empty, are the kinds of operation that match.
 	Kinds []engine.OpKind
@@ -88,8 +88,8 @@ type Effect struct {
 type Generation struct {
 	// In is the time until it starts; 0 means as soon as a real node's would.
 	In time.Duration
-	// ExtraTokens is the number of vnodes beside those of the node's own tokens, as
-	// after a second node has joined.
+	// ExtraTokens is the number of vnodes beside the vnodes of the node's own tokens,
+	// as after a second node has joined.
 	ExtraTokens int
 }
 

@@ -67,8 +67,8 @@ const (
 	metaNewMetadata = 0x08
 )
 
-// Decode decodes a response frame. Rows without metadata are decoded with columns,
-// those of the prepared statement.
+// Decode decodes a response frame. Rows without metadata are decoded with columns, from
+// the prepared statement.
 func Decode(frame []byte, compression string, columns []Column) (*Answer, error) {
 	h := parseHeader(frame)
 	a := &Answer{Opcode: h.Opcode, Version: h.Version, HeaderFlags: h.Flags, Stream: h.Stream}

@@ -15,7 +15,7 @@ func TestReadLeftOut(t *testing.T) {
 		t.Errorf("Find(C C12 6) = %+v", e)
 	}
 	if left.Find("C", "C12", 8) != nil || left.Find("D", "C12", 6) != nil {
-		t.Error("Find() finds what is not listed")
+		t.Error("Find() finds a step that is not listed")
 	}
 	for _, bad := range []string{"C C12 5 refused", "C C12 5 perhaps why", "C C12 x refused why", "C C12 7-5 refused why"} {
 		if _, err := ReadLeftOut(strings.NewReader(bad)); err == nil {

@@ -186,7 +186,7 @@ func TestDiff_Masks(t *testing.T) {
 		t.Errorf("another prepared id: %s", m)
 	}
 	if m := d.Answers("prepare", prepared("a"), prepared("c")); m == "" {
-		t.Error("one recorded id may stand for two")
+		t.Error("one recorded id may match two")
 	}
 	if got := string(d.ID([]byte("a"))); got != "b" {
 		t.Errorf("ID(a) = %s, want b", got)

@@ -17,7 +17,7 @@ type Ring struct {
 	// GenerationID is zero when the recording does not contain it.
 	GenerationID [16]byte
 	Start        time.Time
-	// Streams are those of each token, by shard.
+	// Streams are the streams of each token, by shard.
 	Streams [][][]byte
 }
 

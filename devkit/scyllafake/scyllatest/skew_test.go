@@ -10,7 +10,7 @@ import (
 )
 
 // Statements, prepared ones and batches have the timestamps of their session's clock;
-// those that leave the time to the database have the database's.
+// statements without a timestamp have the database's.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	node, _ := scyllatest.Start(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// logTable looks like a CDC log: ten columns, time and sequence clustering.
+// logTable returns a table like a CDC log: ten columns, time and sequence clustering.
 func logTable(storeID uint32) *catalog.Table {
 	t := &catalog.Table{Keyspace: "ks", Name: "log", StoreID: storeID}
 	add := func(kind catalog.ColumnKind, typ cqltype.Kind) *catalog.Column {
@@ -114,7 +114,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkApply_Batch writes what an order takes: two rows and the log row of one.
+// BenchmarkApply_Batch writes the rows of an order: two rows and the log row of one.
 func BenchmarkApply_Batch(b *testing.B) {
 	for _, where := range []string{"memory", "disk"} {
 		b.Run(where, func(b *testing.B) {

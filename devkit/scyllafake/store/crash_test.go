@@ -105,8 +105,8 @@ func TestApply_SurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// runAndKill runs a writer, kills it a while after its first write and adds
-// what it acknowledged.
+// runAndKill runs a writer, kills it a while after its first write and adds its
+// acknowledged writes.
 func runAndKill(t *testing.T, dir string, after time.Duration, acked map[string]bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -143,7 +143,8 @@ func runAndKill(t *testing.T, dir string, after time.Duration, acked map[string]
 	}
 }
 
-// checkCrashed opens what a killed process left and returns how many writes are whole.
+// checkCrashed opens the data of a killed process and returns how many writes are
+// complete.
 func checkCrashed(t *testing.T, dir string, acked map[string]bool) (whole int) {
 	t.Helper()
 	s, err := Open(Options{Dir: dir})
@@ -197,8 +198,8 @@ func checkCrashed(t *testing.T, dir string, acked map[string]bool) (whole int) {
 	return len(found)
 }
 
-// What Apply acknowledged has reached the operating system: a copy of the
-// files, taken while the store goes on running, has it.
+// The operating system has every acknowledged write: a copy of the files of a running
+// store contains it.
 func TestApply_HasWrittenWhenItReturns(t *testing.T) {
 	t.Parallel()
 	for _, fsync := range []bool{false, true} {

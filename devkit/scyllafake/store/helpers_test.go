@@ -66,7 +66,7 @@ func indexColumns(t *catalog.Table) *catalog.Table {
 	return t
 }
 
-// tester is what helpers need of a *testing.T, *testing.B or *rapid.T.
+// tester is the common part of *testing.T, *testing.B and *rapid.T that helpers use.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)

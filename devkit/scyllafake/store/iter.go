@@ -20,7 +20,7 @@ type Iter struct {
 	it      *pebble.Iterator
 	single  bool // one partition
 	reverse bool
-	// ranges are the scan's, sorted and disjoint; those of the resumed partition begin
+	// ranges are the scan's, sorted and disjoint; in the resumed partition they begin
 	// after the position.
 	ranges  []interval
 	resumed *resumption

@@ -123,7 +123,7 @@ func successor(k []byte) []byte {
 	return nil
 }
 
-// normalise sorts intervals, drops empty ones and joins those that touch.
+// normalise sorts intervals, drops empty ones and joins adjacent ones.
 func normalise(ivs []interval) []interval {
 	ivs = slices.DeleteFunc(ivs, interval.empty)
 	slices.SortFunc(ivs, func(a, b interval) int { return bytes.Compare(a.lo, b.lo) })

@@ -36,8 +36,8 @@ func TestPartitionKey_RoundTripsInOrder(t *testing.T) {
 	})
 }
 
-// Whatever a record says, reading and merging it fails or not, but never panics;
-// and what encoding a merged record gives, decodes to the same.
+// Reading and merging never panics for any record; the encoding of a merged record
+// decodes to the same.
 func FuzzRecord(f *testing.F) {
 	var e encoder
 	var d delta

@@ -19,7 +19,7 @@ type segment struct {
 	tomb
 }
 
-// partitionRecord contains a partition's own tombstone and those of ranges of it.
+// partitionRecord contains the tombstones of a partition and of ranges of it.
 type partitionRecord struct {
 	deleted tomb
 	// segments are sorted and do not overlap. Adjacent segments differ, so that equal

@@ -91,8 +91,8 @@ func genMutation(tbl *catalog.Table) *rapid.Generator[*Mutation] {
 	})
 }
 
-// reopenable is a store on a file system in memory that can be closed and
-// opened again, or lose what was not written to its log.
+// reopenable is a store on a file system in memory that can be closed and opened again,
+// or lose writes that are not in its log.
 type reopenable struct {
 	*Store
 	fs    *vfs.MemFS
@@ -125,8 +125,8 @@ func (r *reopenable) dump(t *rapid.T, tbl *catalog.Table, ranges []Range, revers
 	return dump(t, r.Store, sc)
 }
 
-// Whatever is written, in whatever order and grouping, and whatever pebble
-// does with it meanwhile, reads show what the plain rules say.
+// Reads agree with a plain model after any writes in any order and grouping, and after
+// any concurrent work of pebble.
 func TestStore_AgreesWithModel(t *testing.T) {
 	t.Parallel()
 	tbl := testTable(1)
@@ -161,7 +161,8 @@ func TestStore_AgreesWithModel(t *testing.T) {
 				s.close(t)
 				s.open(t)
 			case 3:
-				// Short of gc_grace_seconds a purge takes only what is covered for good.
+				// Before gc_grace_seconds a purge removes only data that is covered
+				// forever.
 				if _, err := s.Purge(t.Context(), tbl); err != nil {
 					t.Fatal(err)
 				}
@@ -184,7 +185,7 @@ func TestStore_AgreesWithModel(t *testing.T) {
 			t.Fatalf("in another order:\n got:\n%swant:\n%s", got, want)
 		}
 
-		// Long after, what is left for good survives any number of purges.
+		// Long after, the remaining data survives any number of purges.
 		for range 3 {
 			s.clock.sec.Add(5000)
 			if _, err := s.Purge(t.Context(), tbl); err != nil {

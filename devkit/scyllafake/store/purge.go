@@ -41,7 +41,7 @@ func (s *Store) Purge(ctx context.Context, t *catalog.Table) (removed int, err e
 		}
 	}()
 	for ok := it.First(); ok; ok = it.Next() {
-		if err := p.look(it); err != nil {
+		if err := p.inspect(it); err != nil {
 			return p.removed, err
 		}
 		if len(p.found) == purgeChunk {
@@ -81,8 +81,8 @@ type candidate struct {
 	covered int64
 }
 
-// look checks the record under the iterator.
-func (p *purger) look(it *pebble.Iterator) error {
+// inspect checks the record under the iterator.
+func (p *purger) inspect(it *pebble.Iterator) error {
 	k := it.Key()
 	v, err := it.ValueAndErr()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// records counts what a table physically holds.
+// records counts the physical records of a table.
 func records(t *testing.T, s *Store, storeID uint32) (n int) {
 	t.Helper()
 	it, err := s.db.NewIter(nil)
@@ -62,7 +62,7 @@ func TestPurge_WaitsForGrace(t *testing.T) {
 		{1099, 0, 8},
 		{1100, 5, 3}, // the deletions were made in second 1000
 		{1109, 0, 3},
-		{1110, 2, 1}, // what expired in 1010
+		{1110, 2, 1}, // expired in 1010
 		{1 << 40, 0, 1},
 	} {
 		c.sec.Store(tt.second)
@@ -111,7 +111,7 @@ func TestPurge_CoveredRowsBeforeTheirTombstone(t *testing.T) {
 	apply(t, s, newer)
 	const stays = "k@7\n (2 2) 4=newer@2\n"
 
-	if got := purge(t, s, 1); got != 8 { // covered for good: at once
+	if got := purge(t, s, 1); got != 8 { // covered forever: immediately
 		t.Errorf("Purge() = %d, want 8 rows", got)
 	}
 	c.sec.Store(5000)

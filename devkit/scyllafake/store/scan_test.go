@@ -165,7 +165,7 @@ func TestScan_TokensAndKeys(t *testing.T) {
 	want(t, "written after the drop", got(all(tbl)), q(1, 2))
 }
 
-// Reading in pages of any size gives what reading at once gives.
+// Pages of any size return the same rows as one read.
 func TestScan_Pages(t *testing.T) {
 	t.Parallel()
 	s, _ := setup(t)
@@ -306,7 +306,7 @@ func TestScan_RangeDeletions(t *testing.T) {
 	want(t, "newer rows", rowsOf(t, s, one(tbl, "k")), "13 11 22 33 32 31")
 }
 
-// An iterator sees one instant, whatever is written, dropped or purged meanwhile.
+// An iterator sees one instant, during concurrent writes, drops and purges.
 func TestIter_SeesOneInstant(t *testing.T) {
 	t.Parallel()
 	s, _ := setup(t)

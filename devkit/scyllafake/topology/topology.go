@@ -32,7 +32,7 @@ type Store interface {
 
 // Options configure a Topology.
 type Options struct {
-	// DataCenter and Rack default to those of a node with SimpleSnitch.
+	// DataCenter and Rack default to the names of SimpleSnitch.
 	DataCenter, Rack string
 	// Shards is the number of shards. Default 1.
 	Shards int
