@@ -11,7 +11,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// cells is a Row as scylla-cdc-go gives it.
+// cells is a Row like that of scylla-cdc-go.
 type cells map[string]any
 
 func (c cells) GetValue(column string) (any, bool) { v, ok := c[column]; return v, ok }
@@ -134,7 +134,7 @@ func TestScanner_ReadsWhatAppendWrites(t *testing.T) {
 	}
 	s.Dest()
 	if _, err := s.Event(); err == nil {
-		t.Error("a row of nulls became an event")
+		t.Error("a row of nulls is decoded as an event")
 	}
 }
 
@@ -193,9 +193,9 @@ func TestHeaders_RoundTrip(t *testing.T) {
 	}
 }
 
-// An edited event says which event of the outbox it stands for.
-// A row that nobody validated may hold headers that the relay sets. With two ce_id
-// a reader would take the event for another, or for one that it has seen.
+// An edited event has the id of its original. A row that was not validated may
+// contain headers that the relay sets. A second ce_id would make a consumer
+// mistake the event for another one.
 func TestHeaders_LeaveOutWhatTheRelaySets(t *testing.T) {
 	t.Parallel()
 	for _, own := range []map[string]string{
@@ -291,7 +291,7 @@ func TestFromRecord_NamesTheHeader(t *testing.T) {
 	}{
 		{string(e.Key()), nil, "ce_id is missing"},
 		{string(e.Key()), good[1:], "ce_id is missing"},
-		{string(e.Key()), append(good[:len(good):len(good)], good[0]), "ce_id is there twice"},
+		{string(e.Key()), append(good[:len(good):len(good)], good[0]), "ce_id is repeated"},
 		{string(e.Key()), change("ce_id", ""), "ce_id is empty"},
 		{string(e.Key()), change("ce_aggregatetype", ""), "ce_aggregatetype is empty"},
 		{string(e.Key()), change("ce_sequence", "0"), "ce_sequence"},
@@ -336,9 +336,9 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		if e.Validate() != nil {
-			return // a foreign record may hold what Append would refuse
+			return // a foreign record may contain values that Append rejects
 		}
-		// What was read once is written and read the same from then on.
+		// A decoded event is stable when written and read again.
 		again, _, err := FromRecord(e.Key(), nil, AppendHeaders[Header](nil, &e, source))
 		if err != nil || !equal(e, again) {
 			t.Fatalf("read %+v, then %+v, %v", e, again, err)

@@ -23,8 +23,8 @@ const (
 	KindRegular      = "regular"
 )
 
-// ReadColumns reads the columns of a table. No columns means that there is no
-// such table, or none that this session may see.
+// ReadColumns reads the columns of a table. It returns none if the table does
+// not exist or is not readable.
 func ReadColumns(ctx context.Context, session *gocql.Session, keyspace, table string) ([]Column, error) {
 	iter := session.Query("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		keyspace, table).WithContext(ctx).Idempotent(true).Iter()

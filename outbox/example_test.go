@@ -34,7 +34,7 @@ func ExampleAppend() {
 	// Output: 2 statements in one batch
 }
 
-// Validation names every bad field and how to mend it.
+// Validation reports every invalid field and how to fix it.
 func ExampleEvent_Validate() {
 	e := outbox.Event{
 		ID:            outbox.NameID(gocql.UUID{1}, "invoice 1", "paid"),
@@ -43,5 +43,5 @@ func ExampleEvent_Validate() {
 		CreatedAt:     time.Unix(0, 0),
 	}
 	fmt.Println(e.Validate())
-	// Output: outbox: invalid event: Sequence is 0: number the events of one aggregate 1, 2, 3 … without gaps; Type is empty: set it to what happened, such as "OrderCreated"
+	// Output: outbox: invalid event: Sequence is 0: number the events of one aggregate 1, 2, 3 … without gaps; Type is empty: set it to the type of the event, such as "OrderCreated"
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// headerMap is a frozen<map<text, text>> that marshals itself, sorted by key as
-// the server keeps it. gocql's own way goes through reflection for every entry.
+// headerMap is a frozen<map<text, text>> that marshals itself, sorted by key
+// like on the server. gocql would use reflection for every entry.
 type headerMap map[string]string
 
 var errMapEncoding = errors.New("outbox: headers are not a map<text, text>")
@@ -35,7 +35,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 }
 
-// UnmarshalCQL replaces m by what data holds; null and empty give nil.
+// UnmarshalCQL replaces m by the decoded map; null and empty give nil.
 func (m *headerMap) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	*m = nil
 	if len(data) == 0 {
@@ -46,8 +46,8 @@ func (m *headerMap) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	}
 	n := binary.BigEndian.Uint32(data)
 	data = data[4:]
-	// Each entry takes at least its two lengths: a count that cannot be true
-	// must not decide how much is allocated.
+	// Each entry has at least its two lengths: an impossible count must not
+	// determine the allocation.
 	if uint64(n)*8 > uint64(len(data)) {
 		return errMapEncoding
 	}

@@ -22,23 +22,21 @@ const (
 	HeaderTime          = "ce_time"
 	HeaderSequence      = "ce_sequence"
 	HeaderAggregateType = "ce_aggregatetype"
-	// HeaderBackfill stands on events, with the value 1, that a scan of the outbox
-	// table handed on because the CDC log did not have them any more.
+	// HeaderBackfill is 1 on events that the relay read by a scan of the outbox
+	// table because the CDC log had expired.
 	HeaderBackfill = "ce_backfill"
-	// HeaderCaptured says by which way the relay found the event: CapturedTail and so
-	// on. A dead letter that an earlier version wrote is replayed without it.
+	// HeaderCaptured is the reader that found the event: CapturedTail and so on.
+	// The replay of a dead letter of an earlier version lacks it.
 	HeaderCaptured = "ce_captured"
-	// HeaderAttempts is in which attempt to publish it the event was handed to the
-	// Kafka client for this record, those before a dead letter included; it is there
-	// from the second on. What the client repeats by itself is no other attempt: a
-	// record in its hands cannot be changed.
+	// HeaderAttempts is the number of the attempt that published this record,
+	// including those before a dead letter; absent for the first. Retries inside
+	// the Kafka client do not count: it cannot change a record.
 	HeaderAttempts = "ce_attempts"
-	// HeaderBreaker is the state of the relay's breaker when the record was handed to
-	// the Kafka client, unless it was closed: half-open, since nothing is while it is
-	// open.
+	// HeaderBreaker is the state of the relay's circuit breaker at publication,
+	// unless it was closed: half-open, since an open breaker publishes nothing.
 	HeaderBreaker = "ce_breaker"
-	// HeaderOriginalID stands on events that somebody edited when they were dead
-	// letters: the id of the event in the outbox, whose place this one takes.
+	// HeaderOriginalID is set on events that an operator edited as dead letters:
+	// the id of the event in the outbox that this one replaces.
 	HeaderOriginalID = "ce_originalid"
 	// HeaderPartitionKey is the record key of an event that shall not have its
 	// aggregate's id: CloudEvents' Partitioning extension. An event brings it in
@@ -57,10 +55,10 @@ const (
 const (
 	// CapturedTail is the reader that follows the CDC log closely.
 	CapturedTail = "tail"
-	// CapturedSweep is the reader that comes later and misses nothing.
+	// CapturedSweep is the sweep reader, which is later and complete.
 	CapturedSweep = "sweep"
-	// CapturedKey is a look-up in the outbox table: a later event of the aggregate
-	// was there before it, or outbox verify asked for it.
+	// CapturedKey is a lookup by key in the outbox table: a later event of the
+	// aggregate was read first, or outbox verify requested it.
 	CapturedKey = "key"
 	// CapturedBackfill is a scan of the outbox table.
 	CapturedBackfill = "backfill"
@@ -72,7 +70,7 @@ const SpecVersion = "1.0"
 // timeFormat is RFC 3339 with the milliseconds that CreatedAt has.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// reserved tells whether a header key is set from the event's own fields.
+// reserved reports whether a header key is set from the fields of the event.
 func reserved(key string) bool {
 	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") || strings.EqualFold(key, HeaderContentType)
 }
@@ -92,8 +90,9 @@ type AnyHeader interface {
 	}
 }
 
-// Key is the record key of e: the aggregate id in its text form, so that all
-// events of an aggregate reach one partition in order, or HeaderPartitionKey.
+// Key returns the record key of e: the aggregate id in its text form, so that
+// all events of an aggregate reach one partition in order, or
+// HeaderPartitionKey.
 func (e *Event) Key() []byte {
 	if key := e.Headers[HeaderPartitionKey]; key != "" {
 		return []byte(key)
@@ -103,10 +102,10 @@ func (e *Event) Key() []byte {
 
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
 // attributes in a fixed order, then e.Headers by key. source becomes ce_source,
-// a URI reference that names who publishes, such as "/outbox/orders". An event
-// without a number has no ce_sequence. Of e.Headers those are left out that Validate
-// refuses because the relay sets them: a row that was written without it may have
-// some, and a second ce_id would make readers take the event for another.
+// a URI reference of the publisher, such as "/outbox/orders". An event without
+// a sequence number has no ce_sequence. It omits e.Headers that Validate
+// rejects because the relay sets them: an unvalidated row may have some, and a
+// second ce_id would make consumers mistake the event for another one.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	contentType := e.ContentType
 	if contentType == "" {
@@ -154,7 +153,7 @@ type headerWriter[H AnyHeader] struct {
 	from int
 }
 
-// end makes what was added to buf since the last header the value of key.
+// end sets the bytes added to buf since the last header as the value of key.
 func (w *headerWriter[H]) end(key string) {
 	value := w.buf[w.from:len(w.buf):len(w.buf)]
 	w.from = len(w.buf)
@@ -173,15 +172,15 @@ func (w *headerWriter[H]) own(key, value string) {
 	}
 }
 
-// ErrNotAnEvent is what FromRecord's errors wrap: the record did not come from
-// this package.
+// ErrNotAnEvent is wrapped by the errors of FromRecord: the record was not
+// written by this package.
 var ErrNotAnEvent = errors.New("outbox: record is not an outbox event")
 
-// FromRecord reads back what AppendHeaders and Key wrote, with the record's
-// value as the payload, and returns ce_source beside it. DeliverAt is not
-// published and stays zero, and what tells of the way to the topic (HeaderCaptured,
-// HeaderAttempts, HeaderBreaker, HeaderBackfill) is no part of the event. The event
-// shares value with the record.
+// FromRecord is the reverse of AppendHeaders and Key, with the record's value
+// as the payload; it also returns ce_source. DeliverAt is not published and
+// stays zero. The headers about the publication (HeaderCaptured,
+// HeaderAttempts, HeaderBreaker, HeaderBackfill) are not part of the event. The
+// event shares value with the record.
 //
 // Errors wrap ErrNotAnEvent and name the header.
 func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source string, err error) {
@@ -211,7 +210,7 @@ func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source st
 	return e, source, nil
 }
 
-// attributes is the set of required attributes seen, by index.
+// attributes is the set of required attributes found, by index.
 type attributes uint8
 
 var requiredAttributes = [...]string{
@@ -222,7 +221,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	i := slices.Index(requiredAttributes[:], key)
 	if i >= 0 {
 		if *seen&(1<<i) != 0 {
-			return fmt.Errorf("%w: header %s is there twice", ErrNotAnEvent, key)
+			return fmt.Errorf("%w: header %s is repeated", ErrNotAnEvent, key)
 		}
 		if len(value) == 0 {
 			return fmt.Errorf("%w: header %s is empty", ErrNotAnEvent, key)
@@ -248,7 +247,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 		e.CreatedAt = e.CreatedAt.UTC()
 	case HeaderSequence:
 		if e.Sequence != 0 {
-			err = errors.New("is there twice")
+			err = errors.New("is repeated")
 		} else if e.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && e.Sequence < 1 {
 			err = errors.New("must be 1 or more")
 		}
@@ -273,5 +272,5 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	return nil
 }
 
-// clip keeps error texts short, whatever a foreign record holds.
+// clip bounds the length of foreign text in errors.
 func clip(b []byte) []byte { return b[:min(len(b), 64)] }

@@ -14,11 +14,12 @@ func NewID() gocql.UUID {
 	return gocql.UUID(uuid.Must(uuid.NewV7()))
 }
 
-// NameID derives an id from a namespace and names, the same one every time: a
+// NameID derives an id from a namespace and names, deterministically: a
 // name-based UUIDv5 (SHA-1). It gives a retried request the ids of its first
 // attempt. Names are delimited, so ("ab", "c") and ("a", "bc") differ.
 //
-// Anyone who knows namespace and names can compute the id; it is no secret.
+// Anyone with the namespace and the names can compute the id; it is not a
+// secret.
 func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
 	n := 0
 	for _, s := range names {
@@ -32,9 +33,10 @@ func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
 	return gocql.UUID(uuid.NewSHA1(uuid.UUID(namespace), data))
 }
 
-// RowID is the id of the dead letter of a row without an event id: the same for the
-// same write. table has its keyspace, written is the write time in microseconds, and
-// n is the row's number among those written together.
+// RowID returns the id of the dead letter of a row without an event id:
+// deterministic for a write. table includes its keyspace, written is the write
+// time in microseconds, and n is the row's number among those with the same
+// write.
 func RowID(table, aggregate string, seq, written int64, n int) gocql.UUID {
 	return NameID(TextNamespace, table, aggregate, strconv.FormatInt(seq, 10), strconv.FormatInt(written, 10), strconv.Itoa(n))
 }

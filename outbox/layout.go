@@ -7,17 +7,18 @@ import (
 	"strings"
 )
 
-// layout is where a table keeps the fields of an event. It does not change.
+// layout maps the fields of an event to the columns of a table. It is
+// immutable.
 type layout struct {
 	columns                  [fieldCount]column
 	aggregateType, eventType string // where there is no column, or null in it
 
-	fields  []field // those with a column, in their order
+	fields  []field // fields with a column, in their order
 	list    string  // their columns, as a statement names them
-	written []field // those that an INSERT sets: each column once
+	written []field // fields that an INSERT sets: each column once
 	inserts string  // their columns
 	marker  field   // set by every write that adds an event
-	mark    string  // its column, whose write time is the event's
+	mark    string  // column whose write time is that of the event
 	// partition are the columns of the partition key.
 	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
@@ -42,7 +43,7 @@ var defaultLayout = func() *layout {
 	return l
 }()
 
-// prepare makes what follows from the columns.
+// prepare computes the derived fields from the columns.
 func (l *layout) prepare() {
 	var names, once []string
 	for f, c := range l.columns {
@@ -56,8 +57,8 @@ func (l *layout) prepare() {
 		names = append(names, name)
 	}
 	l.list, l.inserts = strings.Join(names, ", "), strings.Join(once, ", ")
-	// An update of a column that no event is made of must not look like one. Of
-	// the columns that every event has, those of the key are in every log row.
+	// An update of an unmapped column must not look like an event. Of the columns
+	// that every event has, the key columns are in every log row.
 	l.marker = fieldID
 	for _, f := range []field{fieldID, fieldType, fieldPayload, fieldAggregateType} {
 		if c := l.columns[f]; c.name != "" && !c.key {
@@ -68,7 +69,7 @@ func (l *layout) prepare() {
 	l.mark = l.columns[l.marker].name
 }
 
-// quote is a name as a statement takes it. Those of outbox_messages need no quotes.
+// quote returns a name in CQL. The names of outbox_messages need no quotes.
 func quote(name string) string {
 	if slices.Contains(fieldNames[:], name) {
 		return name
@@ -76,11 +77,11 @@ func quote(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// numbered says whether events have a sequence number.
+// numbered reports whether events have a sequence number.
 func (l *layout) numbered() bool { return l.columns[fieldSequence].name != "" }
 
-// key checks that the primary key keeps an aggregate's events together, and by
-// number if they have one.
+// key checks that the primary key keeps the events of an aggregate together, in
+// the order of their sequence numbers, if any.
 func (l *layout) key(columns []Column, unordered bool) error {
 	var partition, clustering []string
 	ordered := slices.Clone(columns)
@@ -103,7 +104,7 @@ func (l *layout) key(columns []Column, unordered bool) error {
 	if seq != "" && (!slices.Equal(partition, []string{aggregate}) || len(clustering) == 0 || clustering[0] != seq) {
 		return &MappingError{
 			"", seq, fmt.Sprintf("numbers the events, but the primary key is ((%s), %s)", strings.Join(partition, ", "), strings.Join(clustering, ", ")),
-			fmt.Sprintf("a missing number is looked up by key, so the key must begin with ((%s), %s); or map seq to \"-\", and the order is that of the writes", aggregate, seq),
+			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq),
 		}
 	}
 	if unordered {
@@ -113,7 +114,7 @@ func (l *layout) key(columns []Column, unordered bool) error {
 	if i := slices.IndexFunc(partition, apart); i >= 0 || !slices.Contains(partition, aggregate) {
 		return &MappingError{
 			"", partition[max(i, 0)], fmt.Sprintf("is in the partition key (%s), so one aggregate's events are in several CDC streams without an order among them", strings.Join(partition, ", ")),
-			fmt.Sprintf("use a table with PRIMARY KEY (%s, …), or say that the table is unordered", aggregate),
+			fmt.Sprintf("use a table with PRIMARY KEY (%s, …), or set the table to unordered", aggregate),
 		}
 	}
 	return nil

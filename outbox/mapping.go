@@ -17,29 +17,28 @@ const (
 	PresetDebezium = "debezium"
 )
 
-// NoColumn says in Mapping.Columns that the table has no such column.
+// NoColumn marks a field in Mapping.Columns that has no column.
 const NoColumn = "-"
 
-// Mapping says which column of somebody's own outbox table holds what. The zero
-// value is that of outbox_messages. Columns that are not named are ignored.
+// Mapping maps the fields of events to the columns of an existing outbox table.
+// The zero value is that of outbox_messages. Other columns are ignored.
 type Mapping struct {
-	// Preset is where column names come from that Columns does not name:
+	// Preset provides the column names that Columns does not contain:
 	// PresetDefault or PresetDebezium. Empty means PresetDefault.
 	Preset string
-	// Columns names the table's columns. The keys are the names that
-	// outbox_messages has for them: aggregate_id, seq, event_id, aggregate_type,
-	// event_type, payload, content_type, headers, created_at, deliver_at. The
-	// value NoColumn says that there is none.
+	// Columns contains column names of the table. The keys are the column names of
+	// outbox_messages: aggregate_id, seq, event_id, aggregate_type, event_type,
+	// payload, content_type, headers, created_at, deliver_at. The value NoColumn
+	// means that there is no such column.
 	//
-	// event_id, aggregate_id and payload are needed; aggregate_type and
-	// event_type too, unless AggregateType and Type say what they are. Without
-	// seq an aggregate's events are in the order of their writes.
+	// event_id, aggregate_id and payload are required; aggregate_type and
+	// event_type too, unless AggregateType and Type are set. Without seq, an
+	// aggregate's events are in the order of their writes.
 	Columns map[string]string
-	// AggregateType and Type are those of rows whose column is null, or not there.
+	// AggregateType and Type apply to rows whose column is null or missing.
 	AggregateType, Type string
-	// Unordered says that one aggregate's events may be in several partitions of
-	// the table. They are then in several CDC streams, and nothing is promised
-	// about their order.
+	// Unordered allows the events of one aggregate to be in several partitions of
+	// the table. They are then in several CDC streams, without a guaranteed order.
 	Unordered bool
 }
 
@@ -82,7 +81,7 @@ var fieldTypes = [fieldCount][]columnType{
 
 var idTypes = []columnType{typeUUID, typeTimeUUID, typeText, typeBigint, typeInt}
 
-// presets are the column names of each preset; empty where it has none.
+// presets contains the column names of each preset; empty for none.
 var presets = map[string][fieldCount]string{
 	PresetDefault: fieldNames,
 	PresetDebezium: {
@@ -91,13 +90,13 @@ var presets = map[string][fieldCount]string{
 	},
 }
 
-// MappingError says what is wrong with a Mapping, or with the table that it is for.
+// MappingError reports a problem of a Mapping or of its table.
 type MappingError struct {
 	// Table is the table with its keyspace.
 	Table string
 	// Column is the column, or the key of Mapping.Columns; empty for the whole table.
 	Column string
-	// Problem says what was found, Fix what to do about it.
+	// Problem describes the problem, Fix the solution.
 	Problem, Fix string
 }
 
@@ -116,18 +115,17 @@ func (e *MappingError) Error() string {
 	return of + " " + e.Problem + ": " + e.Fix
 }
 
-// Validate returns nil, or a *MappingError for what is wrong with m whatever the
-// table is.
+// Validate returns nil, or a *MappingError for a problem of m with any table.
 func (m Mapping) Validate() error {
 	if _, ok := presets[cmp.Or(m.Preset, PresetDefault)]; !ok {
 		return &MappingError{"", "", fmt.Sprintf("has an unknown preset %q", m.Preset), "use " + PresetDefault + " or " + PresetDebezium}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Columns)) {
 		if !slices.Contains(fieldNames[:], key) {
-			return &MappingError{"", key, "is nothing that an event has", "map one of " + strings.Join(fieldNames[:], ", ")}
+			return &MappingError{"", key, "is not a field of an event", "map one of " + strings.Join(fieldNames[:], ", ")}
 		}
 		if m.Columns[key] == "" {
-			return &MappingError{"", key, "is mapped to nothing", `name a column of the table, or write "-" if it has none`}
+			return &MappingError{"", key, "is mapped to an empty name", `name a column of the table, or write "-" if it has none`}
 		}
 	}
 	var bad InvalidEventError
@@ -144,10 +142,10 @@ func (m Mapping) Validate() error {
 	return nil
 }
 
-// Table returns the table with the given columns, as ReadColumns returns them.
+// Table returns the table with the given columns, as returned by ReadColumns.
 // Names are unquoted CQL names; an empty keyspace means that of the session.
 //
-// A *MappingError says which column does not fit, and what to do about it.
+// A *MappingError contains the column that does not fit and the fix.
 func (m Mapping) Table(keyspace, name string, columns []Column) (Table, error) {
 	t, err := NewTable(keyspace, name)
 	if err != nil {
@@ -197,7 +195,7 @@ func (m Mapping) layout(columns []Column) (*layout, error) {
 	return l, nil
 }
 
-// needs says whether there is no event without the field's column.
+// needs reports whether the column of the field is required.
 func (m Mapping) needs(f field) bool {
 	switch f {
 	case fieldID, fieldAggregateID, fieldPayload:

@@ -77,7 +77,7 @@ func TestMapping_Table(t *testing.T) {
 			`"aggregateid", "id", "aggregatetype", "type", payload, "id"`, `"aggregateid", "id", "aggregatetype", "type", payload`, false,
 		},
 		{
-			"optional columns are left out",
+			"optional columns are omitted",
 			Mapping{},
 			columns(
 				"aggregate_id uuid is "+KindPartitionKey, "seq bigint is "+KindClustering, "event_id uuid", "aggregate_type text", "event_type text", "payload blob"),
@@ -129,7 +129,7 @@ func TestMapping_SaysWhatDoesNotFit(t *testing.T) {
 		{"a column of another type", Mapping{Preset: PresetDebezium, Columns: map[string]string{"payload": "x"}}, debezium("x int"), "x", "type int, which cannot hold payload: map payload to a column of type blob or text"},
 		{"a static column", Mapping{Preset: PresetDebezium, Columns: map[string]string{"event_type": "x"}}, debezium("x text is " + KindStatic), "x", "is static"},
 		{"events of an aggregate apart", Mapping{Preset: PresetDebezium}, columns(
-			"id uuid is "+KindPartitionKey, "aggregatetype text", "aggregateid text", "type text", "payload text"), "id", "PRIMARY KEY (aggregateid, …), or say that the table is unordered"},
+			"id uuid is "+KindPartitionKey, "aggregatetype text", "aggregateid text", "type text", "payload text"), "id", "PRIMARY KEY (aggregateid, …), or set the table to unordered"},
 		{"partitions by time", Mapping{Preset: PresetDebezium}, debezium("day date is " + KindPartitionKey), "day", "several CDC streams"},
 		{"aggregates of a type together", Mapping{Preset: PresetDebezium}, columns(
 			"aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindClustering, "id uuid", "type text", "payload text"), "aggregatetype", "partition key"},
@@ -166,7 +166,7 @@ func cqlType(t *testing.T, c columnType) gocql.TypeInfo {
 	return gocql.CollectionType{NativeType: gocql.NewNativeType(4, gocql.TypeMap, ""), Key: n(gocql.TypeVarchar), Elem: n(gocql.TypeVarchar)}
 }
 
-// What Append writes, the tail's scanner and the sweep's row reader both read.
+// The tail's scanner and the sweep's row reader both read the rows of Append.
 func TestTable_ReadsWhatAppendWrites(t *testing.T) {
 	t.Parallel()
 	timed := gocql.UUIDFromTime(time.UnixMilli(1_700_000_000_000))
@@ -253,7 +253,7 @@ func TestTable_ReadsWhatAppendWrites(t *testing.T) {
 	}
 }
 
-// A row that is no event says so, with what could be read of it.
+// A row that is not an event returns an error with the readable fields.
 func TestTable_KeepsWhatCanBeRead(t *testing.T) {
 	t.Parallel()
 	table, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", debezium())
@@ -264,7 +264,7 @@ func TestTable_KeepsWhatCanBeRead(t *testing.T) {
 	_, err = table.FromRow(row)
 	var bad *RowError
 	if !errors.As(err, &bad) || bad.Column != "type" || bad.Event.AggregateText != "42" || bad.Event.ID != testID || string(bad.Event.Payload) != "{}" {
-		t.Errorf("FromRow() error = %+v, want column type, and the rest of the event", err)
+		t.Errorf("FromRow() error = %+v, want column type, and the other fields", err)
 	}
 	if table.Adds(row) {
 		t.Error("Adds() = true for an update without a type")
@@ -304,9 +304,9 @@ func TestTable_AppendSaysWhatDoesNotFit(t *testing.T) {
 		{"too large a number", num, numbered, func(e *Event) { e.IDText = "3000000000" }, "column id is a int"},
 		{"a UUID for a number", num, numbered, func(e *Event) { e.AggregateText, e.AggregateID = "", testAggregate }, "AggregateText is empty"},
 		{"text for a UUID", deb, good, func(e *Event) { e.IDText = "x" }, "column id is a timeuuid"},
-		{"another UUID than the text's", deb, good, func(e *Event) { e.AggregateID = testID }, "belongs to another text"},
+		{"another UUID than the text's", deb, good, func(e *Event) { e.AggregateID = testID }, "does not match"},
 		{"a random UUID for a timeuuid", deb, good, func(e *Event) { e.ID = testID }, "column id is a timeuuid"},
-		{"a key that nothing is mapped to", day, good, func(*Event) {}, "column day is part of the primary key"},
+		{"a key of no field", day, good, func(*Event) {}, "column day is part of the primary key"},
 	} {
 		e := tt.event
 		tt.change(&e)
@@ -327,13 +327,14 @@ func TestIDOf(t *testing.T) {
 			t.Errorf("IDOf(%q) = %s, want %s", text, got, want)
 		}
 	}
-	// Only the canonical form is a UUID: others are other texts, with other keys.
+	// Only the canonical form is a UUID; other forms are other texts, with other
+	// keys.
 	for _, text := range []string{
 		"ABCD0102-0304-4006-8708-090a0b0c0dff", "abcd0102030440068708090a0b0c0dff", "abcd0102-0304-4006-8708-090a0b0c0dfg",
 		"00000000-0000-0000-0000-000000000000", "abcd010200304-4006-8708-090a0b0c0dff", "",
 	} {
 		if got := IDOf(text); got.Version() != 5 || got.String() == strings.ToLower(text) {
-			t.Errorf("IDOf(%q) = %s, want one that stands for it", text, got)
+			t.Errorf("IDOf(%q) = %s, want a derived one", text, got)
 		}
 	}
 }

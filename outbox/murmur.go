@@ -30,8 +30,8 @@ func Token(aggregate gocql.UUID) int64 {
 	return math.MaxInt64 // the least is no partition's
 }
 
-// KeyToken is the token of a partition whose key is one column: that of
-// Murmur3Partitioner for the column's value as CQL carries it. It allocates nothing.
+// KeyToken returns the token of a partition with a key of one column: that of
+// Murmur3Partitioner for the CQL value of the column. It does not allocate.
 func KeyToken[T ~string | ~[]byte](key T) int64 {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	block := func(at, n int) (k uint64) {
@@ -49,7 +49,7 @@ func KeyToken[T ~string | ~[]byte](key T) int64 {
 		h2 ^= mathbits.RotateLeft64(k2*c2, 33) * c1
 		h2 = (mathbits.RotateLeft64(h2, 31)+h1)*5 + 0x38495ab5
 	}
-	// Cassandra extends the signs of the bytes that are left, which murmur3 does not.
+	// Cassandra sign-extends the remaining bytes, unlike murmur3.
 	var k [2]uint64
 	for i := range len(key) - at {
 		k[i/8] ^= uint64(int64(int8(key[at+i]))) << (8 * (i % 8))

@@ -149,9 +149,9 @@ func TestTable_Statements(t *testing.T) {
 		if err != nil || !strings.Contains(cas, ") IF NOT EXISTS") || len(args) != 10 {
 			t.Errorf("InsertIfNotExists() = %q, %d arguments, %v", cas, len(args), err)
 		}
-		// ScyllaDB's grammar wants the condition before USING.
+		// The grammar of ScyllaDB requires the condition before USING.
 		if i, j := strings.Index(cas, "IF NOT EXISTS"), strings.Index(cas, "USING"); j >= 0 && j < i {
-			t.Errorf("USING stands before the condition: %q", cas)
+			t.Errorf("USING is before the condition: %q", cas)
 		}
 	}
 	for _, name := range []string{"Upper", "a-b", "1a", strings.Repeat("x", 49), `"q"`} {

@@ -9,9 +9,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Outline is t without what makes events large: payload, content type, headers
-// and delivery time. It is for who looks for an event and needs no more of it;
-// nothing can be written by it.
+// Outline returns t without the large fields: payload, content type, headers
+// and delivery time. It is for searching events; it cannot write.
 func (t Table) Outline() Table {
 	l := &layout{
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
@@ -26,21 +25,21 @@ func (t Table) Outline() Table {
 	return t.prepare()
 }
 
-// SelectPartition returns the statement, with its arguments, that reads the rows
-// of the partition that of's row is in: a row's write time in microseconds, the
-// seconds that it has left to live (null for no end), and then Columns. With a
-// Sequence only the rows of that number are read.
+// SelectPartition returns the statement, with its arguments, that reads the
+// rows of the partition of of's row: the write time in microseconds, the
+// remaining TTL in seconds (null for none), and then Columns. With a Sequence
+// it reads only the rows of that number.
 //
-// Of the event it needs what the partition key is made of, as a rule the aggregate.
-// An *UnknownKeyError names what is missing. The statement is empty if no row of
-// the table can be the event's: an id does not fit into its column.
+// The event must contain the fields of the partition key, usually the
+// aggregate. An *UnknownKeyError names a missing one. The statement is empty if
+// no row of the table can be the event's: an id does not fit into its column.
 func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
 	l := t.layout
 	where := make([]string, 0, len(l.partition)+1)
 	for _, name := range l.partition {
 		f := slices.IndexFunc(l.columns[:], func(c column) bool { return c.name == name })
 		if f < 0 {
-			return "", nil, &UnknownKeyError{t.String(), name, "which is nothing that an event has"}
+			return "", nil, &UnknownKeyError{t.String(), name, "which is not a field of an event"}
 		}
 		v, missing, fits := l.columns[f].keyValue(field(f), of)
 		switch {
@@ -79,11 +78,11 @@ func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
 	case fieldSequence:
 		return of.Sequence, of.Sequence == 0, true
 	default:
-		return nil, true, true // a time, or what nobody partitions by
+		return nil, true, true // a time, or another type without use in partition keys
 	}
 }
 
-// holds says whether the column can hold an id: text is empty for a UUID.
+// holds reports whether the column can contain an id: text is empty for a UUID.
 func (c *column) holds(text string) bool {
 	switch c.typ {
 	case typeUUID, typeTimeUUID:
@@ -99,15 +98,15 @@ func (c *column) holds(text string) bool {
 	}
 }
 
-// UnknownKeyError says why the partition of an event's row is not known.
+// UnknownKeyError reports that the partition of an event's row is unknown.
 type UnknownKeyError struct {
 	// Table is the table with its keyspace, Column a column of its partition key.
 	Table, Column string
-	// Problem says what the column holds.
+	// Problem describes the content of the column.
 	Problem string
 }
 
-// Error names the table, the column and what it holds.
+// Error contains the table, the column and the problem.
 func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("outbox table %s: its rows are found by column %s, %s", e.Table, e.Column, e.Problem)
 }

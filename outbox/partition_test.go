@@ -114,7 +114,7 @@ func TestTable_SelectPartition(t *testing.T) {
 				t.Errorf("SelectPartition() error = %v, want one of column %q", err, tt.unknown)
 			}
 			if want := len(table.Outline().Scanner().Dest()); want != len(table.Outline().layout.fields) {
-				t.Errorf("Scanner() takes %d columns", want)
+				t.Errorf("Scanner() has %d columns", want)
 			}
 		})
 	}

@@ -9,21 +9,22 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Row is a row of the outbox table, or of its CDC log, as scylla-cdc-go's
-// ChangeRow gives it: scalar values behind pointers that are nil for null.
+// Row is a row of the outbox table, or of its CDC log, in the form of ChangeRow
+// of scylla-cdc-go: scalar values behind pointers that are nil for null.
 type Row interface {
-	// GetValue returns a column's value; false means there is no such column.
+	// GetValue returns the value of a column. It returns false if there is no such
+	// column.
 	GetValue(column string) (any, bool)
 }
 
 // FromRow is Table.FromRow for a table with the columns of outbox_messages.
 func FromRow(r Row) (Event, error) { return DefaultTable.FromRow(r) }
 
-// FromRow reads an Event from a row that holds all of it: an insert's log row
-// (delta full) or a postimage.
+// FromRow reads an Event from a complete row: the log row of an insert (delta
+// full) or a postimage.
 //
-// The error is a *RowError. Such a row can never become an event, so the error
-// is permanent.
+// The error is a *RowError. It is permanent: such a row can never become an
+// event.
 func (t Table) FromRow(r Row) (Event, error) {
 	l := t.layout
 	var e Event
@@ -36,9 +37,9 @@ func (t Table) FromRow(r Row) (Event, error) {
 	return e, l.complete(&e, bad)
 }
 
-// Adds says whether the log row of an update adds an event: CQL's UPDATE writes
-// whole rows too. One that does not changed other columns, or has the nulls of
-// an insert with a TTL.
+// Adds reports whether the log row of an update adds an event, since a CQL
+// UPDATE can write whole rows. Other updates changed other columns, or have the
+// nulls of an insert with a TTL.
 func (t Table) Adds(r Row) bool {
 	c := t.layout.columns[t.layout.marker]
 	if c.key {
@@ -46,7 +47,7 @@ func (t Table) Adds(r Row) bool {
 	}
 	v, found := r.GetValue(c.name)
 	if !found {
-		return true // FromRow says what is wrong
+		return true // FromRow reports the error
 	}
 	switch v := v.(type) {
 	case nil:
@@ -66,8 +67,8 @@ func (t Table) Adds(r Row) bool {
 	}
 }
 
-// complete fills in what a row may leave out and refuses what no row may hold.
-// bad is what was wrong with the row before.
+// complete sets omitted fields and rejects invalid values. bad is the previous
+// error of the row.
 func (l *layout) complete(e *Event, bad error) error {
 	if e.AggregateType == "" {
 		e.AggregateType = l.aggregateType
@@ -107,18 +108,18 @@ func (l *layout) complete(e *Event, bad error) error {
 	return bad
 }
 
-// RowError says why a row is not an event.
+// RowError reports why a row is not an event.
 type RowError struct {
 	Column  string
 	Problem string
-	// Mismatch says that the table is not as it was mapped: the column is gone, or
-	// has another type. That is no fault of this row, and others will be the same.
+	// Mismatch is true if the table does not match its mapping: the column is
+	// missing, or has another type. Other rows have the same problem.
 	Mismatch bool
-	// Event is what could be read of it; any of its fields may be zero.
+	// Event contains the readable fields; any of them may be zero.
 	Event Event
 }
 
-// Error names the column and what is wrong with it.
+// Error contains the column and the problem.
 func (e *RowError) Error() string { return "outbox: column " + e.Column + " " + e.Problem }
 
 // read sets the field from the row. Null leaves it zero.

@@ -9,10 +9,10 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Scanner reads events from rows of a table's columns without reflection. It is
-// reused from row to row and not safe for concurrent use; the events it returns
-// share nothing with it. The zero value is for the columns of outbox_messages,
-// which Columns lists; Table.Scanner returns one for any table.
+// Scanner reads events from the rows of a table without reflection. Reuse it
+// for many rows; it is not safe for concurrent use. The returned events share
+// nothing with it. The zero value is for the columns of outbox_messages, listed
+// by Columns; Table.Scanner returns one for any table.
 type Scanner struct {
 	layout  *layout
 	e       Event
@@ -23,14 +23,14 @@ type Scanner struct {
 // Scanner returns a Scanner for the columns that t.Columns lists.
 func (t Table) Scanner() *Scanner { return &Scanner{layout: t.layout} }
 
-// Dest returns the destinations for the columns, in their order, for Iter.Scan. A
-// query that reads more columns appends or prepends its own destinations.
+// Dest returns the destinations of the columns, in their order, for Iter.Scan.
+// A query with more columns appends or prepends its own destinations.
 //
 // Each is a pointer to a gocql.UUID, int64, time.Time, string or []byte whose
-// column has just that type, or a gocql.Unmarshaler that leaves null alone.
+// column has exactly that type, or a gocql.Unmarshaler that ignores null.
 func (s *Scanner) Dest() []any {
-	// A scan leaves a destination as it was for no column, and gocql reuses a
-	// byte slice that is there already; both must start empty.
+	// A scan does not change the destination of a null, and gocql reuses an
+	// existing byte slice; both must be empty before.
 	s.e, s.headers = Event{}, nil
 	if s.dest == nil {
 		if s.layout == nil {
@@ -105,14 +105,14 @@ func (s *Scanner) Adds() bool {
 	}
 }
 
-// idScan takes an id that is no UUID.
+// idScan reads an id that is not a UUID.
 type idScan struct {
 	typ  columnType
 	id   *gocql.UUID
 	text *string
 }
 
-// UnmarshalCQL takes the id as text.
+// UnmarshalCQL reads the id as text.
 func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	switch {
 	case len(data) == 0:
@@ -128,10 +128,10 @@ func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	return err
 }
 
-// intScan takes an int.
+// intScan reads an integer.
 type intScan struct{ n *int64 }
 
-// UnmarshalCQL takes an int or a bigint.
+// UnmarshalCQL reads an int or a bigint.
 func (d *intScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) (err error) {
 	if len(data) > 0 {
 		*d.n, err = integer(data)
@@ -150,10 +150,10 @@ func integer(data []byte) (int64, error) {
 	}
 }
 
-// timeUUIDScan takes the time of a timeuuid.
+// timeUUIDScan reads the time of a timeuuid.
 type timeUUIDScan struct{ t *time.Time }
 
-// UnmarshalCQL takes the time, to the millisecond.
+// UnmarshalCQL reads the time, truncated to milliseconds.
 func (d *timeUUIDScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if len(data) == 0 {
 		return nil

@@ -12,15 +12,15 @@ import (
 // DefaultTableName is the outbox table that the schema package creates.
 const DefaultTableName = "outbox_messages"
 
-// DefaultContentType is what an Event without a ContentType has.
+// DefaultContentType is the default of Event.ContentType.
 const DefaultContentType = "application/json"
 
 // Columns are the columns of outbox_messages as the statements of this package
 // name them, in the order in which the destinations of a Scanner expect them.
 const Columns = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at, deliver_at"
 
-// Table is an outbox table. The zero value is not usable: take DefaultTable, or
-// call NewTable, or Mapping.Table for a table with other columns. A Table is
+// Table is an outbox table. The zero value is not usable: use DefaultTable,
+// NewTable, or Mapping.Table for a table with other columns. A Table is
 // immutable and safe for concurrent use.
 type Table struct {
 	keyspace, name string
@@ -45,9 +45,9 @@ func mustTable() Table {
 // identifier is an unquoted CQL name. ScyllaDB limits names to 48 characters.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
-// NewTable returns the table name in keyspace; an empty keyspace means that of
-// the session, an empty name DefaultTableName. Names that CQL would have to
-// quote are refused. The table has the columns of outbox_messages.
+// NewTable returns the table name in keyspace, with the columns of
+// outbox_messages. An empty keyspace means that of the session, an empty name
+// DefaultTableName. Names that need quotes in CQL are rejected.
 func NewTable(keyspace, name string) (Table, error) {
 	name = cmp.Or(name, DefaultTableName)
 	if keyspace != "" && !identifier.MatchString(keyspace) {
@@ -59,16 +59,16 @@ func NewTable(keyspace, name string) (Table, error) {
 	return Table{keyspace: keyspace, name: name, layout: defaultLayout}.prepare(), nil
 }
 
-// WithTTL returns t with a TTL of its own on the rows it writes, in whole
-// seconds, at most 20 years; zero goes back to the table's default_time_to_live.
-// A row must outlive the longest outage of the relay: it is what an event is
-// recovered from once the CDC log has expired.
+// WithTTL returns t with a TTL on the rows that it writes, in whole seconds, at
+// most 20 years; zero uses default_time_to_live of the table. A row must
+// outlive the longest outage of the relay: it is the source of an event once
+// the CDC log has expired.
 func (t Table) WithTTL(ttl time.Duration) Table {
 	t.ttl = min(max(ttl, 0), maxTTL)
 	return t.prepare()
 }
 
-// maxTTL is the most that CQL takes: 20 years of 365 days.
+// maxTTL is the maximum of CQL: 20 years of 365 days.
 const maxTTL = 630_720_000 * time.Second
 
 func (t Table) prepare() Table {
@@ -92,12 +92,12 @@ func (t Table) prepare() Table {
 // them, in the order of a Scanner's destinations.
 func (t Table) Columns() string { return t.layout.list }
 
-// Numbered says whether the table's events have sequence numbers. Without, the
-// order of an aggregate's events is that of their writes.
+// Numbered reports whether the table's events have sequence numbers. Otherwise
+// the order of an aggregate's events is that of their writes.
 func (t Table) Numbered() bool { return t.layout.numbered() }
 
-// Plain says whether the table has the columns of outbox_messages, with numbers
-// and UUIDs: what scans the table itself needs that.
+// Plain reports whether the table has the columns of outbox_messages, with
+// numbers and UUIDs. Table scans require this.
 func (t Table) Plain() bool {
 	l := t.layout
 	return l.numbered() && l.list == Columns && l.columns[fieldAggregateID].typ == typeUUID && l.columns[fieldID].typ == typeUUID
@@ -121,23 +121,24 @@ func (t Table) String() string {
 	return t.keyspace + "." + t.name
 }
 
-// Keyspace is the table's keyspace; empty means that of the session.
+// Keyspace returns the keyspace of the table; empty means that of the session.
 func (t Table) Keyspace() string { return t.keyspace }
 
 // Name is the table's name without its keyspace.
 func (t Table) Name() string { return t.name }
 
 // InsertIfNotExists returns the conditional INSERT of e with its arguments: the
-// way to add event n+1 of an aggregate when others may do so at the same time.
-// Of all who insert one (AggregateID, Sequence), one is applied. After a timeout
-// the outcome is unknown until the row was read at SERIAL; compare its event_id.
+// way to add event n+1 of an aggregate with concurrent writers. One of several
+// inserts of the same (AggregateID, Sequence) is applied. After a timeout the
+// outcome is unknown until the row was read at SERIAL; compare its event_id.
 //
-// An insert without an answer may be decided and invisible until the next SERIAL read or
-// conditional insert of the aggregate, which makes the row visible with its old time,
-// where the relay has read before. So whoever finds an event whose insert was not
-// answered adds it once more, before anything follows it: Append of the same event to a
-// batch with DefaultTimestamp(false). The relay publishes an event id once. Package
-// orders recognizes such an event by its own row, which is behind it.
+// An insert without a response may be decided and invisible until the next
+// SERIAL read or conditional insert of the aggregate. That makes the row
+// visible with its old time, which the relay has already passed. The process
+// that finds such an event must therefore write it once more before the next
+// event: Append of the same event to a batch with DefaultTimestamp(false). The
+// relay publishes an event id once. Package orders detects such an event by its
+// own stale row.
 //
 // ScyllaDB ignores client timestamps in conditional statements.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {

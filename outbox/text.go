@@ -6,16 +6,16 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// TextNamespace is the namespace of the ids that stand for text: the UUIDv5 of
+// TextNamespace is the namespace of the ids derived from text: the UUIDv5 of
 // "urn:scylla-outbox:id" in the namespace of URLs.
 var TextNamespace = gocql.UUID{0x8f, 0xc7, 0xe6, 0xf0, 0xc4, 0x41, 0x54, 0xa3, 0x80, 0x44, 0x0e, 0x1b, 0x0e, 0x98, 0x0c, 0x83}
 
-// IDOf returns the UUID that stands for an id which a table keeps as text or as
-// a number: the same one every time, in every process and language. A UUID in
-// its canonical form, 36 characters in lower case, stands for itself; any other
-// text for its UUIDv5 in TextNamespace, as does the zero UUID.
+// IDOf returns the UUID of an id of type text or number: deterministic, in
+// every process and language. A UUID in canonical form, 36 characters in lower
+// case, maps to itself; any other text, and the zero UUID, to its UUIDv5 in
+// TextNamespace.
 //
-// It allocates nothing for a UUID, and nothing for a text of up to 240 bytes.
+// It does not allocate for a UUID or a text of up to 240 bytes.
 func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
 	if u, ok := parseCanonical(text); ok {
 		return u
@@ -28,7 +28,7 @@ func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
 	return u
 }
 
-// textID is IDOf with the text that must be kept beside it; none for a UUID.
+// textID is IDOf with the text to store beside it; empty for a UUID.
 func textID(text string) (gocql.UUID, string) {
 	if u, ok := parseCanonical(text); ok {
 		return u, ""
@@ -36,7 +36,8 @@ func textID(text string) (gocql.UUID, string) {
 	return IDOf(text), text
 }
 
-// IDString is the event's id as it is published: IDText, or ID in its text form.
+// IDString returns the published id of the event: IDText, or ID in its text
+// form.
 func (e *Event) IDString() string {
 	if e.IDText != "" {
 		return e.IDText
@@ -44,8 +45,8 @@ func (e *Event) IDString() string {
 	return e.ID.String()
 }
 
-// AggregateString is the aggregate's id as it is published, in the record key
-// and in ce_subject: AggregateText, or AggregateID in its text form.
+// AggregateString returns the published id of the aggregate, used in the record
+// key and in ce_subject: AggregateText, or AggregateID in its text form.
 func (e *Event) AggregateString() string {
 	if e.AggregateText != "" {
 		return e.AggregateText
@@ -53,7 +54,7 @@ func (e *Event) AggregateString() string {
 	return e.AggregateID.String()
 }
 
-// appendID appends the text, or u in its text form if there is none.
+// appendID appends the text or, without one, the text form of u.
 func appendID(dst []byte, text string, u gocql.UUID) []byte {
 	if text != "" {
 		return append(dst, text...)
@@ -61,7 +62,7 @@ func appendID(dst []byte, text string, u gocql.UUID) []byte {
 	return appendUUID(dst, u)
 }
 
-// identify fills in the ids that stand for the texts.
+// identify sets the ids that are derived from texts.
 func (e *Event) identify() {
 	if e.IDText != "" {
 		e.ID, e.IDText = textID(e.IDText)
@@ -71,7 +72,8 @@ func (e *Event) identify() {
 	}
 }
 
-// parseCanonical reads a UUID in its canonical text form; the zero UUID is none.
+// parseCanonical parses a UUID in its canonical text form, except the zero
+// UUID.
 func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return u, false

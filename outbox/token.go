@@ -8,15 +8,15 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// ByAggregate says whether the partition key is the aggregate's column alone, so
-// that all of an aggregate has one token.
+// ByAggregate reports whether the partition key is the column of the aggregate
+// alone, so that an aggregate has one token.
 func (t Table) ByAggregate() bool {
 	return slices.Equal(t.layout.partition, []string{t.layout.columns[fieldAggregateID].name})
 }
 
-// TextToken is the token of the partition of an aggregate whose id is published as
-// that text (Event.AggregateString), in a table that is ByAggregate. A text that the
-// column cannot hold has any token.
+// TextToken returns the token of the partition of an aggregate with this
+// published id (Event.AggregateString), in a table that is ByAggregate. The
+// token of a text that does not fit the column is undefined.
 func (t Table) TextToken(id string) int64 {
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
 }
@@ -26,8 +26,8 @@ func (t Table) BytesToken(id []byte) int64 {
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
 }
 
-// RowToken is the token of the partition that a row is of, in a table that is
-// ByAggregate; ok is false if the row does not say.
+// RowToken returns the token of the partition of a row, in a table that is
+// ByAggregate; ok is false if the row lacks the key.
 func (t Table) RowToken(r Row) (token int64, ok bool) {
 	c := &t.layout.columns[fieldAggregateID]
 	id, text, err := c.id(r)

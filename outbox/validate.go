@@ -10,8 +10,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Bounds that Validate holds an event to. They keep a record below a broker's
-// usual message.max.bytes of 1,048,588 and a logged batch below ScyllaDB's
+// Bounds that Validate enforces. They keep a record below a broker's default
+// message.max.bytes of 1,048,588 and a logged batch below ScyllaDB's
 // batch_size_fail_threshold of 1024 kB.
 const (
 	// MaxEventBytes bounds payload and headers together.
@@ -20,15 +20,15 @@ const (
 	MaxNameBytes = 249
 )
 
-// FieldError is one thing that is wrong with an event.
+// FieldError is one problem of an event.
 type FieldError struct {
 	// Field is the name in Event, such as "Sequence" or `Headers["ce_id"]`.
 	Field string
-	// Problem says what was found, Fix what to do about it.
+	// Problem describes the problem, Fix the solution.
 	Problem, Fix string
 }
 
-// InvalidEventError lists everything that is wrong with an event.
+// InvalidEventError lists every problem of an event.
 type InvalidEventError struct {
 	Fields []FieldError
 }
@@ -50,9 +50,9 @@ func (e *InvalidEventError) add(field, problem, fix string) {
 	e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem, Fix: fix})
 }
 
-// Validate returns nil if e may be stored in outbox_messages, or a table like
-// it, and published; otherwise an *InvalidEventError that names every bad field.
-// Table.Validate says it for any table.
+// Validate returns nil if e can be stored in outbox_messages, or a table like
+// it, and published; otherwise an *InvalidEventError with every invalid field.
+// Table.Validate is for any table.
 func (e *Event) Validate() error { return DefaultTable.Validate(e) }
 
 // Validate returns nil if e may be stored in t and published, otherwise an
@@ -65,15 +65,15 @@ func (t Table) Validate(e *Event) error {
 	} else if e.Sequence != 0 && !t.Numbered() {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "leave it 0: the table has no column for it")
 	}
-	bad.name("AggregateType", e.AggregateType, `set it to what the aggregate is, such as "order"`)
-	bad.name("Type", e.Type, `set it to what happened, such as "OrderCreated"`)
+	bad.name("AggregateType", e.AggregateType, `set it to the type of the aggregate, such as "order"`)
+	bad.name("Type", e.Type, `set it to the type of the event, such as "OrderCreated"`)
 	if e.ContentType != "" {
 		bad.name("ContentType", e.ContentType, "use a media type such as application/json, or leave it empty")
 	}
 	if e.CreatedAt.IsZero() {
 		bad.add("CreatedAt", "is zero", "set it to time.Now().UTC(), once, so that a retry writes the same row")
 	} else if y := e.CreatedAt.UTC().Year(); y < 1 || y > 9999 {
-		bad.add("CreatedAt", fmt.Sprintf("is in the year %d", y), "use a year from 1 to 9999, what RFC 3339 can write")
+		bad.add("CreatedAt", fmt.Sprintf("is in the year %d", y), "use a year from 1 to 9999, as in RFC 3339")
 	}
 	size := len(e.Payload)
 	for k, v := range e.Headers {
@@ -81,7 +81,7 @@ func (t Table) Validate(e *Event) error {
 		field := fmt.Sprintf("Headers[%q]", k)
 		bad.name(field, k, "use a short printable key")
 		if k == HeaderPartitionKey {
-			bad.name(field, v, "use a short printable record key, or leave it out for the aggregate's id")
+			bad.name(field, v, "use a short printable record key, or omit it to use the aggregate's id")
 		} else if reserved(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}
@@ -90,7 +90,7 @@ func (t Table) Validate(e *Event) error {
 		}
 	}
 	if size > MaxEventBytes {
-		bad.add("Payload", fmt.Sprintf("takes %d bytes with its headers, more than %d", size, MaxEventBytes),
+		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"store the document elsewhere and publish a reference to it")
 	}
 	if bad.Fields == nil {
@@ -99,7 +99,7 @@ func (t Table) Validate(e *Event) error {
 	return &bad
 }
 
-// validateIDs checks the ids: those that stand for a text may be left zero.
+// validateIDs checks the ids; those derived from text may be zero.
 func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
 	for _, f := range []struct {
 		name, text string
@@ -117,13 +117,13 @@ func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
 		case f.text == "" && zero && isUUID:
 			bad.add(f.name, "is zero", f.fix)
 		case f.text == "" && zero:
-			bad.add(text, "is empty", "set it to what column "+f.column.name+" is to hold")
+			bad.add(text, "is empty", "set it to the value of column "+f.column.name)
 		case f.text == "" && !isUUID && f.column.typ != typeText:
 			bad.add(text, "is empty", "set it to the number that column "+f.column.name+" is to hold")
 		case f.text != "" && isUUID && IDOf(f.text).String() != f.text:
 			bad.add(text, "is no UUID", "leave it empty and set "+f.name+": column "+f.column.name+" is a "+string(f.column.typ))
 		case f.text != "" && !zero && IDOf(f.text) != f.id:
-			bad.add(f.name, "belongs to another text than "+text, "leave it zero, or set it to outbox.IDOf("+text+")")
+			bad.add(f.name, "does not match "+text, "leave it zero, or set it to outbox.IDOf("+text+")")
 		case f.text != "":
 			bad.name(text, f.text, "use a short printable text")
 			if f.column.typ == typeBigint || f.column.typ == typeInt {
@@ -145,7 +145,7 @@ func bits(t columnType) int {
 	return 64
 }
 
-// name checks a short text that becomes a header value or part of a topic name.
+// name checks a short text that is used in a header value or topic name.
 func (e *InvalidEventError) name(field, v, fix string) {
 	switch {
 	case v == "":

@@ -19,8 +19,8 @@ func (t Table) arguments(e Event) ([]any, error) {
 	return t.layout.values(&e), nil
 }
 
-// values are the arguments for the layout's columns. What is empty is left unset
-// rather than null, so that it writes no tombstone and, in the CDC log, no deletion.
+// values returns the arguments for the columns of the layout. Empty values are
+// unset rather than null, to write no tombstone and no deletion in the CDC log.
 func (l *layout) values(e *Event) []any {
 	out := make([]any, 0, len(l.written))
 	for _, f := range l.written {
@@ -69,7 +69,7 @@ func (c *column) value(f field, e *Event) any {
 	}
 }
 
-// idValue is an id as its column takes it.
+// idValue returns an id in the type of its column.
 func idValue(typ columnType, text string, id gocql.UUID) any {
 	switch typ {
 	case typeUUID, typeTimeUUID:
@@ -80,7 +80,7 @@ func idValue(typ columnType, text string, id gocql.UUID) any {
 		}
 		return text
 	default:
-		n, _ := strconv.ParseInt(text, 10, 64) // Validate refuses what is no number
+		n, _ := strconv.ParseInt(text, 10, 64) // Validate rejects other texts
 		return n
 	}
 }

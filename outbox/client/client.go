@@ -1,11 +1,11 @@
 // Package client is a Go client of the API of orders and messages.
 //
-// A Client repeats what may be repeated: reads, and changes, each of which it
-// gives an Idempotency-Key of its own unless the caller names one, so that a
-// repetition has the effect and the answer of the first. It waits as long as the
-// service asks it to (Retry-After), otherwise longer each time, and gives up at
-// the context's deadline or after MaxAttempts. What the service refuses is a
-// *Problem, and so is a redirect that would make a change a mere reading.
+// A Client retries reads and changes. Each change has an Idempotency-Key,
+// random unless the caller sets one, so that a retry has the effect and the
+// response of the first attempt. The client waits for Retry-After, otherwise
+// with exponential backoff, and stops at the context's deadline or after
+// MaxAttempts. It returns a refusal as a *Problem, and also a redirect that
+// would turn a change into a GET.
 package client
 
 import (
@@ -35,33 +35,33 @@ const (
 	maxAnswer          = 8 << 20
 )
 
-// Client asks a service for orders and messages. Its fields must not be changed once it is in use;
-// it is safe for concurrent use.
+// Client accesses a service for orders and messages. Do not change its fields
+// after the first use; it is safe for concurrent use.
 type Client struct {
-	// URL is where the service is, such as http://127.0.0.1:8080.
+	// URL is the base URL of the service, such as http://127.0.0.1:8080.
 	URL string
-	// Token is the bearer token; empty sends none.
+	// Token is the bearer token; optional.
 	Token string
 	// HTTP makes the requests. Default http.DefaultClient.
 	HTTP *http.Client
 	// MaxAttempts bounds how often a request is sent. Default 5; 1 never repeats.
 	MaxAttempts int
-	// Timeout bounds one attempt, its answer included, so that a connection that has
-	// gone silent does not use up the context's time. Default 30 s, which is longer
-	// than the service takes for anything; -1 leaves it to the context.
+	// Timeout bounds one attempt including its response, so that a dead connection
+	// does not use up the context's time. Default 30 s, which is longer than the
+	// service needs; -1 disables it.
 	Timeout time.Duration
-	// FirstPause is about how long to wait before the second attempt where the
-	// service does not say; each next wait is twice as long. Default 100 ms.
+	// FirstPause is the delay before the second attempt without Retry-After; it
+	// doubles with each attempt. Default 100 ms.
 	FirstPause time.Duration
 }
 
 // Option changes one request.
 type Option func(*call)
 
-// WithKey makes the request have this Idempotency-Key instead of a random one.
-// With a key of its own a caller who died can ask again, in another process, and
-// get the answer to the first request. An empty key leaves the random one, since a
-// request without any must not be sent twice.
+// WithKey sets the Idempotency-Key of the request instead of a random one.
+// After a crash, another process can then retry the request and receives the
+// first response. An empty key keeps the random one, since a request without a
+// key must not be retried.
 func WithKey(key string) Option {
 	return func(c *call) {
 		if key != "" {
@@ -91,13 +91,13 @@ func (c *Client) Get(ctx context.Context, id string) (Order, error) {
 	return send[Order](ctx, c, http.MethodGet, orderPath(id, ""), nil, nil)
 }
 
-// List reads a page of a customer's orders, the newest first. Page.Next, in
-// ListQuery.Cursor, leads to the next; it is empty after the last.
+// List returns a page of a customer's orders, newest first. Page.Next is the
+// ListQuery.Cursor of the next page; it is empty on the last page.
 func (c *Client) List(ctx context.Context, q ListQuery) (Page, error) {
 	return send[Page](ctx, c, http.MethodGet, "/v1/orders?"+q.values().Encode(), nil, nil)
 }
 
-// Update changes an order that the caller has seen at this version.
+// Update changes an order at this version.
 func (c *Client) Update(ctx context.Context, id string, version int64, u Update, opts ...Option) (Order, error) {
 	return send[Order](ctx, c, http.MethodPatch, orderPath(id, ""), u, append([]Option{IfVersion(version)}, opts...))
 }
@@ -107,7 +107,7 @@ func (c *Client) Confirm(ctx context.Context, id string, opts ...Option) (Order,
 	return send[Order](ctx, c, http.MethodPost, orderPath(id, "/confirm"), struct{}{}, opts)
 }
 
-// Ship says that an order has left.
+// Ship marks an order as shipped.
 func (c *Client) Ship(ctx context.Context, id string, s Shipment, opts ...Option) (Order, error) {
 	return send[Order](ctx, c, http.MethodPost, orderPath(id, "/ship"), s, opts)
 }
@@ -124,7 +124,8 @@ type call struct {
 	method, url string
 	header      http.Header
 	body        []byte
-	// unsettled, unless nil, is what of an answer another attempt may change.
+	// unsettled, if not nil, returns an error for a response that a retry may
+	// change.
 	unsettled func(answer []byte) error
 }
 
@@ -169,7 +170,7 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 		if err == nil && r.unsettled != nil {
 			err = r.unsettled(b)
 		}
-		if err == nil || ctx.Err() != nil || attempt >= cmp.Or(c.MaxAttempts, DefaultMaxAttempts) || !again(err) {
+		if err == nil || ctx.Err() != nil || attempt >= cmp.Or(c.MaxAttempts, DefaultMaxAttempts) || !retryable(err) {
 			return b, failed
 		}
 		wait := pause/2 + mrand.N(pause)
@@ -191,10 +192,10 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 	}
 }
 
-// again tells whether the same request may have another answer. All requests
-// have an Idempotency-Key, change nothing, or change nothing more the second time
-// (DELETE, a release), so an answer that was lost is no reason to stop.
-func again(err error) bool {
+// retryable reports whether a retry may have another result. A lost response
+// does not prevent a retry: all requests have an Idempotency-Key, change
+// nothing, or are idempotent (DELETE, release).
+func retryable(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {
 		return true // no answer
@@ -234,7 +235,7 @@ func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
 	if kind != "application/problem+json" || json.Unmarshal(b, p) != nil {
 		p = &Problem{Title: http.StatusText(resp.StatusCode)} // a proxy's
 		if to := resp.Header.Get("Location"); to != "" {
-			p.Detail = "nothing was done; the service is elsewhere, so change Client.URL: " + to
+			p.Detail = "the service redirects and nothing was done; change Client.URL: " + to
 		}
 	}
 	p.Status = resp.StatusCode
@@ -243,10 +244,10 @@ func (c *Client) once(ctx context.Context, r *call) ([]byte, error) {
 	return nil, p
 }
 
-// http is what makes the requests. It follows no redirect that would turn a change
-// into a GET, as 301, 302 and 303 do: the answer to that is a good one, and the
-// change would seem made. Nor one from https to http, where the token would travel in
-// the clear.
+// http returns the HTTP client. It does not follow redirects that would turn a
+// change into a GET (301, 302, 303): the response of the GET would look like
+// that of the change. Nor does it follow redirects from https to http, which
+// would expose the token.
 func (c *Client) http() *http.Client {
 	h := *cmp.Or(c.HTTP, http.DefaultClient)
 	also := h.CheckRedirect

@@ -70,7 +70,7 @@ func TestClient_RepeatsWithTheSameKey(t *testing.T) {
 			t.Fatalf("Create() = %+v, %v after %d requests", o, err, len(s.seen))
 		}
 		if took := time.Since(start); took < 9*time.Second || took > 15*time.Second {
-			t.Errorf("it took %s, want what Retry-After asked for: 9 s", took)
+			t.Errorf("it took %s, want 9 s from Retry-After", took)
 		}
 		key := s.seen[0].Header.Get("Idempotency-Key")
 		for i, r := range s.seen {
@@ -112,18 +112,18 @@ func TestClient_GivesUp(t *testing.T) {
 		if _, err := c.Get(t.Context(), "x"); !errors.As(err, &p) || p.Status != 503 || p.Type != "" || len(s.seen) != 3 {
 			t.Errorf("Get() = %v after %d requests, want 3", err, len(s.seen))
 		}
-		// What would be too late is not waited for.
+		// It does not wait beyond the deadline.
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
 		if _, err := c.Get(ctx, "x"); !errors.As(err, &p) || len(s.seen) != 4 || time.Since(start) > 0 {
-			t.Errorf("Get() = %v after %d requests and %s, want an answer at once", err, len(s.seen)-3, time.Since(start))
+			t.Errorf("Get() = %v after %d requests and %s, want an immediate result", err, len(s.seen)-3, time.Since(start))
 		}
 	})
 }
 
-// A proxy that sends everybody to https by 301 makes a GET of a change; its good
-// answer must not be taken for that of the change.
+// A proxy that redirects to https by 301 turns a change into a GET; its
+// response must not be taken for that of the change.
 func TestClient_ARedirectIsNoChange(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -155,16 +155,16 @@ func TestClient_ARedirectIsNoChange(t *testing.T) {
 		for _, err := range []error{updated, cancelled} {
 			var p *Problem
 			if !errors.As(err, &p) || p.Status != status || !strings.Contains(p.Detail, there.URL) {
-				t.Errorf("%d: a change that became a reading is %v, want a problem that says where the service is", status, err)
+				t.Errorf("%d: a redirected change = %v, want a problem with the new URL", status, err)
 			}
 		}
 		if len(made) > 0 {
-			t.Errorf("%d: %q was asked for", status, made)
+			t.Errorf("%d: %q was requested", status, made)
 		}
 	}
 }
 
-// A connection that has gone silent costs one attempt and not all of them.
+// A dead connection costs one attempt, not all of them.
 func TestClient_AnAttemptEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestClient_Requests(t *testing.T) {
 	}
 }
 
-// A token that was meant for https is not sent in the clear because a proxy says so.
+// A token for https is not sent in the clear after a redirect.
 func TestClient_NoRedirectIntoTheClear(t *testing.T) {
 	t.Parallel()
 	heard := false

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// MessageState is where a message stands.
+// MessageState is the state of a message.
 type MessageState string
 
-// The states that callers ask for most; the description of the API lists all.
+// The most common states; the API description lists all.
 const (
-	// MessageScheduled: it waits for its time and can be taken back.
+	// MessageScheduled: it is not due yet and can be cancelled.
 	MessageScheduled MessageState = "scheduled"
-	// MessageCancelled: it was taken back and is never published.
+	// MessageCancelled: it was cancelled and is never published.
 	MessageCancelled MessageState = "cancelled"
-	// MessageQueued: it is stored and on its way into its topic.
+	// MessageQueued: it is stored and not in its topic yet.
 	MessageQueued MessageState = "queued"
 	// MessageCompleted: it is in its topic.
 	MessageCompleted MessageState = "completed"
 )
 
-// NewMessage is a message to be published. At most one of Payload, PayloadText
-// and PayloadBase64 is its payload, and at most one of Delay and DeliverAt says
-// when it goes out, up to 366 days ahead; neither says at once.
+// NewMessage is a message to publish. At most one of Payload, PayloadText and
+// PayloadBase64 may be set, and at most one of Delay and DeliverAt, up to 366
+// days ahead; without either it is published immediately.
 type NewMessage struct {
 	Topic string `json:"topic"`
-	// Key is the record key; empty means the message's id. Messages with one key
-	// reach one partition, in no order that is promised.
+	// Key is the record key; default: the message's id. Messages with one key
+	// reach one partition, in no guaranteed order.
 	Key           string            `json:"key,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
 	PayloadText   *string           `json:"payload_text,omitempty"`
@@ -54,16 +54,16 @@ func (m NewMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Accepted is a message that is stored.
+// Accepted is a stored message.
 type Accepted struct {
 	ID        string       `json:"id"`
 	State     MessageState `json:"state"`
 	CreatedAt time.Time    `json:"created_at"`
-	// DeliverAt is when it is due; nil for at once.
+	// DeliverAt is the due time; nil for immediate delivery.
 	DeliverAt *time.Time `json:"deliver_at"`
 }
 
-// MessageResult is what became of one message of a batch: it is stored, or there
+// MessageResult is the result of one message of a batch: it is stored, or there
 // is a problem.
 type MessageResult struct {
 	Index   int       `json:"index"`
@@ -71,7 +71,7 @@ type MessageResult struct {
 	Problem *Problem  `json:"problem"`
 }
 
-// Message is a message as the service knows it.
+// Message is the state of a message.
 type Message struct {
 	ID        string       `json:"id"`
 	State     MessageState `json:"state"`
@@ -82,11 +82,11 @@ type Message struct {
 	// Record is where it is, once it is MessageCompleted.
 	Record  *Record       `json:"record"`
 	History []MessageStep `json:"history"`
-	// Note says what could not be looked up.
+	// Note describes the part of the state that could not be read.
 	Note string `json:"note"`
 }
 
-// MessageContent is what a message carries.
+// MessageContent is the payload, media type and headers of a message.
 type MessageContent struct {
 	ContentType string            `json:"content_type"`
 	Headers     map[string]string `json:"headers"`
@@ -110,20 +110,20 @@ type Record struct {
 	Offset    int64  `json:"offset"`
 }
 
-// MessageStep is one line of a message's history.
+// MessageStep is one entry of the history of a message.
 type MessageStep struct {
 	State  MessageState `json:"state"`
 	At     time.Time    `json:"at"`
 	Detail string       `json:"detail"`
 }
 
-// ScheduledQuery says which of the messages that wait. The zero value means all.
+// ScheduledQuery selects waiting messages. The zero value selects all.
 type ScheduledQuery struct {
 	// Topic and Key narrow the list down.
 	Topic, Key string
-	// From and Until bound when they are due; zero leaves that end open.
+	// From and Until bound the due time; zero is no bound.
 	From, Until time.Time
-	// Limit is how many a page has at most; 0 means 100.
+	// Limit is the maximum page size; 0 means 100.
 	Limit int
 	// Cursor is MessagePage.Next of the page before.
 	Cursor string
@@ -155,6 +155,6 @@ func (q *ScheduledQuery) values() url.Values {
 // first. It may be short, even empty, though more follow.
 type MessagePage struct {
 	Messages []Message `json:"messages"`
-	// Next leads to the next page; empty after the last.
+	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next"`
 }

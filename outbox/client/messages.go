@@ -15,11 +15,11 @@ func (c *Client) PostMessage(ctx context.Context, m NewMessage, opts ...Option) 
 	return send[Accepted](ctx, c, http.MethodPost, "/v1/messages", m, opts)
 }
 
-// PostMessages hands in up to MaxBatch messages, each stored on its own: the
-// results are in the order of ms. The batch is sent again, with its key, while
-// any message in it has a problem that time may solve; what was stored is not
-// stored twice. After the last attempt the results say what still has one. An
-// error is about all of the messages.
+// PostMessages submits up to MaxBatch messages, each stored separately; the
+// results have the order of ms. It retries the batch, with its key, while any
+// message has a transient problem; stored messages are not stored twice. After
+// the last attempt the results contain the remaining problems. An error applies
+// to all messages.
 func (c *Client) PostMessages(ctx context.Context, ms []NewMessage, opts ...Option) ([]MessageResult, error) {
 	body := struct {
 		Messages []NewMessage `json:"messages"`
@@ -31,10 +31,10 @@ func (c *Client) PostMessages(ctx context.Context, ms []NewMessage, opts ...Opti
 		c.unsettled = func(answer []byte) error {
 			var r results
 			if json.Unmarshal(answer, &r) != nil {
-				return nil // send says what is wrong with it
+				return nil // send reports the decoding error
 			}
 			for i := range r.Results {
-				if p := r.Results[i].Problem; p != nil && again(p) {
+				if p := r.Results[i].Problem; p != nil && retryable(p) {
 					return p
 				}
 			}
@@ -45,34 +45,36 @@ func (c *Client) PostMessages(ctx context.Context, ms []NewMessage, opts ...Opti
 	return out.Results, err
 }
 
-// GetMessage says where a message stands.
+// GetMessage returns the state of a message.
 func (c *Client) GetMessage(ctx context.Context, id string) (Message, error) {
 	return send[Message](ctx, c, http.MethodGet, messagePath(id), nil, nil)
 }
 
-// MessageContent says what a message carries; it never changes. Of a message that
-// was taken back nothing is kept: that is a *Problem of the type ProblemNoMessage.
+// MessageContent returns the content of a message; it never changes. The
+// content of a cancelled message is not kept: the error is a *Problem of the
+// type ProblemNoMessage.
 func (c *Client) MessageContent(ctx context.Context, id string) (MessageContent, error) {
 	return send[MessageContent](ctx, c, http.MethodGet, messagePath(id)+"/content", nil, nil)
 }
 
-// ReleaseMessage makes a message that waits due at once. It is then still
-// MessageScheduled, can be taken back until it is on its way, and goes out once. A
-// *Problem of the type ProblemNotWaiting says in State why there was nothing to
-// release; if an answer was lost, it may be that this call has done it.
+// ReleaseMessage makes a waiting message due immediately. It is then still
+// MessageScheduled, can be cancelled until it is in the outbox, and is
+// published once. A *Problem of the type ProblemNotWaiting has the State of a
+// message that is not waiting; after a lost response this may be the effect of
+// this call.
 func (c *Client) ReleaseMessage(ctx context.Context, id string) (Message, error) {
 	return send[Message](ctx, c, http.MethodPost, messagePath(id)+"/release", struct{}{}, nil)
 }
 
-// CancelMessage takes a message back: after nil it is never published. A
-// *Problem of the type ProblemTooLate says that it is out, or about to be.
+// CancelMessage cancels a message: after nil it is never published. A *Problem
+// of the type ProblemTooLate means that it is released or published.
 func (c *Client) CancelMessage(ctx context.Context, id string) error {
 	_, err := send[struct{}](ctx, c, http.MethodDelete, messagePath(id), nil, nil)
 	return err
 }
 
-// ScheduledMessages reads a page of the messages that wait for their time.
-// MessagePage.Next, in ScheduledQuery.Cursor, leads to the next.
+// ScheduledMessages returns a page of the waiting messages. MessagePage.Next is
+// the ScheduledQuery.Cursor of the next page.
 func (c *Client) ScheduledMessages(ctx context.Context, q ScheduledQuery) (MessagePage, error) {
 	return send[MessagePage](ctx, c, http.MethodGet, "/v1/messages?"+q.values().Encode(), nil, nil)
 }

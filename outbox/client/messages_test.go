@@ -75,7 +75,7 @@ func TestClient_MessageRequests(t *testing.T) {
 	}
 }
 
-// A batch is sent again as it is while one of its messages may still be taken.
+// A batch is retried unchanged while one of its messages may still be accepted.
 func TestClient_RepeatsABatchUntilAllIsSettled(t *testing.T) {
 	t.Parallel()
 	const (

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status is where an order stands.
+// Status is the state of an order.
 type Status string
 
 // The statuses of an order.
@@ -41,7 +41,7 @@ type Order struct {
 	CancelReason string     `json:"cancel_reason"`
 }
 
-// Line is a position of an order.
+// Line is an item of an order.
 type Line struct {
 	SKU         string `json:"sku"`
 	Description string `json:"description,omitempty"`
@@ -50,7 +50,7 @@ type Line struct {
 	UnitPrice string `json:"unit_price"`
 }
 
-// Address is where an order goes.
+// Address is a delivery address.
 type Address struct {
 	Name     string `json:"name"`
 	Street   string `json:"street"`
@@ -70,29 +70,29 @@ type NewOrder struct {
 	Lines      []Line     `json:"lines"`
 }
 
-// Update is what to change; what is nil stays.
+// Update is the input of Update; nil fields keep their values.
 type Update struct {
 	Country *string  `json:"country,omitempty"`
 	Address *Address `json:"address,omitempty"`
 	Lines   []Line   `json:"lines,omitempty"`
 }
 
-// Shipment goes with Ship.
+// Shipment is the input of Ship.
 type Shipment struct {
 	Carrier   string     `json:"carrier,omitempty"`
 	Tracking  string     `json:"tracking,omitempty"`
 	ShippedAt *time.Time `json:"shipped_at,omitempty"`
 }
 
-// Cancellation goes with Cancel.
+// Cancellation is the input of Cancel.
 type Cancellation struct {
 	CreditNote  string     `json:"credit_note,omitempty"`
 	Reason      string     `json:"reason,omitempty"`
 	CancelledAt *time.Time `json:"cancelled_at,omitempty"`
 }
 
-// ListQuery says which orders are listed. CustomerID is required; From is
-// included, To is not; Limit is at most 100, zero means 50.
+// ListQuery selects orders. CustomerID is required; From is inclusive, To
+// exclusive; Limit is at most 100, zero means 50.
 type ListQuery struct {
 	CustomerID string
 	From, To   time.Time

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Types of problems that callers tell apart most; GET /problems lists them all.
+// The most common problem types; GET /problems lists all.
 const (
 	ProblemNotFound    = "urn:scylla-outbox:problem:order-not-found"
 	ProblemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
@@ -25,13 +25,14 @@ const (
 	ProblemQuota       = "urn:scylla-outbox:problem:quota-used-up"
 )
 
-// Problem is what the service answered instead (RFC 9457). Find it with errors.As.
+// Problem is an error response of the service (RFC 9457). Use errors.As to find
+// it.
 type Problem struct {
-	// Type says which problem it is; empty if a proxy answered.
+	// Type is the problem type; empty for a response of a proxy.
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail says it to people.
+	// Detail is a description for people.
 	Detail string `json:"detail"`
 	// Errors name every bad field.
 	Errors []FieldError `json:"errors"`
@@ -39,17 +40,17 @@ type Problem struct {
 	OrderID string `json:"order_id"`
 	// MessageID is the message in question, where there is one.
 	MessageID string `json:"message_id"`
-	// State is where the message stands, where it is why a change is refused.
+	// State is the state of the message, if it is the reason of a refusal.
 	State MessageState `json:"state"`
 	// CurrentStatus is the order's, where it is why a change is refused.
 	CurrentStatus Status `json:"current_status"`
-	// OutcomeUnknown: the change may be stored, or become so later. The same
-	// request with the same key finds out.
+	// OutcomeUnknown is true if the change may be stored now or later. Retry the
+	// request with the same key to learn the outcome.
 	OutcomeUnknown bool `json:"outcome_unknown"`
 
 	// RequestID finds the request in the service's log.
 	RequestID string `json:"-"`
-	// RetryAfter is how long the service asked to wait; zero if it did not.
+	// RetryAfter is the value of Retry-After; zero without one.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -59,7 +60,7 @@ type FieldError struct {
 	Message  string `json:"message"`
 }
 
-// Error says what the service said.
+// Error returns status, type and detail.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s", p.Status, p.Title)

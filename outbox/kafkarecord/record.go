@@ -1,6 +1,6 @@
-// Package kafkarecord reads events back from the records of their topics, for those
-// who show them or react to them. What a record lacks is empty: records of other
-// programs are events too.
+// Package kafkarecord decodes events from the records of their topics, for
+// displaying and consuming them. Missing parts are empty: records of other
+// programs are events, too.
 package kafkarecord
 
 import (
@@ -16,16 +16,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Event is a record as its readers see it. One of Data, Text and Base64 is its
-// payload.
+// Event is a decoded record. One of Data, Text and Base64 is its payload.
 type Event struct {
 	Topic         string            `json:"topic"`
 	Partition     int32             `json:"partition"`
 	Offset        int64             `json:"offset"`
-	At            time.Time         `json:"at" doc:"When it came to its topic"`
+	At            time.Time         `json:"at" doc:"Time of the record"`
 	Key           string            `json:"key,omitempty"`
 	ID            string            `json:"event_id,omitempty"`
-	Source        string            `json:"-"` // who published it: of one source ids are unique
+	Source        string            `json:"-"` // publisher: ids are unique within one source
 	Type          string            `json:"event_type,omitempty"`
 	AggregateID   string            `json:"aggregate_id,omitempty"`
 	AggregateType string            `json:"aggregate_type,omitempty"`
@@ -38,8 +37,8 @@ type Event struct {
 	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither"`
 }
 
-// Decode reads a record. Its payload is not copied, and is JSON or text only if it is
-// UTF-8. Other text that is not is made so.
+// Decode decodes a record. Its payload is not copied, and is JSON or text only
+// if it is UTF-8. Other invalid UTF-8 is replaced.
 func Decode(r *kgo.Record) Event {
 	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r), Key: valid(r.Key)}
 	for _, h := range r.Headers {
@@ -54,7 +53,7 @@ func Decode(r *kgo.Record) Event {
 		case outbox.HeaderAggregateType:
 			e.AggregateType = v
 		case outbox.HeaderSequence:
-			e.Sequence, _ = strconv.ParseInt(v, 10, 64) // 0 is what one without has
+			e.Sequence, _ = strconv.ParseInt(v, 10, 64) // 0 if it is missing
 		case outbox.HeaderTime:
 			e.Time = v
 		case outbox.HeaderContentType:
@@ -82,8 +81,8 @@ func Decode(r *kgo.Record) Event {
 	return e
 }
 
-// At is when a record came to its topic: zero if that is a year that JSON has no form
-// for, as a producer may say.
+// At returns the time of a record; zero if a producer set a year that JSON
+// cannot represent.
 func At(r *kgo.Record) time.Time {
 	t := r.Timestamp.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {

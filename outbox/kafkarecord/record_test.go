@@ -41,7 +41,7 @@ func TestDecode_PayloadIsJSONTextOrNeither(t *testing.T) {
 		{"", `{"a":`, false, true},
 		{"", "", false, true},
 		{"", "\xff\xfe", false, false},
-		{"", "\"\xff\"", false, false}, // JSON but for its text: no reader of UTF-8 takes it
+		{"", "\"\xff\"", false, false}, // JSON except for its invalid UTF-8
 	} {
 		r := &kgo.Record{Value: []byte(tt.value), Headers: []kgo.RecordHeader{{Key: outbox.HeaderContentType, Value: []byte(tt.contentType)}}}
 		e := Decode(r)
@@ -55,7 +55,7 @@ func TestDecode_PayloadIsJSONTextOrNeither(t *testing.T) {
 	}
 }
 
-// Whatever a producer writes, the event can be written as JSON that every reader takes.
+// For any record, the event can be encoded as valid JSON.
 func TestDecode_IsAlwaysJSON(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]*kgo.Record{
