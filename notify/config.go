@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// targetName is what a target may be called: it is a label.
+// targetName is the pattern of target names, which are label values.
 var targetName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
 
 // webhookScheme is before the URL of our own signed webhook.
 const webhookScheme = "webhook+"
 
-// ParseTargets reads "name=URL" each. A URL may be given as file:PATH or
-// env:NAME, see Reveal; webhook+https://… is a signed webhook, which needs the
-// secrets; everything else is shoutrrr's. Every problem is reported, without the
-// URLs.
+// ParseTargets parses targets of the form "name=URL". A URL may be given as
+// file:PATH or env:NAME, see Reveal; webhook+https://… is a signed webhook,
+// which needs the secrets; any other URL is one of shoutrrr. The error contains
+// every problem, without the URLs.
 func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
 	out := make(map[string]Target)
 	var errs []error
@@ -39,7 +39,7 @@ func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
 	for i, pair := range targets {
 		name, setting, ok := strings.Cut(pair, "=")
 		if !ok || !targetName.MatchString(name) {
-			errs = append(errs, fmt.Errorf("target %d of %d: write name=URL, the name of letters, digits, - and _", i+1, len(targets)))
+			errs = append(errs, fmt.Errorf("target %d of %d: use name=URL, with letters, digits, - and _ in the name", i+1, len(targets)))
 			continue
 		}
 		if _, twice := out[name]; twice {

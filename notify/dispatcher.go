@@ -25,12 +25,12 @@ const (
 	DefaultDrainTimeout = 5 * time.Second
 )
 
-// Config of a Dispatcher. Zero means default.
+// Config of a Dispatcher. Zero values mean defaults.
 type Config struct {
 	// Targets by name. A name is a metric's label and in the log: no secret, and
 	// few of them.
 	Targets map[string]Target
-	// QueueSize is how many messages wait for one target; what comes on top is
+	// QueueSize bounds the waiting messages of one target; further messages are
 	// dropped. At least 1.
 	QueueSize int
 	// Attempts is how often a message is sent to a target at most.
@@ -40,12 +40,12 @@ type Config struct {
 	// Backoff is the wait after the first attempt; it doubles up to MaxBackoff.
 	// Half of each is by chance.
 	Backoff, MaxBackoff time.Duration
-	// DrainTimeout is how long what is queued may take once Run is to stop; each
-	// message is tried once more.
+	// DrainTimeout bounds the delivery of queued messages when Run stops; each
+	// message has one more attempt.
 	DrainTimeout time.Duration
-	// Logger is told of what is given up. Default discards.
+	// Logger receives dropped and failed messages. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics; nil means none.
+	// Registerer receives the metrics; nil means none.
 	Registerer prometheus.Registerer
 }
 
@@ -80,7 +80,7 @@ func (c *Config) validate() error {
 		errs = append(errs, fmt.Errorf("attempts %d: must be at least 1", c.Attempts))
 	}
 	if c.Timeout < 0 || c.Backoff < 0 || c.DrainTimeout < 0 || c.MaxBackoff < c.Backoff {
-		errs = append(errs, fmt.Errorf("timeout %s, backoff %s to %s, drain timeout %s: none may be negative, nor the longest backoff below the first",
+		errs = append(errs, fmt.Errorf("timeout %s, backoff %s to %s, drain timeout %s: must not be negative; the maximum backoff must be at least the first",
 			c.Timeout, c.Backoff, c.MaxBackoff, c.DrainTimeout))
 	}
 	for name, t := range c.Targets {
@@ -97,8 +97,8 @@ type Dispatcher struct {
 	workers map[string]*worker
 }
 
-// New returns a Dispatcher that delivers once Run is called. What is notified
-// before that waits in the queues.
+// New returns a Dispatcher that delivers once Run is called. Earlier messages
+// wait in the queues.
 func New(conf Config) (*Dispatcher, error) {
 	conf = conf.withDefaults()
 	if err := conf.validate(); err != nil {
@@ -114,10 +114,9 @@ func New(conf Config) (*Dispatcher, error) {
 	return d, nil
 }
 
-// Notify queues m for every target, or for those named. It never waits: a
-// target whose queue is full does not get m, which is counted and, once until
-// the target takes something again, logged. It returns the number of queues
-// that took m.
+// Notify queues m for every target, or for the named ones, and returns the
+// number of queues that accepted m. It never blocks: a full queue drops m,
+// which is counted and logged once until the target accepts a message again.
 func (d *Dispatcher) Notify(m Message, targets ...string) int {
 	m = m.Plain()
 	n := 0
@@ -131,8 +130,8 @@ func (d *Dispatcher) Notify(m Message, targets ...string) int {
 	return n
 }
 
-// Run delivers until ctx ends, and then for at most DrainTimeout what is
-// queued. It returns nil; a target that hangs does not hold it up.
+// Run delivers until ctx ends, and then queued messages for at most
+// DrainTimeout. It returns nil; a target that hangs does not delay it.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -170,7 +169,7 @@ type worker struct {
 	metrics targetMetrics
 
 	mu   sync.Mutex
-	full bool // said so, and nothing was taken since
+	full bool // full was logged, and no message was accepted since
 }
 
 func (w *worker) offer(m Message) bool {
@@ -185,12 +184,12 @@ func (w *worker) offer(m Message) bool {
 	w.metrics.dropped.Inc()
 	if !w.full {
 		w.full = true
-		w.log.Error("notifications are dropped: the target takes none and its queue is full", "queue", cap(w.queue), "type", m.Type)
+		w.log.Error("notifications dropped: the queue of the target is full", "queue", cap(w.queue), "type", m.Type)
 	}
 	return false
 }
 
-// run delivers until stop ends, then what is queued until work ends.
+// run delivers until stop ends, then queued messages until work ends.
 func (w *worker) run(stop, work context.Context) {
 	for {
 		var m Message
@@ -203,7 +202,7 @@ func (w *worker) run(stop, work context.Context) {
 				return
 			}
 		}
-		w.mu.Lock() // or a message that is offered now would not count
+		w.mu.Lock() // so that a concurrent Notify is counted
 		w.metrics.queued.Set(float64(len(w.queue)))
 		w.mu.Unlock()
 		if work.Err() != nil {
@@ -214,8 +213,8 @@ func (w *worker) run(stop, work context.Context) {
 	}
 }
 
-// deliver sends m until it is taken, the attempts are used up or nothing helps.
-// Once stop has ended there is no further attempt.
+// deliver sends m until it is accepted, the attempts are used up or the error
+// is permanent. After the end of stop there is no further attempt.
 func (w *worker) deliver(stop, work context.Context, m Message) {
 	for attempt := 1; ; attempt++ {
 		err := w.attempt(work, m)
@@ -237,18 +236,18 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 			asked = min(asked, w.conf.MaxBackoff)
 			d = min(asked+rand.N(asked/10+1), w.conf.MaxBackoff)
 		}
-		w.log.Debug("a notification was not taken; trying again", "type", m.Type, "attempt", attempt, "wait", d, "err", err)
+		w.log.Debug("notification failed; retrying", "type", m.Type, "attempt", attempt, "wait", d, "err", err)
 		t := time.NewTimer(d)
 		select {
 		case <-t.C:
-		case <-stop.Done(): // one more, at once
+		case <-stop.Done(): // one more attempt, immediately
 		}
 		t.Stop()
 	}
 }
 
-// attempt calls Send. It returns when Send does, or when work ends: the target
-// gets nothing else meanwhile, so one that hangs costs one goroutine.
+// attempt calls Send. It returns when Send does, or when work ends. The target
+// receives no other message until then, so one that hangs costs one goroutine.
 func (w *worker) attempt(work context.Context, m Message) error {
 	ctx, cancel := context.WithTimeout(work, w.conf.Timeout)
 	defer cancel()

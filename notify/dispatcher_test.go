@@ -104,7 +104,7 @@ func TestDispatcher_HangingTargetCostsTheOthersNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		hangs := TargetFunc(func(context.Context, Message) error { <-release; return nil }) // does not even look at its context
+		hangs := TargetFunc(func(context.Context, Message) error { <-release; return nil }) // ignores its context
 		good := &recorder{}
 		d := start(t, Config{Targets: map[string]Target{"hangs": hangs, "good": good}, QueueSize: 10})
 		for i := range 30 {
@@ -118,12 +118,12 @@ func TestDispatcher_HangingTargetCostsTheOthersNothing(t *testing.T) {
 		if got := len(good.ids()); got != 30 {
 			t.Errorf("the good target has %d messages, want all 30", got)
 		}
-		// One is under way, ten wait.
+		// One is in flight, ten are queued.
 		if got := d.metric(t, "outbox_notify_dropped_total", "hangs"); got != 19 {
 			t.Errorf("%v dropped, want 19", got)
 		}
-		if n := strings.Count(d.log.String(), "notifications are dropped"); n != 1 {
-			t.Errorf("the dropping was logged %d times, want once:\n%s", n, d.log)
+		if n := strings.Count(d.log.String(), "notifications dropped"); n != 1 {
+			t.Errorf("the drop was logged %d times, want once:\n%s", n, d.log)
 		}
 		time.Sleep(time.Hour)
 		if got := d.metric(t, "outbox_notify_target_stuck", "hangs"); got != 1 {
@@ -163,7 +163,7 @@ func TestDispatcher_TriesAgainAndGivesUp(t *testing.T) {
 				t.Errorf("%s: %v failed, want %v", target, got, want)
 			}
 		}
-		d.Notify(Message{ID: "b"}) // what was given up holds up nothing
+		d.Notify(Message{ID: "b"}) // a failed message does not block later ones
 		synctest.Wait()
 		if got := wrong.ids(); fmt.Sprint(got) != "[a b]" {
 			t.Errorf("wrong got %v", got)
@@ -172,8 +172,8 @@ func TestDispatcher_TriesAgainAndGivesUp(t *testing.T) {
 	})
 }
 
-// A receiver that asks for a time beyond what there is, such as the end of the year
-// 9999, is asked again after the longest wait, not at once.
+// A delay requested by a receiver, such as until the year 9999, is bounded by
+// the maximum backoff.
 func TestDispatcher_WaitsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestDispatcher_StopDeliversWhatIsQueued(t *testing.T) {
 		if got := slow.ids(); fmt.Sprint(got) != "[0 1 2]" {
 			t.Errorf("slow got %v", got)
 		}
-		if got := waits.ids(); fmt.Sprint(got) != "[0 0 1 2]" { // 0 once more, at once, and given up
+		if got := waits.ids(); fmt.Sprint(got) != "[0 0 1 2]" { // 0: one more attempt, immediately, then dropped
 			t.Errorf("waits got %v", got)
 		}
 	})
@@ -229,7 +229,7 @@ func TestDispatcher_PanicIsAnError(t *testing.T) {
 	})
 }
 
-// What is offered while a message is taken out of the queue counts.
+// A message that is queued while another is removed from the queue is counted.
 func TestDispatcher_QueuedIsWhatWaits(t *testing.T) {
 	t.Parallel()
 	d, err := New(Config{Targets: map[string]Target{"a": &recorder{}}})
@@ -246,7 +246,7 @@ func TestDispatcher_QueuedIsWhatWaits(t *testing.T) {
 			defer close(offered)
 			w.offer(Message{ID: "2"})
 		}()
-		if w.mu.TryLock() { // nothing keeps it out, so it is in before the number is written
+		if w.mu.TryLock() { // without the lock the message is queued before the gauge is set
 			w.mu.Unlock()
 			<-offered
 		}

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Severity is how soon somebody should look.
+// Severity is the urgency of a message.
 type Severity string
 
 // The severities.
@@ -25,18 +25,18 @@ type Message struct {
 	// ID is the same for every attempt and every target, and if a process repeats
 	// itself after a crash: receivers may deduplicate on it.
 	ID string `json:"id"`
-	// Type names what it is about, such as dead_letters.backlog.
+	// Type is the topic of the message, such as dead_letters.backlog.
 	Type string `json:"type"`
-	// Key groups messages about the same thing: a pager's incident is opened by
-	// the first and closed by the one that is Resolved.
+	// Key groups messages: the first opens an incident in a pager, the one that is
+	// Resolved closes it.
 	Key      string   `json:"key"`
 	Severity Severity `json:"severity"`
-	// Resolved says that it is over.
+	// Resolved is true if the condition has ended.
 	Resolved bool `json:"resolved"`
-	// Title is one line, Text several; plain text.
+	// Title is one line, Text may have several; both are plain text.
 	Title string `json:"title"`
 	Text  string `json:"text"`
-	// URL leads to a page that shows more; may be empty.
+	// URL is a page with details; optional.
 	URL string    `json:"url,omitempty"`
 	At  time.Time `json:"at"`
 	// Data is the same for programs: a webhook's receiver gets it as JSON.
@@ -52,39 +52,40 @@ func (m *Message) body() ([]byte, error) {
 	return b, nil
 }
 
-// Plain returns m with a title of one line and a text without control characters:
-// titles become the subjects of mails, and parts of both come from elsewhere.
+// Plain returns m with a title of one line and a text without control
+// characters: titles become subjects of e-mails, and both contain text from
+// events.
 func (m Message) Plain() Message {
 	m.Title, m.Text = line(m.Title), lines(m.Text)
 	return m
 }
 
-// Target takes messages somewhere. The Dispatcher calls Send from one goroutine
-// at a time.
+// Target delivers messages. The Dispatcher calls Send from one goroutine at a
+// time.
 //
-// Send should end when ctx does. If it does not, its target gets nothing else
-// until it has returned, and the others do not notice. An error is tried again
-// unless Permanent made it; After says when. Errors are logged as they are
-// returned: no secret may be in them.
+// Send should return when ctx ends. Otherwise its target receives no further
+// message until it returns; other targets are not affected. An error is retried
+// unless Permanent made it; After sets the delay. Errors are logged unchanged:
+// they must not contain secrets.
 type Target interface {
 	Send(ctx context.Context, m Message) error
 }
 
-// TargetFunc is a Target that is a function.
+// TargetFunc is a function as a Target.
 type TargetFunc func(ctx context.Context, m Message) error
 
 // Send calls f.
 func (f TargetFunc) Send(ctx context.Context, m Message) error { return f(ctx, m) }
 
-// permanentError is an error that another attempt does not mend.
+// permanentError is an error that must not be retried.
 type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent marks an error that another attempt does not mend.
+// Permanent marks an error that must not be retried.
 func Permanent(err error) error { return permanentError{err} }
 
-// afterError asks for the next attempt at a time of the receiver's choosing.
+// afterError is an error with a delay requested by the receiver.
 type afterError struct {
 	error
 	wait time.Duration
@@ -92,11 +93,11 @@ type afterError struct {
 
 func (e afterError) Unwrap() error { return e.error }
 
-// After marks an error whose receiver said how long to wait. The Dispatcher
-// waits no longer than its MaxBackoff.
+// After marks an error with the delay that the receiver requested. The
+// Dispatcher waits at most its MaxBackoff.
 func After(err error, wait time.Duration) error { return afterError{err, wait} }
 
-// WaitOf is how long the receiver asked to wait; 0 if it did not.
+// WaitOf returns the delay that the receiver requested; 0 for none.
 func WaitOf(err error) time.Duration {
 	var a afterError
 	if errors.As(err, &a) {
@@ -105,14 +106,13 @@ func WaitOf(err error) time.Duration {
 	return 0
 }
 
-// IsPermanent tells whether Permanent marked an error.
+// IsPermanent reports whether Permanent marked an error.
 func IsPermanent(err error) bool {
 	var p permanentError
 	return errors.As(err, &p)
 }
 
-// line is s as one line without control characters: titles become the subjects
-// of mails.
+// line returns s as one line without control characters.
 func line(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.C, r) {
@@ -122,7 +122,7 @@ func line(s string) string {
 	}, s))
 }
 
-// lines is s without control characters other than the end of a line.
+// lines returns s without control characters except line ends.
 func lines(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && unicode.Is(unicode.C, r) {

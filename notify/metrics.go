@@ -7,7 +7,7 @@ type metrics struct{ sent, failed, errors, dropped, queued, stuck vec }
 // vec is a metric by target.
 type vec func(target string) gauge
 
-// gauge is what a worker does to a metric; counters are never Set.
+// gauge is the interface of a worker to its metrics; counters are never Set.
 type gauge interface {
 	Inc()
 	Set(v float64)
@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		errors:  count("outbox_notify_attempt_errors_total", "Attempts to send a notification that failed."),
 		dropped: count("outbox_notify_dropped_total", "Notifications dropped because a target's queue was full, or because the process ended."),
 		queued:  level("outbox_notify_queued", "Notifications that wait for a target."),
-		stuck:   level("outbox_notify_target_stuck", "1 while a target has not returned from an attempt that is past its time."),
+		stuck:   level("outbox_notify_target_stuck", "1 while an attempt of the target has not returned after its timeout."),
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Reveal returns the value that a setting means: what follows "file:" is a file
-// that holds it, what follows "env:" an environment variable; anything else is
-// the value itself. The error never has the value.
+// Reveal returns the value of a secret setting: "file:" is followed by the path
+// of a file, "env:" by the name of an environment variable; any other setting
+// is the value itself. The error never contains the value.
 func Reveal(setting string) (string, error) {
 	switch {
 	case strings.HasPrefix(setting, "file:"):
@@ -41,8 +41,8 @@ const minSecret = 4
 // redactor removes a URL's parts from the text of errors.
 type redactor struct{ replacer *strings.Replacer }
 
-// newRedactor takes everything that a URL holds but its scheme for secret: which
-// part is one differs from service to service.
+// newRedactor treats every part of a URL except its scheme as secret, because
+// services differ in the secret part.
 func newRedactor(raw string) redactor {
 	parts := []string{raw}
 	add := func(s string) {
@@ -97,15 +97,15 @@ func byLength(parts []string) []string {
 	return out
 }
 
-// err is an error without secrets; it wraps nothing, so that nobody finds them
-// further down.
+// err returns an error without secrets; it wraps nothing that could contain
+// them.
 func (r redactor) err(err error) error {
 	if err == nil {
 		return nil
 	}
 	var u *url.Error
 	text := err.Error()
-	if errors.As(err, &u) { // it names the URL that was really asked for, which may be another
+	if errors.As(err, &u) { // it contains the requested URL, which may differ
 		text = strings.ReplaceAll(text, u.URL, "***")
 	}
 	return errors.New(r.replacer.Replace(text))

@@ -16,11 +16,11 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// fakeHosts leads requests for real services to receivers of the tests.
+// fakeHosts redirects requests for real services to receivers of the tests.
 var fakeHosts sync.Map // host[:port] to the receiver's host:port
 
-// rewriting is the default transport in tests: shoutrrr's clients have no other
-// way to be led elsewhere, and a mistake must not reach the real ones.
+// rewriting is the default transport in tests: the clients of shoutrrr cannot
+// be redirected otherwise, and a mistake must not reach a real service.
 type rewriting struct{ http.RoundTripper }
 
 func (r rewriting) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -162,7 +162,7 @@ func TestURL_OtherChats(t *testing.T) {
 	}
 }
 
-// mailbox is an SMTP server that keeps what it gets.
+// mailbox is an SMTP server that records its mails.
 type mailbox struct {
 	addr string
 	mu   sync.Mutex
@@ -292,8 +292,8 @@ func TestURL_LongTextIsCut(t *testing.T) {
 	}
 }
 
-// TestDispatcher_EndToEnd is one process with every kind of receiver: one that
-// recovers, one that asks for patience, one that hangs, and mail.
+// TestDispatcher_EndToEnd has one process with every kind of receiver: one that
+// recovers, one that requests a delay, one that hangs, and e-mail.
 func TestDispatcher_EndToEnd(t *testing.T) {
 	t.Parallel()
 	flaky := newReceiver(t, func(n int, w http.ResponseWriter) {
@@ -318,7 +318,7 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The one that hangs does so to the end: neither Notify nor stop waits for it.
+	// The hanging one never returns: neither Notify nor stop waits for it.
 	d := start(t, Config{Targets: targets, Backoff: 10 * time.Millisecond, Timeout: time.Hour, DrainTimeout: 100 * time.Millisecond})
 	for range 3 {
 		d.Notify(testMessage())
@@ -336,7 +336,7 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	n := len(busy.reqs)
 	busy.mu.Unlock()
 	if n != 4 {
-		t.Errorf("busy got %d requests, want 3 and one again", n)
+		t.Errorf("busy got %d requests, want 3 and a retry", n)
 	}
 	d.stop()
 }

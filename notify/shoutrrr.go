@@ -19,15 +19,15 @@ type chat struct {
 	redact  redactor
 }
 
-// plainSchemes are services that show no title of their own: it becomes the first
-// line of the text.
+// plainSchemes are services without a title: it becomes the first line of the
+// text.
 var plainSchemes = []string{"googlechat", "hangouts", "rocketchat", "signal", "wecom", "mattermost", "matrix", "pushbullet", "notifiarr"}
 
 // NewURL returns a Target for a shoutrrr URL, such as slack://, smtp://,
-// pagerduty://, teams://, discord://, telegram://, opsgenie:// or generic://; see
-// shoutrrr.nickfedor.com for their forms. A pager gets the severity and one
-// incident per Key, closed by the message that is Resolved. Neither errors nor
-// the log ever show the URL, which is secret as a whole.
+// pagerduty://, teams://, discord://, telegram://, opsgenie:// or generic://;
+// see shoutrrr.nickfedor.com for their forms. A pager receives the severity and
+// has one incident per Key, closed by the Resolved message. Errors and the log
+// never contain the URL, which is secret as a whole.
 func NewURL(raw string) (Target, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme == "" {
@@ -36,7 +36,7 @@ func NewURL(raw string) (Target, error) {
 	redact := newRedactor(raw)
 	scheme, _, _ := strings.Cut(u.Scheme, "+")
 	if scheme == "logger" {
-		return nil, errors.New("logger:// is not a target: what is not delivered is logged anyway")
+		return nil, errors.New("logger:// is not a target: undelivered messages are always logged")
 	}
 	service, err := new(router.ServiceRouter).Locate(raw)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewURL(raw string) (Target, error) {
 // maxChat is how many characters of a text are sent; some services refuse 2,000.
 const maxChat = 1500
 
-// withContext is what some services have.
+// withContext is implemented by some services.
 type withContext interface {
 	SendWithContext(ctx context.Context, message string, params *types.Params) error
 }
@@ -90,8 +90,8 @@ func (c *chat) compose(m *Message) (string, types.Params) {
 	return text, params
 }
 
-// tame takes from text, parts of which come from events and errors, what chats
-// take for a command: mentions that wake everybody, and Slack's markup.
+// tame escapes commands of chats in a text, parts of which come from events and
+// errors: mentions of everyone, and Slack's markup.
 func (c *chat) tame(s string) string {
 	s = mentions.Replace(s)
 	if c.scheme == "slack" {

@@ -24,18 +24,19 @@ const (
 )
 
 const (
-	// secretPrefix is what a secret in text form begins with.
+	// secretPrefix is the prefix of a secret in text form.
 	secretPrefix = "whsec_"
 	// minKey and maxKey bound a key, in bytes, as the specification does.
 	minKey, maxKey = 24, 64
 )
 
-// Keys are the secrets of a webhook. While a secret is replaced there are two:
-// the sender signs with each, the receiver takes either.
+// Keys are the secrets of a webhook. During a rotation there are two: the
+// sender signs with both, the receiver accepts either.
 type Keys []*standardwebhooks.Webhook
 
-// ParseKeys reads secrets as "whsec_" and base64 of 24 to 64 random bytes, such as
-// from "whsec_$(openssl rand -base64 32)". Errors do not show them.
+// ParseKeys parses secrets of the form "whsec_" and base64 of 24 to 64 random
+// bytes, such as from "whsec_$(openssl rand -base64 32)". Errors do not contain
+// them.
 func ParseKeys(secrets ...string) (Keys, error) {
 	var keys Keys
 	for i, s := range secrets {
@@ -51,7 +52,7 @@ func ParseKeys(secrets ...string) (Keys, error) {
 		keys = append(keys, w)
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("a webhook needs a secret: without one nobody can tell who sent it")
+		return nil, errors.New("a webhook needs a secret, so that receivers can verify the sender")
 	}
 	return keys, nil
 }
@@ -73,13 +74,13 @@ func (k Keys) Sign(h http.Header, id string, at time.Time, body []byte) error {
 	return nil
 }
 
-// ErrNotSigned is the error of Verify, whatever was wrong.
+// ErrNotSigned is the error of Verify for any invalid signature.
 var ErrNotSigned = errors.New("the webhook is not signed with a known secret, or is older than 5 minutes")
 
-// Verify is for receivers: it returns nil if the request was signed with one of
-// the secrets within the last five minutes, and ErrNotSigned if not. body is the
-// request's, to the byte. A receiver also drops ids that it has had, because a
-// message that it did not answer in time comes again.
+// Verify returns nil if the request was signed with one of the secrets within
+// the last five minutes, otherwise ErrNotSigned. body is the unchanged body of
+// the request. A receiver should also drop known ids, because a message is sent
+// again if its response is late.
 func Verify(h http.Header, body []byte, keys Keys) error {
 	for _, w := range keys {
 		if w.Verify(body, h) == nil {
@@ -98,21 +99,21 @@ type webhook struct {
 	now    func() time.Time
 }
 
-// maxAnswer is how much of an answer is read, so that the connection can be
-// used again.
+// maxAnswer bounds the part of a response that is read for the reuse of the
+// connection.
 const maxAnswer = 64 << 10
 
-// NewWebhook returns a Target that posts each Message as JSON to an http or https
-// URL, signed with every key. Any status 2xx takes the message; 408, 429 and 5xx
-// are tried again, after Retry-After if there is one; everything else is final.
-// Redirects are not followed.
+// NewWebhook returns a Target that posts each Message as JSON to an http or
+// https URL, signed with every key. Any status 2xx accepts the message; 408,
+// 429 and 5xx are retried, after Retry-After if present; any other status is
+// final. Redirects are not followed.
 func NewWebhook(rawURL string, keys Keys) (Target, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("a webhook needs a URL such as https://host/path")
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("a webhook needs a secret: without one nobody can tell who sent it")
+		return nil, errors.New("a webhook needs a secret, so that receivers can verify the sender")
 	}
 	transport := http.DefaultTransport
 	if t, ok := transport.(*http.Transport); ok {

@@ -29,7 +29,7 @@ func mustKeys(t *testing.T, secrets ...string) Keys {
 	return k
 }
 
-// receiver is an HTTP server that remembers what it got.
+// receiver is an HTTP server that records its requests.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -210,8 +210,8 @@ func TestParseTargets(t *testing.T) {
 		t.Fatalf("ParseTargets() = %v, %v", got, err)
 	}
 	for _, tt := range []struct{ pair, want string }{
-		{"slack://canary-secret", "write name=URL"},
-		{"a b=slack://canary-secret", "write name=URL"},
+		{"slack://canary-secret", "use name=URL"},
+		{"a b=slack://canary-secret", "use name=URL"},
 		{"a=canary-secret", "needs a URL"},
 		{"a=nosuch://canary-secret", "target a"},
 		{"a=slack://canary-secret", "target a"},
@@ -251,7 +251,7 @@ func TestRedactor_HidesEveryPart(t *testing.T) {
 			t.Errorf("%q became %q", e, got)
 		}
 		if !strings.Contains(got, "***") {
-			t.Errorf("%q became %q, which hides nothing", e, got)
+			t.Errorf("%q became %q, which is not redacted", e, got)
 		}
 	}
 	if errors.Unwrap(r.err(in[1])) != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
-// start runs a node in memory and returns it with a session without keyspace.
+// start runs an in-memory node and returns it with a session without keyspace.
 //
-// Most tests run in real time: gocql keeps wait groups in a pool of the process,
-// so only one testing/synctest bubble in a process can use it. virtually runs it.
+// Most tests run in real time: gocql keeps wait groups in a pool of the
+// process, so only one testing/synctest bubble in a process can use it.
+// virtually runs it.
 func start(t *testing.T, cfg scyllafake.Config) (*scyllafake.Server, *gocql.Session) {
 	t.Helper()
 	cfg.Tokens = 4

@@ -1,9 +1,9 @@
-// Package schema holds the CQL that scylla-outbox needs and applies it.
+// Package schema contains the CQL of scylla-outbox and applies it.
 //
-// The migrations are numbered files in cql/, templates whose parameters come
-// from Options. Migrate applies those that a keyspace lacks, each statement
-// idempotent, under a lock that any number of instances may compete for and
-// that expires if its holder dies; so it is safe to run at every start of every
-// instance, and again after a crash half-way. What was applied is recorded with
-// a checksum in schema_migrations.
+// The migrations are numbered files in cql/, templates with parameters of
+// Options. Migrate applies the missing ones. Each statement is idempotent and
+// runs under a lock, which instances compete for and which expires if its
+// holder fails. It is therefore safe to run at every start of every instance,
+// and again after a crash. schema_migrations records the applied migrations
+// with a checksum.
 package schema

@@ -11,18 +11,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// ErrLockLost says that the lock could not be renewed in time, so that another
-// instance may hold it now. Nothing is broken by it: every statement is idempotent.
+// ErrLockLost reports that the lock could not be renewed in time, so that
+// another instance may hold it now. This is harmless: every statement is
+// idempotent.
 var ErrLockLost = errors.New("migration lock lost: it could not be renewed before it expired")
 
 // lockName is the one row of schema_locks.
 const lockName = "migrate"
 
-// lockPoll is how often a held lock is tried again, give or take a quarter.
+// lockPoll is the interval of attempts to acquire a held lock, with a jitter of
+// a quarter.
 const lockPoll = 300 * time.Millisecond
 
-// lock is a row of schema_locks whose TTL is the lease. The server's clock
-// alone decides when it expires.
+// lock is a row of schema_locks whose TTL is the lease. It expires by the clock
+// of the server alone.
 type lock struct {
 	session *gocql.Session
 	table   string
@@ -31,7 +33,7 @@ type lock struct {
 }
 
 func newLock(s *gocql.Session, o Options) *lock {
-	// Two runs in one process must not take each other's lock for their own.
+	// Two runs in one process must not confuse their locks.
 	return &lock{session: s, table: o.Keyspace + ".schema_locks", owner: o.Owner + "/" + gocql.TimeUUID().String(), ttl: o.LockTTL}
 }
 
@@ -50,26 +52,26 @@ func (l *lock) acquire(ctx context.Context, wait time.Duration) error {
 				return nil
 			}
 		} else if !transient(err) {
-			return fmt.Errorf("take the migration lock: %w", err)
+			return fmt.Errorf("acquire the migration lock: %w", err)
 		}
 		if time.Now().After(deadline) {
 			if err != nil {
-				return fmt.Errorf("take the migration lock: %w", err)
+				return fmt.Errorf("acquire the migration lock: %w", err)
 			}
-			return fmt.Errorf("take the migration lock: held by %s for longer than %s", holder, wait)
+			return fmt.Errorf("acquire the migration lock: held by %s for longer than %s", holder, wait)
 		}
 		if err := retry.Wait(ctx, lockPoll*3/4+rand.N(lockPoll/2)); err != nil {
-			return fmt.Errorf("take the migration lock: %w", err)
+			return fmt.Errorf("acquire the migration lock: %w", err)
 		}
 	}
 }
 
-// keep renews the lock until ctx ends; cancel is called with ErrLockLost once
-// the lease may have expired. It returns when ctx has ended.
+// keep renews the lock until ctx ends. It calls cancel with ErrLockLost once
+// the lease may have expired.
 func (l *lock) keep(ctx context.Context, cancel context.CancelCauseFunc) {
 	stmt := fmt.Sprintf("UPDATE %s USING TTL %d SET owner = ?, acquired_at = ? WHERE name = ? IF owner = ?", l.table, l.ttl/time.Second)
-	// TTLs count in whole seconds, so the lease may end up to one second early:
-	// with the least TTL of 3 s just when two thirds of it have passed.
+	// TTLs are in whole seconds, so the lease may end up to one second early: with
+	// the minimum TTL of 3 s exactly after two thirds of it.
 	renewed := time.Now()
 	for retry.Wait(ctx, l.ttl/3) == nil {
 		sent := time.Now()
@@ -84,7 +86,7 @@ func (l *lock) keep(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// release gives the lock up. If it fails the lease expires by itself.
+// release deletes the lock. If it fails, the lease expires.
 func (l *lock) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

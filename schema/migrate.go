@@ -22,29 +22,29 @@ const component = "scylla-outbox"
 // the keyspace and the lock's own table.
 const bootstrap = 2
 
-// ChecksumError says that a migration was changed after it had been applied.
+// ChecksumError reports that a migration was changed after it was applied.
 type ChecksumError struct {
 	Version            int
 	Name               string
 	Recorded, Embedded string
 }
 
-// Error says which migration it is and what to do.
+// Error returns the migration and the fix.
 func (e *ChecksumError) Error() string {
 	return fmt.Sprintf("migration %03d_%s was applied with checksum %s, this program has %s: "+
 		"an applied migration must not change; add a new one instead, or run the program that matches the keyspace",
 		e.Version, e.Name, e.Recorded, e.Embedded)
 }
 
-// Migrate brings the keyspace up to date. It may be called by any number of
-// instances at once; one applies, the others wait for it. The session needs no
-// keyspace. It returns once all of the schema is agreed on by all nodes.
+// Migrate brings the keyspace up to date. Any number of instances may call it
+// concurrently; one applies the migrations, the others wait. The session needs
+// no keyspace. It returns when all nodes agree on the schema.
 //
-// After an error, a crash or a cancelled ctx the keyspace holds a prefix of the
-// migrations; calling Migrate again completes it. A migration that was changed
-// after it had been applied gives a *ChecksumError before anything is done; one
-// that this program does not know is left alone, as the keyspace may have been
-// migrated by a newer one.
+// After an error, a crash or a cancelled ctx the keyspace has a prefix of the
+// migrations; calling Migrate again completes them. A migration that was
+// changed after it was applied is a *ChecksumError before any change. An
+// unknown migration is ignored, because a newer version may have migrated the
+// keyspace.
 func Migrate(ctx context.Context, s *gocql.Session, o Options) error {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -85,7 +85,8 @@ func (m *migrator) run(ctx context.Context) error {
 		return err
 	}
 	if ready {
-		// The usual start of an instance: nothing to do and no lock to wait for.
+		// The usual case at the start of an instance: no pending migration, so no lock
+		// is needed.
 		if pending, err := m.pending(ctx); err != nil || len(pending) == 0 {
 			return err
 		}
@@ -116,7 +117,8 @@ func (m *migrator) run(ctx context.Context) error {
 	})
 }
 
-// locked runs f while holding the lock; f's context ends if the lock is lost.
+// locked runs f while holding the lock; the context of f ends if the lock is
+// lost.
 func (m *migrator) locked(ctx context.Context, f func(context.Context) error) (err error) {
 	l := newLock(m.session, m.options)
 	if err := l.acquire(ctx, m.options.LockWait); err != nil {
@@ -137,7 +139,7 @@ func (m *migrator) locked(ctx context.Context, f func(context.Context) error) (e
 	return err
 }
 
-// canLock tells whether all that the bootstrap migrations create is there.
+// canLock reports whether the tables of the bootstrap migrations exist.
 func (m *migrator) canLock(ctx context.Context) (bool, error) {
 	tables, err := tables(ctx, m.session, m.options.Keyspace)
 	return tables["schema_migrations"] && tables["schema_locks"], err
@@ -184,7 +186,7 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 	}
 	for _, stmt := range statements(text) {
 		err := retryTransient(ctx, func() error {
-			// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be done again.
+			// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be repeated.
 			if there, err := m.hasColumn(ctx, stmt); err != nil || there {
 				return err
 			}
@@ -203,7 +205,7 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 // addColumn is a statement that adds one column to a table.
 var addColumn = regexp.MustCompile(`(?i)^ALTER\s+TABLE\s+(\w+)\.(\w+)\s+ADD\s+(\w+)\s+[\w<>, ]+$`)
 
-// hasColumn tells whether stmt adds a column that the table has already.
+// hasColumn reports whether stmt adds an existing column.
 func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {
 	parts := addColumn.FindStringSubmatch(strings.TrimSpace(stmt))
 	if parts == nil {
@@ -253,9 +255,9 @@ func retryTransient(ctx context.Context, f func() error) error {
 	return err
 }
 
-// transient tells whether a statement that failed with err may succeed later.
-// What the server refuses as wrong never will; a server error may be a schema
-// change that lost a race with another.
+// transient reports whether a statement that failed with err may succeed later.
+// An invalid statement never will; a server error may be a schema change that
+// lost a race.
 func transient(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gocql.ErrSessionClosed) {
 		return false

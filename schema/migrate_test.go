@@ -45,8 +45,8 @@ func states(t *testing.T, s *gocql.Session, o Options) string {
 	return strings.Join(out, ", ")
 }
 
-// everyone are the embedded migrations, each in the state; the last in another
-// one, unless that is empty.
+// everyone returns the embedded migrations with their state; the last one with
+// another state, unless that is empty.
 func everyone(state, last string) string {
 	migrations, err := load(files)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestMigrate_FromNothingAndAgain(t *testing.T) {
 			}
 			r, err := Status(t.Context(), s, Options{})
 			if err != nil || r.LockedBy != "" || r.Migrations[0].Applied.By != "me" || r.Migrations[0].Applied.At.IsZero() {
-				t.Errorf("Status() = %+v, %v, want no lock and all by me", r, err)
+				t.Errorf("Status() = %+v, %v, want no lock and all applied by me", r, err)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestMigrate_TabletsMode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A keyspace with tablets, and only such a one, has a row here.
+			// Only a keyspace with tablets has a row here.
 			n := s.Query("SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = 'outbox'").Iter().NumRows()
 			if (n == 1) != tt.want {
 				t.Errorf("keyspace has tablets: %v, want %v", n == 1, tt.want)
@@ -182,7 +182,7 @@ func TestMigrate_ManyInstancesAtOnce(t *testing.T) {
 				t.Errorf("instance %d: Migrate() = %v", i, err)
 			}
 			if got := states(t, own, Options{}); got != allApplied {
-				t.Errorf("instance %d came back with %s", i, got)
+				t.Errorf("instance %d failed: %s", i, got)
 			}
 		})
 	}
@@ -198,8 +198,8 @@ func TestMigrate_ManyInstancesAtOnce(t *testing.T) {
 	}
 }
 
-// A crash is a lock whose owner is gone and a prefix of the work done: of the
-// migrations, or of their records.
+// After a crash there is a lock without an owner and a prefix of the work: of
+// the migrations, or of their records.
 func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 	t.Parallel()
 	migrations, err := load(files)
@@ -283,7 +283,7 @@ func TestMigrate_KeepsAnExistingKeyspace(t *testing.T) {
 	mustMigrate(t, s, Options{Keyspace: "shop", Replication: "datacenter1:3"})
 	var durable bool
 	if err := s.Query("SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = 'shop'").Scan(&durable); err != nil || durable {
-		t.Errorf("durable_writes = %v, %v, want what it was", durable, err)
+		t.Errorf("durable_writes = %v, %v, want the previous value", durable, err)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestMigrate_SaysWhoHoldsTheLock(t *testing.T) {
 	mustExec(t, s, "INSERT INTO outbox.schema_locks (name, owner) VALUES (?, 'somebody')", lockName)
 	err := Migrate(t.Context(), s, Options{LockWait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "held by somebody for longer than 1s") {
-		t.Errorf("Migrate() = %v, want the holder named", err)
+		t.Errorf("Migrate() = %v, want the holder", err)
 	}
 	if r, err := Status(t.Context(), s, Options{}); err != nil || r.LockedBy != "somebody" {
 		t.Errorf("Status() = %+v, %v, want it locked by somebody", r, err)
@@ -343,7 +343,7 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 			return newLock(s, o).acquire(ctx, 0)
 		})
 		if err == nil || !strings.Contains(err.Error(), "held by "+o.Owner) {
-			t.Errorf("a second lock after twice its TTL: %v, want it refused", err)
+			t.Errorf("a second lock after twice its TTL: %v, want a refusal", err)
 		}
 		if err := newLock(s, o).acquire(t.Context(), 0); err != nil {
 			t.Errorf("after release: acquire() = %v", err)

@@ -23,11 +23,11 @@ type migration struct {
 	text    string // before parameters are filled in
 }
 
-// parameters are what a migration's template may use.
+// parameters are the parameters of the templates.
 type parameters struct {
 	Keyspace      string
 	Replication   string
-	TabletsClause string // empty: none
+	TabletsClause string // empty for none
 
 	CDCTTLSeconds, RowTTLSeconds, IdempotencyTTLSeconds int64
 }
@@ -45,7 +45,7 @@ func load(fsys fs.FS) ([]migration, error) {
 		number, name, ok := strings.Cut(base, "_")
 		version, err := strconv.Atoi(number)
 		if !ok || err != nil || version != i+1 {
-			return nil, fmt.Errorf("migration %s: want the name %03d_name.cql", file, i+1)
+			return nil, fmt.Errorf("migration %s: the name must be %03d_name.cql", file, i+1)
 		}
 		text, err := fs.ReadFile(fsys, file)
 		if err != nil {
@@ -89,9 +89,9 @@ func (o Options) parameters(tabletsClause string) (parameters, error) {
 	}, err
 }
 
-// Print writes all migrations with o filled in, for whoever applies them by
-// hand. It asks no server: with TabletsAuto the keyspace gets no tablets
-// clause, and a comment says when one is needed.
+// Print writes all migrations with the parameters of o, to apply them manually.
+// It does not connect: with TabletsAuto the keyspace has no tablets clause, and
+// a comment describes when one is needed.
 func Print(w io.Writer, o Options) error {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {

@@ -25,39 +25,39 @@ const (
 	DefaultLockWait       = 5 * time.Minute
 )
 
-// TabletsMode says how a new keyspace spreads its data.
+// TabletsMode selects how a new keyspace distributes its data.
 type TabletsMode string
 
 // The tablets modes.
 const (
-	// TabletsAuto asks the server: its own default where tables with CDC may
-	// live on tablets, vnodes where they may not.
+	// TabletsAuto uses the default of the server if tables with CDC support
+	// tablets, otherwise vnodes.
 	TabletsAuto TabletsMode = "auto"
-	// TabletsOff asks for vnodes.
+	// TabletsOff selects vnodes.
 	TabletsOff TabletsMode = "vnodes"
-	// TabletsOn asks for tablets, which tables with CDC can have from ScyllaDB 2025.4 on.
+	// TabletsOn selects tablets, which support tables with CDC since ScyllaDB
+	// 2025.4.
 	TabletsOn TabletsMode = "tablets"
 )
 
 // Options are the parameters of the migrations and of their application. The
-// zero value is usable. All but LockTTL, LockWait, Owner and Logger matter only
-// when the object they describe is created: an existing keyspace or table is
-// left as it is.
+// zero value is usable. Except for LockTTL, LockWait, Owner and Logger, they
+// apply only when an object is created: an existing keyspace or table is
+// unchanged.
 type Options struct {
-	// Keyspace is created if it is missing. Default "outbox"; lower-case
+	// Keyspace is created if it does not exist. Default "outbox"; lower-case
 	// letters, digits and _, at most 48.
 	Keyspace string
-	// Replication is a replication factor for every data centre, such as "3",
-	// or one for each, such as "datacenter1:3,datacenter2:2". Default "1".
+	// Replication is a replication factor for every data centre, such as "3", or
+	// one for each, such as "datacenter1:3,datacenter2:2". Default "1".
 	Replication string
 	// Tablets is auto, vnodes or tablets. Default auto.
 	Tablets TabletsMode
-	// CDCTTL is how long the CDC log of outbox_messages keeps its rows: the
-	// longest time the relay may be away without a backfill. Default 3 days; at
-	// least one minute.
+	// CDCTTL is the retention of the CDC log of outbox_messages: the longest
+	// outage of the relay without a backfill. Default 3 days; at least one minute.
 	CDCTTL time.Duration
-	// RowTTL is how long outbox_messages keeps an event. Default 7 days; at
-	// least CDCTTL, since rows are what a backfill reads.
+	// RowTTL is the retention of outbox_messages. Default 7 days; at least CDCTTL,
+	// since a backfill reads the rows.
 	RowTTL time.Duration
 	// IdempotencyTTL is how long an Idempotency-Key is remembered. Default
 	// 7 days; at least one minute.
@@ -71,7 +71,7 @@ type Options struct {
 	// Owner names this instance in the lock and in schema_migrations. Default
 	// host name and process id.
 	Owner string
-	// Logger gets one line per applied migration. Default discards.
+	// Logger receives one line per applied migration. Default discards.
 	Logger *slog.Logger
 }
 
@@ -128,10 +128,10 @@ func (o Options) validate() error {
 	return nil
 }
 
-// maxTTL is the most that CQL takes: 20 years of 365 days.
+// maxTTL is the maximum of CQL: 20 years of 365 days.
 const maxTTL = 630_720_000 * time.Second
 
-// datacentre is what may stand for a data centre's name in Replication.
+// datacentre is the pattern of data centre names in Replication.
 var datacentre = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // replicationClause turns "3" or "dc1:3,dc2:2" into the map of CREATE KEYSPACE.

@@ -156,7 +156,7 @@ func TestMigrations_AreIdempotent(t *testing.T) {
 			t.Errorf("render %s: %d statements, %v", m.name, len(stmts), err)
 		}
 		for _, s := range stmts {
-			if !strings.Contains(s, " IF NOT EXISTS ") && addColumn.FindString(s) == "" { // those are done unless the column is there
+			if !strings.Contains(s, " IF NOT EXISTS ") && addColumn.FindString(s) == "" { // these are repeatable if the column exists
 				t.Errorf("%s: %q is not idempotent", m.name, s)
 			}
 		}
@@ -198,9 +198,9 @@ func TestPrint(t *testing.T) {
 func TestTransient(t *testing.T) {
 	t.Parallel()
 	if transient(&ChecksumError{}) || transient(gocql.ErrSessionClosed) {
-		t.Error("what can never pass is retried")
+		t.Error("a permanent error is retried")
 	}
 	if !transient(gocql.ErrTimeoutNoResponse) || !transient(errors.New("connection reset")) {
-		t.Error("what may pass is not retried")
+		t.Error("a transient error is not retried")
 	}
 }

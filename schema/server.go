@@ -10,23 +10,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// ErrNotScyllaDB says that the server is another one that speaks CQL, such as
-// Apache Cassandra, which has no CDC log tables.
+// ErrNotScyllaDB reports another server with CQL, such as Apache Cassandra,
+// which has no CDC log tables.
 var ErrNotScyllaDB = errors.New("the server is not ScyllaDB: it has no CDC log tables")
 
-// Server is what a server says it can do.
+// Server describes the capabilities of a server.
 type Server struct {
-	// Version is the release, such as 2025.4.1; empty if it does not tell.
+	// Version is the release, such as 2025.4.1; empty if unknown.
 	Version string `json:"version"`
-	// Tablets: keyspaces may have tablets, and CREATE KEYSPACE knows the clause (6.0 on).
+	// Tablets reports whether keyspaces can have tablets, and CREATE KEYSPACE the
+	// clause (since 6.0).
 	Tablets bool `json:"tablets"`
 	// TabletsCDC: tables with CDC may live on tablets (2025.4 on).
 	TabletsCDC bool `json:"tablets_cdc"`
 }
 
-// Detect asks the server behind s what it can do. It looks at what the server's
-// own tables offer rather than at version numbers, so that a cluster in the
-// middle of an upgrade and other builds are judged rightly too.
+// Detect returns the capabilities of the server behind s. It inspects system
+// tables rather than version numbers, so that it is correct during an upgrade
+// of the cluster and for other builds.
 func Detect(ctx context.Context, s *gocql.Session) (Server, error) {
 	var srv Server
 	iter := s.Query("SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?", "system").WithContext(ctx).Iter()
@@ -36,36 +37,36 @@ func Detect(ctx context.Context, s *gocql.Session) (Server, error) {
 	if err := iter.Close(); isInvalid(err) {
 		return srv, ErrNotScyllaDB
 	} else if err != nil {
-		return srv, fmt.Errorf("ask the server about tablets: %w", err)
+		return srv, fmt.Errorf("detect tablets: %w", err)
 	}
 
-	// The view of per-table CDC generations came with CDC on tablets.
+	// The view of per-table CDC generations exists if tablets support CDC.
 	err := s.Query("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", "system", "local").
 		WithContext(ctx).Iter().Close()
 	switch {
 	case err == nil:
 		srv.TabletsCDC = srv.Tablets
 	case !isInvalid(err):
-		return srv, fmt.Errorf("ask the server about CDC on tablets: %w", err)
+		return srv, fmt.Errorf("detect CDC on tablets: %w", err)
 	}
 
 	err = s.Query("SELECT version FROM system.versions WHERE key = 'local'").WithContext(ctx).Scan(&srv.Version)
 	if err != nil && !isInvalid(err) && !errors.Is(err, gocql.ErrNotFound) {
-		return srv, fmt.Errorf("ask the server for its version: %w", err)
+		return srv, fmt.Errorf("detect the version: %w", err)
 	}
 	return srv, nil
 }
 
-// isInvalid tells whether the server refused a statement as invalid, as it does
-// for a table it does not have.
+// isInvalid reports whether the server rejected a statement as invalid, as it
+// does for an unknown table.
 func isInvalid(err error) bool { return cqlcode.Of(err) == gocql.ErrCodeInvalid }
 
 // clause returns the value of the tablets clause of CREATE KEYSPACE, empty for
-// none, or an error if srv cannot do what m asks for.
+// none, or an error if srv does not support m.
 func (m TabletsMode) clause(srv Server) (string, error) {
 	switch {
 	case m == TabletsOn && !srv.Tablets:
-		return "", errors.New("tablets mode \"tablets\": the server has none (ScyllaDB 6.0 on); use auto or vnodes")
+		return "", errors.New("tablets mode \"tablets\": the server does not support it (since ScyllaDB 6.0); use auto or vnodes")
 	case m == TabletsOn && !srv.TabletsCDC:
 		return "", errors.New("tablets mode \"tablets\": the server has no CDC on tablets (ScyllaDB 2025.4 on); use auto or vnodes")
 	case m == TabletsOn:

@@ -32,7 +32,7 @@ func statements(text string) []string {
 			n = through(text, 2, "*/")
 			space = true
 		case text[0] == '\'', text[0] == '"':
-			// A doubled quote closes and opens again, with the same effect.
+			// A doubled quote closes and opens the text again, with the same effect.
 			n = through(text, 1, text[:1])
 			write(text[:n])
 		case strings.HasPrefix(text, "$$"):
@@ -51,7 +51,8 @@ func statements(text string) []string {
 	return out
 }
 
-// through is the length of text up to and with end, looked for from index from.
+// through returns the length of text up to and including end, searched from
+// index from.
 func through(text string, from int, end string) int {
 	if i := strings.Index(text[from:], end); i >= 0 {
 		return from + i + len(end)

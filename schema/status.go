@@ -10,7 +10,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// State is where a migration stands.
+// State is the state of a migration.
 type State string
 
 // The states of a migration.
@@ -19,9 +19,9 @@ const (
 	StateApplied State = "applied"
 	// StatePending: Migrate would apply it.
 	StatePending State = "pending"
-	// StateChanged: recorded with another checksum; Migrate refuses to go on.
+	// StateChanged: recorded with another checksum; Migrate refuses to continue.
 	StateChanged State = "changed"
-	// StateUnknown: recorded, but not known to this program: an older one.
+	// StateUnknown: recorded, but not part of this version.
 	StateUnknown State = "unknown"
 )
 
@@ -33,7 +33,7 @@ type Applied struct {
 	By       string    `json:"by"`
 }
 
-// MigrationStatus is one migration, known or recorded.
+// MigrationStatus is the status of one migration, known or recorded.
 type MigrationStatus struct {
 	Version int      `json:"version"`
 	Name    string   `json:"name"`
@@ -41,25 +41,25 @@ type MigrationStatus struct {
 	Applied *Applied `json:"applied,omitempty"` // nil while pending
 }
 
-// Report is what Status found.
+// Report is the result of Status.
 type Report struct {
 	Keyspace string `json:"keyspace"`
 	Server   Server `json:"server"`
-	// Migrations are all known and all recorded ones, by version.
+	// Migrations contains all known and recorded migrations, by version.
 	Migrations []MigrationStatus `json:"migrations"`
-	// LockedBy is the instance that migrates now; empty if none does.
+	// LockedBy is the instance that is migrating; empty for none.
 	LockedBy string `json:"locked_by,omitempty"`
 }
 
-// UpToDate tells whether Migrate would find nothing to do.
+// UpToDate reports whether no migration is pending.
 func (r Report) UpToDate() bool {
 	return !slices.ContainsFunc(r.Migrations, func(m MigrationStatus) bool {
 		return m.State == StatePending || m.State == StateChanged
 	})
 }
 
-// Status reports which migrations the keyspace has. It changes nothing; a
-// keyspace that does not exist has all of them pending. Only o.Keyspace matters.
+// Status returns the migrations of the keyspace. It changes nothing; in a
+// missing keyspace all are pending. Only o.Keyspace is used.
 func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 	o = o.withDefaults()
 	r := Report{Keyspace: o.Keyspace}
@@ -108,8 +108,8 @@ func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 	return r, nil
 }
 
-// readApplied reads what is recorded, by version. It reads at SERIAL, so that a
-// record whose conditional insert timed out is seen too.
+// readApplied reads the recorded migrations, by version. It reads at SERIAL to
+// include a record whose conditional insert timed out.
 func readApplied(ctx context.Context, s *gocql.Session, keyspace string) (map[int]Applied, error) {
 	out := map[int]Applied{}
 	iter := s.Query("SELECT version, name, checksum, applied_at, applied_by FROM "+keyspace+".schema_migrations WHERE component = ?", component).

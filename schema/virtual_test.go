@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 )
 
-// virtual says that this process is for the bubble of one test alone.
+// virtual marks a process that runs the bubble of one test only.
 const virtual = "SCHEMA_TEST_VIRTUAL"
 
-// virtually runs f in a bubble, where only what waits takes time, in a process of
-// its own: gocql keeps wait groups that a second bubble may not touch.
+// virtually runs f in a bubble, where only waiting takes time, in a process of
+// its own: gocql keeps wait groups that a second bubble must not use.
 func virtually(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(virtual) != "" {
