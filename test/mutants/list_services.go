@@ -75,7 +75,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a batch with a message that may still be taken is not sent again", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
-		old: "if p := r.Results[i].Problem; p != nil && again(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
+		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
 	},
 	{
 		name: "the client does not wait as long as it is asked to", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
