@@ -209,7 +209,7 @@ func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *g
 	}
 	by := f.by()
 	change := admin.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
-	return admin.AuditedSaying(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
+	return admin.AuditedWithResult(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
 		err := toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
 			_, done, rest, err := f.one(service, ctx, many, messages.MaxMany, f.rate)
 			report.Changed.Changed += done.Changed

@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// TestAccess_EachRoleByEachOperation walks all operations that there are: one that
-// is added has to say here who may use it.
+// TestAccess_EachRoleByEachOperation covers all operations: a new one must be added here
+// with its role.
 func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	t.Parallel()
 	needs := map[string]access.Role{
@@ -68,8 +68,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	if seen != len(needs) {
 		t.Errorf("saw %d operations of %d", seen, len(needs))
 	}
-	// A job that discards is a discard; and what takes letters out of the database,
-	// or brings them back, is for administrators too.
+	// A job needs the role of its action; purge, restore and archive need the role admin.
 	for _, action := range jobs.Actions {
 		need := access.Admin
 		switch action {
@@ -82,7 +81,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 				t.Errorf("a job to %s by %s = %d: %s", action, role, a.code, a.body)
 			}
 		}
-		// Nor does a job go on that somebody else has paused; to stop one is an operator's.
+		// An operator cannot resume such a job, but can pause it.
 		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action}, dlq.Actor{Name: "mara"})
 		if err != nil {
 			t.Fatal(err)

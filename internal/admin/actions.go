@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// actionKind is a change of one letter. Who may make it is decided by whether it
-// can be taken back: what is discarded is never published.
+// actionKind is a change of one dead letter. A change that cannot be undone, such as
+// discard, needs the role admin.
 type actionKind struct {
 	action  dlq.Action
 	role    access.Role
@@ -111,7 +111,8 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 	return ep.with(ctx, out, &l, true)
 }
 
-// with adds the letter to an answer; changed says that the request has changed it.
+// with adds the dead letter to a response; changed reports that the request has changed
+// it.
 func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
 	some, err := ep.deadLetters.summaries(ctx, []dlq.Letter{*l})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// auditBody is the answer of the audit.
+// auditBody is the response of the audit trail.
 type auditBody struct {
 	Lines []auditLine `json:"lines"`
 	Next  string      `json:"next"`
@@ -78,7 +78,7 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 	}
 }
 
-// behind is what stands before the API: this machine.
+// behind is the trusted proxy of the test: this machine.
 func behind(t *testing.T) access.Proxies {
 	t.Helper()
 	p, err := access.NewProxies([]string{"127.0.0.1"}, access.XForwardedFor)
@@ -148,7 +148,7 @@ func (b *bundle) mustRead(t *testing.T, l *dlq.Letter) dlq.Letter {
 	return got
 }
 
-// Of many who saw the same version one changes the letter.
+// Of many clients with the same version, exactly one changes the dead letter.
 func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -277,8 +277,8 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// A change that was made, and what it made could not be read, is not told as one to
-// ask for again.
+// If a change was made and its result cannot be read, the response does not suggest a
+// retry.
 func TestChange_MadeAndNotReadBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

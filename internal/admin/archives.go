@@ -19,7 +19,7 @@ type archivesInput struct {
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the previous response"`
 }
 
-// ArchiveObject is an object of the archive. It is exported for huma alone.
+// ArchiveObject is an object of the archive. It is exported only for huma.
 type ArchiveObject struct {
 	Object    string             `json:"object" doc:"Name of the object, for a restore"`
 	Letters   int                `json:"letters"`
@@ -90,7 +90,7 @@ func (ep *archiveEndpoints) objectOf(m *archive.Manifest) ArchiveObject {
 	}
 }
 
-// eventsOf are the events of an object.
+// eventsOf returns the ids of the events in an object.
 func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]string, error) {
 	m, err := ep.keeper.Archive().Manifest(ctx, object)
 	if err != nil {
@@ -99,7 +99,7 @@ func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]stri
 	return m.Events, nil
 }
 
-// planned is the preview of a sweep.
+// planned sets the preview of a sweep.
 func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
 	plan, more, err := ep.keeper.Plan(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
 	return nil
 }
 
-// archiveProblem is the problem of an error of the archive.
+// archiveProblem converts an error of the archive to a problem.
 func (o *operations) archiveProblem(ctx context.Context, err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such object in the archive.")

@@ -39,7 +39,7 @@ func setupArchive(t *testing.T) (*bundle, *archive.Keeper) {
 	return b, keeper
 }
 
-// job makes a job over HTTP and runs it.
+// job creates a job over HTTP and runs it.
 func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
 	t.Helper()
 	var made JobBody
@@ -90,7 +90,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		t.Errorf("archives before: %+v", a)
 	}
 
-	// The preview says what the job then does; a dry run is the same, and makes no job.
+	// The preview equals the result of the job; a dry run returns it and creates no job.
 	body := `"action":"purge","filter":{"aggregate":"a"}`
 	var p previewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
@@ -115,7 +115,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		t.Errorf("what was purged is previewed again: %+v", p)
 	}
 
-	// Manual letters by force alone.
+	// Manual dead letters need force.
 	ids := `"ids":["` + manual.EventID.String() + `"]`
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
 	if p.Letters != 0 || p.Refused[dlq.Manual] != 1 {
@@ -208,7 +208,8 @@ func TestArchives_Refused(t *testing.T) {
 		t.Errorf("what could not begin is in the audit: %+v", lines)
 	}
 
-	// Without an archive letters could only be lost, which must be said.
+	// Without an archive a purge deletes dead letters, which must be requested
+	// explicitly.
 	b = setup(t, nil)
 	for _, action := range []string{"purge", "restore"} {
 		p := b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusConflict)

@@ -17,32 +17,33 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// The states of a line of the audit.
+// The states of an entry of the audit trail.
 const (
-	// auditIntended: it was asked for, and what came of it is not written. If that
-	// was long ago, the process died in between; the letter's history knows.
+	// auditIntended: the change was requested and its result is not recorded. For an old
+	// entry, the process crashed in between; the history of the dead letter contains the
+	// result.
 	auditIntended = "intended"
-	// auditDone: it was made.
+	// auditDone: the change was made.
 	auditDone = "done"
-	// auditRefused: it could not begin, and nothing was changed.
+	// auditRefused: the change was refused, and nothing was changed.
 	auditRefused = "refused"
-	// auditUnknown: the database did not say whether it was made.
+	// auditUnknown: the database did not return whether the change was made.
 	auditUnknown = "unknown"
 )
 
-// entry is what somebody asks for.
+// entry is a requested change.
 type entry struct {
-	// Action is what: replay, create-job …
+	// Action is the kind of change: replay, create-job …
 	Action string
-	// Target is the letter or the job, if there is one already.
+	// Target is the id of the dead letter or of an existing job.
 	Target string
-	// Detail is what else was said, as JSON.
+	// Detail contains the other parameters as JSON.
 	Detail string
-	// Reason is why, in the words of who asked.
+	// Reason is the reason that the user gave.
 	Reason string
 }
 
-// audit writes down who asked for what, before it is done, and what came of it.
+// audit records each requested change before it is made, and its result afterwards.
 type audit struct {
 	session *gocql.Session
 	cons    gocql.Consistency
@@ -70,37 +71,37 @@ func newAudit(c *Config, m *metrics) *audit {
 	}
 }
 
-// dayOf is the partition of a time.
+// dayOf returns the partition of a time.
 func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 func (a *audit) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return a.session.Query(stmt, args...).WithContext(ctx).Consistency(a.cons)
 }
 
-// finishTries is how often the outcome of a change is written before it is given up.
+// finishTries is the number of attempts to record the result of a change.
 const finishTries = 3
 
-// change makes a change: it writes down that it is asked for, does it, and writes
-// down what came of it. If the first cannot be written, the change is not made. do
-// may return another target than the entry's, such as a job that it made.
+// change records the request, calls do, and records the result. If the request cannot be
+// recorded, do is not called. do may return a target that replaces the entry's, such as a
+// new job.
 func (a *audit) change(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target string, err error)) error {
-	return a.changeSaying(ctx, e, func(ctx context.Context, by dlq.Actor) (string, string, error) {
+	return a.changeWithResult(ctx, e, func(ctx context.Context, by dlq.Actor) (string, string, error) {
 		target, err := do(ctx, by)
 		return target, "", err
 	})
 }
 
-// changeSaying is change for what has more to say of its outcome than that it was made.
-func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target, said string, err error)) error {
+// changeWithResult is change for a do that also returns a result to record.
+func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.Context, dlq.Actor) (target, said string, err error)) error {
 	p, ok := access.From(ctx)
 	if !ok {
 		return errors.New("a change needs a principal")
 	}
-	// What was asked may be anything, and the database takes UTF-8 alone.
+	// The request may contain any bytes, and the database accepts only UTF-8.
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
-	// The outcome covers the intention, whatever clocks do and whichever comes first.
+	// The result overwrites the request, whatever the clocks and the order of arrival.
 	written := id.Time().UnixMicro()
 	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target)
 	if request != "" { // a command has none
@@ -124,14 +125,14 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	switch {
 	case err == nil:
 		outcome = said
-	case said != "": // what was done before it failed
+	case said != "": // the partial result
 		outcome += "; " + said
 	}
 	if err != nil {
 		log = log.With("err", err)
 	}
 	log.Info("audited change", "state", state, "result", target)
-	// What was done stays done although the caller may have hung up.
+	// The change is made even if the caller has closed the request.
 	for try := 1; ; try++ {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
 		werr := a.query(write, a.stmt.finish, written+1, state, outcome, target, a.now(), day, id).Idempotent(true).Exec()
@@ -148,24 +149,23 @@ func (a *audit) changeSaying(ctx context.Context, e entry, do func(context.Conte
 	return err
 }
 
-// Change is what somebody asks for without the API, who may do what the database lets
-// them.
+// Change is a change that is requested outside the API, with the permissions of the
+// database user.
 type Change struct {
-	// Actor is who, Action what, Target of what, Detail what else was said, as JSON, and
-	// Reason why, in the words of who asked.
+	// Actor is the user, Action the kind of change, Target the changed object, Detail the
+	// other parameters as JSON, and Reason the reason that the user gave.
 	Actor, Action, Target, Detail, Reason string
 }
 
-// Audited makes a change that was not asked for by the API, and writes into its audit
-// that it was, and what came of it. If the audit cannot be written the change is not
-// made.
+// Audited makes a change outside the API and records it and its result in the audit
+// trail. If the request cannot be recorded, do is not called.
 func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) error) error {
-	return AuditedSaying(ctx, session, keyspace, log, c, func(ctx context.Context) (string, error) { return "", do(ctx) })
+	return AuditedWithResult(ctx, session, keyspace, log, c, func(ctx context.Context) (string, error) { return "", do(ctx) })
 }
 
-// AuditedSaying is Audited for what has more to say of its outcome than that it was
-// made, as JSON, also where it failed on the way.
-func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
+// AuditedWithResult is Audited for a do that also returns a result as JSON. The result is
+// recorded even if do returns an error.
+func AuditedWithResult(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
 		return err
@@ -174,13 +174,13 @@ func AuditedSaying(ctx context.Context, session *gocql.Session, keyspace string,
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Now: time.Now, Logger: log,
 	}, m)
 	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
-	return a.changeSaying(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
+	return a.changeWithResult(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
 		said, err := do(ctx)
 		return c.Target, said, err
 	})
 }
 
-// stateOf is what a change's error says of it.
+// stateOf returns the state and outcome that the error of a change implies.
 func stateOf(err error) (state, outcome string) {
 	var p *problem
 	switch {
@@ -194,7 +194,7 @@ func stateOf(err error) (state, outcome string) {
 	}
 }
 
-// auditLine is a row.
+// auditLine is an entry of the audit trail.
 type auditLine struct {
 	ID        string      `json:"id" format:"uuid"`
 	At        time.Time   `json:"at" doc:"Time of the request"`
@@ -211,7 +211,7 @@ type auditLine struct {
 	Finished  *time.Time  `json:"finished_at,omitempty"`
 }
 
-// day returns up to limit lines of a day between two ids, both included, newest first.
+// day returns up to limit entries of a day between two ids, both included, newest first.
 func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, limit int) (out []auditLine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

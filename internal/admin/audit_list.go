@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// auditSpan is how far back the audit is read unless the request says.
+	// auditSpan is the default period that a request reads.
 	auditSpan = 30 * 24 * time.Hour
-	// auditDays and auditLines bound what one request reads; it then answers with
-	// what it has, and where to go on.
+	// auditDays and auditLines bound what one request reads; the response then contains a
+	// cursor.
 	auditDays  = 400
 	auditLines = 5000
-	// auditChunk is how many lines are read at once.
+	// auditChunk is the number of entries read with one query.
 	auditChunk = 500
 )
 
@@ -52,7 +52,7 @@ func (ep *auditEndpoints) register() {
 	}), ep.list)
 }
 
-// auditPlace is where a listing goes on: after this line.
+// auditPlace is the cursor of a listing: the last entry that was processed.
 type auditPlace struct {
 	ID    gocql.UUID `json:"id"`
 	Since time.Time  `json:"since"` // the first request's, so that pages agree
@@ -93,7 +93,7 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 	return out, nil
 }
 
-// walk reads from the line to back to since, day by day.
+// walk reads from the entry to back to since, day by day.
 func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.Time, to, after gocql.UUID, out *auditOutput) error {
 	from := gocql.MinTimeUUID(since)
 	looked, days := 0, 0
@@ -119,7 +119,7 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 				looked++
 				full := len(out.Body.Lines) == in.Limit
 				if full || looked > auditLines {
-					// The line before this one was the last that was dealt with.
+					// The entry before this one was the last that was processed.
 					out.Body.Next = cursorOf(auditPlace{ID: after, Since: since})
 					return nil
 				}

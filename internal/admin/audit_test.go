@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// What cannot be audited is not done.
+// A change that cannot be recorded is not made.
 func TestAudit_NothingIsDoneThatItCannotHave(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -33,8 +33,8 @@ func TestAudit_NothingIsDoneThatItCannotHave(t *testing.T) {
 	}
 }
 
-// A process that dies between the change and its outcome leaves a line that says
-// that it was intended; so does one whose last write fails.
+// A process that crashes between the change and its result leaves an entry with the state
+// intended; so does one whose last write fails.
 func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -56,11 +56,11 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	}
 }
 
-// What a change had done when it failed on the way stands in the audit with why.
+// The partial result of a failed change is recorded with its error.
 func TestAudit_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	err := AuditedSaying(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages"}, func(context.Context) (string, error) {
+	err := AuditedWithResult(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages"}, func(context.Context) (string, error) {
 		return `{"changed":3}`, context.Canceled
 	})
 	if l := b.auditLines(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {
@@ -68,7 +68,7 @@ func TestAudit_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	}
 }
 
-// A change of which the database says nothing stands as unknown.
+// A change with an undetermined result is recorded as unknown.
 func TestAudit_UnknownOutcome(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) {

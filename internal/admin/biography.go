@@ -24,7 +24,7 @@ type biographyInput struct {
 	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Aggregate id, which finds the outbox row; without it, the row is found through a dead letter or a record"`
 }
 
-// biographyBody is what is known of an event.
+// biographyBody is the known history of an event.
 type biographyBody struct {
 	EventID     string `json:"event_id" doc:"As in the request"`
 	AggregateID string `json:"aggregate_id,omitempty"`
@@ -38,11 +38,11 @@ type biographyBody struct {
 	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
 	EditedTo    string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
 	Steps       []step `json:"steps" doc:"Its history, oldest first"`
-	// Gaps are what is not known, and why.
+	// Gaps are the unknown facts with their reasons.
 	Gaps []string `json:"gaps" doc:"Unknown facts with their reasons"`
 }
 
-// step is something that happened to an event, and who says so.
+// step is one change of an event, with the source of the information.
 type step struct {
 	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,letter,edited"`
 	What      string     `json:"what"`
@@ -56,7 +56,7 @@ type step struct {
 
 type biographyOutput struct{ Body biographyBody }
 
-// biographySources are the places that the biography of an event is read from.
+// biographySources are the sources of the biography of an event.
 type biographySources struct {
 	letters     *dlq.Store
 	session     *gocql.Session
@@ -113,12 +113,12 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 	return &biographyOutput{b.body}, nil
 }
 
-// order puts the steps in the order of their times. When an event was captured
-// nobody notes: it was between its storing and all else.
+// order sorts the steps by time. The time of capture is not recorded: it is after the
+// event was stored and before all other steps.
 func (b *biographer) order() {
 	steps := b.body.Steps
 	slices.SortStableFunc(steps, func(x, y step) int {
-		// Whatever the clocks say, and however finely, an event is stored first.
+		// An event is stored first, whatever the clocks and their precision.
 		return cmp.Or(stepOrder(x.Kind)-stepOrder(y.Kind), before(x.At, y.At), publishedLast(x.Kind)-publishedLast(y.Kind))
 	})
 	if b.captured == nil {
@@ -131,7 +131,7 @@ func (b *biographer) order() {
 	b.body.Steps = slices.Insert(steps, at, *b.captured)
 }
 
-// stepOrder puts what is stored before all else.
+// stepOrder sorts the step stored before all others.
 func stepOrder(kind string) int {
 	if kind == "stored" {
 		return 0
@@ -139,7 +139,7 @@ func stepOrder(kind string) int {
 	return 1
 }
 
-// publishedLast orders steps of the same time.
+// publishedLast sorts published after other steps of the same time.
 func publishedLast(kind string) int {
 	if kind == "published" {
 		return 1
@@ -147,7 +147,7 @@ func publishedLast(kind string) int {
 	return 0
 }
 
-// before orders steps; those without a time come last.
+// before compares times; steps without a time are last.
 func before(x, y *time.Time) int {
 	switch {
 	case x == nil && y == nil:
@@ -160,7 +160,7 @@ func before(x, y *time.Time) int {
 	return x.Compare(*y)
 }
 
-// timeOf is when an id was made, if it says so: UUIDv7 and v1 do.
+// timeOf returns the time in an id of version 7 or 1, and otherwise the zero time.
 func timeOf(id gocql.UUID) time.Time {
 	switch id.Version() {
 	case 1:
@@ -175,38 +175,39 @@ func timeOf(id gocql.UUID) time.Time {
 	return time.Time{}
 }
 
-// biographer gathers what is known of one event.
+// biographer collects the history of one event.
 type biographer struct {
 	*biographySources
 	id   gocql.UUID
 	text string // the id as it was asked for
 	body biographyBody
-	// at is about when the event was stored; zero if that is not known.
+	// at is the approximate time when the event was stored; zero if unknown.
 	at     time.Time
 	letter *dlq.Letter
-	// aggregateType is that of the record.
+	// aggregateType is the aggregate type in the record.
 	aggregateType string
 	out           bool // where its record is, or that there is none, is known
-	// captured is the step that says who found it.
+	// captured is the step of the reader that found the event.
 	captured *step
 	noRow    []string // why its outbox row was not found
 }
 
-func (b *biographer) tell(st step) { b.body.Steps = append(b.body.Steps, st) }
+func (b *biographer) add(st step) { b.body.Steps = append(b.body.Steps, st) }
 func (b *biographer) gap(format string, args ...any) {
 	b.body.Gaps = append(b.body.Gaps, fmt.Sprintf(format, args...))
 }
 
-// write asks the dead letter first: it knows where the rest is.
+// write reads the dead letter first, because it contains the places of the row and the
+// record.
 func (b *biographer) write(ctx context.Context) error {
-	if err := b.lookAtLetter(ctx); err != nil {
+	if err := b.readDeadLetter(ctx); err != nil {
 		return err
 	}
-	stored := b.lookAtRows(ctx)
+	stored := b.searchRows(ctx)
 	if !b.out {
-		b.lookAtTopics(ctx)
-		if !stored && b.out { // the record says what the row is found by
-			stored = b.lookAtRows(ctx)
+		b.readTopics(ctx)
+		if !stored && b.out { // the record contains the key of the row
+			stored = b.searchRows(ctx)
 		}
 	}
 	if !stored {
@@ -215,7 +216,7 @@ func (b *biographer) write(ctx context.Context) error {
 	return nil
 }
 
-func (b *biographer) lookAtLetter(ctx context.Context) error {
+func (b *biographer) readDeadLetter(ctx context.Context) error {
 	of := b.id
 	l, err := b.letters.Read(ctx, of)
 	if errors.Is(err, dlq.ErrNotFound) {
@@ -270,7 +271,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		case dlq.ActionEdit:
 			st.Kind = "edited"
 		}
-		b.tell(st)
+		b.add(st)
 	}
 	b.body.Attempts, b.body.Breaker = l.Attempts, l.Metadata["breaker"]
 	b.foundBy(l.Metadata["captured"], source)
@@ -280,9 +281,9 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 		b.out = true // there is no record with this id
 	} else if o := l.Outcome; o.Topic != "" {
 		b.out = true
-		b.tell(step{
+		b.add(step{
 			Kind: "published", What: "published", At: when(l.ResolvedAt), Source: source, Topic: o.Topic, Partition: &o.Partition, Offset: &o.Offset,
-			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %s", o.Kind, o.Topic, o.Partition, o.Offset, b.lookAtPlace(ctx, o.Topic, o.Partition, o.Offset)),
+			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %s", o.Kind, o.Topic, o.Partition, o.Offset, b.readReplay(ctx, o.Topic, o.Partition, o.Offset)),
 		})
 	}
 	if b.captured == nil {
@@ -291,7 +292,7 @@ func (b *biographer) lookAtLetter(ctx context.Context) error {
 	return nil
 }
 
-// foundBy tells which part of the relay found the event, empty if that is not said.
+// foundBy sets the reader that captured the event. It ignores an empty or unknown reader.
 func (b *biographer) foundBy(captured, source string) {
 	st := step{Kind: "captured", Source: source}
 	switch captured {

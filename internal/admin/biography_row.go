@@ -12,12 +12,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// maxRows is how many rows of a partition are looked at.
+// maxRows is the number of rows of a partition that are read.
 const maxRows = 10_000
 
-// lookAtRows looks for the event's row in the outbox tables, by what is known of
-// the event so far. What goes wrong with a table is kept in noRow.
-func (b *biographer) lookAtRows(ctx context.Context) bool {
+// searchRows searches the outbox tables for the event's row, by what is known of the
+// event so far. Errors of tables are added to noRow.
+func (b *biographer) searchRows(ctx context.Context) bool {
 	b.noRow = nil
 	missing := func(format string, args ...any) { b.noRow = append(b.noRow, fmt.Sprintf(format, args...)) }
 	looked := false
@@ -25,7 +25,7 @@ func (b *biographer) lookAtRows(ctx context.Context) bool {
 		if b.letter != nil && b.letter.Table != table.String() {
 			continue
 		}
-		found, err := b.lookAtTable(ctx, table)
+		found, err := b.searchTable(ctx, table)
 		unknown, byUnknown := errors.AsType[*outbox.UnknownKeyError](err)
 		switch {
 		case found:
@@ -53,8 +53,8 @@ func (b *biographer) lookAtRows(ctx context.Context) bool {
 
 var errManyRows = errors.New("too many rows")
 
-// lookAtTable looks for the event's row in a table.
-func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
+// searchTable searches a table for the event's row.
+func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	columns, err := outbox.ReadColumns(ctx, b.session, of.Keyspace, of.Name)
@@ -80,7 +80,7 @@ func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
 	rows, found := 0, false
 	for !found && iter.Scan(append([]any{&written, &ttl}, scanner.Dest()...)...) {
 		rows++
-		// A row that is no event has what could be read of it, its id too.
+		// A row that is not an event contains its readable columns, including its id.
 		row, bad := scanner.Event()
 		if found = row.ID == e.ID; found {
 			b.stored(&row, table.String(), written, ttl, bad)
@@ -95,7 +95,7 @@ func (b *biographer) lookAtTable(ctx context.Context, of Table) (bool, error) {
 	return found, nil
 }
 
-// sought is what is known of the event whose row is looked for.
+// sought returns the known columns of the event whose row is searched.
 func (b *biographer) sought() outbox.Event {
 	e := outbox.Event{Sequence: b.body.Sequence, Type: b.body.EventType, AggregateType: b.aggregateType}
 	e.ID, e.IDText = idOf(cmp.Or(b.body.EditOf, b.text)) // of an edit the row is that of the original
@@ -108,7 +108,7 @@ func (b *biographer) sought() outbox.Event {
 	return e
 }
 
-// idOf is the id that a text stands for, and the text unless that is a UUID.
+// idOf returns the id of a text, and the text unless it is a UUID.
 func idOf(text string) (gocql.UUID, string) {
 	id := outbox.IDOf(text)
 	if id.String() == text {
@@ -117,7 +117,7 @@ func idOf(text string) (gocql.UUID, string) {
 	return id, text
 }
 
-// stored tells of the event's row; bad says why it is no event.
+// stored adds the step of the event's row; bad is the reason why it is not an event.
 func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64, bad error) {
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateString(), row.Type, row.Sequence
 	st := step{Kind: "stored", What: "stored", Source: "outbox row in " + table}
@@ -138,5 +138,5 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 	if bad != nil {
 		st.Detail += fmt.Sprintf("; not an event: %v", bad)
 	}
-	b.tell(st)
+	b.add(st)
 }

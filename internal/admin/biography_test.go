@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// broker is a Kafka with the topic things, that the relay r has used.
+// broker starts a Kafka with the topic things, which the relay r has used.
 func (b *bundle) broker(t *testing.T) *kgo.Client {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "things"))
@@ -69,7 +69,7 @@ func publish(t *testing.T, client *kgo.Client, e *outbox.Event, more ...kgo.Reco
 	return r
 }
 
-// kinds are the steps' kinds in order.
+// kinds returns the kinds of the steps in order.
 func kinds(steps []step) (out []string) {
 	for _, s := range steps {
 		out = append(out, s.Kind)
@@ -81,8 +81,8 @@ func header(key, value string) kgo.RecordHeader {
 	return kgo.RecordHeader{Key: key, Value: []byte(value)}
 }
 
-// Of every event it is told who found it, in which attempt it went out, and how
-// the breaker was, as its record says.
+// The biography contains the reader, the attempts and the state of the breaker from the
+// headers of the record.
 func TestBiography_OfAPublishedEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -137,8 +137,8 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 	}
 }
 
-// A replay's record says how it went out, and its letter who found the event, also
-// when the record is gone.
+// The record of a replay contains the attempts and the breaker, and its dead letter the
+// reader, also after the record is gone.
 func TestBiography_OfAReplayedEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -191,7 +191,7 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 	}
 }
 
-// Rows of mapped tables are found too, by ids that are no UUIDs as well.
+// Rows of mapped tables are found, also by ids that are not UUIDs.
 func TestBiography_OfMappedTables(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -238,8 +238,8 @@ func TestBiography_OfMappedTables(t *testing.T) {
 			t.Errorf("%s: %+v, want its row of %s", c.path, got, c.table)
 		}
 	}
-	// By the record alone the aggregate is known, and by that the row. The record's
-	// time is near that of a row which tells when it was written.
+	// The record contains the aggregate, which finds the row. The times of the record and
+	// the row are close.
 	e := outbox.Event{IDText: "c-1", ID: outbox.IDOf("c-1"), AggregateText: "cart 7", AggregateID: outbox.IDOf("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
 	publish(t, client, &e, header("ce_captured", "tail"))
 	var got biographyBody
@@ -247,7 +247,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "captured", "published"}) || got.Captured != "tail" || len(got.Gaps) != 0 {
 		t.Errorf("published: %+v", got)
 	}
-	// What cannot be looked at is said, table by table.
+	// Each table that cannot be read is listed.
 	p := b.ask(t, access.Viewer, "GET", "/v1/events/nobody?aggregate=cart+9", "").problemIn(t, http.StatusNotFound)
 	for _, want := range []string{"outbox.daily: a search needs column day", "outbox.gone was not read: there is no such table", "never stored"} {
 		if !strings.Contains(p.Hint, want) {
@@ -283,7 +283,7 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	}
 }
 
-// What cannot be looked at is a gap, and what is known is told nevertheless.
+// Sources that cannot be read become gaps, and the rest is returned.
 func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// topicsMargin is how much earlier than the event its record is looked for,
-	// because clocks differ.
+	// topicsMargin is how long before the event the search for its record starts, because
+	// clocks differ.
 	topicsMargin = time.Minute
 	// topicsRecords and topicsTime bound how much of the topics is read.
 	topicsRecords = 100_000
 	topicsTime    = 8 * time.Second
 )
 
-// lookAtTopics looks for the event's record, from about when it was stored. What
-// goes wrong is a gap: the rest of the biography is known without the broker.
-func (b *biographer) lookAtTopics(ctx context.Context) {
+// readTopics searches the topics for the event's record, from about the time when it was
+// stored. Errors become gaps: the rest of the biography does not need the broker.
+func (b *biographer) readTopics(ctx context.Context) {
 	if b.kafka == nil {
 		b.gap("The topics were not read, because no broker is configured.")
 		return
@@ -44,7 +44,7 @@ func (b *biographer) lookAtTopics(ctx context.Context) {
 	}
 }
 
-// topics are those that the relay has ever published to.
+// topics returns the topics that the relay has ever published to.
 func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
 	for _, table := range b.tables {
 		iter := b.session.Query("SELECT topic FROM "+b.keyspace+".relay_topics WHERE relay = ? AND table_name = ?", b.relay, table.String()).
@@ -128,7 +128,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	return fmt.Errorf("it is not in %d topics since %s", len(topics), from.Format(time.RFC3339))
 }
 
-// is tells whether the record is of the event.
+// is reports whether the record is that of the event.
 func (b *biographer) is(r *kgo.Record) bool {
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderID {
@@ -138,14 +138,14 @@ func (b *biographer) is(r *kgo.Record) bool {
 	return false
 }
 
-// found tells of the event's record.
+// found adds the step of the event's record.
 func (b *biographer) found(r *kgo.Record) {
 	b.out = true
 	if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
 		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
 		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
 	}
-	b.tell(step{
+	b.add(step{
 		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
 		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.wayOf(r)),
 	})
@@ -155,8 +155,8 @@ func placeOf(r *kgo.Record) string {
 	return fmt.Sprintf("record in %s, partition %d, offset %d", r.Topic, r.Partition, r.Offset)
 }
 
-// wayOf takes from the record what it says of its event's way, and returns how it
-// went out, in words.
+// wayOf reads the headers about capture, attempts and breaker, and returns a text about
+// the publication.
 func (b *biographer) wayOf(r *kgo.Record) string {
 	said := make(map[string]string)
 	for _, h := range r.Headers {
@@ -174,14 +174,14 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 	if scanned && b.captured != nil {
 		b.captured.Detail = "the CDC log no longer contained it; a scan of the outbox table found it"
 	}
-	// A record of an earlier version has none of these, but for the backfill's.
+	// A record of an earlier version has none of these headers except the backfill's.
 	if delete(said, outbox.HeaderBackfill); len(said) == 0 {
 		what := "the attempt and the state of the breaker"
 		if b.captured == nil && b.letter == nil {
 			what = "the reader, " + what
 		}
 		b.gap("Its record does not contain %s: an earlier version of the relay wrote it.", what)
-		return b.attemptsOfLetter()
+		return b.attemptsOfDeadLetter()
 	}
 	b.body.Attempts, b.body.Breaker = 1, cmp.Or(said[outbox.HeaderBreaker], "closed")
 	if n, err := strconv.Atoi(said[outbox.HeaderAttempts]); err == nil {
@@ -190,9 +190,9 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 	return fmt.Sprintf("attempt %d, breaker %s", b.body.Attempts, b.body.Breaker)
 }
 
-// attemptsOfLetter takes what the letter knows where the record of its replay does
-// not tell, and returns it in words.
-func (b *biographer) attemptsOfLetter() string {
+// attemptsOfDeadLetter uses the attempts of the dead letter where the record of its
+// replay does not contain them, and returns them as text.
+func (b *biographer) attemptsOfDeadLetter() string {
 	if b.letter == nil {
 		return "attempts unknown"
 	}
@@ -200,8 +200,8 @@ func (b *biographer) attemptsOfLetter() string {
 	return fmt.Sprintf("attempt %d", b.body.Attempts)
 }
 
-// lookAtPlace reads the record of a replay, and returns how it went out, in words.
-func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition int32, offset int64) string {
+// readReplay reads the record of a replay and returns a text about the publication.
+func (b *biographer) readReplay(ctx context.Context, topic string, partition int32, offset int64) string {
 	r, err := b.recordAt(ctx, topic, partition, offset)
 	switch {
 	case err != nil:
@@ -211,10 +211,10 @@ func (b *biographer) lookAtPlace(ctx context.Context, topic string, partition in
 	default:
 		return b.wayOf(r)
 	}
-	return b.attemptsOfLetter()
+	return b.attemptsOfDeadLetter()
 }
 
-// recordAt reads the record at an offset, nil if there is none.
+// recordAt returns the record at an offset, or nil if there is none.
 func (b *biographer) recordAt(ctx context.Context, topic string, partition int32, offset int64) (*kgo.Record, error) {
 	if b.kafka == nil {
 		return nil, errors.New("the topics were not read, because no broker is configured")

@@ -6,13 +6,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// form are the bounds of this API's own bodies; what they mean is checked against
-// the description, by huma.
+// form bounds the bodies of this API; huma validates them against the description.
 var form = jsonform.Bounds{Depth: 4, Members: 1000, Items: 100_000}
 
-// strictJSON is huma's JSON but for what readers understand in different ways: a
-// name twice, and null, which huma takes for a member that is left out. A
-// dry_run that is null must not become a change.
+// strictJSON is huma's JSON but refuses duplicate names and null, which parsers treat
+// differently. huma treats null as an absent member, and a dry_run that is null must not
+// become a change.
 var strictJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {

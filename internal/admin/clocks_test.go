@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// The audit has the outcome of a change during which the clock is set back.
+// The result of a change is recorded although the clock is set back during the change.
 func TestClocks_AuditHasTheOutcome(t *testing.T) {
 	t.Parallel()
 	clock := new(scyllatest.Clock)

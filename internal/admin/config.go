@@ -28,7 +28,7 @@ const (
 	DefaultDrainTimeout = 10 * time.Second
 )
 
-// Config is how a Server behaves.
+// Config configures a Server.
 type Config struct {
 	// Session reads and writes the keyspace's tables. Required, as are Keyspace,
 	// Letters and Gate.
@@ -36,63 +36,62 @@ type Config struct {
 	Keyspace string
 	// Letters is the store of the same keyspace.
 	Letters *dlq.Store
-	// Deliveries are those of package react. Default: those of the same keyspace, kept
-	// as long as by default.
+	// Deliveries is the store of deliveries of package react. Default: the store of the
+	// same keyspace with default retention.
 	Deliveries *delivery.Store
-	// Gate says who may come in.
+	// Gate authenticates requests.
 	Gate *access.Gate
-	// Proxies are those whose word on who asked counts: for wrong tokens, in the audit
-	// and in the log. Default: none.
+	// Proxies are the trusted reverse proxies whose forwarded headers are used as the
+	// client address, for limits on failed authentication, the audit trail and the log.
+	// Default: none.
 	Proxies access.Proxies
-	// Consistency is that of what the API reads and writes itself. Default
+	// Consistency is the consistency of the API's own reads and writes. Default
 	// LOCAL_QUORUM.
 	Consistency gocql.Consistency
 	// Timeout bounds one statement. Default 5 s.
 	Timeout time.Duration
 
-	// Kafka makes a client with further options, with which the topics are read for
-	// an event's biography; it is closed afterwards. Without one, biographies say
-	// that the topics were not looked at.
+	// Kafka returns a client with further options, which reads the topics for the
+	// biography of an event and is closed afterwards. Without it, biographies do not read
+	// the topics.
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
-	// Relay is the name of the relay whose topics those are, and Tables its outbox
-	// tables, in which an event's row is looked for. Default: outbox_messages in
+	// Relay is the name of the relay that publishes to these topics, and Tables are its
+	// outbox tables, which are searched for an event's row. Default: outbox_messages in
 	// Keyspace.
 	Relay  string
 	Tables []Table
 
-	// Archive is where jobs purge to, restore from and sweep into. Nil refuses jobs
-	// that need one.
+	// Archive is the archive of purge, restore and sweep. Nil refuses jobs that need one.
 	Archive *archive.Keeper
 
-	// Schemas are what edited payloads must fit. Nil has none.
+	// Schemas validate edited payloads. Nil has none.
 	Schemas *dlq.Schemas
-	// Routes are what else is offered here: each is called once with the API to
-	// register its operations with. They are let in as the others are: by the role
-	// that access.Needs gives an operation, or else a viewer to read and an operator
-	// for the rest. Those that change something are audited by their operation id
-	// and the path's id.
+	// Routes register operations of other packages; each is called once with the API. An
+	// operation needs the role that access.Needs gives it, by default viewer for GET and
+	// operator otherwise. Operations other than GET are audited by operation id and the
+	// id in the path.
 	Routes []func(huma.API)
-	// Console, if there is one, is served below /console/.
+	// Console is served below /console/. Nil serves none.
 	Console http.Handler
-	// LiveInterval is how often the database is asked for what changed, as long as
-	// anybody listens. Default 1 s.
+	// LiveInterval is the interval at which the database is polled for changes while
+	// there are listeners. Default 1 s.
 	LiveInterval time.Duration
-	// MaxListeners bounds how many may listen at the same time. Default 64.
+	// MaxListeners bounds the number of concurrent listeners. Default 64.
 	MaxListeners int
-	// DrainDelay is how long requests are still taken when the server is to stop and
-	// /readyz says so already: as long as a load balancer needs to notice. Default 0:
-	// none are taken from then on.
+	// DrainDelay is how long a stopping server accepts requests while /readyz already
+	// returns 503, so that load balancers can react. Default 0: new requests are refused
+	// immediately.
 	DrainDelay time.Duration
-	// DrainTimeout is how long requests may still run after that. Default 10 s.
+	// DrainTimeout bounds the requests that still run after DrainDelay. Default 10 s.
 	DrainTimeout time.Duration
 
-	// NodesDown returns the nodes of the database that do not answer, for /readyz. Nil
-	// returns none.
+	// NodesDown returns the database nodes that do not respond, for /readyz. Nil returns
+	// none.
 	NodesDown func() []string
 
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
-	// Logger gets each change that was asked for at Info. Default discards.
+	// Logger logs each requested change at Info. Default discards.
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -101,15 +100,15 @@ type Config struct {
 // Table is an outbox table.
 type Table struct {
 	Keyspace, Name string
-	// Mapping says what its columns hold. The zero value is that of outbox_messages.
+	// Mapping maps its columns. The zero value is that of outbox_messages.
 	Mapping outbox.Mapping
 }
 
-// String is the table's name with its keyspace.
+// String returns the table's name with its keyspace.
 func (t Table) String() string { return t.Keyspace + "." + t.Name }
 
 func (c Config) withDefaults() Config {
-	// Zero is ANY, which no read may use.
+	// Zero is ANY, which reads do not support.
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LiveInterval = cmp.Or(c.LiveInterval, DefaultLiveInterval)

@@ -93,14 +93,14 @@ func (b *bundle) fault(table string, kind engine.OpKind, skip int) {
 	})
 }
 
-// answer is what a request got.
+// answer is the response to a request.
 type answer struct {
 	code   int
 	header http.Header
 	body   []byte
 }
 
-// ask makes a request as a role; empty for nobody.
+// ask sends a request with the token of a role; an empty role sends none.
 func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
 	t.Helper()
 	var r io.Reader
@@ -132,7 +132,7 @@ func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, 
 	return a
 }
 
-// into reads a JSON answer with the expected status.
+// into decodes a JSON response with the expected status.
 func (a answer) into(t testing.TB, code int, v any) answer {
 	t.Helper()
 	if a.code != code {
@@ -146,7 +146,8 @@ func (a answer) into(t testing.TB, code int, v any) answer {
 	return a
 }
 
-// problemIn reads a problem document with the expected status, which has a type as all have.
+// problemIn decodes a problem document with the expected status and checks that it has a
+// type.
 func (a answer) problemIn(t testing.TB, code int) problem {
 	t.Helper()
 	var p problem
@@ -157,7 +158,7 @@ func (a answer) problemIn(t testing.TB, code int) problem {
 	return p
 }
 
-// testLetter is a letter of aggregate a with number seq.
+// testLetter returns a dead letter of aggregate a with sequence seq.
 func testLetter(a string, seq int64) *dlq.Letter {
 	return &dlq.Letter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,

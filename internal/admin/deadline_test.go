@@ -19,9 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// A bulk change takes as long as it takes: the deadline for its body, which the audit
-// reads before huma asks for it, does not go on while the change is made, and the caller
-// may use the connection again.
+// The read deadline of a body that is read for the audit trail ends before the change is
+// made. A long change is not cancelled, and the client can reuse the connection.
 func TestRoutes_ABodyThatTheAuditReadHasNoDeadlineLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +71,7 @@ func TestRoutes_ABodyThatTheAuditReadHasNoDeadlineLeft(t *testing.T) {
 	})
 }
 
-// oneConn is a listener that has the connections that are in it.
+// oneConn is a listener that accepts the connections in its channel.
 type oneConn chan net.Conn
 
 func (l oneConn) Accept() (net.Conn, error) {

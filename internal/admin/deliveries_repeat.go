@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// maxRepeats is how many deliveries one request repeats at most. Where a filter matches
-// more, the answer has a cursor.
+// maxRepeats is the maximum number of deliveries that one request repeats. If a filter
+// matches more, the response has a cursor.
 const maxRepeats = 1000
 
 type repeatInput struct {
@@ -55,7 +55,7 @@ type deliveryFilter struct {
 	Until  time.Time `json:"until,omitzero" doc:"Deliveries that started before this time"`
 }
 
-// RepeatPreview is what repeating deliveries would do. It is exported for huma alone.
+// RepeatPreview is the preview of repeating deliveries. It is exported only for huma.
 type RepeatPreview struct {
 	delivery.Tally
 	Pending    int        `json:"pending" doc:"Skipped, because they are retried automatically"`
@@ -115,7 +115,7 @@ func (ep *deliveryEndpoints) repeatDelivery(ctx context.Context, in *repeatInput
 }
 
 func (ep *deliveryEndpoints) repeatDeliveries(ctx context.Context, in *repeatManyInput) (*repeatManyOutput, error) {
-	ids, p, err := ep.meant(ctx, &in.Body)
+	ids, p, err := ep.selected(ctx, &in.Body)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -145,8 +145,8 @@ func (ep *deliveryEndpoints) repeatDeliveries(ctx context.Context, in *repeatMan
 	return out, nil
 }
 
-// meant are the deliveries that a request is about, those that are pending left out.
-func (ep *deliveryEndpoints) meant(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *RepeatPreview, error) {
+// selected returns the deliveries of a request without the pending ones.
+func (ep *deliveryEndpoints) selected(ctx context.Context, b *repeatManyBody) ([]gocql.UUID, *RepeatPreview, error) {
 	p := &RepeatPreview{Tally: *delivery.NewTally()}
 	var ids []gocql.UUID
 	add := func(d *delivery.Delivery) {
@@ -218,7 +218,7 @@ func (ep *deliveryEndpoints) matching(ctx context.Context, b *repeatManyBody, p 
 	})
 }
 
-// notRunning are those rules that no process runs.
+// notRunning returns the rules that no process runs.
 func (ep *deliveryEndpoints) notRunning(ctx context.Context, rules map[string]int) (out []string, err error) {
 	known, err := ep.reactions.read(ctx)
 	for rule := range rules {

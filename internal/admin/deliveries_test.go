@@ -94,7 +94,7 @@ func TestDeliveries_AreListedShownAndRepeated(t *testing.T) {
 	if asked, err := b.cfg.Deliveries.Repeats(t.Context(), "big", gocql.UUID{}, 10); err != nil || len(asked) != 1 || asked[0].ID != failed.ID {
 		t.Errorf("to be repeated: %+v, %v", asked, err)
 	}
-	// It stands in the audit, the refused ones and the dry run do not.
+	// It is recorded in the audit trail; refused requests and the dry run are not.
 	var lines struct{ Lines []auditLine }
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit", "").into(t, 200, &lines)
 	if len(lines.Lines) != 1 || lines.Lines[0].Action != "repeat-delivery" || lines.Lines[0].State != auditDone || lines.Lines[0].Target != failed.ID.String() || lines.Lines[0].Reason != "mended" {

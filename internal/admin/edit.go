@@ -52,7 +52,7 @@ func (ep *actionEndpoints) registerEdit() {
 	}, 404, 409, 412, 428), ep.edit)
 }
 
-// content is the letter's content after the edit.
+// content returns the content of the dead letter after the edit.
 func (b *editBody) content(ctx context.Context, l *dlq.Letter) (dlq.Edit, error) {
 	e := l.Content()
 	switch {
@@ -143,10 +143,10 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	return out, nil
 }
 
-// maxAudited bounds what the audit keeps of an edit's difference.
+// maxAudited bounds the difference of an edit in the audit trail.
 const maxAudited = 16 << 10
 
-// wrong says what keeps an edit from being published.
+// wrong returns the reasons why an edit cannot be published.
 func (ep *actionEndpoints) wrong(l *dlq.Letter, e dlq.Edit) []string {
 	out := []string{}
 	if err := e.Fits(l); err != nil {

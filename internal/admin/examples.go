@@ -8,14 +8,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// example is what an operation is asked, and what it answers with a status.
+// example is a request of an operation and its responses by status.
 type example struct {
 	Request json.RawMessage            `json:"request,omitempty"`
 	Answers map[string]json.RawMessage `json:"answers"`
 }
 
-// examplesJSON has the examples by operation. A test asks them, and holds the answers
-// to what is answered; with -update it writes them down.
+// examplesJSON contains the examples by operation. A test sends the requests and compares
+// the responses; with -update it writes them.
 //
 //go:embed examples.json
 var examplesJSON []byte
@@ -28,7 +28,7 @@ func readExamples() map[string]example {
 	return all
 }
 
-// addExamples puts the examples where this API's own operations are described.
+// addExamples adds the examples to the descriptions of this API's own operations.
 func addExamples(doc *huma.OpenAPI) {
 	all := readExamples()
 	for _, path := range doc.Paths {
@@ -54,7 +54,7 @@ func addExamples(doc *huma.OpenAPI) {
 	}
 }
 
-// exampleProblem is one of the problems that a response with the status may be.
+// exampleProblem returns a typical problem with the status.
 func exampleProblem(status int) map[string]any {
 	p := map[string]any{"title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
 	says := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
@@ -94,5 +94,5 @@ func exampleProblem(status int) map[string]any {
 	return p
 }
 
-// exampleID is an id as events have it.
+// exampleID is an event id.
 const exampleID = "01a2005c-395d-72e3-8401-994110828553"

@@ -16,13 +16,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// asking is an operation with an example: where it is asked, and what.
+// asking is an operation with the path and body of its example.
 type asking struct {
 	operation, method, path, request string
 	code                             int
 }
 
-// exampleWorld makes what the examples are of, and says how each is asked, in order.
+// exampleWorld creates the data of the examples and returns their requests in order.
 func exampleWorld(t *testing.T) (*bundle, []asking) {
 	t.Helper()
 	b, keeper := setupArchive(t)
@@ -89,9 +89,9 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	return b, append(out, get("list-audit", "/v1/dlq/audit?limit=1"))
 }
 
-// Each example is what the API answers: it is asked here, and what it answers has all
-// that the example has, each of the same kind. Every operation has one, of what is
-// asked and of each answer, and they are valid by their schemas.
+// Each example is a real response: the test sends the request, and the response has all
+// members of the example with the same kinds. Every operation has examples of its request
+// and of each response, and they are valid by their schemas.
 func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
 	t.Parallel()
 	b, all := exampleWorld(t)
@@ -151,7 +151,7 @@ func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
 	valid(t, b.ops.api.OpenAPI())
 }
 
-// valid holds all examples to their schemas, and finds what has none.
+// valid validates all examples against their schemas, and reports missing ones.
 func valid(t *testing.T, doc *huma.OpenAPI) {
 	t.Helper()
 	n := 0
@@ -191,7 +191,7 @@ func valid(t *testing.T, doc *huma.OpenAPI) {
 	}
 }
 
-// membersOf are the members of a value, and of what kind each is.
+// membersOf returns the members of a value with their kinds.
 func membersOf(v any) map[string]string {
 	out := make(map[string]string)
 	var walk func(at string, v any)
@@ -212,7 +212,7 @@ func membersOf(v any) map[string]string {
 	return out
 }
 
-// shorten leaves one of each list of objects.
+// shorten keeps one element of each list of objects.
 func shorten(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxGrouped is how many letters are put into groups, those that died last.
+	// maxGrouped is the number of dead letters that are grouped, the latest failures.
 	maxGrouped = 5000
-	// maxGroups is how many groups are shown.
+	// maxGroups is the maximum number of groups in a response.
 	maxGroups = 200
 )
 
@@ -29,7 +29,7 @@ type groupsInput struct {
 	Until      time.Time `query:"until"`
 }
 
-// groupBody are letters that died of the same.
+// groupBody is a group of dead letters with equal failures.
 type groupBody struct {
 	ErrorClass string             `json:"error_class"`
 	ErrorCode  string             `json:"error_code,omitempty"`
@@ -112,7 +112,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 	return out, nil
 }
 
-// name gives each group the error of its sample.
+// name sets the error of each group to that of its sample.
 func (ep *deadLetterEndpoints) name(ctx context.Context, groups []*groupBody) error {
 	ids := make([]gocql.UUID, len(groups))
 	for i, g := range groups {
@@ -129,7 +129,7 @@ func (ep *deadLetterEndpoints) name(ctx context.Context, groups []*groupBody) er
 	return nil
 }
 
-// withoutNumbers is a message as dlq.FailureKey compares it.
+// withoutNumbers returns a message as dlq.FailureKey compares it.
 func withoutNumbers(text string) string {
 	words := strings.Fields(text)
 	for i, w := range words {

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// What callers get wrong is told them, with the name of the field; it is never 500.
+// Invalid requests receive an error with the name of the field, never 500.
 func TestHostile_BadInputIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -108,7 +108,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	}
 }
 
-// What comes before a handler is refused with the types that the order API has for it.
+// Errors before a handler have the same problem types as in the order API.
 func TestAPI_RefusalsHaveTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -138,7 +138,7 @@ func TestAPI_RefusalsHaveTypes(t *testing.T) {
 	}
 }
 
-// No page of another origin changes anything, with whatever token.
+// A page of another origin cannot change anything, whatever its token.
 func TestAPI_NoPageElsewhereChangesAnything(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// JobBody is a bulk operation. It is exported for huma alone, like Summary.
+// JobBody is a bulk operation. It is exported only for huma, like Summary.
 type JobBody struct {
 	ID         string           `json:"id" format:"uuid"`
 	Action     dlq.Action       `json:"action"`
@@ -82,7 +82,7 @@ type newJobOutput struct {
 	Body     any    // a JobBody, or of a dry run a dryJobBody
 }
 
-// dryJobBody is the answer to a dry run: there is no job.
+// dryJobBody is the response to a dry run, which creates no job.
 type dryJobBody struct {
 	DryRun  bool        `json:"dry_run" doc:"Always true"`
 	Preview previewBody `json:"preview" doc:"Preview of the effects"`
@@ -116,13 +116,13 @@ type steering struct {
 	name, summary string
 	role          access.Role
 	do            func(*jobs.Store, context.Context, gocql.UUID, dlq.Actor) error
-	// goesOn says that the job changes letters because of it, so it takes the role
-	// that its action takes.
-	goesOn bool
+	// continues reports that the job proceeds, so the change needs the role of the job's
+	// action.
+	continues bool
 }
 
-// Cancelling is for administrators: what is left of a job has to be begun anew.
-// Any operator may stop any job.
+// Cancel needs the role admin, because a cancelled job cannot be resumed. Any operator
+// may pause any job.
 var steerings = []steering{
 	{"pause", "Pause a job between two dead letters", access.Operator, (*jobs.Store).Pause, false},
 	{"resume", "Resume a job; discard, purge, restore and sweep need the role admin", access.Operator, (*jobs.Store).Resume, true},
@@ -161,7 +161,7 @@ func (ep *jobEndpoints) register() {
 	}
 }
 
-// answer describes a body of an operation that has more than one.
+// answer describes a response of an operation with several responses.
 func (ep *jobEndpoints) answer(what string, body reflect.Type) *huma.Response {
 	schema := ep.api.OpenAPI().Components.Schemas.Schema(body, true, "")
 	return &huma.Response{Description: what, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
@@ -217,7 +217,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	return out, nil
 }
 
-// permitJob refuses a caller who may not have a job do the action.
+// permitJob refuses a caller without the role of the job's action.
 func permitJob(ctx context.Context, action dlq.Action) error {
 	p, _ := access.From(ctx)
 	if err := access.Permit(p, roleOf(action)); err != nil {
@@ -226,17 +226,17 @@ func permitJob(ctx context.Context, action dlq.Action) error {
 	return nil
 }
 
-// roleOf is who may make a job of an action, or let it go on.
+// roleOf returns the role that creating or resuming a job of an action needs.
 func roleOf(action dlq.Action) access.Role {
 	for _, a := range actions {
 		if a.action == action {
 			return a.role
 		}
 	}
-	return access.Admin // what takes letters out of the database, or brings them back
+	return access.Admin // purge, restore and archive
 }
 
-// auditIDs is how many ids of a job the audit repeats; the job has them all.
+// auditIDs is the maximum number of ids in an audit entry; the job contains all of them.
 const auditIDs = 100
 
 func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
@@ -282,7 +282,7 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput)
 	if err != nil {
 		return nil, err
 	}
-	if st.goesOn {
+	if st.continues {
 		j, err := ep.jobs.Read(ctx, id)
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)

@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Summary is a letter in a list. It is exported for huma alone, which describes no
-// embedded type that is not.
+// Summary is a dead letter in a list. It is exported only for huma, which describes no
+// unexported embedded types.
 type Summary struct {
 	EventID       string     `json:"event_id" format:"uuid"`
 	Table         string     `json:"table" doc:"The outbox table, keyspace.table"`
@@ -47,10 +47,10 @@ func summaryOf(l *dlq.Letter, holds []dlq.Hold, now time.Time) Summary {
 	}
 }
 
-// letterBody is all of a letter.
+// letterBody is a complete dead letter.
 type letterBody struct {
 	Summary
-	// The payload in the two forms; of a null one neither is there.
+	// The payload in two forms; both are absent for a null payload.
 	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
 	PayloadBase64 *string           `json:"payload_base64,omitempty" doc:"The payload, byte for byte; absent if it is null"`
 	PayloadBytes  int               `json:"payload_bytes"`
@@ -74,7 +74,7 @@ type letterBody struct {
 	May           []dlq.Action      `json:"may" doc:"The actions that its status allows, regardless of the role"`
 }
 
-// contentBody is what is published of an edited letter.
+// contentBody is the published content of an edited dead letter.
 type contentBody struct {
 	PayloadText   *string           `json:"payload_text,omitempty"`
 	PayloadBase64 *string           `json:"payload_base64,omitempty"`
@@ -97,7 +97,7 @@ func contentOf(e *dlq.Edited) *contentBody {
 	return b
 }
 
-// outcomeBody is how a letter ended.
+// outcomeBody is the outcome of a dead letter.
 type outcomeBody struct {
 	Kind      dlq.OutcomeKind `json:"kind"`
 	Topic     string          `json:"topic,omitempty"`
@@ -117,7 +117,7 @@ func outcomeOf(o *dlq.Outcome) *outcomeBody {
 	return out
 }
 
-// follower is a letter behind another one.
+// follower is a dead letter that is parked behind another one.
 type follower struct {
 	EventID   string     `json:"event_id" format:"uuid"`
 	EventType string     `json:"event_type"`
@@ -125,11 +125,11 @@ type follower struct {
 	Status    dlq.Status `json:"status"`
 }
 
-// maxFollowers is how many followers a letter's page shows.
+// maxFollowers is the maximum number of followers in a response.
 const maxFollowers = 100
 
-// forms are the two forms of a payload: text if it is UTF-8, and base64; none of a
-// null one.
+// forms returns a payload as text, if it is UTF-8, and as base64; both are nil for a null
+// payload.
 func forms(p []byte) (text, coded *string) {
 	if p == nil {
 		return nil, nil
@@ -142,7 +142,7 @@ func forms(p []byte) (text, coded *string) {
 	return text, &c
 }
 
-// chain sets where the letter stands among those of its aggregate.
+// chain sets the position of the dead letter among those of its aggregate.
 func (b *letterBody) chain(l *dlq.Letter, chain []dlq.ChainEntry) {
 	b.Followers = []follower{}
 	b.ChainLength = len(chain)

@@ -21,8 +21,8 @@ type meOutput struct {
 	}
 }
 
-// The inputs spell the filter out: huma looks into no embedded type that is not
-// exported.
+// The inputs repeat the members of the filter, because huma ignores unexported embedded
+// types.
 
 type listInput struct {
 	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
@@ -53,7 +53,7 @@ type letterOutput struct {
 
 type statsOutput struct{ Body statsBody }
 
-// statsBody is how many letters there are.
+// statsBody contains the counts of dead letters.
 type statsBody struct {
 	At          time.Time            `json:"at" doc:"Time of the count"`
 	Total       int64                `json:"total"`
@@ -64,7 +64,7 @@ type statsBody struct {
 	Oldest      *time.Time           `json:"oldest,omitempty" doc:"First failure of the oldest open dead letter"`
 }
 
-// same tells whether nothing but the time has changed.
+// same reports whether only the time differs.
 func (b *statsBody) same(c *statsBody) bool {
 	if b.Total != c.Total || b.Open != c.Open || (b.Oldest == nil) != (c.Oldest == nil) || b.Oldest != nil && !b.Oldest.Equal(*c.Oldest) {
 		return false
@@ -177,7 +177,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 	return out, nil
 }
 
-// summaries are letters as lists show them, with what holds them back.
+// summaries returns dead letters as in lists, with the conditions that they wait for.
 func (ep *deadLetterEndpoints) summaries(ctx context.Context, letters []dlq.Letter) ([]Summary, error) {
 	holds := make(map[string][]dlq.Hold)
 	out := make([]Summary, 0, len(letters))
@@ -199,15 +199,15 @@ func (ep *deadLetterEndpoints) letter(ctx context.Context, in *letterInput) (*le
 	if err != nil {
 		return nil, err
 	}
-	out, err := ep.wholeLetter(ctx, id)
+	out, err := ep.complete(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
 
-// wholeLetter is a letter with its history and its place in its aggregate.
-func (ep *deadLetterEndpoints) wholeLetter(ctx context.Context, id gocql.UUID) (*letterOutput, error) {
+// complete returns a dead letter with its history and its position in its aggregate.
+func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*letterOutput, error) {
 	l, err := ep.store.Read(ctx, id)
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*stat
 	return &statsOutput{b}, nil
 }
 
-// statsTimeout bounds a count of all letters.
+// statsTimeout bounds a count of all dead letters.
 const statsTimeout = 30 * time.Second
 
 func (ep *deadLetterEndpoints) readStats(ctx context.Context) (statsBody, error) {

@@ -19,23 +19,24 @@ import (
 )
 
 const (
-	// liveQueue is how many events a listener may be behind before it is dropped.
+	// liveQueue is the number of events that a listener may lag behind before it is
+	// disconnected.
 	liveQueue = 32
 	// liveWrite bounds the writing of one event.
 	liveWrite = 10 * time.Second
-	// liveBeat is how often a stream on which nothing happens says that it is there.
+	// liveBeat is the interval of heartbeats on an idle stream.
 	liveBeat = 15 * time.Second
-	// liveLife is how long a stream lives: its reader then comes again, and is
-	// asked again for its token.
+	// liveLife is the lifetime of a stream; then the client reconnects and authenticates
+	// again.
 	liveLife = time.Hour
-	// liveLetters is of how many letters, those that died last, changes are seen.
+	// liveLetters is the number of latest dead letters that are polled for changes.
 	liveLetters = 200
-	// livePatience bounds one look at the database.
+	// livePatience bounds one poll of the database.
 	livePatience = 30 * time.Second
 )
 
-// live tells listeners what changes. One goroutine looks for all of them, while
-// there are any.
+// live notifies listeners of changes. While there are listeners, one goroutine polls for
+// all of them.
 type live struct {
 	interval time.Duration
 	sources  liveSources
@@ -52,7 +53,7 @@ type live struct {
 	done      sync.WaitGroup
 }
 
-// listener is a stream. Whoever removes it from live's set closes events.
+// listener is a stream. The goroutine that removes it from live's set closes events.
 type listener struct {
 	give   func() // gives its place back
 	events chan []byte
@@ -79,7 +80,7 @@ var (
 	errClosing = errors.New("the server is stopping")
 )
 
-// join adds a listener of a holder of places, which first gets what is known.
+// join adds a listener of a holder of places and sends it the latest events.
 func (l *live) join(holder string) (*listener, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,20 +101,20 @@ func (l *live) join(holder string) (*listener, error) {
 	if l.stop == nil {
 		var ctx context.Context
 		ctx, l.stop = context.WithCancel(context.Background())
-		l.done.Go(func() { l.look(ctx) })
+		l.done.Go(func() { l.poll(ctx) })
 	}
 	return one, nil
 }
 
-// leave removes a listener; the last one stops the looking.
+// leave removes a listener; the last one stops the polling.
 func (l *live) leave(one *listener, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remove(one, why)
+	l.removeLocked(one, why)
 }
 
-// remove is leave. Called locked.
-func (l *live) remove(one *listener, why string) {
+// removeLocked is leave with the lock held.
+func (l *live) removeLocked(one *listener, why string) {
 	if _, there := l.listeners[one]; !there {
 		return
 	}
@@ -129,18 +130,18 @@ func (l *live) remove(one *listener, why string) {
 	}
 }
 
-// close ends all streams, for good.
+// close ends all streams and refuses new ones.
 func (l *live) close() {
 	l.mu.Lock()
 	l.closed = true
 	for one := range l.listeners {
-		l.remove(one, "the server is stopping")
+		l.removeLocked(one, "the server is stopping")
 	}
 	l.mu.Unlock()
 	l.done.Wait()
 }
 
-// changed notes letters that this server changed, so that listeners hear of them
+// changed records dead letters that this server changed, so that listeners are notified
 // whatever their age.
 func (l *live) changed(ids ...gocql.UUID) {
 	l.mu.Lock()
@@ -153,14 +154,14 @@ func (l *live) changed(ids ...gocql.UUID) {
 	}
 }
 
-// repeated says that deliveries are to be made again.
+// repeated notifies listeners that deliveries are to be repeated.
 func (l *live) repeated(ctx context.Context) {
-	l.tell(context.WithoutCancel(ctx), "deliveries", false, map[string]any{})
+	l.notify(context.WithoutCancel(ctx), "deliveries", false, map[string]any{})
 }
 
-// tell sends an event to all. One that is too far behind is dropped: it comes
-// again and gets what is then.
-func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
+// notify sends an event to all listeners. One whose queue is full is disconnected; it
+// reconnects and receives the current state.
+func (l *live) notify(ctx context.Context, name string, keep bool, data any) {
 	b, err := json.Marshal(data)
 	if err != nil {
 		panic(fmt.Sprintf("admin: marshal an event of plain fields: %v", err))
@@ -179,18 +180,18 @@ func (l *live) tell(ctx context.Context, name string, keep bool, data any) {
 		case one.events <- event:
 		default:
 			l.metrics.dropped.Inc()
-			l.remove(one, "too slow")
+			l.removeLocked(one, "too slow")
 		}
 	}
 }
 
-// look looks for changes until ctx ends.
-func (l *live) look(ctx context.Context) {
-	v := viewed{l: l}
+// poll polls for changes until ctx ends.
+func (l *live) poll(ctx context.Context) {
+	v := poller{l: l}
 	t := time.NewTicker(l.interval)
 	defer t.Stop()
 	for {
-		v.look(ctx)
+		v.poll(ctx)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -199,24 +200,24 @@ func (l *live) look(ctx context.Context) {
 	}
 }
 
-// viewed is what was last seen.
-type viewed struct {
+// poller is the state of the last poll.
+type poller struct {
 	l       *live
 	stats   *statsBody
 	relays  []relayBody
 	rules   []reactionBody
-	jobs    map[gocql.UUID]int64 // versions of those that were open
+	jobs    map[gocql.UUID]int64 // versions of the open ones
 	letters map[gocql.UUID]int64 // versions
 	down    bool
 }
 
-// look looks once at everything. While the database is away it says so, once.
-func (v *viewed) look(ctx context.Context) {
+// poll reads all sources once. It reports once that the database cannot be reached.
+func (v *poller) poll(ctx context.Context) {
 	work, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	var errs []error
-	// Stats come last: who has them hears of every letter that changes from then on.
-	for _, part := range []func(work, ctx context.Context) error{v.lookAtLetters, v.lookAtJobs, v.lookAtRelays, v.lookAtReactions, v.lookAtStats} {
+	// Stats are last: a listener that has them is notified of every later change.
+	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollRelays, v.pollReactions, v.pollStats} {
 		errs = append(errs, part(work, ctx))
 	}
 	err := errors.Join(errs...)
@@ -228,48 +229,49 @@ func (v *viewed) look(ctx context.Context) {
 		if down {
 			v.l.log.Warn("failed to poll for changes", "err", err)
 		}
-		v.l.tell(ctx, "database", true, map[string]bool{"reachable": !down})
+		v.l.notify(ctx, "database", true, map[string]bool{"reachable": !down})
 	}
 }
 
-func (v *viewed) lookAtStats(work, ctx context.Context) error {
+func (v *poller) pollStats(work, ctx context.Context) error {
 	b, err := v.l.sources.deadLetters.stats.get(work)
 	if err != nil {
 		return err
 	}
 	if v.stats == nil || !v.stats.same(&b) {
 		v.stats = &b
-		v.l.tell(ctx, "stats", true, b)
+		v.l.notify(ctx, "stats", true, b)
 	}
 	return nil
 }
 
-func (v *viewed) lookAtRelays(work, ctx context.Context) error {
+func (v *poller) pollRelays(work, ctx context.Context) error {
 	relays, err := v.l.sources.relays.read(work)
 	if err != nil {
 		return err
 	}
 	if v.relays == nil || !sameRelays(v.relays, relays) {
 		v.relays = relays
-		v.l.tell(ctx, "relays", true, map[string]any{"relays": relays})
+		v.l.notify(ctx, "relays", true, map[string]any{"relays": relays})
 	}
 	return nil
 }
 
-func (v *viewed) lookAtReactions(work, ctx context.Context) error {
+func (v *poller) pollReactions(work, ctx context.Context) error {
 	rules, err := v.l.sources.reactions.read(work)
 	if err != nil {
 		return err
 	}
 	if v.rules == nil || !sameReactions(v.rules, rules) {
 		v.rules = rules
-		v.l.tell(ctx, "reactions", true, map[string]any{"rules": rules})
+		v.l.notify(ctx, "reactions", true, map[string]any{"rules": rules})
 	}
 	return nil
 }
 
-// lookAtJobs tells of each job that is open, or was until just now, when it changed.
-func (v *viewed) lookAtJobs(work, ctx context.Context) error {
+// pollJobs notifies listeners of changed jobs that are open or were open at the last
+// poll.
+func (v *poller) pollJobs(work, ctx context.Context) error {
 	open, err := v.l.sources.jobs.ListOpen(work)
 	if err != nil {
 		return err
@@ -278,7 +280,7 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 	for _, j := range open {
 		now[j.ID] = j.Version
 		if before, known := v.jobs[j.ID]; !known || before != j.Version {
-			v.l.tell(ctx, "job", false, jobOf(j))
+			v.l.notify(ctx, "job", false, jobOf(j))
 		}
 	}
 	for id := range v.jobs {
@@ -292,15 +294,15 @@ func (v *viewed) lookAtJobs(work, ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.l.tell(ctx, "job", false, jobOf(j))
+		v.l.notify(ctx, "job", false, jobOf(j))
 	}
 	v.jobs = now
 	return nil
 }
 
-// lookAtLetters tells which letters changed: those that this server changed, and
-// the latest ones.
-func (v *viewed) lookAtLetters(work, ctx context.Context) error {
+// pollDeadLetters notifies listeners of changed dead letters: those that this server changed,
+// and those among the latest ones.
+func (v *poller) pollDeadLetters(work, ctx context.Context) error {
 	now := make(map[gocql.UUID]int64, liveLetters)
 	var ids []string
 	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.Letter) error {
@@ -319,7 +321,7 @@ func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 	v.l.mu.Lock()
 	if ctx.Err() != nil {
 		v.l.mu.Unlock()
-		return nil // the last listener left, and what is there is for those that came since
+		return nil // the last listener left; the changes are for the new ones
 	}
 	for id := range v.l.own {
 		if text := id.String(); !slices.Contains(ids, text) {
@@ -330,7 +332,7 @@ func (v *viewed) lookAtLetters(work, ctx context.Context) error {
 	v.l.mu.Unlock()
 	v.letters = now
 	if len(ids) > 0 {
-		v.l.tell(ctx, "letters", false, map[string]any{"event_ids": ids})
+		v.l.notify(ctx, "letters", false, map[string]any{"event_ids": ids})
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamR
 		hctx.SetHeader("Content-Type", "text/event-stream")
 		hctx.SetHeader("X-Accel-Buffering", "no") // or a proxy keeps events back
 		if hctx.Method() == http.MethodHead {
-			return // whoever asked has all that they will get, and would never hang up
+			return // a HEAD request has no body, and its client would never disconnect
 		}
 		w, ok := hctx.BodyWriter().(http.ResponseWriter)
 		if !ok {
@@ -63,7 +63,7 @@ func (ep *liveEndpoints) pour(ctx context.Context, c *http.ResponseController, w
 	end := time.NewTimer(liveLife)
 	defer end.Stop()
 	write := func(b []byte) bool {
-		// Errors of the deadline are those of a writer that has none, as in tests.
+		// A writer without deadlines, as in tests, returns an error.
 		_ = c.SetWriteDeadline(time.Now().Add(liveWrite))
 		_, err := w.Write(b)
 		if err == nil {

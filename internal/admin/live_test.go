@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// patience is how long a test waits for what must come.
+// patience bounds the waits of a test.
 const patience = time.Minute
 
 // sse is an open stream.
@@ -113,7 +113,7 @@ func TestLive_TellsWhatChanges(t *testing.T) {
 	s.next("relays", has(`"breaker":{"state":"open"}`))
 }
 
-// A reader that takes nothing is dropped; the others go on, and nobody waits for it.
+// A client that does not read is disconnected, and does not delay the others.
 func TestLive_SlowReadersAreDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxListeners = 2 })
@@ -127,7 +127,7 @@ func TestLive_SlowReadersAreDropped(t *testing.T) {
 		t.Error("no Retry-After for one listener too many")
 	}
 	for i := range 3 * liveQueue {
-		b.live.tell(t.Context(), "test", false, i)
+		b.live.notify(t.Context(), "test", false, i)
 	}
 	end := time.After(patience)
 	for open := true; open; {
@@ -144,7 +144,7 @@ func TestLive_SlowReadersAreDropped(t *testing.T) {
 	_ = quick
 }
 
-// The looking stops with the last listener, and begins with the next.
+// Polling stops with the last listener and starts with the next.
 func TestLive_LooksWhileSomebodyListens(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -174,7 +174,7 @@ func TestLive_LooksWhileSomebodyListens(t *testing.T) {
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "").problemIn(t, http.StatusServiceUnavailable)
 }
 
-// HEAD asks what there is: it takes no place among those who listen.
+// A HEAD request takes no place of a listener.
 func TestLive_HeadDoesNotListen(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxListeners = 1 })
@@ -198,7 +198,7 @@ func TestLive_HeadDoesNotListen(t *testing.T) {
 	}
 }
 
-// A server gives requests a time to come and to be answered; a stream lasts longer.
+// An event stream outlives the read and write timeouts of a server.
 func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
 	const short = 3 * time.Second // no shorter, for the machine may stand still before the first event
@@ -233,7 +233,7 @@ func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 	}
 }
 
-// A job whose row somebody has removed does not look like a database that is away.
+// A job whose row was removed is not reported as an unreachable database.
 func TestLive_JobIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -242,29 +242,29 @@ func TestLive_JobIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := viewed{l: b.live}
-	if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
-		t.Fatalf("lookAtJobs() = %v, sees %v", err, v.jobs)
+	v := poller{l: b.live}
+	if err := v.pollJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
+		t.Fatalf("pollJobs() = %v, sees %v", err, v.jobs)
 	}
 	if err := b.session.Query("DELETE FROM dead_letter_jobs WHERE id = ?", job.ID).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := v.lookAtJobs(ctx, ctx); err != nil || len(v.jobs) != 0 {
-			t.Errorf("lookAtJobs() of a job that is gone = %v, sees %v", err, v.jobs)
+		if err := v.pollJobs(ctx, ctx); err != nil || len(v.jobs) != 0 {
+			t.Errorf("pollJobs() of a job that is gone = %v, sees %v", err, v.jobs)
 		}
 	}
 }
 
-// Who looked for listeners that have all left keeps nothing from those that came since.
+// A poller whose listeners have all left takes no changes from new listeners.
 func TestLive_OneThatIsStoppedTakesNoChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	over, stop := context.WithCancel(t.Context())
 	stop()
-	v := viewed{l: newLive(&b.cfg, b.metrics, b.live.sources)}
+	v := poller{l: newLive(&b.cfg, b.metrics, b.live.sources)}
 	v.l.own[gocql.TimeUUID()] = struct{}{}
-	if err := v.lookAtLetters(t.Context(), over); err != nil || len(v.l.own) != 1 {
-		t.Errorf("lookAtLetters() of one that is stopped = %v, and leaves %d of 1 changes", err, len(v.l.own))
+	if err := v.pollDeadLetters(t.Context(), over); err != nil || len(v.l.own) != 1 {
+		t.Errorf("pollDeadLetters() of one that is stopped = %v, and leaves %d of 1 changes", err, len(v.l.own))
 	}
 }

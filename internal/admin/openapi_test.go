@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestOpenAPI_Golden keeps the description, and with it the contract, from changing
-// unseen; and holds it to itself.
+// TestOpenAPI_Golden compares the description with the golden file and checks its
+// references.
 func TestOpenAPI_Golden(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -27,8 +27,8 @@ func TestOpenAPI_Golden(t *testing.T) {
 	if yaml := b.ask(t, "", "GET", "/openapi.yaml", ""); yaml.code != 200 || !strings.Contains(string(yaml.body), "openapi: 3.1.0") {
 		t.Errorf("/openapi.yaml = %d", yaml.code)
 	}
-	// The examples stand in examples.json, which TestOpenAPI_ExamplesAreTrue holds to
-	// the answers.
+	// The examples are in examples.json, which TestOpenAPI_ExamplesAreTrue compares with
+	// the responses.
 	withoutExamples(doc["paths"])
 	pretty, err := json.MarshalIndent(doc, "", " ")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestOpenAPI_Golden(t *testing.T) {
 		}
 	}
 	refs(doc)
-	// A dry run makes no job, so its answer must not be described as one.
+	// A dry run creates no job, so its response must not be described as one.
 	answers := doc["paths"].(map[string]any)["/v1/dlq/jobs"].(map[string]any)["post"].(map[string]any)["responses"].(map[string]any)
 	for code, want := range map[string]string{"200": "DryJobBody", "202": "JobBody"} {
 		a, _ := json.Marshal(answers[code])
@@ -109,7 +109,7 @@ func TestOpenAPI_Golden(t *testing.T) {
 	}
 }
 
-// withoutExamples takes the examples out of what is asked and answered.
+// withoutExamples removes the examples of requests and responses.
 func withoutExamples(v any) {
 	switch v := v.(type) {
 	case map[string]any:

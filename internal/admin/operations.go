@@ -30,7 +30,7 @@ type changeListener interface {
 	repeated(ctx context.Context)
 }
 
-// heavily runs a read of many letters when few others run.
+// heavily runs an expensive read once few others run.
 func (o *operations) heavily(ctx context.Context, f func() error) error {
 	give, err := o.heavy.Wait(ctx, access.Holder(ctx, ""))
 	if err != nil {
@@ -40,7 +40,7 @@ func (o *operations) heavily(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// describe adds the error responses to an operation, and who may use it.
+// describe adds the error responses and the required role to an operation.
 func (o *operations) describe(role access.Role, op huma.Operation, codes ...int) huma.Operation {
 	if op.Responses == nil {
 		op.Responses = make(map[string]*huma.Response)
@@ -55,8 +55,7 @@ func (o *operations) describe(role access.Role, op huma.Operation, codes ...int)
 	return access.Needs(role, op)
 }
 
-// refusal describes a response that is a problem. All operations share one for each
-// status.
+// refusal describes a response that is a problem. All operations share one per status.
 func (o *operations) refusal(code int) *huma.Response {
 	parts := o.api.OpenAPI().Components
 	if parts.Responses == nil {

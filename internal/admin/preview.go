@@ -15,10 +15,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// maxPreview is how many letters a preview looks at.
+// maxPreview is the maximum number of dead letters that a preview examines.
 const maxPreview = jobs.MaxIDs
 
-// filterBody says which letters.
+// filterBody selects dead letters.
 type filterBody struct {
 	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
 	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
@@ -28,7 +28,8 @@ type filterBody struct {
 	Until      time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
 
-// JobTarget is what a job, or its preview, is of. It is exported for huma alone.
+// JobTarget is the action and the dead letters of a job or a preview. It is exported only
+// for huma.
 type JobTarget struct {
 	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
 	Filter    *filterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
@@ -40,8 +41,8 @@ type JobTarget struct {
 	NoArchive bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
 }
 
-// specOf reads what a job is to do. Nothing at all would mean all letters, which
-// must be said.
+// specOf converts the request to a job. An empty request is refused, because it would
+// select all dead letters.
 func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
 	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
@@ -79,13 +80,13 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 	return spec, nil
 }
 
-// which are the letters that a request is about: by ids or by a filter.
+// which selects the dead letters of a request, by ids or by a filter.
 type which struct {
 	filter dlq.Filter
 	ids    []gocql.UUID
 }
 
-// whichOf reads them.
+// whichOf reads the ids or the filter of a request.
 func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
@@ -115,7 +116,7 @@ type previewInput struct {
 	Body JobTarget
 }
 
-// previewBody is what an action would do.
+// previewBody is the preview of an action.
 type previewBody struct {
 	jobs.Preview
 	Missing   int  `json:"missing,omitempty" doc:"Number of ids without a dead letter"`
@@ -163,7 +164,7 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previ
 	return b, err
 }
 
-// some reads the letters meant, up to maxPreview.
+// some reads the selected dead letters, up to maxPreview.
 func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBody) ([]dlq.Letter, error) {
 	limit := maxPreview
 	if spec.Limit > 0 {

@@ -25,12 +25,12 @@ type problem struct {
 	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Status of the dead letter that could not be changed"`
 	Hint         string     `json:"hint,omitempty" doc:"Suggested fix"`
 	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"End of the relay's claim"`
-	// OutcomeUnknown: the change may be made, or become so later.
+	// OutcomeUnknown: the change may have been made or may still be made.
 	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; check before you retry"`
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
-// Problem types. They identify the kind of problem and are no addresses.
+// Problem types. They identify the kind of problem and cannot be resolved.
 const (
 	problemInvalid     = httpapi.TypeInvalid
 	problemNotFound    = "urn:scylla-outbox:problem:not-found"
@@ -53,23 +53,23 @@ const (
 	problemInternal  = httpapi.TypeInternal
 )
 
-// retryAfter is what a caller is told to wait when the database is away.
+// retryAfter is the Retry-After value in seconds while the database cannot be reached.
 const retryAfter = "2"
 
 func newProblem(ctx context.Context, status int, typ, detail string) *problem {
 	return &problem{Problem: httpapi.New(status, typ, detail), RequestID: access.RequestIDOf(ctx)}
 }
 
-// invalid is the problem of one bad field, in huma's way to name it. What the caller
-// sent is not repeated.
+// invalid returns the problem of one invalid field, in huma's form. It does not repeat
+// the value.
 func invalid(ctx context.Context, location, message string) *problem {
 	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; see errors.")
 	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
 	return p
 }
 
-// toProblem is the one place where errors become HTTP. changing says that the
-// request was to change something.
+// toProblem is the only place that converts errors to problems. changing reports that the
+// request was a change.
 func (o *operations) toProblem(ctx context.Context, err error, changing bool) error {
 	var p *problem
 	var refused *dlq.RefusedError
@@ -120,8 +120,8 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	return p
 }
 
-// defect tells whether an error says that this program, or what it was set up
-// with, is wrong, rather than that the database is away.
+// defect reports whether an error is caused by this program or its configuration, rather
+// than by an unreachable database.
 func defect(err error) bool {
 	switch cqlcode.Of(err) {
 	case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:

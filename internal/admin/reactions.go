@@ -14,11 +14,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// reactionBody is a rule of package react, as the processes have it that run it.
+// reactionBody is a rule of package react as reported by the processes that run it.
 type reactionBody struct {
 	Rule  string `json:"rule"`
 	State string `json:"state" enum:"running,silent,stopped" doc:"running if it runs in any process; silent if a process that was not stopped no longer sends heartbeats"`
-	// Definition is that of the process that spoke last.
+	// Definition is that of the latest heartbeat.
 	delivery.Definition
 	Instances []reactionInstance `json:"instances" doc:"The processes that run it or did so in the last 12 hours"`
 }
@@ -64,7 +64,7 @@ func (ep *reactionEndpoints) read(ctx context.Context) ([]reactionBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of a rule, who spoke last comes first: the definition is theirs.
+	// The latest heartbeat of a rule is first, because the definition is taken from it.
 	slices.SortFunc(reports, func(a, b delivery.Report) int {
 		return cmp.Or(strings.Compare(a.Rule, b.Rule), b.At.Compare(a.At), strings.Compare(a.Instance, b.Instance))
 	})
@@ -89,7 +89,7 @@ func (ep *reactionEndpoints) read(ctx context.Context) ([]reactionBody, error) {
 	return out, nil
 }
 
-// sameReactions tells whether nobody said anything in between.
+// sameReactions reports whether there was no heartbeat in between.
 func sameReactions(a, b []reactionBody) bool {
 	return slices.EqualFunc(a, b, func(x, y reactionBody) bool {
 		return x.Rule == y.Rule && x.State == y.State && slices.EqualFunc(x.Instances, y.Instances, func(p, q reactionInstance) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// reports says how a rule goes in a process, as of the store's clock less age.
+// reports writes the heartbeat of a rule in a process, with the store's clock minus age.
 func (b *bundle) reports(t *testing.T, rule, instance, state string, age time.Duration) {
 	t.Helper()
 	s, err := delivery.Open(delivery.Config{Session: b.session, Keyspace: b.cfg.Keyspace, Now: func() time.Time { return b.cfg.Now().Add(-age) }})
@@ -108,7 +108,7 @@ func TestDeliveries_RepeatMany(t *testing.T) {
 	if got.Preview.Deliveries != 0 || got.Preview.Pending != 3 || got.Result.Asked != 0 {
 		t.Errorf("again: %+v %+v", got, got.Result)
 	}
-	// What was asked for stands in the audit; a dry run and what was refused do not.
+	// The change is recorded in the audit trail; a dry run and refused requests are not.
 	var lines struct{ Lines []auditLine }
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit", "").into(t, 200, &lines)
 	if len(lines.Lines) != 2 {
@@ -120,8 +120,8 @@ func TestDeliveries_RepeatMany(t *testing.T) {
 	}
 }
 
-// Where a filter matches more than one request takes, the cursor leads through all of
-// them, each once, also through those that match again at once.
+// If a filter matches more than the limit of a request, the cursor visits each delivery
+// once, also those that match again immediately.
 func TestDeliveries_RepeatManyByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -152,8 +152,8 @@ func TestDeliveries_RepeatManyByPages(t *testing.T) {
 	}
 }
 
-// An error names what is wrong and does not repeat what was sent: it may be a secret
-// in the wrong place, or a script.
+// An error names the field and does not repeat its value, which may be a secret or a
+// script.
 func TestHostile_ErrorsDoNotRepeatWhatWasSent(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

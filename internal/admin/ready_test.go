@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// /readyz names the nodes of the database that do not answer, without a role.
+// /readyz lists the database nodes that do not respond, without authentication.
 func TestServer_ReadinessNamesNodes(t *testing.T) {
 	t.Parallel()
 	var down []string

@@ -14,19 +14,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// silentAfter is for how long a relay may say nothing before it is called silent:
-// it says something every two seconds.
+// silentAfter is the time without a heartbeat after which a relay is silent. A relay
+// sends a heartbeat every two seconds.
 const silentAfter = 10 * time.Second
 
-// States of a relay that mean something here.
+// States of a relay that this package uses.
 const (
 	stateRunning = "running"
 	stateStopped = "stopped"
 	stateSilent  = "silent"
 )
 
-// relayBody is a relay, and what it last said of itself. What it is now, state, ready
-// and problems, is told by the time as well: who is silent is not ready.
+// relayBody is a relay with its last heartbeat. state, ready and problems also depend on
+// the current time: a silent relay is not ready.
 type relayBody struct {
 	Name     string    `json:"name"`
 	Table    string    `json:"table" doc:"Its outbox table, keyspace.table"`
@@ -36,8 +36,8 @@ type relayBody struct {
 	RelayStatus
 }
 
-// RelayStatus is what a relay writes (relay/heartbeat.go). A relay of another
-// version may leave something out. It is exported for huma alone, like Summary.
+// RelayStatus is the status that a relay writes (relay/heartbeat.go). A relay of another
+// version may omit members. It is exported only for huma, like Summary.
 type RelayStatus struct {
 	State     string       `json:"state" enum:"starting,running,waiting,silent,stopped" doc:"waiting if it publishes nothing, because relays of its name run with relay.shards and it without, or the reverse; silent if it no longer sends heartbeats"`
 	Ready     bool         `json:"ready" doc:"It reports no problem; false for a silent or stopped relay"`
@@ -191,7 +191,7 @@ func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
 	return out, nil
 }
 
-// seen makes what the relay said last what it is now.
+// seen updates the state of the last heartbeat to the current time.
 func (r *relayBody) seen(now time.Time) {
 	r.Silent = r.State != stateStopped && now.Sub(r.At) > silentAfter
 	since := r.At.Format(time.RFC3339)
@@ -207,7 +207,7 @@ func (r *relayBody) seen(now time.Time) {
 	}
 }
 
-// sameRelays tells whether nobody said anything in between.
+// sameRelays reports whether there was no heartbeat in between.
 func sameRelays(a, b []relayBody) bool {
 	return slices.EqualFunc(a, b, func(x, y relayBody) bool {
 		return x.Name == y.Name && x.Table == y.Table && x.Instance == y.Instance && x.At.Equal(y.At) && x.Silent == y.Silent

@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// A relay that says nothing any more is not ready, whatever it said last; nor is one
-// that was stopped. All the answer says of it agrees.
+// A relay without heartbeats is not ready, whatever its last heartbeat; neither is a
+// stopped one. All members of the response agree.
 func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

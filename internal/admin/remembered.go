@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// remembered is an answer that costs something and is asked for by many: it is
-// read once for all who ask at the same time, and kept for a moment.
+// remembered caches the result of an expensive read for a short time. Concurrent callers
+// share one read.
 type remembered[T any] struct {
 	keep  time.Duration
 	read  func(context.Context) (T, error)
@@ -24,7 +24,7 @@ func newRemembered[T any](keep time.Duration, read func(context.Context) (T, err
 	return &remembered[T]{keep: keep, read: read}
 }
 
-// get returns an answer that is not older than keep.
+// get returns a result that is not older than keep.
 func (r *remembered[T]) get(ctx context.Context) (T, error) {
 	r.mu.Lock()
 	last, at := r.last, r.at
@@ -32,7 +32,8 @@ func (r *remembered[T]) get(ctx context.Context) (T, error) {
 	if !at.IsZero() && time.Since(at) < r.keep {
 		return last, nil
 	}
-	// It is read for all who wait, so not on behalf of one of them.
+	// The read serves all waiting callers, so the context of one of them must not cancel
+	// it.
 	ch := r.group.DoChan("", func() (any, error) {
 		began := time.Now()
 		v, err := r.read(context.WithoutCancel(ctx))

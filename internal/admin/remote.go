@@ -7,7 +7,7 @@ import (
 
 type remoteKey struct{}
 
-// withRemote remembers where a request came from, for the audit.
+// withRemote adds the client address to the context, for the audit trail.
 func withRemote(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), remoteKey{}, r.RemoteAddr)))

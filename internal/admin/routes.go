@@ -27,8 +27,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// ReasonHeader is where a change by an operation of Routes says why it is made:
-// UTF-8, percent-encoded, since a header takes no more.
+// ReasonHeader is the header with the reason of a change by an operation of Routes, as
+// percent-encoded UTF-8.
 const ReasonHeader = "Audit-Reason"
 
 const maxReason = 2000
@@ -39,9 +39,9 @@ type routeEndpoints struct {
 	audit *audit
 }
 
-// registerRoutes adds the operations of others. Each needs the role that
-// access.Needs gives it, or else a viewer to read and an operator for the rest;
-// those that change something are audited.
+// register adds the operations of other packages. Each needs the role that access.Needs
+// gives it, by default viewer for GET and operator otherwise. Operations other than GET
+// are audited.
 func (ep *routeEndpoints) register(routes []func(huma.API)) {
 	g := huma.NewGroup(ep.api)
 	g.UseSimpleModifier(ep.describeRoute)
@@ -51,7 +51,8 @@ func (ep *routeEndpoints) register(routes []func(huma.API)) {
 	}
 }
 
-// describeRoute is called more than once for an operation.
+// describeRoute completes the description of an operation. huma calls it more than once
+// for an operation.
 func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	if _, ok := op.Extensions["x-role"]; !ok {
 		role := access.Operator
@@ -77,8 +78,8 @@ func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	}
 }
 
-// audited writes down that a change is asked for, has it made, and writes down
-// what was answered. A change that the audit cannot take is not made.
+// audited records a change, calls the operation, and records its response. If the change
+// cannot be recorded, the operation is not called.
 func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
 		next(ctx)
@@ -105,7 +106,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		e.Detail = string(seen.asked)
 	}
 	begun := false
-	err = ep.audit.changeSaying(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
+	err = ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
 		if err = seen.outcome(); err == nil && whole {
@@ -123,8 +124,9 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	answerProblem(ctx, p)
 }
 
-// answerProblem answers an operation of others with what all problems have: its
-// description knows no member of this API's own. The request's id is a header.
+// answerProblem responds to an operation of another package with the standard members of
+// problems, since its description has none of this API's own. The id of the request is in
+// a header.
 func answerProblem(ctx huma.Context, p *problem) {
 	httpapi.Answer(ctx, &p.Problem)
 }
@@ -132,15 +134,15 @@ func answerProblem(ctx huma.Context, p *problem) {
 // humaContext is embedded under a name of its own: the interface has a method Context.
 type humaContext = huma.Context
 
-// watched keeps the beginning of what is answered, and what was asked once it is read.
+// watched keeps the request body once it is read, and the beginning of the response.
 type watched struct {
 	humaContext
 	body  bytes.Buffer
 	asked []byte
 }
 
-// maxAsked bounds the body of a request that the audit has, and bodyTimeout how long
-// it may take to come.
+// maxAsked bounds a request body that is recorded in the audit trail, and bodyTimeout the
+// time to read it.
 const (
 	maxAsked    = 8 << 10
 	bodyTimeout = 5 * time.Second
@@ -148,8 +150,8 @@ const (
 
 var errTooLarge = errors.New("too large")
 
-// read reads the request's body, which the operation then gets; dry says that it asks
-// for a dry run.
+// read reads the request body and keeps it for the operation. dry reports that it
+// requests a dry run.
 func (w *watched) read() (dry bool, err error) {
 	_ = w.SetReadDeadline(time.Now().Add(bodyTimeout)) // as huma does; not every context has deadlines
 	b, err := io.ReadAll(io.LimitReader(w.humaContext.BodyReader(), maxAsked+1))
@@ -163,7 +165,7 @@ func (w *watched) read() (dry bool, err error) {
 	return jsonv2.Unmarshal(b, &said) == nil && said.DryRun, err // names as they are written, and none twice
 }
 
-// unread is the problem of a body that could not be read.
+// unread returns the problem of a body that could not be read.
 func unread(ctx context.Context, err error) *problem {
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
@@ -175,9 +177,9 @@ func unread(ctx context.Context, err error) *problem {
 	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body is incomplete or not framed as valid HTTP.")
 }
 
-// SetReadDeadline implements huma.Context. Where the body is read already a deadline
-// for it would go on while the request is served, and end its context and those of all
-// that come after it on the same connection (internal/httpapi, readInTime).
+// SetReadDeadline implements huma.Context. If the body is already read, a deadline would
+// stay active while the request is served, and cancel its context and those of later
+// requests on the same connection (internal/httpapi, readInTime).
 func (w *watched) SetReadDeadline(t time.Time) error {
 	if w.asked != nil {
 		return nil
@@ -193,7 +195,7 @@ func (w *watched) BodyReader() io.Reader {
 	return w.humaContext.BodyReader()
 }
 
-// result is what the answer says came of the change.
+// result returns the member result of the response.
 func (w *watched) result() string {
 	var said struct {
 		Result json.RawMessage `json:"result"`
@@ -204,23 +206,23 @@ func (w *watched) result() string {
 	return string(said.Result)
 }
 
-// maxWatched is more than a problem has.
+// maxWatched exceeds the size of any problem.
 const maxWatched = 64 << 10
 
-// Unwrap returns the context below, as humago asks for it.
+// Unwrap returns the wrapped context, for humago.
 func (w *watched) Unwrap() huma.Context { return w.humaContext }
 
 // BodyWriter implements huma.Context.
 func (w *watched) BodyWriter() io.Writer { return io.MultiWriter(w.humaContext.BodyWriter(), w) }
 
-// Write keeps what there is room for, and takes all.
+// Write keeps the first maxWatched bytes and reports all as written.
 func (w *watched) Write(b []byte) (int, error) {
 	w.body.Write(b[:min(len(b), max(0, maxWatched-w.body.Len()))])
 	return len(b), nil
 }
 
-// outcome is what the answer says of the change: nil that it was made, a *problem
-// that it was refused, another error that nobody knows.
+// outcome returns nil for a change that was made, a *problem for one that was refused,
+// and another error for an unknown outcome.
 func (w *watched) outcome() error {
 	status := w.Status()
 	if status < 400 {
@@ -234,15 +236,15 @@ func (w *watched) outcome() error {
 	if json.Unmarshal(w.body.Bytes(), &said) != nil || said.Detail == "" {
 		said.Detail = http.StatusText(status)
 	}
-	// What a caller has begun that did not wait for the end may have been made.
+	// A change whose caller closed the request may have been made.
 	if status == http.StatusInternalServerError || status == httpapi.StatusHungUp || said.OutcomeUnknown {
 		return errors.New(said.Detail)
 	}
 	return newProblem(w.Context(), status, said.Type, said.Detail)
 }
 
-// schemaNames gives types their names in the description. Where two have one
-// name, the later one gets its package's before it.
+// schemaNames returns the naming of types in the description. If two types have the same
+// name, the later one is prefixed with its package.
 func schemaNames() func(reflect.Type, string) string {
 	taken := make(map[string]reflect.Type)
 	return func(t reflect.Type, hint string) string {

@@ -22,14 +22,13 @@ type thingInput struct {
 	ID string `path:"id"`
 }
 
-// Problem has the name of a schema that the admin API has, too.
+// Problem has the name of a schema of the admin API.
 type Problem struct {
 	huma.ErrorModel
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
-// things are the routes of another package: what is asked for by id decides what
-// a change is answered.
+// things registers routes of another package. The id decides the response to a change.
 func things(made *[]string) func(huma.API) {
 	answers := map[string]error{
 		"refused": &Problem{ErrorModel: huma.ErrorModel{Status: 409, Title: "Conflict", Detail: "The thing is shipped."}},
@@ -63,7 +62,7 @@ func withThings(t *testing.T) (*bundle, *[]string) {
 	return setup(t, func(c *Config) { c.Routes = []func(huma.API){things(made)} }), made
 }
 
-// Who may use another package's operations is decided as for the API's own.
+// Operations of other packages need roles like those of the API.
 func TestRoutes_EachRole(t *testing.T) {
 	t.Parallel()
 	b, made := withThings(t)
@@ -91,7 +90,7 @@ func TestRoutes_EachRole(t *testing.T) {
 	}
 }
 
-// Each change stands in the audit with what was answered.
+// Each change is recorded in the audit trail with its response.
 func TestRoutes_ChangesAreAudited(t *testing.T) {
 	t.Parallel()
 	b, made := withThings(t)
@@ -126,7 +125,7 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 			t.Errorf("the refusal has a member that the operation's description does not know: %+v", p)
 		}
 	}
-	// What the audit cannot have is not done.
+	// A change that cannot be recorded is not made.
 	b.fault("admin_audit", engine.OpWrite, 0)
 	if p := b.ask(t, access.Operator, "POST", "/v1/things/good/change", "").problemIn(t, 503); p.OutcomeUnknown {
 		t.Errorf("%+v", p)
@@ -136,7 +135,8 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 	}
 }
 
-// The description has the operations, and types of one name as two.
+// The description contains the operations, and two schemas for two types of the same
+// name.
 func TestRoutes_AreDescribed(t *testing.T) {
 	t.Parallel()
 	b, _ := withThings(t)
@@ -175,7 +175,7 @@ func TestRoutes_AreDescribed(t *testing.T) {
 	}
 }
 
-// slowBody is a context whose body never comes, unless somebody bounds the wait for it.
+// slowBody is a context whose body never arrives before a read deadline.
 type slowBody struct {
 	humaContext
 	deadline time.Time
@@ -191,7 +191,8 @@ func (c *slowBody) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// What the audit reads of a request is bounded in time and size, and told apart.
+// The body that is read for the audit trail is bounded in time and size, with different
+// problems.
 func TestRoutes_WhatTheAuditReadsIsBounded(t *testing.T) {
 	t.Parallel()
 	_, err := (&watched{humaContext: &slowBody{}}).read()

@@ -22,7 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// Server is the API. Its Handler answers as it is; Serve also stops well.
+// Server is the operators' API. Handler returns its routes; Serve also stops gracefully.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -31,11 +31,11 @@ type Server struct {
 	live    *live
 	handler http.Handler
 	ops     *operations
-	leaving atomic.Bool // /readyz says so
+	leaving atomic.Bool // reported by /readyz
 }
 
-// maxHeavy is how many reads of many letters are made at the same time, those of one
-// principal half of them; others wait.
+// maxHeavy bounds the concurrent expensive reads, and those of one principal at half of
+// it; others wait.
 const maxHeavy = 4
 
 // New returns a Server that does not listen yet.
@@ -79,7 +79,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) register(mux *http.ServeMux) {
 	conf := huma.DefaultConfig("Dead letters", "1.0.0")
 	conf.Info.Description = "Reads and changes dead letters, shows the relays, and returns the history of single events."
-	// No $schema member in every answer, and no pages that load scripts from elsewhere.
+	// No $schema member in every response, and no pages that load scripts from other
+	// sites.
 	conf.CreateHooks = nil
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
 	conf.DocsPath, conf.SchemasPath = "", ""
@@ -128,15 +129,15 @@ func (s *Server) registerEndpoints() {
 	(&routeEndpoints{ops, s.audit}).register(cfg.Routes)
 }
 
-// Handler returns the routes, for a caller who has an HTTP server.
+// Handler returns the routes, for a caller with its own HTTP server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// OpenAPI is the API's description as JSON.
+// OpenAPI returns the OpenAPI document as JSON.
 func (s *Server) OpenAPI() ([]byte, error) { return s.ops.api.OpenAPI().MarshalJSON() }
 
-// Serve answers on l until ctx ends and for DrainDelay more, with /readyz at 503 at
-// once; then it takes no new requests, ends the streams, lets other requests finish
-// within DrainTimeout, and returns nil. It closes l.
+// Serve serves on l until ctx ends. Then /readyz returns 503 immediately, and after
+// DrainDelay Serve refuses new requests, ends the streams, waits up to DrainTimeout for
+// other requests, and returns nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
 		Name: "admin API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
@@ -154,7 +155,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body) // a caller that hung up misses nothing
 }
 
-// Readiness reports whether /readyz answers with 200, and the body of the answer.
+// Readiness reports whether /readyz returns 200, and the body of the response.
 func (s *Server) Readiness() (bool, any) {
 	body, bad := s.ready(context.Background())
 	if bad != nil {
@@ -163,7 +164,7 @@ func (s *Server) Readiness() (bool, any) {
 	return true, body
 }
 
-// readyBody is the body of a good /readyz.
+// readyBody is the body of /readyz with status 200.
 type readyBody struct {
 	Status    string   `json:"status"`
 	NodesDown []string `json:"database_nodes_down,omitempty"`
@@ -189,7 +190,7 @@ func (s *Server) ready(ctx context.Context) (readyBody, *problem) {
 	return ready, nil
 }
 
-// recovering answers 500 where a handler panics, and says where in the log.
+// recovering responds with 500 if a handler panics, and logs the stack.
 func (s *Server) recovering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -207,7 +208,7 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 	})
 }
 
-// nowhere answers what has no route.
+// nowhere responds to requests without a route.
 func nowhere(w http.ResponseWriter, r *http.Request, status int, header http.Header) {
 	p := nothingAt(r, status)
 	switch {

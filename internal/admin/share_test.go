@@ -42,7 +42,7 @@ func TestServer_OnePrincipalHasHalf(t *testing.T) {
 	}
 }
 
-// A request that its client has closed is neither a defect nor a database that is away:
+// A request that its client has closed is neither a defect nor an unreachable database:
 // its metric has 499.
 func TestServer_AnAbortedRequestIs499(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// when is a time as answers have it: none for the zero time.
+// when returns a time as in responses: nil for the zero time.
 func when(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -21,10 +21,10 @@ func when(t time.Time) *time.Time {
 	return &t
 }
 
-// etag is a version as the header ETag has it.
+// etag returns a version as an ETag.
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// ifMatch reads a header If-Match; 0 means that any version will do.
+// ifMatch parses a header If-Match; 0 means any version.
 func ifMatch(ctx context.Context, header string) (int64, error) {
 	if header == "" || header == "*" {
 		return 0, nil
@@ -39,7 +39,7 @@ func ifMatch(ctx context.Context, header string) (int64, error) {
 	return 0, invalid(ctx, "header.If-Match", `must be an ETag with its quotes, such as "3"`)
 }
 
-// cursorOf is a place in a listing as callers have it: opaque to them.
+// cursorOf returns a place in a listing as an opaque cursor.
 func cursorOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -48,7 +48,7 @@ func cursorOf(v any) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// readCursor reads what cursorOf wrote into v. Anything else is the caller's mistake.
+// readCursor decodes a cursor of cursorOf into v. Other cursors are invalid.
 func readCursor(ctx context.Context, location, cursor string, v any) error {
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
@@ -60,7 +60,7 @@ func readCursor(ctx context.Context, location, cursor string, v any) error {
 	return nil
 }
 
-// eventID reads an id that huma has found to look like one.
+// eventID parses an id.
 func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(text)
 	if err != nil {
@@ -69,7 +69,7 @@ func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
 	return id, nil
 }
 
-// idsOf reads the ids of a body. One that is there twice is one.
+// idsOf parses the ids of a body without duplicates.
 func idsOf(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
 	seen := make(map[gocql.UUID]bool, len(texts))
 	for i, text := range texts {
@@ -85,5 +85,5 @@ func idsOf(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
 	return out, nil
 }
 
-// none tells whether an error says that there is no such row.
+// none reports whether an error means that there is no such row.
 func none(err error) bool { return errors.Is(err, gocql.ErrNotFound) }

@@ -76,7 +76,7 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "api: a job that purges is an operator's", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestAccess_",
-		old: "	return access.Admin // what takes", new: "	return access.Operator // what takes",
+		old: "	return access.Admin // purge", new: "	return access.Operator // purge",
 	},
 	{
 		name: "api: a dry run of a job makes it", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestArchives_PurgeListAndRestore",

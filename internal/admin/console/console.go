@@ -24,7 +24,8 @@ import (
 //go:embed static
 var embedded embed.FS
 
-// Prefix is where the console must be served: its files and links name it.
+// Prefix is the path where the console must be served, because its files and links
+// contain it.
 const Prefix = "/console"
 
 // policy lets the pages load what this handler serves, talk to their own origin,
@@ -33,8 +34,8 @@ const Prefix = "/console"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// types are those of the files there are; the system's own table may be wrong
-// or missing, and a browser refuses a module of another type.
+// types are the media types of the embedded files. The table of the system may be wrong
+// or missing, and browsers refuse modules of another type.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -46,7 +47,7 @@ var types = map[string]string{
 // Option changes what Handler serves.
 type Option func(*settings)
 
-// settings are what the pages are told about where they run.
+// settings are the settings that the pages read.
 type settings struct {
 	// TraceURL is the address of a trace, with {trace_id} and {span_id} in it.
 	TraceURL string `json:"trace_url,omitempty"`
@@ -54,9 +55,9 @@ type settings struct {
 	Orders bool `json:"orders,omitempty"`
 }
 
-// WithTraceURL makes a letter's page link to its trace: template is an http or
-// https address with {trace_id}, and {span_id} if it is wanted. Empty means none.
-// Check it with ValidTraceURL first; Handler panics on one that is not.
+// WithTraceURL links the page of a dead letter to its trace. template is an http or https
+// address with {trace_id} and optionally {span_id}; empty disables the link. Check it
+// with ValidTraceURL first; Handler panics on an invalid template.
 func WithTraceURL(template string) Option {
 	return func(s *settings) { s.TraceURL = template }
 }
@@ -67,7 +68,7 @@ func WithOrders() Option {
 	return func(s *settings) { s.Orders = true }
 }
 
-// ValidTraceURL says what is wrong with a template for WithTraceURL.
+// ValidTraceURL returns an error for an invalid template of WithTraceURL.
 func ValidTraceURL(template string) error {
 	if template == "" {
 		return nil
@@ -85,16 +86,16 @@ func ValidTraceURL(template string) error {
 	return nil
 }
 
-// file is what is served under one name.
+// file is an embedded file with its headers.
 type file struct {
 	body        []byte
 	contentType string
 	etag        string
 }
 
-// Handler serves the console at Prefix and below. It answers GET and HEAD; a path
-// that is no file is a page, and gets the document that draws it. Safe for
-// concurrent use.
+// Handler serves the console at Prefix and below, with GET and HEAD. A path that is not a
+// file is a page and receives the document that draws it. Handler is safe for concurrent
+// use.
 func Handler(opts ...Option) http.Handler {
 	var s settings
 	for _, o := range opts {
@@ -109,7 +110,7 @@ func Handler(opts ...Option) http.Handler {
 	})
 }
 
-// load reads what is embedded, once.
+// load reads the embedded files once.
 func load(s settings) map[string]file {
 	files := make(map[string]file)
 	add := func(name string, body []byte) {
@@ -165,7 +166,8 @@ func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
 	}
 	h.Set("Content-Type", f.contentType)
 	h.Set("ETag", f.etag)
-	// Asked for every time, answered with 304: a new binary shows at once.
+	// Browsers revalidate every request and receive 304, so a new binary is visible
+	// immediately.
 	h.Set("Cache-Control", "no-cache")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }

@@ -100,7 +100,7 @@ func TestHandler_TraceURL(t *testing.T) {
 	}
 }
 
-// sources are the embedded files of a kind, by name.
+// sources returns the embedded files of a kind by name.
 func sources(t *testing.T, ext string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
@@ -118,11 +118,11 @@ func sources(t *testing.T, ext string) map[string]string {
 	return out
 }
 
-// unsafe are the ways by which text becomes markup or program. The policy of the
-// browser forbids them as well.
+// unsafe are the APIs that turn text into markup or code. The content security policy
+// forbids them too.
 var unsafe = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser|srcdoc|createContextualFragment|setHTML|javascript:`)
 
-// elsewhere is an address of another machine.
+// elsewhere matches an address of another machine.
 var elsewhere = regexp.MustCompile(`(?:https?:)?//[a-z0-9-]+\.[a-z]`)
 
 func TestStatic_SafeAndSelfContained(t *testing.T) {
@@ -151,7 +151,7 @@ var (
 	referenced = regexp.MustCompile(`(?:src|href)="/console/(static/[^"]+)"`)
 )
 
-// Every file is used, and what is used exists: a wrong import shows as a blank page.
+// Every file is used, and every imported file exists; a wrong import is a blank page.
 func TestStatic_Reachable(t *testing.T) {
 	t.Parallel()
 	js := sources(t, ".js")

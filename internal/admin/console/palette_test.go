@@ -10,7 +10,7 @@ import (
 
 var colour = regexp.MustCompile(`--([a-z-]+): light-dark\(#([0-9a-f]{6}), #([0-9a-f]{6})\);`)
 
-// palette is name → the colour in light and in dark.
+// palette maps a name to its light and dark colours.
 func palette(t *testing.T) map[string][2]string {
 	t.Helper()
 	out := make(map[string][2]string)
@@ -41,8 +41,8 @@ func contrast(a, b string) float64 {
 	return (math.Max(x, y) + 0.05) / (math.Min(x, y) + 0.05)
 }
 
-// Text has a contrast of 4.5 to 1 to what it stands on, and what must be told
-// apart without being text 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11), light and dark.
+// Text has a contrast of 4.5 to 1 to its background, and other distinguishable parts 3 to
+// 1 (WCAG 2.2, 1.4.3 and 1.4.11), light and dark.
 func TestPalette_Contrast(t *testing.T) {
 	t.Parallel()
 	colours := palette(t)
@@ -102,7 +102,7 @@ func TestPalette_Contrast(t *testing.T) {
 	}
 }
 
-// Colours stand in the palette alone, so that the test above sees them all.
+// Colours are only in the palette, so that the test above covers them all.
 func TestPalette_IsAllThereIs(t *testing.T) {
 	t.Parallel()
 	literal := regexp.MustCompile(`#[0-9a-fA-F]{3,8}\b`)
