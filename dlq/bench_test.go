@@ -43,19 +43,19 @@ func report(b *testing.B, took []time.Duration) {
 }
 
 // letters are n letters of 100 aggregates, not buried yet.
-func letters(n int) []*Letter {
-	out := make([]*Letter, n)
+func manyDead(n int) []*DeadLetter {
+	out := make([]*DeadLetter, n)
 	for i := range out {
-		out[i] = testLetter(fmt.Sprint("a", i%100), int64(i/100+1))
+		out[i] = testDeadLetter(fmt.Sprint("a", i%100), int64(i/100+1))
 	}
 	return out
 }
 
-func BenchmarkBury(b *testing.B) {
+func BenchmarkWrite(b *testing.B) {
 	s := setup(b)
-	ls := letters(b.N)
+	ls := manyDead(b.N)
 	b.ResetTimer()
-	took, err := parallel(b.N, func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err })
+	took, err := parallel(b.N, func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func BenchmarkBury(b *testing.B) {
 
 func BenchmarkReplay(b *testing.B) {
 	s := setup(b)
-	ls := letters(b.N)
-	if _, err := parallel(b.N, func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err }); err != nil {
+	ls := manyDead(b.N)
+	if _, err := parallel(b.N, func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err }); err != nil {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
@@ -85,8 +85,8 @@ func BenchmarkReplay(b *testing.B) {
 func BenchmarkReplayMany(b *testing.B) {
 	s := setup(b)
 	const many = 32
-	ls := letters(b.N)
-	if _, err := parallel(b.N, func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err }); err != nil {
+	ls := manyDead(b.N)
+	if _, err := parallel(b.N, func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err }); err != nil {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
@@ -100,7 +100,7 @@ func BenchmarkReplayMany(b *testing.B) {
 			if c.Err != nil {
 				return c.Err
 			}
-			settled = append(settled, Settlement{c.Letter, Outcome{Kind: OutcomeReplayed}})
+			settled = append(settled, Settlement{c.DeadLetter, Outcome{Kind: OutcomeReplayed}})
 		}
 		return errors.Join(s.ResolveMany(b.Context(), settled, me)...)
 	})
@@ -114,8 +114,8 @@ func BenchmarkReplayMany(b *testing.B) {
 // BenchmarkChains is a start of the relay behind 10,000 letters.
 func BenchmarkChains(b *testing.B) {
 	s := setup(b)
-	ls := letters(10_000)
-	if _, err := parallel(len(ls), func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err }); err != nil {
+	ls := manyDead(10_000)
+	if _, err := parallel(len(ls), func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err }); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
@@ -129,7 +129,7 @@ func BenchmarkChains(b *testing.B) {
 // BenchmarkList is the first hundred letters of 10,000 by each criterion.
 func BenchmarkList(b *testing.B) {
 	s := setup(b)
-	ls := letters(10_000)
+	ls := manyDead(10_000)
 	start := time.Now().UTC().Truncate(time.Hour)
 	for i, l := range ls {
 		l.FirstFailedAt = start.Add(-time.Duration(i) * 10 * time.Second)
@@ -137,7 +137,7 @@ func BenchmarkList(b *testing.B) {
 			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Manual
 		}
 	}
-	if _, err := parallel(len(ls), func(i int) error { _, err := s.Bury(b.Context(), ls[i]); return err }); err != nil {
+	if _, err := parallel(len(ls), func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err }); err != nil {
 		b.Fatal(err)
 	}
 	for name, f := range map[string]Filter{
@@ -148,7 +148,7 @@ func BenchmarkList(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				n := 0
-				err := s.List(b.Context(), f, func(*Letter) error {
+				err := s.List(b.Context(), f, func(*DeadLetter) error {
 					if n++; n == 100 {
 						return ErrStop
 					}

@@ -81,7 +81,7 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 		if !ok {
 			// Either the process died before it stored the letter, or that was
 			// decided and left undone, which this settles.
-			l, err = r.s.read(ctx, k.event, r.s.stmt.entry, (*Letter).entryDest, r.s.db.Serial)
+			l, err = r.s.read(ctx, k.event, r.s.stmt.entry, (*DeadLetter).entryDest, r.s.db.Serial)
 			if errors.Is(err, ErrNotFound) {
 				err = f(ChainEntry{EventID: k.event, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt})
 				if err != nil {
@@ -93,7 +93,7 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 				return err
 			}
 		}
-		here := &Letter{Table: r.table, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt}
+		here := &DeadLetter{Table: r.table, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt}
 		if !l.Status.Open() || !sameChain(&l, here) {
 			here.EventID = k.event
 			if err := r.s.lists.drop(ctx, here, l.Version, nil, true); err != nil {

@@ -19,9 +19,9 @@ type assignment struct {
 type planned struct {
 	to     Status
 	set    []assignment
-	change func(l *Letter) // the same to the letter in memory
-	line   Change          // who, why and what came of it
-	silent bool            // no line in the history
+	change func(l *DeadLetter) // the same to the letter in memory
+	line   Change              // who, why and what came of it
+	silent bool                // no line in the history
 	// past, unless nil, becomes the history before the line.
 	past map[int64]string
 	done bool // the letter stands as wanted already
@@ -33,7 +33,7 @@ type changer struct {
 	event  gocql.UUID
 	id     gocql.UUID // of the history's line
 	action Action
-	plan   func(*Letter) (planned, error)
+	plan   func(*DeadLetter) (planned, error)
 	cons   gocql.Consistency
 	// open are transactions whose answer was lost; one of them may have been
 	// decided, or yet be.
@@ -41,30 +41,30 @@ type changer struct {
 }
 
 // move is a letter before and after a change.
-type move struct{ old, new Letter }
+type move struct{ old, new DeadLetter }
 
 // try is one round; done ends the change.
-func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
+func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	s := c.s
-	old, err := s.read(ctx, c.event, s.stmt.entry, (*Letter).entryDest, c.cons)
+	old, err := s.read(ctx, c.event, s.stmt.entry, (*DeadLetter).entryDest, c.cons)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrNotFound) && c.cons == s.db.Serial, err
+		return DeadLetter{}, errors.Is(err, ErrNotFound) && c.cons == s.db.Serial, err
 	}
 	if m, err := c.settled(ctx, &old); err != nil {
-		return Letter{}, false, err
+		return DeadLetter{}, false, err
 	} else if m != nil {
 		s.leave(ctx, m)
 		return old, true, nil
 	}
 	p, err := c.plan(&old)
 	if err != nil {
-		return Letter{}, errors.Is(err, ErrRefused) && c.cons == s.db.Serial, err
+		return DeadLetter{}, errors.Is(err, ErrRefused) && c.cons == s.db.Serial, err
 	}
 	if p.done {
 		return old, true, nil
 	}
 	if !slices.Contains(transitions[c.action][old.Status], p.to) {
-		return Letter{}, true, fmt.Errorf("%s dead letter %s: no way from %s to %s", c.action, c.event, old.Status, p.to)
+		return DeadLetter{}, true, fmt.Errorf("%s dead letter %s: no way from %s to %s", c.action, c.event, old.Status, p.to)
 	}
 	m := move{old: old, new: old}
 	l := &m.new
@@ -73,8 +73,8 @@ func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
 	p.change(l)
 	p.line.Version, p.line.ID, p.line.At = l.Version, c.id, s.db.Millis()
 	p.line.Action, p.line.From, p.line.To = c.action, old.Status, p.to
-	if err := s.lists.add(ctx, l, shelvesLess(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
-		return Letter{}, false, err
+	if err := s.lists.add(ctx, l, listsWithout(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
+		return DeadLetter{}, false, err
 	}
 	applied, err := s.update(ctx, &m, &p)
 	switch {
@@ -82,16 +82,16 @@ func (c *changer) try(ctx context.Context) (_ Letter, done bool, _ error) {
 		if !p.silent {
 			c.open = append(c.open, m)
 		}
-		return Letter{}, false, err
+		return DeadLetter{}, false, err
 	case !applied:
-		return Letter{}, false, nil
+		return DeadLetter{}, false, nil
 	}
 	s.leave(ctx, &m)
 	return *l, true, nil
 }
 
 // settled returns the earlier try that made the change, if one did.
-func (c *changer) settled(ctx context.Context, now *Letter) (*move, error) {
+func (c *changer) settled(ctx context.Context, now *DeadLetter) (*move, error) {
 	if len(c.open) == 0 || now.Version < c.open[0].new.Version {
 		return nil, nil
 	}

@@ -126,7 +126,7 @@ func TestFail_Delays(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	id := b.bring(t, Pending)
-	fail := func(f Failure) Letter {
+	fail := func(f Failure) DeadLetter {
 		t.Helper()
 		if _, err := b.Claim(ctx, id, me, time.Minute); err != nil {
 			t.Fatal(err)
@@ -221,8 +221,8 @@ func TestStore_Storm(t *testing.T) {
 	b := setup(t)
 	var ids []gocql.UUID
 	for i := range 6 {
-		l := testLetter("a", int64(i+1))
-		b.mustBury(t, l)
+		l := testDeadLetter("a", int64(i+1))
+		b.mustWrite(t, l)
 		ids = append(ids, l.EventID)
 	}
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["decided"]})
@@ -249,9 +249,9 @@ func TestStore_Storm(t *testing.T) {
 				case 5:
 					err = s.Park(t.Context(), id, eve)
 				case 6:
-					_, err = s.Bury(t.Context(), &Letter{Table: testTable, EventID: id, AggregateID: "a", FirstFailedAt: b.clock.at.Add(time.Minute)})
+					_, err = s.Write(t.Context(), &DeadLetter{Table: testTable, EventID: id, AggregateID: "a", FirstFailedAt: b.clock.at.Add(time.Minute)})
 				case 7:
-					err = s.List(t.Context(), Filter{}, func(*Letter) error { return nil })
+					err = s.List(t.Context(), Filter{}, func(*DeadLetter) error { return nil })
 				}
 				if err != nil && !errors.Is(err, ErrRefused) {
 					t.Error(err)
@@ -263,7 +263,7 @@ func TestStore_Storm(t *testing.T) {
 	b.node.Faults().Clear()
 	for _, id := range ids {
 		// A change may have been decided and left undone.
-		if _, err := b.read(t.Context(), id, b.stmt.entry, (*Letter).entryDest, b.db.Serial); err != nil {
+		if _, err := b.read(t.Context(), id, b.stmt.entry, (*DeadLetter).entryDest, b.db.Serial); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -292,7 +292,7 @@ func TestChange_LosesToWhoCameBetween(t *testing.T) {
 	id := b.bring(t, Pending)
 	other := b.another(t)
 	plans := 0
-	_, err := b.change(t.Context(), id, ActionClaim, func(l *Letter) (planned, error) {
+	_, err := b.change(t.Context(), id, ActionClaim, func(l *DeadLetter) (planned, error) {
 		if plans++; plans == 1 {
 			if err := other.Discard(t.Context(), id, eve); err != nil {
 				t.Fatal(err)
@@ -324,7 +324,7 @@ func TestChange_JobActsOnceBesideAnother(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	id := b.buryMany(t, 1, nil)[0]
+	id := b.writeMany(t, 1, nil)[0]
 	first, second := Actor{Name: "a", Job: gocql.TimeUUID()}, Actor{Name: "b", Job: gocql.TimeUUID()}
 	for _, by := range []Actor{first, second, first, second, first} {
 		if err := b.Replay(ctx, id, by); err != nil {

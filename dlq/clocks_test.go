@@ -37,8 +37,8 @@ func TestClocks_TheLaterWriteCounts(t *testing.T) {
 				t.Errorf("%s: Holds() = %+v, %v, want none", name, got, err)
 			}
 		}
-		l := &Letter{Table: table, EventID: [16]byte{1}, AggregateID: "a"}
-		if err := step.write.ask(t.Context(), l, ActionReplay, "ada"); err != nil {
+		l := &DeadLetter{Table: table, EventID: [16]byte{1}, AggregateID: "a"}
+		if err := step.write.request(t.Context(), l, ActionReplay, "ada"); err != nil {
 			t.Fatal(err)
 		}
 		asked, err := b.readRequests(t.Context(), table, time.Unix(0, 0), nil)

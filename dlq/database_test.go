@@ -90,8 +90,8 @@ func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count i
 }
 
 // testLetter is a letter of aggregate a with number seq.
-func testLetter(a string, seq int64) *Letter {
-	return &Letter{
+func testDeadLetter(a string, seq int64) *DeadLetter {
+	return &DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
 		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated",
@@ -100,14 +100,14 @@ func testLetter(a string, seq int64) *Letter {
 	}
 }
 
-func (b *bundle) mustBury(t testing.TB, l *Letter) {
+func (b *bundle) mustWrite(t testing.TB, l *DeadLetter) {
 	t.Helper()
-	if _, err := b.Bury(t.Context(), l); err != nil {
+	if _, err := b.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bundle) mustRead(t testing.TB, id gocql.UUID) Letter {
+func (b *bundle) mustRead(t testing.TB, id gocql.UUID) DeadLetter {
 	t.Helper()
 	l, err := b.Read(t.Context(), id)
 	if err != nil {
@@ -126,15 +126,15 @@ func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
 }
 
 // buryMany buries letters of as many aggregates.
-func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *Letter)) (ids []gocql.UUID) {
+func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {
-		l := testLetter(fmt.Sprint("many-", i), 1)
+		l := testDeadLetter(fmt.Sprint("many-", i), 1)
 		l.Status = Manual
 		if f != nil {
 			f(i, l)
 		}
-		b.mustBury(t, l)
+		b.mustWrite(t, l)
 		ids = append(ids, l.EventID)
 	}
 	return ids

@@ -48,7 +48,7 @@ func diagram() string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n")
 	for _, s := range []Status{Pending, Parked, Manual} {
-		fmt.Fprintf(&b, "  [*] --> %s: %s\n", s, ActionBury)
+		fmt.Fprintf(&b, "  [*] --> %s: %s\n", s, ActionWrite)
 	}
 	for _, from := range Statuses {
 		for _, to := range Statuses {

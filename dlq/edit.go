@@ -33,7 +33,7 @@ type Edited struct {
 
 // Content is what would be published of the letter now: its last edit, or the
 // event as it was. The letter must come from Read or Claim.
-func (l *Letter) Content() Edit {
+func (l *DeadLetter) Content() Edit {
 	if l.Edit != nil {
 		return l.Edit.Edit
 	}
@@ -53,7 +53,7 @@ var ErrInvalidEdit = errors.New("invalid edit")
 
 // Fits returns nil if the letter, from Read, could be published so, and an error with
 // ErrInvalidEdit in its chain if not.
-func (e Edit) Fits(l *Letter) error {
+func (e Edit) Fits(l *DeadLetter) error {
 	if e.Equal(l.Content()) {
 		return fmt.Errorf("edit dead letter %s: %w: it changes nothing; replay publishes the event as it is", l.EventID, ErrInvalidEdit)
 	}
@@ -113,7 +113,7 @@ func (e edits) remove(ctx context.Context, event gocql.UUID) error {
 }
 
 // fill fills in the letter's edit, if it has one.
-func (e edits) fill(ctx context.Context, l *Letter) error {
+func (e edits) fill(ctx context.Context, l *DeadLetter) error {
 	if l.EditedID == (gocql.UUID{}) || !l.PurgedAt.IsZero() {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 var edit2 = Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json", Headers: map[string]string{"x": "y"}}
 
 // original fails the test unless the letter's event is as it was buried.
-func original(t *testing.T, got, want *Letter) {
+func original(t *testing.T, got, want *DeadLetter) {
 	t.Helper()
 	if string(got.Payload) != string(want.Payload) || got.ContentType != want.ContentType || !(Edit{Headers: got.Headers}).Equal(Edit{Headers: want.Headers}) {
 		t.Errorf("the original became %s %s %v", got.Payload, got.ContentType, got.Headers)
@@ -83,9 +83,9 @@ func TestEdit_Refuses(t *testing.T) {
 	ctx := t.Context()
 	id := b.bring(t, Pending)
 	before := b.mustRead(t, id)
-	unread := testLetter("b", 1)
+	unread := testDeadLetter("b", 1)
 	unread.EventType = ""
-	b.mustBury(t, unread)
+	b.mustWrite(t, unread)
 	for name, tt := range map[string]struct {
 		id     gocql.UUID
 		e      Edit

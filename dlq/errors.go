@@ -61,7 +61,7 @@ func (e *OtherTableError) Error() string {
 
 // hopeless tells whether an error says that the statement itself is wrong or
 // forbidden, or behind the fence, so that trying again cannot help.
-func hopeless(err error) bool {
+func permanent(err error) bool {
 	_, other := errors.AsType[*OtherTableError](err)
 	return other || db.Permanent(err)
 }
@@ -81,7 +81,7 @@ func (e *VersionError) Error() string {
 func (e *VersionError) Is(target error) bool { return target == ErrRefused }
 
 // expects returns a *VersionError unless l is as the actor has seen it.
-func (by *Actor) expects(l *Letter) error {
+func (by *Actor) checkVersion(l *DeadLetter) error {
 	if by.Version == 0 || by.Version == l.Version {
 		return nil
 	}
@@ -89,14 +89,14 @@ func (by *Actor) expects(l *Letter) error {
 }
 
 // refused is the error of an action that may not begin where l stands.
-func refused(action Action, l *Letter, hint string) error {
+func refused(action Action, l *DeadLetter, hint string) error {
 	return &RefusedError{
 		EventID: l.EventID, Action: action, Status: l.Status, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil, Hint: hint,
 	}
 }
 
 // may returns a *RefusedError unless action can begin where l stands.
-func may(action Action, l *Letter) error {
+func may(action Action, l *DeadLetter) error {
 	if _, ok := transitions[action][l.Status]; !ok {
 		return refused(action, l, "")
 	}

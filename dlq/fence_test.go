@@ -19,8 +19,8 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 		}
 		return nil
 	}))
-	there, late := testLetter("a", 1), testLetter("b", 1)
-	if _, err := own.Bury(t.Context(), there); err != nil {
+	there, late := testDeadLetter("a", 1), testDeadLetter("b", 1)
+	if _, err := own.Write(t.Context(), there); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Replay(t.Context(), there.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {
@@ -33,9 +33,9 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 	before := b.mustRead(t, there.EventID)
 
 	closed = true
-	_, buryErr := own.Bury(t.Context(), late)
+	_, writeErr := own.Write(t.Context(), late)
 	_, claimErr := own.Claim(t.Context(), there.EventID, "relay-1", time.Minute)
-	for what, err := range map[string]error{"Bury": buryErr, "Claim": claimErr, "Done": own.Done(t.Context(), asked...)} {
+	for what, err := range map[string]error{"Write": writeErr, "Claim": claimErr, "Done": own.Done(t.Context(), asked...)} {
 		if !errors.Is(err, lost) {
 			t.Errorf("%s() behind the fence: %v, want %v", what, err, lost)
 		}

@@ -66,7 +66,7 @@ func known(s Status) bool {
 }
 
 // matches tells whether the letter, as it stands, is one of those meant.
-func (f *Filter) matches(l *Letter) bool {
+func (f *Filter) matches(l *DeadLetter) bool {
 	ok := len(f.Status) == 0
 	for _, s := range f.Status {
 		ok = ok || s == l.Status

@@ -17,6 +17,6 @@ type Hold struct {
 }
 
 // of says that the hold is one of the letter.
-func (h *Hold) of(l *Letter) bool {
+func (h *Hold) of(l *DeadLetter) bool {
 	return h.Rule == l.Rule && (h.FailureKey == "" || h.FailureKey == l.FailureKey)
 }

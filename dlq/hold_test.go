@@ -10,10 +10,10 @@ func TestHolds_AreWhatALetterWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	l := testLetter("a", 1)
+	l := testDeadLetter("a", 1)
 	l.Rule, l.NextAttempt, l.Strategy = "brokers", now.Add(-time.Second), StrategyConditional
 	l.FailureKey = "refused/X/1"
-	if _, err := s.Bury(t.Context(), l); err != nil {
+	if _, err := s.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 	stands, err := s.Read(t.Context(), l.EventID)
@@ -71,9 +71,9 @@ func TestFail_TheSameErrorEndsTheLoop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := setup(t)
-			l := testLetter("a", 1)
+			l := testDeadLetter("a", 1)
 			l.ErrorClass, l.ErrorCode, l.ErrorText = "refused", "", "event 0 refused"
-			if _, err := s.Bury(t.Context(), l); err != nil {
+			if _, err := s.Write(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 			limit := 3
@@ -130,11 +130,11 @@ func TestOperate_SaysWhatWasSkipped(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for seq := range int64(4) {
-		l := testLetter("a", seq+1)
+		l := testDeadLetter("a", seq+1)
 		if seq > 0 {
 			l.Status = Parked
 		}
-		if _, err := s.Bury(t.Context(), l); err != nil {
+		if _, err := s.Write(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
 	}

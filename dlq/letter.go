@@ -9,7 +9,7 @@ import (
 
 // Letter is an event that was not published, why, and what was done about it.
 // Times have milliseconds.
-type Letter struct {
+type DeadLetter struct {
 	// Table is the outbox table, "keyspace.table".
 	Table string
 	// EventID is the letter's key: one event is one letter, however often it
@@ -187,7 +187,7 @@ type Actor struct {
 }
 
 // of is the outcome of l: of an edited letter it says so.
-func (o Outcome) of(l *Letter) Outcome {
+func (o Outcome) of(l *DeadLetter) Outcome {
 	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
 		o.Note = "edited, as event " + l.EditedID.String()
 	}
@@ -211,7 +211,7 @@ func (o Outcome) validate() error {
 }
 
 // entryDest are the destinations of entryColumns.
-func (l *Letter) entryDest() []any {
+func (l *DeadLetter) entryDest() []any {
 	return []any{
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
@@ -221,13 +221,13 @@ func (l *Letter) entryDest() []any {
 }
 
 // dest are the destinations of entryColumns and moreColumns.
-func (l *Letter) dest() []any {
+func (l *DeadLetter) dest() []any {
 	return append(l.entryDest(), &l.Payload, &l.ContentType, &l.Headers, &l.ErrorCode, &l.ErrorText, &l.ErrorChain, &l.Metadata, &l.Raw,
 		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
 }
 
 // Entry is the letter without what only publishing needs.
-func (l *Letter) Entry() ChainEntry {
+func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
@@ -237,4 +237,4 @@ func (l *Letter) Entry() ChainEntry {
 }
 
 // Position is the letter's place in listings.
-func (l *Letter) Position() Position { return Position{l.FirstFailedAt, l.EventID} }
+func (l *DeadLetter) Position() Position { return Position{l.FirstFailedAt, l.EventID} }

@@ -15,7 +15,7 @@ func (ls *lists) reader(f *Filter) reader {
 		var some []reader
 		for _, k := range kind {
 			for _, v := range values {
-				sh := &shelfReader{lists: ls, shelf: shelf{k, v}, since: f.Since, until: f.Until}
+				sh := &listReader{lists: ls, list: listKey{k, v}, since: f.Since, until: f.Until}
 				if sh.since.IsZero() {
 					sh.since = time.Unix(0, 0).UTC()
 				}
@@ -76,7 +76,7 @@ const (
 type listing struct {
 	s    *Store
 	f    *Filter
-	each func(*Letter) error
+	each func(*DeadLetter) error
 	rows []row
 	size int
 }
@@ -123,7 +123,7 @@ func (l *listing) flush(ctx context.Context) error {
 			continue // about to be stored, or never
 		}
 		stands := letter.FirstFailedAt.Equal(r.at)
-		if !stands || !onShelf(&letter, r.shelf) {
+		if !stands || !onList(&letter, r.list) {
 			l.s.lists.dropRow(ctx, r, letter.Version)
 		}
 		if !stands || i > 0 && last == r.event || !l.f.matches(&letter) {
@@ -137,8 +137,8 @@ func (l *listing) flush(ctx context.Context) error {
 	return nil
 }
 
-func onShelf(l *Letter, f shelf) bool {
-	for _, g := range shelves(l) {
+func onList(l *DeadLetter, f listKey) bool {
+	for _, g := range listsOf(l) {
 		if g == f {
 			return true
 		}
@@ -150,7 +150,7 @@ func onShelf(l *Letter, f shelf) bool {
 func (ls *lists) dropRow(ctx context.Context, r row, version int64) {
 	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
-	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.at), r.at, r.event).
+	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.list.kind, r.list.value, r.list.bucketOf(r.at), r.at, r.event).
 		Idempotent(true).Exec()
 	if err != nil {
 		ls.db.Log.Debug("a stale entry of a list stays", "event_id", r.event, "err", err)

@@ -11,10 +11,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-func (b *bundle) listed(t testing.TB, f Filter) []Letter {
+func (b *bundle) listed(t testing.TB, f Filter) []DeadLetter {
 	t.Helper()
-	var out []Letter
-	if err := b.List(t.Context(), f, func(l *Letter) error { out = append(out, *l); return nil }); err != nil {
+	var out []DeadLetter
+	if err := b.List(t.Context(), f, func(l *DeadLetter) error { out = append(out, *l); return nil }); err != nil {
 		t.Fatalf("List(%+v) = %v", f, err)
 	}
 	return out
@@ -26,10 +26,10 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	b, rnd := setup(t), seeds.Rand(t)
 	classes, types := []string{"breaker_open", "record_too_large", ""}, []string{"OrderCreated", "OrderCancelled"}
 	start := b.clock.at
-	ls := make([]*Letter, 0, 900)
+	ls := make([]*DeadLetter, 0, 900)
 	all := make([]gocql.UUID, 0, cap(ls))
 	for i := range cap(ls) {
-		l := testLetter(fmt.Sprint("a", rnd.IntN(30)), int64(i+1))
+		l := testDeadLetter(fmt.Sprint("a", rnd.IntN(30)), int64(i+1))
 		l.ErrorClass, l.EventType = classes[rnd.IntN(len(classes))], types[min(rnd.IntN(8), 1)]
 		l.FirstFailedAt = start.Add(time.Duration(rnd.IntN(6*3600)) * time.Second)
 		if i < 400 { // a burst, many in one millisecond
@@ -38,7 +38,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
 		ls, all = append(ls, l), append(all, l.EventID)
 	}
-	if _, err := parallel(len(ls), func(i int) error { _, err := b.Bury(t.Context(), ls[i]); return err }); err != nil {
+	if _, err := parallel(len(ls), func(i int) error { _, err := b.Write(t.Context(), ls[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
 	some := rnd.Perm(len(all))[:300]
@@ -62,11 +62,11 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		}
 		return nil
 	})
-	letters := make([]Letter, len(all))
+	letters := make([]DeadLetter, len(all))
 	if _, err := parallel(len(all), func(i int) (err error) { letters[i], err = b.Read(t.Context(), all[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(letters, func(x, y Letter) int {
+	slices.SortFunc(letters, func(x, y DeadLetter) int {
 		if c := y.FirstFailedAt.Compare(x.FirstFailedAt); c != 0 {
 			return c
 		}
@@ -106,7 +106,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		for more := true; more; {
 			more = false
 			n := 0
-			err := b.List(t.Context(), f, func(l *Letter) error {
+			err := b.List(t.Context(), f, func(l *DeadLetter) error {
 				if n == page {
 					more = true
 					return ErrStop
@@ -156,7 +156,7 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	l := b.mustRead(t, id)
 	stale := l
 	stale.Status, stale.Version = Pending, l.Version
-	if err := b.lists.add(t.Context(), &stale, shelves(&stale), true); err != nil {
+	if err := b.lists.add(t.Context(), &stale, listsOf(&stale), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}} {
@@ -177,11 +177,11 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 func TestList_ShowsALetterOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l, err := b.newLetter(testLetter("a", 1))
+	l, err := b.newDeadLetter(testDeadLetter("a", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lists.add(t.Context(), l, shelves(l), true); err != nil {
+	if err := b.lists.add(t.Context(), l, listsOf(l), true); err != nil {
 		t.Fatal(err)
 	}
 	b.clock.advance(time.Hour)
@@ -189,7 +189,7 @@ func TestList_ShowsALetterOnce(t *testing.T) {
 	b.clock.advance(time.Hour)
 	again := *l
 	again.FirstFailedAt = time.Time{}
-	b.mustBury(t, &again)
+	b.mustWrite(t, &again)
 	for range 2 {
 		if got := b.listed(t, Filter{}); len(got) != 2 || got[0].EventID != l.EventID || got[1].EventID != between {
 			t.Errorf("List() has %d letters, want two, each once", len(got))
@@ -201,7 +201,7 @@ func TestList_RefusesBadFilters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, f := range []Filter{{Status: []Status{"dead"}}, {Since: b.clock.at, Until: b.clock.at}} {
-		if err := b.List(t.Context(), f, func(*Letter) error { return nil }); err == nil {
+		if err := b.List(t.Context(), f, func(*DeadLetter) error { return nil }); err == nil {
 			t.Errorf("List(%+v) = nil, want an error", f)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // shelf is a list of letters in dead_letter_lookups, without its bucket.
-type shelf struct{ kind, value string }
+type listKey struct{ kind, value string }
 
 // The kinds of shelves. A letter that is whole stands on one of each, on the open ones while
 // it is open and on the closed ones after.
@@ -28,15 +28,15 @@ const (
 )
 
 // shelves are where a letter stands.
-func shelves(l *Letter) []shelf {
+func listsOf(l *DeadLetter) []listKey {
 	if !l.PurgedAt.IsZero() {
-		return []shelf{{kindStatus, string(l.Status)}}
+		return []listKey{{kindStatus, string(l.Status)}}
 	}
 	class, typ := kindDoneClass, kindDoneType
 	if l.Status.Open() {
 		class, typ = kindOpenClass, kindOpenType
 	}
-	return []shelf{
+	return []listKey{
 		{kindStatus, string(l.Status)},
 		{kindAggregate, l.AggregateID},
 		{class, l.ErrorClass},
@@ -46,7 +46,7 @@ func shelves(l *Letter) []shelf {
 
 // bucketOf is the partition of a shelf: an hour, but one for all letters of an
 // aggregate.
-func (f shelf) bucketOf(at time.Time) time.Time {
+func (f listKey) bucketOf(at time.Time) time.Time {
 	if f.kind == kindAggregate {
 		return time.Unix(0, 0).UTC()
 	}
@@ -74,22 +74,22 @@ func addedAt(v int64) int64 { return 2 * v }
 func droppedAt(v int64) int64 { return 2*v + 1 }
 
 // add puts l on the shelves in add, and into its chain if chain is set.
-func (ls *lists) add(ctx context.Context, l *Letter, on []shelf, chain bool) error {
+func (ls *lists) add(ctx context.Context, l *DeadLetter, on []listKey, chain bool) error {
 	return ls.addMany(ctx, []listed{{l, on, chain}})
 }
 
 // listed is a letter and the lists that it comes on or goes off.
 type listed struct {
-	letter *Letter
-	on     []shelf
-	chain  bool
+	dead  *DeadLetter
+	on    []listKey
+	chain bool
 }
 
 // addMany is add for several letters.
 func (ls *lists) addMany(ctx context.Context, letters []listed) error {
 	b := ls.db.Batch()
 	for _, x := range letters {
-		l := x.letter
+		l := x.dead
 		for _, f := range x.on {
 			if err := ls.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
 				return err
@@ -104,13 +104,13 @@ func (ls *lists) addMany(ctx context.Context, letters []listed) error {
 		return nil
 	}
 	if err := ls.db.Execute(ctx, b); err != nil {
-		return fmt.Errorf("list dead letter %s and %d more: %w", letters[0].letter.EventID, len(letters)-1, err)
+		return fmt.Errorf("list dead letter %s and %d more: %w", letters[0].dead.EventID, len(letters)-1, err)
 	}
 	// Again, if the process stood still in between for so long that Tidy may have
 	// been there.
 	for _, x := range letters {
 		for _, f := range x.on {
-			if err := ls.openBucket(ctx, f, f.bucketOf(x.letter.FirstFailedAt)); err != nil {
+			if err := ls.openBucket(ctx, f, f.bucketOf(x.dead.FirstFailedAt)); err != nil {
 				return err
 			}
 		}
@@ -122,7 +122,7 @@ func (ls *lists) addMany(ctx context.Context, letters []listed) error {
 func (ls *lists) dropMany(ctx context.Context, letters []listed) error {
 	b := ls.db.Batch()
 	for _, x := range letters {
-		ls.dropFrom(b, x.letter, x.letter.Version, x.on, x.chain)
+		ls.dropFrom(b, x.dead, x.dead.Version, x.on, x.chain)
 	}
 	if b.Size() == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (ls *lists) dropMany(ctx context.Context, letters []listed) error {
 	return ls.db.Execute(ctx, b)
 }
 
-func (ls *lists) dropFrom(b *gocql.Batch, l *Letter, at int64, off []shelf, chain bool) {
+func (ls *lists) dropFrom(b *gocql.Batch, l *DeadLetter, at int64, off []listKey, chain bool) {
 	for _, f := range off {
 		b.Query(ls.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
 	}
@@ -141,7 +141,7 @@ func (ls *lists) dropFrom(b *gocql.Batch, l *Letter, at int64, off []shelf, chai
 
 // drop removes l from shelves on which it does not stand any more, and from its
 // chain if chain is set. at is the letter's version now.
-func (ls *lists) drop(ctx context.Context, l *Letter, at int64, off []shelf, chain bool) error {
+func (ls *lists) drop(ctx context.Context, l *DeadLetter, at int64, off []listKey, chain bool) error {
 	if len(off) == 0 && !chain {
 		return nil
 	}
@@ -168,7 +168,7 @@ type lists struct {
 }
 
 type bucketKey struct {
-	shelf
+	listKey
 	bucket int64
 }
 
@@ -177,7 +177,7 @@ const maxBucketsSeen = 10_000
 
 // openBucket makes sure that readers know the bucket, and that Tidy leaves it for a
 // while.
-func (ls *lists) openBucket(ctx context.Context, f shelf, bucket time.Time) error {
+func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) error {
 	if f.kind == kindAggregate {
 		return nil
 	}
@@ -203,14 +203,14 @@ func (ls *lists) openBucket(ctx context.Context, f shelf, bucket time.Time) erro
 }
 
 // shelvesLess are the shelves of a on which b does not stand.
-func shelvesLess(a, b *Letter) []shelf {
-	var out []shelf
+func listsWithout(a, b *DeadLetter) []listKey {
+	var out []listKey
 	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
-	have := make(map[shelf]bool, 4)
-	for _, f := range shelves(b) {
+	have := make(map[listKey]bool, 4)
+	for _, f := range listsOf(b) {
 		have[f] = true
 	}
-	for _, f := range shelves(a) {
+	for _, f := range listsOf(a) {
 		if moved || !have[f] {
 			out = append(out, f)
 		}
@@ -218,7 +218,7 @@ func shelvesLess(a, b *Letter) []shelf {
 	return out
 }
 
-func sameChain(a, b *Letter) bool {
+func sameChain(a, b *DeadLetter) bool {
 	return a.Table == b.Table && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence && a.WrittenAt == b.WrittenAt
 }
 
@@ -255,7 +255,7 @@ func (ls *lists) count(ctx context.Context, kind string, of func(value string) b
 	}
 	var oldest time.Time
 	for value, bucket := range first {
-		at, ok, err := ls.firstOf(ctx, bucketKey{shelf{kind, value}, bucket.Unix()})
+		at, ok, err := ls.firstOf(ctx, bucketKey{listKey{kind, value}, bucket.Unix()})
 		if err != nil {
 			return nil, time.Time{}, err
 		}

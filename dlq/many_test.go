@@ -11,7 +11,7 @@ import (
 )
 
 // manyLetters is how many letters TestStore_ManyLetters stores: DLQ_LETTERS.
-func manyLetters(t *testing.T) int {
+func manyDeadLetters(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("DLQ_LETTERS"))
 	switch {
@@ -33,20 +33,20 @@ const listingLimit = 100 * time.Millisecond
 // listed is right, takes no longer for there being many, and does not pile up in
 // memory.
 func TestStore_ManyLetters(t *testing.T) {
-	n := manyLetters(t)
+	n := manyDeadLetters(t)
 	s := setup(t, WithTimeouts(30*time.Second, time.Minute))
 	end := time.Now().UTC().Truncate(time.Hour)
 	const span = 28 * 24 * time.Hour
 	rare := n / 500
 	began := time.Now()
 	buried, err := parallel(n, func(i int) error {
-		l := testLetter(fmt.Sprint("a", i%(n/20)), int64(i+1))
+		l := testDeadLetter(fmt.Sprint("a", i%(n/20)), int64(i+1))
 		l.FirstFailedAt = end.Add(-time.Duration(float64(span) * float64(i+1) / float64(n+1)))
 		l.Payload = []byte("{}")
 		if i%500 == 499 {
 			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Manual
 		}
-		_, err := s.Bury(t.Context(), l)
+		_, err := s.Write(t.Context(), l)
 		return err
 	})
 	if err != nil {
@@ -77,7 +77,7 @@ func TestStore_ManyLetters(t *testing.T) {
 		for i := range took {
 			begun := time.Now()
 			got := 0
-			if err := s.List(t.Context(), tt.f, func(l *Letter) error {
+			if err := s.List(t.Context(), tt.f, func(l *DeadLetter) error {
 				if !tt.f.matches(l) {
 					t.Errorf("%s lists %+v", tt.name, l)
 				}

@@ -13,11 +13,11 @@ import (
 )
 
 // resolved is a letter of all columns that was replayed.
-func (b *bundle) resolvedLetter(t *testing.T) *Letter {
+func (b *bundle) resolved(t *testing.T) *DeadLetter {
 	t.Helper()
-	l := testLetter("a", 1)
+	l := testDeadLetter("a", 1)
 	l.Payload, l.Raw = []byte{0, 0xff, '\n'}, map[string]string{"c": "0x00"}
-	b.mustBury(t, l)
+	b.mustWrite(t, l)
 	if _, err := b.Claim(t.Context(), l.EventID, me, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func (b *bundle) resolvedLetter(t *testing.T) *Letter {
 func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.resolvedLetter(t)
+	l := b.resolved(t)
 	before, history := b.mustRead(t, l.EventID), b.mustHistory(t, l.EventID)
 	seen := eve
 	seen.Version = before.Version - 1
@@ -56,8 +56,8 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	}
 
 	// The event's row comes again: it is known, and nothing comes back.
-	if st, err := b.Bury(t.Context(), l); err != nil || st != Archived {
-		t.Errorf("Bury() of a purged event = %s, %v", st, err)
+	if st, err := b.Write(t.Context(), l); err != nil || st != Archived {
+		t.Errorf("Write() of a purged event = %s, %v", st, err)
 	}
 	b.mustBeListed(t, l.EventID)
 	if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
@@ -72,10 +72,10 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	}
 	other := before
 	other.EventID = gocql.MustRandomUUID()
-	if err := b.Restore(t.Context(), l.EventID, &Copy{Letter: other}, eve); err == nil {
+	if err := b.Restore(t.Context(), l.EventID, &Copy{DeadLetter: other}, eve); err == nil {
 		t.Error("Restore() took the copy of another event")
 	}
-	if err := b.Restore(t.Context(), l.EventID, &Copy{Letter: before, History: history}, eve); err != nil {
+	if err := b.Restore(t.Context(), l.EventID, &Copy{DeadLetter: before, History: history}, eve); err != nil {
 		t.Fatal(err)
 	}
 	after := b.mustRead(t, l.EventID)
@@ -118,7 +118,7 @@ func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
 		if err != nil || len(rs) == 0 || rs[len(rs)-1].EventID != id || rs[len(rs)-1].Entry.Status != Archived {
 			t.Errorf("the relay is told %+v, %v", rs, err)
 		}
-		if err := b.Restore(t.Context(), id, &Copy{Letter: whole}, eve); err != nil {
+		if err := b.Restore(t.Context(), id, &Copy{DeadLetter: whole}, eve); err != nil {
 			t.Fatal(err)
 		}
 		if l := b.mustRead(t, id); l.Status != Manual || !l.Released || string(l.Payload) != string(whole.Payload) {
@@ -131,7 +131,7 @@ func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
 func TestForget_OnlyWhatWasPurged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.resolvedLetter(t)
+	l := b.resolved(t)
 	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrRefused) {
 		t.Fatalf("Forget() of a whole letter = %v", err)
 	}
@@ -161,7 +161,7 @@ func TestForget_AnswerLost(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			l := b.resolvedLetter(t)
+			l := b.resolved(t)
 			if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
 				t.Fatal(err)
 			}
@@ -181,8 +181,8 @@ func TestForget_AnswerLost(t *testing.T) {
 func TestCopy_OfAnEditThatTheHistoryHasForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := testLetter("order-1", 1)
-	b.mustBury(t, l)
+	l := testDeadLetter("order-1", 1)
+	b.mustWrite(t, l)
 	edited, err := b.Edit(t.Context(), l.EventID, Edit{Payload: []byte(`{"n":2}`), ContentType: l.ContentType}, eve, 0)
 	if err == nil {
 		err = b.Discard(t.Context(), l.EventID, eve)

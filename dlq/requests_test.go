@@ -66,7 +66,7 @@ func TestRequests_WithoutTheirChange(t *testing.T) {
 	b := setup(t)
 	id := b.bring(t, Manual)
 	l := b.mustRead(t, id)
-	if err := b.ask(t.Context(), &l, ActionReplay, "eve"); err != nil {
+	if err := b.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.requested(t); len(got) != 0 {
@@ -136,14 +136,14 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	slow.db.Now = func() time.Time { return b.clock.now().Add(-requestOverlap) }
 	id := b.bring(t, Manual)
 	l := b.mustRead(t, id)
-	if err := slow.ask(t.Context(), &l, ActionReplay, "eve"); err != nil {
+	if err := slow.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.requested(t); len(got) != 0 {
 		t.Errorf("Requests() = %+v before the change", got)
 	}
-	if _, err := slow.change(t.Context(), id, ActionReplay, func(*Letter) (planned, error) {
-		return planned{to: Pending, change: func(*Letter) {}}, nil
+	if _, err := slow.change(t.Context(), id, ActionReplay, func(*DeadLetter) (planned, error) {
+		return planned{to: Pending, change: func(*DeadLetter) {}}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +171,9 @@ func TestRequests_ComeFirst(t *testing.T) {
 func TestRequests_Many(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ls := letters(250)
+	ls := manyDead(250)
 	if _, err := parallel(len(ls), func(i int) error {
-		if _, err := b.Bury(t.Context(), ls[i]); err != nil {
+		if _, err := b.Write(t.Context(), ls[i]); err != nil {
 			return err
 		}
 		return b.Discard(t.Context(), ls[i].EventID, eve)

@@ -14,7 +14,7 @@ import (
 type row struct {
 	at    time.Time
 	event gocql.UUID
-	shelf shelf
+	list  listKey
 }
 
 // group are the entries of one millisecond. Within it the database orders ids
@@ -33,9 +33,9 @@ type reader interface {
 }
 
 // shelfReader reads one shelf from until, exclusive, down to since.
-type shelfReader struct {
+type listReader struct {
 	lists        *lists
-	shelf        shelf
+	list         listKey
 	since, until time.Time
 
 	opened  bool
@@ -66,9 +66,9 @@ const maxWidth = 8
 const maxPassed = 500
 
 // shelfPage is how many rows one answer holds.
-const shelfPage = 1000
+const listPage = 1000
 
-func (r *shelfReader) next(ctx context.Context, limit time.Time) (group, bool, error) {
+func (r *listReader) next(ctx context.Context, limit time.Time) (group, bool, error) {
 	if err := r.advance(ctx, limit); err != nil || !r.have {
 		return group{}, false, err
 	}
@@ -87,7 +87,7 @@ func (r *shelfReader) next(ctx context.Context, limit time.Time) (group, bool, e
 }
 
 // advance makes ahead the newest row that is not after limit, if there is one.
-func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
+func (r *listReader) advance(ctx context.Context, limit time.Time) error {
 	if !r.opened {
 		if err := r.open(ctx); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
 			return nil
 		}
 		r.have = false
-		if r.iter != nil && (r.passed > maxPassed || r.shelf.kind != kindAggregate && r.bucket.After(limit)) {
+		if r.iter != nil && (r.passed > maxPassed || r.list.kind != kindAggregate && r.bucket.After(limit)) {
 			// Far above the limit: begin again there.
 			if !r.bucket.After(limit) {
 				r.buckets = slices.Insert(r.buckets, 0, r.bucket)
@@ -129,28 +129,28 @@ func (r *shelfReader) advance(ctx context.Context, limit time.Time) error {
 }
 
 // open lists the buckets.
-func (r *shelfReader) open(ctx context.Context) error {
+func (r *listReader) open(ctx context.Context) error {
 	r.opened = true
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	if r.shelf.kind == kindAggregate {
-		r.buckets = []time.Time{r.shelf.bucketOf(r.until)}
+	if r.list.kind == kindAggregate {
+		r.buckets = []time.Time{r.list.bucketOf(r.until)}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.lists.db.Timeout)
 	defer cancel()
-	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.shelf.kind, r.shelf.value, r.shelf.bucketOf(r.since), r.until).Prefetch(0).Iter()
+	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.list.kind, r.list.value, r.list.bucketOf(r.since), r.until).Prefetch(0).Iter()
 	var b time.Time
 	for iter.Scan(&b) {
 		r.buckets = append(r.buckets, b)
 	}
 	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read which lists of %s %s there are: %w", r.shelf.kind, r.shelf.value, err)
+		return fmt.Errorf("read which lists of %s %s there are: %w", r.list.kind, r.list.value, err)
 	}
 	return nil
 }
 
 // begin opens the first of the buckets.
-func (r *shelfReader) begin(limit time.Time) {
+func (r *listReader) begin(limit time.Time) {
 	r.bucket, r.passed = r.buckets[0], 0
 	r.buckets = r.buckets[1:]
 	for len(r.queue) > 0 && !r.queue[0].bucket.Equal(r.bucket) {
@@ -174,37 +174,37 @@ func (r *shelfReader) begin(limit time.Time) {
 }
 
 // query asks for the rows of a bucket and waits for the first page.
-func (r *shelfReader) query(bucket, until time.Time) *gocql.Iter {
-	return r.lists.db.Select(r.ctx, r.lists.stmt.lookups, r.shelf.kind, r.shelf.value, bucket, r.since, until).
-		PageSize(shelfPage).Prefetch(0).Iter()
+func (r *listReader) query(bucket, until time.Time) *gocql.Iter {
+	return r.lists.db.Select(r.ctx, r.lists.stmt.lookups, r.list.kind, r.list.value, bucket, r.since, until).
+		PageSize(listPage).Prefetch(0).Iter()
 }
 
 // forget gives up the first n queries of the queue.
-func (r *shelfReader) forget(n int) {
+func (r *listReader) forget(n int) {
 	for _, o := range r.queue[:n] {
 		_ = (<-o.iter).Close() // nobody wants to know any more
 	}
 	r.queue = r.queue[n:]
 }
 
-func (r *shelfReader) scan() bool {
+func (r *listReader) scan() bool {
 	r.have = r.iter.Scan(&r.ahead.at, &r.ahead.event)
-	r.ahead.shelf = r.shelf
+	r.ahead.list = r.list
 	return r.have
 }
 
 // end ends the query of a bucket that has no more rows, or none of interest.
-func (r *shelfReader) end() error {
+func (r *listReader) end() error {
 	err := r.iter.Close()
 	r.width = min(2*r.width+1, maxWidth)
 	r.iter = nil
 	if err != nil {
-		return fmt.Errorf("read the list of %s %s: %w", r.shelf.kind, r.shelf.value, err)
+		return fmt.Errorf("read the list of %s %s: %w", r.list.kind, r.list.value, err)
 	}
 	return nil
 }
 
-func (r *shelfReader) close() {
+func (r *listReader) close() {
 	if r.cancel != nil {
 		r.cancel()
 	}

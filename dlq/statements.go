@@ -17,7 +17,7 @@ var moreColumns = []string{
 }
 
 // buryColumns are what a new letter has.
-var buryColumns = []string{
+var insertColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "rule", "waiting",
@@ -26,13 +26,13 @@ var buryColumns = []string{
 
 // statements are the store's CQL that does not depend on what is changed.
 type statements struct {
-	letters                                       string
-	bury, entry, entries, letter, wholes, history string
-	chains, chain                                 string
-	requestAdd, requestDrop, requests             string
-	holdAdd, holdDrop, holds                      string
-	editAdd, editIDAdd, edit, edits, editOf       string
-	hasEdits, editsDrop                           string
+	table                                          string
+	insert, entry, entries, whole, wholes, history string
+	chains, chain                                  string
+	requestAdd, requestDrop, requests              string
+	holdAdd, holdDrop, holds                       string
+	editAdd, editIDAdd, edit, edits, editOf        string
+	hasEdits, editsDrop                            string
 }
 
 func newStatements(keyspace string) statements {
@@ -41,12 +41,12 @@ func newStatements(keyspace string) statements {
 	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
 	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
 	return statements{
-		letters: letters,
-		bury: "INSERT INTO " + letters + " (" + strings.Join(buryColumns, ", ") + ") VALUES (" +
-			strings.TrimSuffix(strings.Repeat("?, ", len(buryColumns)), ", ") + ") IF NOT EXISTS",
+		table: letters,
+		insert: "INSERT INTO " + letters + " (" + strings.Join(insertColumns, ", ") + ") VALUES (" +
+			strings.TrimSuffix(strings.Repeat("?, ", len(insertColumns)), ", ") + ") IF NOT EXISTS",
 		entry:   entry + " WHERE event_id = ?",
 		entries: entry + " WHERE event_id IN ?",
-		letter:  whole + " WHERE event_id = ?",
+		whole:   whole + " WHERE event_id = ?",
 		wholes:  whole + " WHERE event_id IN ?",
 		history: "SELECT history FROM " + letters + " WHERE event_id = ?",
 

@@ -41,7 +41,7 @@ type Action string
 
 // The actions. The relay's need a claim, but for ActionClaim.
 const (
-	ActionBury    Action = "bury"
+	ActionWrite   Action = "write"
 	ActionClaim   Action = "claim"
 	ActionExtend  Action = "extend"
 	ActionUnclaim Action = "unclaim"

@@ -22,11 +22,11 @@ const DefaultClaim = 30 * time.Second
 // and parked letters can be claimed, and those whose claim has run out; their
 // owner's own claim is renewed. Else the error is a *RefusedError, or
 // ErrNotFound. The clocks of owners must agree to well within the lease.
-func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) (Letter, error) {
+func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) (DeadLetter, error) {
 	if owner == "" || lease <= 0 {
-		return Letter{}, fmt.Errorf("claim dead letter %s: owner %q and lease %s: name an owner and a positive lease", event, owner, lease)
+		return DeadLetter{}, fmt.Errorf("claim dead letter %s: owner %q and lease %s: name an owner and a positive lease", event, owner, lease)
 	}
-	_, err := s.change(ctx, event, ActionClaim, func(l *Letter) (planned, error) {
+	_, err := s.change(ctx, event, ActionClaim, func(l *DeadLetter) (planned, error) {
 		if err := may(ActionClaim, l); err != nil {
 			return planned{}, err
 		}
@@ -41,20 +41,20 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		return p, nil
 	})
 	if err != nil {
-		return Letter{}, err
+		return DeadLetter{}, err
 	}
 	// What only publishing needs never changes.
-	var l Letter
+	var l DeadLetter
 	for a := s.db.Retry(ctx); ; {
-		if l, err = s.Read(ctx, event); err == nil || hopeless(err) || !a.Pause() {
+		if l, err = s.Read(ctx, event); err == nil || permanent(err) || !a.Pause() {
 			break
 		}
 	}
 	if err != nil {
-		return Letter{}, err
+		return DeadLetter{}, err
 	}
 	if l.Status != Processing || l.ClaimedBy != owner {
-		return Letter{}, refused(ActionClaim, &l, "it was lost again at once")
+		return DeadLetter{}, refused(ActionClaim, &l, "it was lost again at once")
 	}
 	return l, nil
 }
@@ -63,14 +63,14 @@ func claimFor(owner string, until time.Time) planned {
 	return planned{
 		to:     Processing,
 		set:    []assignment{{"claimed_by", owner}, {"claimed_until", until}},
-		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = owner, until },
+		change: func(l *DeadLetter) { l.ClaimedBy, l.ClaimedUntil = owner, until },
 	}
 }
 
 // Extend makes owner's claim last until lease from now. A *RefusedError says
 // that owner has it no more: what owner does with the letter must stop.
 func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) error {
-	_, err := s.change(ctx, event, ActionExtend, func(l *Letter) (planned, error) {
+	_, err := s.change(ctx, event, ActionExtend, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionExtend, l, owner); err != nil {
 			return planned{}, err
 		}
@@ -90,7 +90,7 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 	if err := how.validate(); err != nil {
 		return fmt.Errorf("resolve dead letter %s: %w", event, err)
 	}
-	_, err := s.change(ctx, event, ActionSettle, func(l *Letter) (planned, error) {
+	_, err := s.change(ctx, event, ActionSettle, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionSettle, l, owner); err != nil {
 			return planned{}, err
 		}
@@ -126,7 +126,7 @@ func (s *Store) resolved(how Outcome, line Change) planned {
 			assignment{"outcome_offset", how.Offset})
 	}
 	line.Outcome = how.String()
-	return planned{to: Resolved, set: set, line: line, change: func(l *Letter) {
+	return planned{to: Resolved, set: set, line: line, change: func(l *DeadLetter) {
 		l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Outcome, l.ResolvedAt = "", time.Time{}, time.Time{}, how, at
 	}}
 }
@@ -135,7 +135,7 @@ func (s *Store) resolved(how Outcome, line Change) planned {
 // stands: pending until its next attempt, failed when its automatic replays are
 // used up, manual if the failure is final.
 func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Failure) (Status, error) {
-	l, err := s.change(ctx, event, ActionFail, func(l *Letter) (planned, error) {
+	l, err := s.change(ctx, event, ActionFail, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionFail, l, owner); err != nil {
 			return planned{}, err
 		}
@@ -144,7 +144,7 @@ func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Fail
 	return l.Status, err
 }
 
-func (s *Store) failed(l *Letter, owner string, f Failure) planned {
+func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 	at, replays := s.db.Millis(), l.Replays+1
 	next, strategy, to := f.NextAttempt.UTC().Truncate(time.Millisecond), f.Strategy, Pending
 	if strategy == "" {
@@ -198,7 +198,7 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 	if f.Metadata != nil {
 		set = append(set, assignment{"metadata", f.Metadata})
 	}
-	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome, Class: f.Class}, change: func(l *Letter) {
+	return planned{to: to, set: set, line: Change{By: owner, Why: reason, Outcome: outcome, Class: f.Class}, change: func(l *DeadLetter) {
 		l.ClaimedBy, l.ClaimedUntil = "", time.Time{}
 		l.ErrorClass, l.Attempts, l.Replays, l.LastFailedAt, l.Strategy, l.NextAttempt = f.Class, attempts, replays, at, strategy, next
 		l.Rule, l.Waiting, l.FailureKey, l.FailureRepeats = f.Rule, waiting, key, repeats
@@ -209,20 +209,20 @@ func (s *Store) failed(l *Letter, owner string, f Failure) planned {
 // pending, due at once, and no replay is counted. One that follows another is
 // parked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
-	_, err := s.change(ctx, event, ActionUnclaim, func(l *Letter) (planned, error) {
+	_, err := s.change(ctx, event, ActionUnclaim, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionUnclaim, l, owner); err != nil {
 			return planned{}, err
 		}
 		if l.Strategy == StrategyFollow {
 			return planned{
 				to: Parked, set: unclaimed, line: Change{By: owner, Why: why},
-				change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
+				change: func(l *DeadLetter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
 			}, nil
 		}
 		at := s.db.Millis()
 		return planned{
 			to: Pending, set: append(unclaimed, assignment{"next_attempt", at}), line: Change{By: owner, Why: why},
-			change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt = "", time.Time{}, at },
+			change: func(l *DeadLetter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt = "", time.Time{}, at },
 		}, nil
 	})
 	return err
@@ -233,7 +233,7 @@ func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string
 var unclaimed = []assignment{{"claimed_by", nil}, {"claimed_until", nil}}[:2:2]
 
 // owned returns a *RefusedError unless owner has claimed l.
-func owned(action Action, l *Letter, owner string) error {
+func owned(action Action, l *DeadLetter, owner string) error {
 	if l.Status != Processing || l.ClaimedBy != owner {
 		return refused(action, l, "it is not claimed by "+owner)
 	}
@@ -245,7 +245,7 @@ const MaxMany = maxLookup
 
 // Claimed is what became of one of ClaimMany.
 type Claimed struct {
-	Letter Letter
+	DeadLetter DeadLetter
 	// Err is that of Claim.
 	Err error
 }
@@ -279,25 +279,25 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 			many, at = append(many, &changing{old: l, plan: p}), append(at, i)
 			continue
 		}
-		out[i].Letter, out[i].Err = s.Claim(ctx, event, owner, lease) // it says why not
+		out[i].DeadLetter, out[i].Err = s.Claim(ctx, event, owner, lease) // it says why not
 	}
 	s.changeMany(ctx, ActionClaim, many)
 	for n, c := range many {
 		i := at[n]
 		if c.done {
-			out[i].Letter = c.new
+			out[i].DeadLetter = c.new
 			continue
 		}
 		// Somebody was first, or the answer is lost. If it was decided, this renews it.
-		out[i].Letter, out[i].Err = s.Claim(ctx, events[i], owner, lease)
+		out[i].DeadLetter, out[i].Err = s.Claim(ctx, events[i], owner, lease)
 	}
 	return out
 }
 
 // Settlement is one of ResolveMany: a letter as ClaimMany returned it, and how it ended.
 type Settlement struct {
-	Letter Letter
-	How    Outcome
+	DeadLetter DeadLetter
+	How        Outcome
 }
 
 // ResolveMany is Resolve for up to MaxMany letters. The errors are in the order
@@ -308,20 +308,20 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 	var good []*changing
 	for i, st := range settled {
 		if err := st.How.validate(); err != nil {
-			out[i] = fmt.Errorf("resolve dead letter %s: %w", st.Letter.EventID, err)
+			out[i] = fmt.Errorf("resolve dead letter %s: %w", st.DeadLetter.EventID, err)
 			continue
 		}
-		if owned(ActionSettle, &st.Letter, owner) != nil {
+		if owned(ActionSettle, &st.DeadLetter, owner) != nil {
 			continue
 		}
-		how := st.How.of(&st.Letter)
-		many[i] = &changing{old: st.Letter, plan: s.resolved(how, Change{By: owner, Why: how.Note})}
+		how := st.How.of(&st.DeadLetter)
+		many[i] = &changing{old: st.DeadLetter, plan: s.resolved(how, Change{By: owner, Why: how.Note})}
 		good = append(good, many[i])
 	}
 	s.changeMany(ctx, ActionSettle, good)
 	for i, st := range settled {
 		if out[i] == nil && (many[i] == nil || !many[i].done) {
-			out[i] = s.Resolve(ctx, st.Letter.EventID, owner, st.How) // it finds out what there is
+			out[i] = s.Resolve(ctx, st.DeadLetter.EventID, owner, st.How) // it finds out what there is
 		}
 	}
 	return out
@@ -329,7 +329,7 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 
 // changing is one of several changes that are made together.
 type changing struct {
-	old, new Letter
+	old, new DeadLetter
 	plan     planned
 	done     bool
 }
@@ -349,7 +349,7 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		line := &c.plan.line
 		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.db.Now()), s.db.Millis()
 		line.Action, line.From, line.To = action, c.old.Status, c.plan.to
-		on = append(on, listed{&c.new, shelvesLess(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
+		on = append(on, listed{&c.new, listsWithout(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
 	}
 	if err := s.lists.addMany(ctx, on); err != nil {
 		return // the letters go on one by one, which says what is wrong
@@ -364,7 +364,7 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 	wg.Wait()
 	for _, c := range many {
 		if c.done {
-			off = append(off, listed{&c.new, shelvesLess(&c.old, &c.new), c.old.Status.Open() && !c.new.Status.Open()})
+			off = append(off, listed{&c.new, listsWithout(&c.old, &c.new), c.old.Status.Open() && !c.new.Status.Open()})
 		}
 	}
 	if err := s.lists.dropMany(ctx, off); err != nil {

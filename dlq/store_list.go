@@ -18,7 +18,7 @@ import (
 // Letters that change meanwhile may be missing, or shown as they were. The cost
 // is that of the entries on the shortest list that all criteria share, not of
 // the table.
-func (s *Store) List(ctx context.Context, f Filter, each func(*Letter) error) error {
+func (s *Store) List(ctx context.Context, f Filter, each func(*DeadLetter) error) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
 	}
@@ -86,7 +86,7 @@ func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEn
 			for bucket := range next {
 				entries, err := r.bucket(gctx, bucket)
 				for err != nil {
-					if hopeless(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.db.Budget {
+					if permanent(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.db.Budget {
 						return err
 					}
 					s.db.Retry(gctx).Pause()
@@ -224,10 +224,10 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 
 // Oldest is the letter of a status that died first, without its payload;
 // ErrNotFound if none has the status.
-func (s *Store) Oldest(ctx context.Context, st Status) (Letter, error) {
+func (s *Store) Oldest(ctx context.Context, st Status) (DeadLetter, error) {
 	hours, err := s.lists.hours(ctx, st, time.Time{}, time.Time{})
 	if err != nil {
-		return Letter{}, err
+		return DeadLetter{}, err
 	}
 	for _, h := range slices.Backward(hours) {
 		l, err := s.oldestOf(ctx, st, h)
@@ -235,11 +235,11 @@ func (s *Store) Oldest(ctx context.Context, st Status) (Letter, error) {
 			return l, err
 		}
 	}
-	return Letter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
+	return DeadLetter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
 }
 
 // oldestOf is Oldest of an hour.
-func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (Letter, error) {
+func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (DeadLetter, error) {
 	qctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	iter := s.db.Select(qctx, "SELECT event_id FROM "+s.db.Keyspace+".dead_letter_lookups WHERE kind = ? AND value = ? AND bucket = ?"+
@@ -259,7 +259,7 @@ func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (Letter
 		letters, err := s.readMany(ctx, ids)
 		if err != nil {
 			_ = iter.Close() // the caller is told why it stops
-			return Letter{}, err
+			return DeadLetter{}, err
 		}
 		for _, id := range ids {
 			if l, ok := letters[id]; ok && l.Status == st {
@@ -269,9 +269,9 @@ func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (Letter
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return Letter{}, fmt.Errorf("read the oldest %s dead letter: %w", st, err)
+		return DeadLetter{}, fmt.Errorf("read the oldest %s dead letter: %w", st, err)
 	}
-	return Letter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
+	return DeadLetter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
 }
 
 // Tidy takes hours off the lists in which no letter is left, and returns how many

@@ -12,7 +12,7 @@ import (
 // relay keeps the order of the aggregate, so a parked letter is refused: it goes
 // out by itself once the one before it is gone.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionReplay, by, func(*Letter) (planned, error) { return s.dueNow(), nil })
+	return s.operate(ctx, event, ActionReplay, by, func(*DeadLetter) (planned, error) { return s.dueNow(), nil })
 }
 
 // dueNow makes a letter pending, to be published at once.
@@ -20,13 +20,13 @@ func (s *Store) dueNow() planned {
 	at := s.db.Millis()
 	return planned{
 		to: Pending, set: append(unclaimed, assignment{"next_attempt", at}, assignment{"waiting", nil}),
-		change: func(l *Letter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
+		change: func(l *DeadLetter) { l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Waiting = "", time.Time{}, at, "" },
 	}
 }
 
 // Discard ends the letter unpublished, for good, and lets its followers go on.
 func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionDiscard, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionDiscard, by, func(l *DeadLetter) (planned, error) {
 		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), "is never published")
 	})
 }
@@ -34,7 +34,7 @@ func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
 // ResolveByHand ends a letter that was settled elsewhere and lets its followers
 // go on.
 func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionResolve, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionResolve, by, func(l *DeadLetter) (planned, error) {
 		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), "is not published by the relay")
 	})
 }
@@ -42,14 +42,14 @@ func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) e
 // Release lets the later events of the aggregate pass the letter, which stays,
 // manual, to be replayed out of order or discarded later.
 func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionRelease, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionRelease, by, func(l *DeadLetter) (planned, error) {
 		if l.Status == Manual && l.Released {
 			return planned{done: true}, nil
 		}
-		p := s.putAside("released by " + by.Name + because(by))
+		p := s.suspended("released by " + by.Name + reasonOf(by))
 		p.set = append(p.set, assignment{"released", true})
 		change := p.change
-		p.change = func(l *Letter) { change(l); l.Released = true }
+		p.change = func(l *DeadLetter) { change(l); l.Released = true }
 		return s.skip(ctx, l, p, "is passed by later events")
 	})
 }
@@ -57,18 +57,18 @@ func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
 // Park puts the letter aside: it is manual, not tried and holding back its
 // followers, until an operator says otherwise.
 func (s *Store) Park(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionPark, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionPark, by, func(l *DeadLetter) (planned, error) {
 		if l.Status == Manual {
 			return planned{done: true}, nil
 		}
-		return s.putAside("put aside by " + by.Name + because(by)), nil
+		return s.suspended("put aside by " + by.Name + reasonOf(by)), nil
 	})
 }
 
 // skip puts into the history which event an operator skips, and how many go on
 // behind it.
-func (s *Store) skip(ctx context.Context, l *Letter, p planned, what string) (planned, error) {
-	n, more, err := s.behind(ctx, l)
+func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string) (planned, error) {
+	n, more, err := s.followers(ctx, l)
 	if err != nil {
 		return planned{}, err
 	}
@@ -91,16 +91,16 @@ func (s *Store) skip(ctx context.Context, l *Letter, p planned, what string) (pl
 }
 
 // maxBehind is how many letters of a chain are counted.
-const maxBehind = 1000
+const maxFollowers = 1000
 
 // behind counts the open letters of the aggregate that stand behind l; more says
 // that there are more than n.
-func (s *Store) behind(ctx context.Context, l *Letter) (n int, more bool, err error) {
+func (s *Store) followers(ctx context.Context, l *DeadLetter) (n int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.chain, l.Table, chainBucket(l.AggregateID), l.AggregateID).PageSize(maxBehind).Prefetch(0).Iter()
+	iter := s.db.Select(ctx, s.stmt.chain, l.Table, chainBucket(l.AggregateID), l.AggregateID).PageSize(maxFollowers).Prefetch(0).Iter()
 	var k chainKey
-	for n <= maxBehind && iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event) {
+	for n <= maxFollowers && iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event) {
 		if k.seq > l.Sequence || k.seq == l.Sequence && k.writtenAt > l.WrittenAt {
 			n++
 		}
@@ -108,30 +108,30 @@ func (s *Store) behind(ctx context.Context, l *Letter) (n int, more bool, err er
 	if err := iter.Close(); err != nil {
 		return 0, false, fmt.Errorf("read what is behind dead letter %s: %w", l.EventID, err)
 	}
-	return min(n, maxBehind), n > maxBehind, nil
+	return min(n, maxFollowers), n > maxFollowers, nil
 }
 
 // Archive marks a letter that retention has moved out; only resolved and failed
 // ones can be. The row stays.
 func (s *Store) Archive(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionArchive, by, func(*Letter) (planned, error) {
-		return planned{to: Archived, change: func(*Letter) {}}, nil
+	return s.operate(ctx, event, ActionArchive, by, func(*DeadLetter) (planned, error) {
+		return planned{to: Archived, change: func(*DeadLetter) {}}, nil
 	})
 }
 
 // because is an operator's reason behind what was done.
-func because(by Actor) string {
+func reasonOf(by Actor) string {
 	if by.Reason == "" {
 		return ""
 	}
 	return ": " + by.Reason
 }
 
-func (s *Store) putAside(waiting string) planned {
+func (s *Store) suspended(waiting string) planned {
 	return planned{
 		to:  Manual,
 		set: append(unclaimed, assignment{"next_attempt", nil}, assignment{"strategy", StrategyManual}, assignment{"waiting", waiting}),
-		change: func(l *Letter) {
+		change: func(l *DeadLetter) {
 			l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Strategy, l.Waiting = "", time.Time{}, time.Time{}, StrategyManual, waiting
 		},
 	}
@@ -167,25 +167,25 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		if err = s.edits.keep(ctx, event, &edited); err == nil {
 			break
 		}
-		if hopeless(err) || !a.Pause() {
+		if permanent(err) || !a.Pause() {
 			return gocql.UUID{}, err
 		}
 	}
-	err = s.operate(ctx, event, ActionEdit, by, func(l *Letter) (planned, error) {
+	err = s.operate(ctx, event, ActionEdit, by, func(l *DeadLetter) (planned, error) {
 		if l.EditedID != letter.EditedID { // what Fits looked at
 			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: letter.Version}
 		}
 		if l.Status == Parked {
 			return planned{
 				to: Parked, set: []assignment{{"edited_id", edited.ID}}, line: Change{Outcome: edited.line()},
-				change: func(l *Letter) { l.EditedID = edited.ID },
+				change: func(l *DeadLetter) { l.EditedID = edited.ID },
 			}, nil
 		}
 		p := s.dueNow()
 		p.set = append(p.set, assignment{"edited_id", edited.ID})
 		p.line.Outcome = edited.line()
 		due := p.change
-		p.change = func(l *Letter) { due(l); l.EditedID = edited.ID }
+		p.change = func(l *DeadLetter) { due(l); l.EditedID = edited.ID }
 		return p, nil
 	})
 	if err != nil {
@@ -196,13 +196,13 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 
 // operate makes an operator's change, after telling the relay of it. Nobody
 // takes a letter from the owner of a claim that has not run out.
-func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by Actor, plan func(*Letter) (planned, error)) error {
+func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by Actor, plan func(*DeadLetter) (planned, error)) error {
 	if by.Name == "" {
 		return fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
 	}
 	var asked int64
-	_, err := s.change(ctx, event, action, func(l *Letter) (planned, error) {
-		if err := by.expects(l); err != nil {
+	_, err := s.change(ctx, event, action, func(l *DeadLetter) (planned, error) {
+		if err := by.checkVersion(l); err != nil {
 			return planned{}, err
 		}
 		if did, err := s.didFor(ctx, l, by.Job); err != nil || did {
@@ -220,10 +220,10 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			p.line.Job = by.Job
 			p.set = append(p.set, assignment{"job_id", by.Job})
 			change := p.change
-			p.change = func(l *Letter) { change(l); l.job = by.Job }
+			p.change = func(l *DeadLetter) { change(l); l.job = by.Job }
 		}
 		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
-			if err := s.ask(ctx, l, action, by.Name); err != nil {
+			if err := s.request(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}
 			asked = l.Version + 1
@@ -233,7 +233,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	return err
 }
 
-func (s *Store) allowed(action Action, l *Letter) error {
+func (s *Store) allowed(action Action, l *DeadLetter) error {
 	if l.Status == Parked && (action == ActionReplay || action == ActionRelease) {
 		return refused(action, l, "it goes out once the letters before it in its aggregate are gone: act on the first")
 	}
@@ -248,4 +248,4 @@ func (s *Store) allowed(action Action, l *Letter) error {
 
 // Check returns nil if an operator's action could begin on the letter as it
 // stands in l, and a *RefusedError if not.
-func (s *Store) Check(action Action, l *Letter) error { return s.allowed(action, l) }
+func (s *Store) Check(action Action, l *DeadLetter) error { return s.allowed(action, l) }

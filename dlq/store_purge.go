@@ -43,7 +43,7 @@ func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 }
 
 func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
-	return s.operate(ctx, event, ActionPurge, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionPurge, by, func(l *DeadLetter) (planned, error) {
 		if !l.PurgedAt.IsZero() {
 			return planned{done: true}, nil
 		}
@@ -54,7 +54,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 		p := planned{
 			to: Archived, past: map[int64]string{},
 			set:    []assignment{{"purged_at", at}, {"archive", how.Archive}, {"next_attempt", nil}},
-			change: func(l *Letter) { l.PurgedAt, l.Archive, l.NextAttempt = at, how.Archive, time.Time{} },
+			change: func(l *DeadLetter) { l.PurgedAt, l.Archive, l.NextAttempt = at, how.Archive, time.Time{} },
 		}
 		for _, c := range purgedColumns {
 			p.set = append(p.set, assignment{c, nil})
@@ -70,7 +70,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 	})
 }
 
-func (how Purge) check(l *Letter) error {
+func (how Purge) check(l *DeadLetter) error {
 	if (l.Status == Failed || l.Status == Manual) && !how.Force {
 		return refused(ActionPurge, l, "its event is in no topic: discard or resolve it first, or force it")
 	}
@@ -79,7 +79,7 @@ func (how Purge) check(l *Letter) error {
 
 // CheckPurge returns nil if Purge could begin on the letter as it stands in l, and
 // a *RefusedError if not.
-func (s *Store) CheckPurge(l *Letter, how Purge) error {
+func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
 	if err := s.allowed(ActionPurge, l); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Store) CheckPurge(l *Letter, how Purge) error {
 
 // CheckRestore returns nil if Restore could begin on the letter as it stands in l, and
 // a *RefusedError if not.
-func (s *Store) CheckRestore(l *Letter) error {
+func (s *Store) CheckRestore(l *DeadLetter) error {
 	if !l.PurgedAt.IsZero() && l.Archive == "" {
 		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
 	}
@@ -101,7 +101,7 @@ func (s *Store) CheckRestore(l *Letter) error {
 // Copy is all there is to a letter: what an archive keeps of one, and Restore
 // needs.
 type Copy struct {
-	Letter Letter
+	DeadLetter DeadLetter
 	// History are the changes of the letter, and Edits the edits that were decided,
 	// oldest first.
 	History []Change
@@ -114,7 +114,7 @@ func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 	if err != nil {
 		return Copy{}, err
 	}
-	c := Copy{Letter: l}
+	c := Copy{DeadLetter: l}
 	if c.History, err = s.History(ctx, event); err == nil && l.Edit != nil {
 		c.Edits, err = s.Edits(ctx, event)
 	}
@@ -131,10 +131,10 @@ func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 // resolved, manual and released, because its aggregate has gone on. copied is
 // what its archive has; nil for one that was archived and not purged.
 func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by Actor) error {
-	if copied != nil && copied.Letter.EventID != event {
-		return fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.Letter.EventID)
+	if copied != nil && copied.DeadLetter.EventID != event {
+		return fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.DeadLetter.EventID)
 	}
-	return s.operate(ctx, event, ActionRestore, by, func(l *Letter) (planned, error) {
+	return s.operate(ctx, event, ActionRestore, by, func(l *DeadLetter) (planned, error) {
 		whole := l
 		if !l.PurgedAt.IsZero() {
 			if copied == nil {
@@ -146,7 +146,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 					return planned{}, err
 				}
 			}
-			whole = &copied.Letter
+			whole = &copied.DeadLetter
 		}
 		outcome, err := s.outcomeOf(ctx, event)
 		if err != nil {
@@ -157,7 +157,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 			p.to = Manual
 			p.set = append(p.set, assignment{"released", true}, assignment{"strategy", StrategyManual}, assignment{"waiting", "restored from the archive"})
 		}
-		p.change = func(l *Letter) {
+		p.change = func(l *DeadLetter) {
 			l.PurgedAt, l.Archive = time.Time{}, ""
 			if outcome == "" {
 				l.Released, l.Strategy, l.Waiting = true, StrategyManual, "restored from the archive"
@@ -194,7 +194,7 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var kind string
-	if err := s.db.Select(ctx, "SELECT outcome FROM "+s.stmt.letters+" WHERE event_id = ?", event).Scan(&kind); err != nil {
+	if err := s.db.Select(ctx, "SELECT outcome FROM "+s.stmt.table+" WHERE event_id = ?", event).Scan(&kind); err != nil {
 		return "", fmt.Errorf("read the outcome of dead letter %s: %w", event, err)
 	}
 	return OutcomeKind(kind), nil
@@ -204,18 +204,18 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 // After that nobody knows that the event was dealt with: its row in the outbox
 // must be gone for good. It is refused for a letter that was not purged.
 func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
-	var tried *Letter
+	var tried *DeadLetter
 	for a := s.db.Retry(ctx); ; {
 		err := s.forget(ctx, event, &tried)
-		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || hopeless(err) || !a.Pause() {
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrRefused) || permanent(err) || !a.Pause() {
 			return err
 		}
 	}
 }
 
 // forget is one try; tried becomes the letter of a transaction whose answer was lost.
-func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) error {
-	l, err := s.read(ctx, event, s.stmt.entry, (*Letter).entryDest, s.db.Serial)
+func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter) error {
+	l, err := s.read(ctx, event, s.stmt.entry, (*DeadLetter).entryDest, s.db.Serial)
 	if errors.Is(err, ErrNotFound) && *tried != nil { // it was decided
 		s.clearForgotten(ctx, *tried)
 		return nil
@@ -226,7 +226,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) er
 	if l.PurgedAt.IsZero() {
 		return refused(ActionPurge, &l, "it is whole: purge it before it is forgotten")
 	}
-	applied, err := s.db.Apply(ctx, "DELETE FROM "+s.stmt.letters+" WHERE event_id = ? IF version = ?", event, l.Version)
+	applied, err := s.db.Apply(ctx, "DELETE FROM "+s.stmt.table+" WHERE event_id = ? IF version = ?", event, l.Version)
 	if err != nil {
 		*tried = &l
 		return fmt.Errorf("forget dead letter %s: %w", event, err)
@@ -239,11 +239,11 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **Letter) er
 }
 
 // clearForgotten removes what is left beside the outline, which is gone.
-func (s *Store) clearForgotten(ctx context.Context, l *Letter) {
+func (s *Store) clearForgotten(ctx context.Context, l *DeadLetter) {
 	if err := s.edits.remove(ctx, l.EventID); err != nil { // of a version that left them
 		s.db.Log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
 	}
-	if err := s.lists.drop(ctx, l, l.Version, shelves(l), false); err != nil {
+	if err := s.lists.drop(ctx, l, l.Version, listsOf(l), false); err != nil {
 		s.db.Log.Debug("an entry without a letter stays for its readers", "event_id", l.EventID, "err", err)
 	}
 }

@@ -13,42 +13,42 @@ import (
 )
 
 // Read returns the letter of an event; ErrNotFound if it has none.
-func (s *Store) Read(ctx context.Context, event gocql.UUID) (Letter, error) {
-	l, err := s.read(ctx, event, s.stmt.letter, (*Letter).dest, s.db.Consistency)
+func (s *Store) Read(ctx context.Context, event gocql.UUID) (DeadLetter, error) {
+	l, err := s.read(ctx, event, s.stmt.whole, (*DeadLetter).dest, s.db.Consistency)
 	if err == nil {
 		err = s.edits.fill(ctx, &l)
 	}
 	if err != nil {
-		return Letter{}, err
+		return DeadLetter{}, err
 	}
 	return l, nil
 }
 
 // read reads a letter by one of the statements. At the serial consistency it
 // first completes a change that was decided and left undone.
-func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest func(*Letter) []any, cons gocql.Consistency) (Letter, error) {
+func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest func(*DeadLetter) []any, cons gocql.Consistency) (DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	var l Letter
+	var l DeadLetter
 	err := s.db.Select(ctx, stmt, event).Consistency(cons).Scan(dest(&l)...)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
-		return Letter{}, fmt.Errorf("event %s: %w", event, ErrNotFound)
+		return DeadLetter{}, fmt.Errorf("event %s: %w", event, ErrNotFound)
 	case err != nil:
-		return Letter{}, fmt.Errorf("read dead letter %s: %w", event, err)
+		return DeadLetter{}, fmt.Errorf("read dead letter %s: %w", event, err)
 	}
 	return l, nil
 }
 
 // readMany reads letters without their payloads, by event id; those that are
 // not there are missing.
-func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
+func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	out := make(map[gocql.UUID]Letter, len(events))
+	out := make(map[gocql.UUID]DeadLetter, len(events))
 	iter := s.db.Select(ctx, s.stmt.entries, events).Iter()
 	for {
-		var l Letter
+		var l DeadLetter
 		if !iter.Scan(l.entryDest()...) {
 			break
 		}
@@ -62,13 +62,13 @@ func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UU
 
 // readWhole reads letters with their payloads, by event id; those that are not
 // there are missing.
-func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
+func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	out := make(map[gocql.UUID]Letter, len(events))
+	out := make(map[gocql.UUID]DeadLetter, len(events))
 	iter := s.db.Select(ctx, s.stmt.wholes, events).Prefetch(0).Iter()
 	for {
-		var l Letter
+		var l DeadLetter
 		if !iter.Scan(l.dest()...) {
 			break
 		}
@@ -88,8 +88,8 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 
 // ReadMany returns the letters of events, without payload, headers and error
 // texts, by event id; those that are not there are missing.
-func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Letter, error) {
-	out := make(map[gocql.UUID]Letter, len(events))
+func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
+	out := make(map[gocql.UUID]DeadLetter, len(events))
 	for some := range slices.Chunk(events, maxLookup) {
 		letters, err := s.readMany(ctx, some)
 		if err != nil {
@@ -118,7 +118,7 @@ func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.
 func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[gocql.UUID]ErrorText) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.letters+" WHERE event_id IN ?", events).Iter()
+	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.table+" WHERE event_id IN ?", events).Iter()
 	var id gocql.UUID
 	var e ErrorText
 	for iter.Scan(&id, &e.Code, &e.Text) {
@@ -163,7 +163,7 @@ func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consis
 
 // didFor tells whether the job has changed the letter already. Only if another
 // job did since has the history to be asked.
-func (s *Store) didFor(ctx context.Context, l *Letter, job gocql.UUID) (bool, error) {
+func (s *Store) didFor(ctx context.Context, l *DeadLetter, job gocql.UUID) (bool, error) {
 	none := gocql.UUID{}
 	if job == none || l.job == none || l.job == job {
 		return job != none && l.job == job, nil

@@ -26,7 +26,7 @@ func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate 
 	if err != nil {
 		return nil, err
 	}
-	letters := make(map[gocql.UUID]Letter, len(found))
+	letters := make(map[gocql.UUID]DeadLetter, len(found))
 	for page := range slices.Chunk(found, maxLookup) {
 		ids := make([]gocql.UUID, 0, len(page))
 		for _, r := range page {
@@ -120,7 +120,7 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 }
 
 // ask announces a change that will make version of l.
-func (s *Store) ask(ctx context.Context, l *Letter, action Action, actor string) error {
+func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).

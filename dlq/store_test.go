@@ -10,10 +10,10 @@ import (
 func TestStore_LetterLivesAndEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	head, next := testLetter("a", 1), testLetter("a", 2)
+	head, next := testDeadLetter("a", 1), testDeadLetter("a", 2)
 	next.Status, next.ErrorClass = Parked, "behind"
-	b.mustBury(t, next)
-	b.mustBury(t, head)
+	b.mustWrite(t, next)
+	b.mustWrite(t, head)
 
 	if got := b.chainsOf(t, testTable); len(got) != 2 || got[0].EventID != head.EventID || got[1].Status != Parked {
 		t.Fatalf("Chains() = %+v", got)
@@ -62,14 +62,14 @@ func TestStore_LetterLivesAndEnds(t *testing.T) {
 	for _, c := range h {
 		actions = append(actions, c.Action)
 	}
-	want := []Action{ActionBury, ActionClaim, ActionFail, ActionReplay, ActionClaim, ActionSettle}
+	want := []Action{ActionWrite, ActionClaim, ActionFail, ActionReplay, ActionClaim, ActionSettle}
 	if !reflect.DeepEqual(actions, want) {
 		t.Errorf("history %v, want %v", actions, want)
 	}
-	if st, err := b.Bury(t.Context(), head); err != nil || st != Resolved {
-		t.Errorf("Bury() again = %s, %v, want resolved", st, err)
+	if st, err := b.Write(t.Context(), head); err != nil || st != Resolved {
+		t.Errorf("Write() again = %s, %v, want resolved", st, err)
 	}
 	if got := b.chainsOf(t, testTable); len(got) != 1 {
-		t.Errorf("Chains() after Bury again = %+v", got)
+		t.Errorf("Chains() after Write again = %+v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Bury stores a new letter and returns the status in which it stands.
+// Write stores a new letter and returns the status in which it stands.
 //
 // l.Status is Pending, Parked or Manual; empty means Pending. FirstFailedAt and
 // LastFailedAt default to now. An event that has a letter already keeps it as it
@@ -20,19 +20,19 @@ import (
 // may checkpoint past the event only then. After an error the letter may be
 // there or not, and a repetition finds out. An *OtherTableError says that a letter
 // of another table has the event's id.
-func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
-	row, err := s.newLetter(l)
+func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
+	row, err := s.newDeadLetter(l)
 	if err != nil {
 		return "", err
 	}
-	args := buryValues(row, Change{
-		ID: gocql.UUIDFromTime(s.db.Now()), At: row.LastFailedAt, Action: ActionBury, By: l.Metadata["host"], To: row.Status, Why: why(row),
+	args := insertValues(row, Change{
+		ID: gocql.UUIDFromTime(s.db.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: failureOf(row),
 	})
 	for a := s.db.Retry(ctx); ; {
 		// The lists come first: a letter that stands is on all of them.
-		err := s.lists.add(ctx, row, shelves(row), true)
+		err := s.lists.add(ctx, row, listsOf(row), true)
 		if err == nil {
-			var stands Letter
+			var stands DeadLetter
 			if stands, err = s.insert(ctx, row, args); err == nil {
 				s.unlist(ctx, row, &stands)
 				if stands.Table != row.Table {
@@ -41,13 +41,13 @@ func (s *Store) Bury(ctx context.Context, l *Letter) (Status, error) {
 				return stands.Status, nil
 			}
 		}
-		if hopeless(err) || !a.Pause() {
+		if permanent(err) || !a.Pause() {
 			return "", err
 		}
 	}
 }
 
-func why(l *Letter) string {
+func failureOf(l *DeadLetter) string {
 	if l.ErrorText == "" {
 		return l.ErrorClass
 	}
@@ -55,7 +55,7 @@ func why(l *Letter) string {
 }
 
 // newLetter is l as it will be stored.
-func (s *Store) newLetter(l *Letter) (*Letter, error) {
+func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	var errs []error
 	if l.EventID == (gocql.UUID{}) {
 		errs = append(errs, errors.New("event id is zero"))
@@ -94,28 +94,28 @@ func (s *Store) newLetter(l *Letter) (*Letter, error) {
 
 // insert stores the letter if there is none and returns the one that stands,
 // as far as lists need it.
-func (s *Store) insert(ctx context.Context, row *Letter, args []any) (Letter, error) {
+func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (DeadLetter, error) {
 	if err := s.db.CheckFence(); err != nil {
-		return Letter{}, err
+		return DeadLetter{}, err
 	}
-	applied, err := s.db.Apply(ctx, s.stmt.bury, args...)
+	applied, err := s.db.Apply(ctx, s.stmt.insert, args...)
 	if err != nil {
-		return Letter{}, fmt.Errorf("bury event %s: %w", row.EventID, err)
+		return DeadLetter{}, fmt.Errorf("bury event %s: %w", row.EventID, err)
 	}
 	if applied {
 		return *row, nil
 	}
 	// Only what was asked for may be there already: read it as it stands.
-	stands, err := s.read(ctx, row.EventID, s.stmt.entry, (*Letter).entryDest, s.db.Consistency)
+	stands, err := s.read(ctx, row.EventID, s.stmt.entry, (*DeadLetter).entryDest, s.db.Consistency)
 	if err != nil {
-		return Letter{}, fmt.Errorf("bury event %s again: %w", row.EventID, err)
+		return DeadLetter{}, fmt.Errorf("bury event %s again: %w", row.EventID, err)
 	}
 	return stands, nil
 }
 
 // unlist takes row off lists where the letter that stands is not.
-func (s *Store) unlist(ctx context.Context, row, stands *Letter) {
-	off := shelvesLess(row, stands)
+func (s *Store) unlist(ctx context.Context, row, stands *DeadLetter) {
+	off := listsWithout(row, stands)
 	chain := !stands.Status.Open() || !sameChain(row, stands)
 	if err := s.lists.drop(ctx, row, stands.Version, off, chain); err != nil {
 		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", row.EventID, "err", err)
@@ -129,7 +129,7 @@ func (s *Store) unlist(ctx context.Context, row, stands *Letter) {
 //
 // Lists come before the transaction and are cleared after it, so that a letter
 // is never missing from the lists of its status.
-func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*Letter) (planned, error)) (Letter, error) {
+func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*DeadLetter) (planned, error)) (DeadLetter, error) {
 	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Now()), action: action, plan: plan, cons: s.db.Consistency}
 	for a := s.db.Retry(ctx); ; {
 		l, done, err := c.try(ctx)
@@ -138,13 +138,13 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 			return l, err
 		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.db.Serial:
 			// What was seen at a weaker level may be out of date.
-		case err != nil && hopeless(err):
-			return Letter{}, err
+		case err != nil && permanent(err):
+			return DeadLetter{}, err
 		case !a.Pause():
 			if err == nil {
 				err = fmt.Errorf("%s dead letter %s: others changed it all the time", action, event)
 			}
-			return Letter{}, err
+			return DeadLetter{}, err
 		}
 		c.cons = s.db.Serial
 	}
@@ -153,7 +153,7 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 // leave takes a letter off the lists on which it no longer stands.
 func (s *Store) leave(ctx context.Context, m *move) {
 	left := m.old.Status.Open() && !m.new.Status.Open()
-	if err := s.lists.drop(ctx, &m.new, m.new.Version, shelvesLess(&m.old, &m.new), left); err != nil {
+	if err := s.lists.drop(ctx, &m.new, m.new.Version, listsWithout(&m.old, &m.new), left); err != nil {
 		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
 	}
 }
@@ -163,7 +163,7 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 	old, l := &m.old, &m.new
 	set := append([]assignment{{"version", l.Version}, {"status", string(l.Status)}}, p.set...)
 	var b strings.Builder
-	b.WriteString("UPDATE " + s.stmt.letters + " SET ")
+	b.WriteString("UPDATE " + s.stmt.table + " SET ")
 	args := make([]any, 0, len(set)+6)
 	for i, a := range set {
 		if i > 0 {
@@ -202,7 +202,7 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 
 // buryValues are the arguments of the insert, in the order of buryColumns. What
 // a letter lacks is left unset, so that it writes no tombstones.
-func buryValues(l *Letter, c Change) []any {
+func insertValues(l *DeadLetter, c Change) []any {
 	return []any{
 		l.EventID, l.Version, string(l.Status), l.Table, l.AggregateID, l.AggregateType, l.EventType, l.Sequence, unsetTime(l.CreatedAt),
 		unsetTime(l.DeliverAt), l.WrittenAt, l.Topic, l.ErrorClass, l.Attempts, l.Replays, l.FirstFailedAt, l.LastFailedAt, l.Strategy,

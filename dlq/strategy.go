@@ -57,7 +57,7 @@ func times(n int) string {
 // WaitsFor says in plain words what the letter waits for at now; empty for one
 // that is not open. holds are those of the letter's table: without them it says
 // only what the letter itself knows.
-func (l *Letter) WaitsFor(holds []Hold, now time.Time) string {
+func (l *DeadLetter) WaitsFor(holds []Hold, now time.Time) string {
 	switch l.Status {
 	case Parked:
 		return "an earlier event of its aggregate is a dead letter"

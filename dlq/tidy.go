@@ -62,7 +62,7 @@ func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucke
 	var value string
 	var bucket time.Time
 	for iter.Scan(&value, &bucket) {
-		out = append(out, bucketKey{shelf{kind, value}, bucket.Unix()})
+		out = append(out, bucketKey{listKey{kind, value}, bucket.Unix()})
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read which lists of %s there are: %w", kind, err)

@@ -37,7 +37,7 @@ func mustTidy(t testing.TB, s *Store) int {
 func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ids := b.buryMany(t, 5, func(i int, l *Letter) { l.FirstFailedAt = b.clock.now().Add(-time.Duration(i) * time.Hour) })
+	ids := b.writeMany(t, 5, func(i int, l *DeadLetter) { l.FirstFailedAt = b.clock.now().Add(-time.Duration(i) * time.Hour) })
 	before := b.announcedHours(t)
 	if n := mustTidy(t, b.Store); n != 0 {
 		t.Errorf("Tidy found %d hours without a letter, want none", n)
@@ -97,7 +97,7 @@ func (b *bundle) mustBeFound(t testing.TB, id gocql.UUID) {
 	for _, f := range []Filter{
 		{Status: []Status{l.Status}}, {Status: []Status{l.Status}, ErrorClass: l.ErrorClass}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType},
 	} {
-		if !slices.ContainsFunc(b.listed(t, f), func(x Letter) bool { return x.EventID == id }) {
+		if !slices.ContainsFunc(b.listed(t, f), func(x DeadLetter) bool { return x.EventID == id }) {
 			t.Errorf("List(%+v) does not find a %s letter", f, l.Status)
 		}
 	}
@@ -137,14 +137,14 @@ func TestTidy_LeavesWhatIsReliedOn(t *testing.T) {
 func TestTidy_WhileAProcessStandsStill(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := testLetter("a", 1)
+	l := testDeadLetter("a", 1)
 	l.FirstFailedAt = b.clock.now().Add(-5 * time.Hour)
-	row, err := b.newLetter(l)
+	row, err := b.newDeadLetter(l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cleaner := b.another(t)
-	hours := len(shelves(row)) - 1 // but for the aggregate's
+	hours := len(listsOf(row)) - 1 // but for the aggregate's
 	asked := 0
 	frozen := b.another(t, WithClock(func() time.Time {
 		at := b.clock.now()
@@ -156,11 +156,11 @@ func TestTidy_WhileAProcessStandsStill(t *testing.T) {
 		}
 		return at
 	}))
-	if err := frozen.lists.add(t.Context(), row, shelves(row), true); err != nil {
+	if err := frozen.lists.add(t.Context(), row, listsOf(row), true); err != nil {
 		t.Fatal(err)
 	}
 	// As Bury goes on when the lists are written.
-	if _, err := b.insert(t.Context(), row, buryValues(row, Change{ID: gocql.UUIDFromTime(b.clock.now()), At: row.LastFailedAt, Action: ActionBury, To: row.Status})); err != nil {
+	if _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
 		t.Fatal(err)
 	}
 	b.mustBeFound(t, l.EventID)

@@ -19,7 +19,7 @@ var eve = Actor{Name: "eve", Reason: "because"}
 func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 	t.Helper()
 	ctx := t.Context()
-	l := testLetter("a", 1)
+	l := testDeadLetter("a", 1)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -30,7 +30,7 @@ func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 	case Parked, Manual:
 		l.Status = to
 	}
-	b.mustBury(t, l)
+	b.mustWrite(t, l)
 	id := l.EventID
 	claim := func() {
 		t.Helper()
@@ -190,12 +190,12 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []Change {
 func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
-	want := make(map[shelf]bool)
-	for _, f := range shelves(&l) {
+	want := make(map[listKey]bool)
+	for _, f := range listsOf(&l) {
 		want[f] = true
 	}
-	got := make(map[shelf]int)
-	var f shelf
+	got := make(map[listKey]int)
+	var f listKey
 	var bucket, at time.Time
 	var event gocql.UUID
 	iter := b.session.Query("SELECT kind, value, bucket, first_failed_at, event_id FROM dead_letter_lookups").Iter()

@@ -60,8 +60,8 @@ func TestStore_InVirtualTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ls := letters(300)
-		if _, err := parallel(len(ls), func(i int) error { _, err := s.Bury(t.Context(), ls[i]); return err }); err != nil {
+		ls := manyDead(300)
+		if _, err := parallel(len(ls), func(i int) error { _, err := s.Write(t.Context(), ls[i]); return err }); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
@@ -81,7 +81,7 @@ func TestStore_InVirtualTime(t *testing.T) {
 			t.Errorf("Claim() after the claim ran out = %v", err)
 		}
 		n = 0
-		if err := s.List(t.Context(), Filter{EventType: "OrderCreated", Status: []Status{Pending}}, func(*Letter) error { n++; return nil }); err != nil || n != len(ls)-1 {
+		if err := s.List(t.Context(), Filter{EventType: "OrderCreated", Status: []Status{Pending}}, func(*DeadLetter) error { n++; return nil }); err != nil || n != len(ls)-1 {
 			t.Errorf("List() = %v after %d", err, n)
 		}
 		if err := s.Discard(t.Context(), ls[1].EventID, eve); err != nil {

@@ -180,10 +180,10 @@ func (p *publisher) writeFront(l *lane) bool {
 // store writes the letter, however long the database is away or refuses it. Only an
 // attempt takes the caller's place among those that write: a letter that can never be
 // stored delays nothing but its own aggregate. The error says that the relay stops.
-func (p *publisher) store(letter *dlq.Letter) (dlq.Status, error) {
+func (p *publisher) store(letter *dlq.DeadLetter) (dlq.Status, error) {
 	defer p.unstored(letter.EventID, nil)
 	for attempt := 1; ; attempt++ {
-		status, err := p.letters.store.Bury(p.ctx, letter)
+		status, err := p.letters.store.Write(p.ctx, letter)
 		if err == nil {
 			return status, nil
 		}
@@ -242,7 +242,7 @@ func (p *publisher) oldestUnstored() (n int, oldest UnstoredLetter) {
 }
 
 // letterOf is the dead letter of an item. Called locked.
-func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
+func (p *publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if e.Sequence == 0 { // their order is that in which they died, also for a relay that reads them
@@ -251,7 +251,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.Letter {
 		}
 		p.letters.died = now
 	}
-	letter := &dlq.Letter{
+	letter := &dlq.DeadLetter{
 		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,

@@ -31,7 +31,7 @@ func BenchmarkBuryBesideLoad(b *testing.B) {
 	var mu sync.Mutex
 	var took []time.Duration
 	openLoop(ctx, rate, func(i int, at time.Time) {
-		status, err := w.store.Bury(context.Background(), letters[i])
+		status, err := w.store.Write(context.Background(), letters[i])
 		if err != nil || status != letters[i].Status {
 			b.Errorf("Bury() = %s, %v", status, err)
 		}

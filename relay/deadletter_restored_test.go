@@ -103,7 +103,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		bad, other := all[0], all[1]
 		var copied dlq.Copy
 		for _, e := range []outbox.Event{bad, other} {
-			if _, err := w.letters().Bury(t.Context(), &dlq.Letter{
+			if _, err := w.letters().Write(t.Context(), &dlq.DeadLetter{
 				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
 				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: classRefused,
 			}); err != nil {

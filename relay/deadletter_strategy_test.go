@@ -23,14 +23,14 @@ func retried(r dlq.StrategyRule) func(*Config) {
 }
 
 // all reads the letters of a world, whole, and what each waits for.
-func (w *world) all() (letters []dlq.Letter, waits map[string]int) {
+func (w *world) all() (letters []dlq.DeadLetter, waits map[string]int) {
 	w.t.Helper()
 	holds, err := w.letters().Holds(w.t.Context(), "outbox.outbox_messages")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	waits = make(map[string]int)
-	if err := w.letters().List(w.t.Context(), dlq.Filter{}, func(l *dlq.Letter) error {
+	if err := w.letters().List(w.t.Context(), dlq.Filter{}, func(l *dlq.DeadLetter) error {
 		whole, err := w.letters().Read(w.t.Context(), l.EventID)
 		letters = append(letters, whole)
 		waits[whole.WaitsFor(holds, time.Now())]++

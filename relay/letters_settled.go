@@ -28,7 +28,7 @@ func (r *Relay) loadSettled(ctx context.Context, p *publisher, since time.Time) 
 func (r *Relay) trySettled(ctx context.Context, p *publisher, since time.Time) error {
 	most, n := max(r.cfg.MaxRememberedEvents/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
-	return p.letters.store.List(ctx, filter, func(l *dlq.Letter) error { // the newest first
+	return p.letters.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // the newest first
 		if l.Table != p.letters.table || !r.own.HasText(l.AggregateID) {
 			return nil
 		}

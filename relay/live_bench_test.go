@@ -245,14 +245,14 @@ func percentile(sorted []time.Duration, p int) float64 {
 
 // benchLetters are n letters in chains of four: the first of each waits for its
 // next attempt in an hour, the others behind it. The first has the number first.
-func (w *liveWorld) benchLetters(first, n int) []*dlq.Letter {
+func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
 	const chain = 4
 	now := time.Now().UTC()
-	out := make([]*dlq.Letter, n)
+	out := make([]*dlq.DeadLetter, n)
 	for i := range out {
 		k := first + i
 		agg := benchID(9, k/chain)
-		l := &dlq.Letter{
+		l := &dlq.DeadLetter{
 			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: benchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
 			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: benchPayload, Headers: benchHeaders, CreatedAt: now,
 			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": DefaultName, "host": "bench"},
@@ -269,7 +269,7 @@ func (w *liveWorld) benchLetters(first, n int) []*dlq.Letter {
 }
 
 // bury stores letters, 32 at a time.
-func (w *liveWorld) bury(ls []*dlq.Letter) {
+func (w *liveWorld) bury(ls []*dlq.DeadLetter) {
 	w.b.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -277,7 +277,7 @@ func (w *liveWorld) bury(ls []*dlq.Letter) {
 	for range 32 {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(ls) && failed.Load() == nil; i = int(next.Add(1)) - 1 {
-				if _, err := w.store.Bury(context.Background(), ls[i]); err != nil {
+				if _, err := w.store.Write(context.Background(), ls[i]); err != nil {
 					err = fmt.Errorf("bury letter %d: %w", i, err)
 					failed.Store(&err)
 				}

@@ -19,9 +19,9 @@ import (
 type replayWork struct {
 	chain   *chain
 	refs    []letterRef
-	letters []dlq.Letter // claimed, from the front of refs
-	at      int          // what is being published
-	left    int          // letters of which it is not yet written down what became
+	letters []dlq.DeadLetter // claimed, from the front of refs
+	at      int              // what is being published
+	left    int              // letters of which it is not yet written down what became
 	over    bool
 }
 
@@ -109,10 +109,10 @@ func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 	for i, c := range claims {
 		switch {
 		case c.Err == nil && len(w.letters) == i:
-			w.letters = append(w.letters, c.Letter)
-			b.keep(c.Letter.EventID, c.Letter.ClaimedUntil)
+			w.letters = append(w.letters, c.DeadLetter)
+			b.keep(c.DeadLetter.EventID, c.DeadLetter.ClaimedUntil)
 		case c.Err == nil: // behind one that is not
-			b.giveBack(w, &c.Letter, "the one before it could not be claimed")
+			b.giveBack(w, &c.DeadLetter, "the one before it could not be claimed")
 		case i == 0:
 			b.do(w, func() { b.notClaimed(w.refs[0], c.Err) })
 		default:
@@ -202,7 +202,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 	ref, letter := w.refs[w.at], &w.letters[w.at]
 	if end.err == nil {
 		s := settledLetter{w, ref, "published", dlq.Settlement{
-			Letter: *letter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
+			DeadLetter: *letter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
 		}}
 		if end.found {
 			// Published by a relay that could not say so before somebody took the claim off.
@@ -256,7 +256,7 @@ func (b *batch) settle(settled []settledLetter) {
 		if g := s.ref.group; g != nil {
 			g.succeeded()
 		}
-		r.metrics.settled(&s.Letter, s.result)
+		r.metrics.settled(&s.DeadLetter, s.result)
 		r.p.dropLetter(s.ref.id, time.Now().UnixMicro())
 		b.close(s.ref.id)
 		s.work.left--
@@ -269,7 +269,7 @@ func (b *batch) settle(settled []settledLetter) {
 		b.do(s.work, func() {
 			r.uncount(s.ref)
 			if r.insist(s.ref.id, "resolve", func() error { return r.p.letters.store.Resolve(r.p.ctx, s.ref.id, r.owner, s.How) }) {
-				r.metrics.settled(&s.Letter, s.result)
+				r.metrics.settled(&s.DeadLetter, s.result)
 				r.drop(s.ref.id)
 			}
 			b.close(s.ref.id)
@@ -286,7 +286,7 @@ func (b *batch) do(w *replayWork, f func()) {
 }
 
 // giveBack takes the claim off a letter that was not tried.
-func (b *batch) giveBack(w *replayWork, letter *dlq.Letter, why string) {
+func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
 		r.insist(letter.EventID, "give back", func() error { return r.p.letters.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
@@ -295,7 +295,7 @@ func (b *batch) giveBack(w *replayWork, letter *dlq.Letter, why string) {
 }
 
 // calledOff takes the claim off a letter whose replay was called off; it is due at at.
-func (r *replayer) calledOff(ref letterRef, letter *dlq.Letter, why error, at int64) {
+func (r *replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
 	if r.insist(ref.id, "give back", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {

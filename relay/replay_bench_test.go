@@ -63,7 +63,7 @@ func BenchmarkReplays(b *testing.B) {
 // replayBench is a relay that knows of letters, some of which become due each round.
 type replayBench struct {
 	w      *liveWorld
-	rounds [][]*dlq.Letter
+	rounds [][]*dlq.DeadLetter
 	took   []window
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // failed notes a replay that did not succeed.
-func (r *replayer) failed(ref letterRef, letter *dlq.Letter, end replayEnd) {
+func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
 	choice := p.cfg.rules.Choose(&dlq.Subject{
@@ -119,7 +119,7 @@ type replayEnd struct {
 
 // resend publishes the event of a letter in a lane of its own, as long as the letter is
 // claimed. ended is called once; both are called under the lock.
-func (p *publisher) resend(e outbox.Event, letter *dlq.Letter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
+func (p *publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := newLane(e.AggregateID, line{})

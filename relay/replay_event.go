@@ -15,7 +15,7 @@ var errNotRead = errors.New("its row was not read again")
 
 // eventOf is the event of a dead letter. One whose row could not be read is
 // read again: somebody may have mended it.
-func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, error) {
+func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
 	e := eventOfLetter(l)
 	if !mustReadAgain(l) {
 		return e, nil
@@ -40,12 +40,12 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.Letter) (outbox.Event, er
 
 // mustReadAgain says that the letter has no event that can be published, only
 // what could be read of one.
-func mustReadAgain(l *dlq.Letter) bool {
+func mustReadAgain(l *dlq.DeadLetter) bool {
 	return l.Edit == nil && (l.ErrorClass == classUndecodable || l.Metadata[metaBadRow] != "")
 }
 
 // eventOfLetter is the event as the letter has it, or as it was edited.
-func eventOfLetter(l *dlq.Letter) outbox.Event {
+func eventOfLetter(l *dlq.DeadLetter) outbox.Event {
 	e := outbox.Event{
 		ID: l.EventID, IDText: l.Metadata[metaIDText], AggregateID: outbox.IDOf(l.AggregateID), AggregateText: l.Metadata[metaAggregateText],
 		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,

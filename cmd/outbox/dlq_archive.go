@@ -148,7 +148,7 @@ by the database, which knows its object.`,
 				if l.Archive == "" {
 					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its letter is %s", id, l.Status), "outbox dlq show %s", id)
 				}
-				r, err := a.Letter(cmd.Context(), l.Archive, id)
+				r, err := a.DeadLetter(cmd.Context(), l.Archive, id)
 				if err != nil {
 					return archiveHint(err)
 				}

@@ -38,8 +38,8 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "archive")
 	done := b.bury(1, nil)
 	b.discard(done)
-	open := b.bury(1, func(l *dlq.Letter) { l.AggregateID = "b" })
-	manual := b.bury(1, func(l *dlq.Letter) { l.AggregateID, l.Status = "c", dlq.Manual })
+	open := b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
+	manual := b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
 	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
@@ -130,7 +130,7 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	old := time.Now().Add(-48 * time.Hour)
-	id := b.bury(1, func(l *dlq.Letter) { l.FirstFailedAt, l.LastFailedAt = old, old })
+	id := b.bury(1, func(l *dlq.DeadLetter) { l.FirstFailedAt, l.LastFailedAt = old, old })
 	clock, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return old }))
 	if err != nil {
 		t.Fatal(err)
@@ -158,14 +158,14 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		l      dlq.Letter
+		l      dlq.DeadLetter
 		detail string
 		ok     bool
 	}{
-		"in the archive": {dlq.Letter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive show", true},
-		"purged":         {dlq.Letter{PurgedAt: time.Now()}, "purged at", true},
-		"discarded":      {dlq.Letter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeDiscarded}}, "discarded", true},
-		"replayed":       {dlq.Letter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
+		"in the archive": {dlq.DeadLetter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive show", true},
+		"purged":         {dlq.DeadLetter{PurgedAt: time.Now()}, "purged at", true},
+		"discarded":      {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeDiscarded}}, "discarded", true},
+		"replayed":       {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
 	} {
 		tt.l.Status = dlq.Archived
 		got, ok := app.ClosedLetter(&tt.l, time.Now().Add(-time.Minute))

@@ -252,7 +252,7 @@ func needsArchive(spec *jobs.Spec) error {
 }
 
 // target reads the letters that are meant: of ids, of an object, or of the filter.
-func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
 	if f.object != "" {
 		events, err := f.objectIDs(cmd, conf)
 		if err != nil {
@@ -266,7 +266,7 @@ func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 		return readLetters(cmd.Context(), s, ids)
 	}
 	letters, _, err = collect(cmd, s, spec.Filter, f.Limit)
-	return slices.DeleteFunc(letters, func(l dlq.Letter) bool { return !spec.Means(&l) }), nil, err
+	return slices.DeleteFunc(letters, func(l dlq.DeadLetter) bool { return !spec.Means(&l) }), nil, err
 }
 
 // change shows what the job would do and, once that is confirmed, makes it and
@@ -284,7 +284,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 	}
 	out.Missing = missing
 	named := len(ids) > 0 || f.object != ""
-	var may []dlq.Letter
+	var may []dlq.DeadLetter
 	if out.Preview, may, err = js.Preview(ctx, &spec, letters); err == nil {
 		err = js.Estimate(ctx, &out.Preview, f.rate)
 	}
@@ -334,7 +334,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 }
 
 // narrow is the job that changes the letters of the preview.
-func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.Letter) jobs.Spec {
+func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.DeadLetter) jobs.Spec {
 	if named || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
 		spec.Filter, spec.Limit = dlq.Filter{}, 0
 		for i := range may { // those that were shown, and no other
@@ -343,7 +343,7 @@ func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.Letter) jobs.Sp
 		return spec
 	}
 	spec.Filter.Status = slices.DeleteFunc(slices.Clone(spec.Filter.Status), func(st dlq.Status) bool {
-		return s.Check(&spec, &dlq.Letter{Status: st}) != nil
+		return s.Check(&spec, &dlq.DeadLetter{Status: st}) != nil
 	})
 	return spec
 }
@@ -392,7 +392,7 @@ func skipped(action dlq.Action, c *changed) string {
 }
 
 // readLetters reads the letters of events, each once; missing have none.
-func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters []dlq.Letter, missing []string, err error) {
+func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
 	found, err := s.ReadMany(ctx, ids)
 	if err != nil {
 		return nil, nil, err
@@ -414,7 +414,7 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 
 func printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
-	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.Letters, "letter"), cli.Plural(p.Aggregates, "aggregate"))
+	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.DeadLetters, "letter"), cli.Plural(p.Aggregates, "aggregate"))
 	if p.Estimated >= 1 {
 		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went", "default rate": "as no job was made before"}[p.EstimatedBy]
 		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
@@ -430,7 +430,7 @@ func printPreview(w io.Writer, out *changed) {
 		}
 		of := make(map[string]int64, len(p.Sample))
 		for _, a := range p.Sample {
-			of[a.AggregateID] = int64(a.Letters)
+			of[a.AggregateID] = int64(a.DeadLetters)
 		}
 		counts(w, title, of)
 	}

@@ -88,7 +88,7 @@ type edited struct {
 	Difference dlq.Difference `json:"difference"`
 }
 
-func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schemas, l *dlq.Letter) error {
+func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schemas, l *dlq.DeadLetter) error {
 	if err := s.Check(dlq.ActionEdit, l); err != nil {
 		return err
 	}

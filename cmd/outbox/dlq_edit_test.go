@@ -29,7 +29,7 @@ func TestDLQ_Edit(t *testing.T) {
 	}
 	write("OrderCreated.json", `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`)
 	good, bad := write("good", `{"id":2}`), write("bad", `{"id":"2"}`)
-	id := b.bury(1, func(l *dlq.Letter) { l.CreatedAt = testTime })
+	id := b.bury(1, func(l *dlq.DeadLetter) { l.CreatedAt = testTime })
 	schemas := []string{"--dlq-schemas", dir}
 	edit := func(want int, args ...string) (string, string) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 
 // healthy returns nil if a replay of the letters may begin, and says what speaks
 // against it.
-func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dlq.Letter) error {
+func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dlq.DeadLetter) error {
 	tables := make(map[string]bool)
 	for i := range letters {
 		tables[letters[i].Table] = true

@@ -22,7 +22,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	b := setupDLQ(t)
 	b.relaySays("running", "closed", -time.Hour)
 	for i := range 5 {
-		b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("j", i) })
+		b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("j", i) })
 	}
 	if _, errOut := b.run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
 		t.Errorf("jobs list of nothing says %q", errOut)

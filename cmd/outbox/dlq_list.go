@@ -53,8 +53,8 @@ func newDLQListCommand() *cobra.Command {
 
 // collect reads the letters that filter means; more says that there are more
 // than limit.
-func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (letters []dlq.Letter, more bool, err error) {
-	err = s.List(cmd.Context(), filter, func(l *dlq.Letter) error {
+func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (letters []dlq.DeadLetter, more bool, err error) {
+	err = s.List(cmd.Context(), filter, func(l *dlq.DeadLetter) error {
 		if limit > 0 && len(letters) == limit {
 			more = true
 			return dlq.ErrStop
@@ -91,7 +91,7 @@ type editView struct {
 }
 
 // readEither reads the letter of an event, or that of which an edit has the id.
-func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.Letter, error) {
+func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.DeadLetter, error) {
 	l, err := s.Read(ctx, id)
 	if !errors.Is(err, dlq.ErrNotFound) {
 		return l, err
@@ -107,7 +107,7 @@ func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.Letter, e
 }
 
 // editsOf are the edits of a letter.
-func editsOf(ctx context.Context, s *dlq.Store, l *dlq.Letter) (out []editView, err error) {
+func editsOf(ctx context.Context, s *dlq.Store, l *dlq.DeadLetter) (out []editView, err error) {
 	if l.Edit == nil {
 		return nil, nil
 	}

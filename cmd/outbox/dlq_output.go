@@ -55,7 +55,7 @@ type letterView struct {
 	Raw           map[string]string `json:"raw,omitempty"`
 }
 
-func viewOf(l *dlq.Letter) letterView {
+func viewOf(l *dlq.DeadLetter) letterView {
 	v := letterView{
 		EventID: l.EventID.String(), Status: l.Status, Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType,
 		EventType: l.EventType, Sequence: l.Sequence, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode,
@@ -96,9 +96,9 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 // letterTable is dead letters as a list.
-var letterTable = cli.Table[dlq.Letter]{
+var letterTable = cli.Table[dlq.DeadLetter]{
 	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
-	Row: func(w io.Writer, l dlq.Letter) {
+	Row: func(w io.Writer, l dlq.DeadLetter) {
 		status := string(l.Status)
 		if l.Released && l.Status.Open() {
 			status += " (released)"
@@ -110,7 +110,7 @@ var letterTable = cli.Table[dlq.Letter]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
 			cli.Clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(cli.ListTime), next)
 	},
-	View: func(l dlq.Letter) any { return viewOf(&l) },
+	View: func(l dlq.DeadLetter) any { return viewOf(&l) },
 	None: "no dead letter matches",
 }
 

@@ -47,9 +47,9 @@ func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
 }
 
 // bury stores a letter of aggregate a, changed by f.
-func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
+func (b *dlqBundle) bury(seq int64, f func(*dlq.DeadLetter)) string {
 	b.t.Helper()
-	l := &dlq.Letter{
+	l := &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a", AggregateType: "order", EventType: "OrderCreated",
 		Sequence: seq, Payload: []byte(`{"id":1}`), Headers: map[string]string{"traceparent": "00"}, Topic: "OrderCreated",
 		ErrorClass: "record_too_large", ErrorText: "too large", ErrorChain: []string{"produce", "too large"}, Attempts: 1,
@@ -57,7 +57,7 @@ func (b *dlqBundle) bury(seq int64, f func(*dlq.Letter)) string {
 	if f != nil {
 		f(l)
 	}
-	if _, err := b.store.Bury(b.t.Context(), l); err != nil {
+	if _, err := b.store.Write(b.t.Context(), l); err != nil {
 		b.t.Fatal(err)
 	}
 	return l.EventID.String()
@@ -116,11 +116,11 @@ func TestDLQ_Commands(t *testing.T) {
 		t.Errorf("list of nothing: %v", got)
 	}
 	day := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	head := b.bury(1, func(l *dlq.Letter) { l.FirstFailedAt = day })
-	next := b.bury(2, func(l *dlq.Letter) {
+	head := b.bury(1, func(l *dlq.DeadLetter) { l.FirstFailedAt = day })
+	next := b.bury(2, func(l *dlq.DeadLetter) {
 		l.Status, l.ErrorClass, l.EventType, l.FirstFailedAt = dlq.Parked, "behind", "OrderCancelled", day.Add(time.Minute)
 	})
-	other := b.bury(1, func(l *dlq.Letter) {
+	other := b.bury(1, func(l *dlq.DeadLetter) {
 		l.AggregateID, l.Status, l.FirstFailedAt, l.Payload = "b\x1b[2J", dlq.Manual, day.AddDate(0, 0, 1), []byte{0xff, 0}
 	})
 
@@ -166,7 +166,7 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("show", func(t *testing.T) {
 		out, _ := b.run(cli.ExitOK, "show", head)
-		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "behind", next, "bury", "record_too_large: too large"} {
+		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "behind", next, "write", "record_too_large: too large"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
@@ -217,7 +217,7 @@ func TestDLQ_Commands(t *testing.T) {
 			}
 			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
 			var v changed
-			if err := json.Unmarshal([]byte(out), &v); err != nil || !v.DryRun || v.Changed != 0 || v.Preview.Letters == 0 {
+			if err := json.Unmarshal([]byte(out), &v); err != nil || !v.DryRun || v.Changed != 0 || v.Preview.DeadLetters == 0 {
 				t.Errorf("%s --dry-run printed %q, %v", c.action, out, err)
 			}
 		}
@@ -262,7 +262,7 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 150 {
-			b.bury(1, func(l *dlq.Letter) { l.AggregateID = fmt.Sprint("m", i) })
+			b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("m", i) })
 		}
 		out, errOut := b.run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
 		if !strings.Contains(out, "discard: 120 changed") || !strings.Contains(errOut, "120/120") {

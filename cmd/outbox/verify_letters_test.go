@@ -19,7 +19,7 @@ import (
 func (b *dlqBundle) letter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
 	b.t.Helper()
 	e := b.add(seq, aggregate, 0)
-	b.bury(seq, func(l *dlq.Letter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
+	b.bury(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
 	if f != nil {
 		if err := f(e.ID); err != nil {
 			b.t.Fatal(err)
@@ -99,7 +99,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if err := b.session.Query("SELECT WRITETIME(event_type) FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", noID).Scan(&written); err != nil {
 		t.Fatal(err)
 	}
-	b.bury(1, func(l *dlq.Letter) {
+	b.bury(1, func(l *dlq.DeadLetter) {
 		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
 	})

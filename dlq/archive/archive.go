@@ -371,7 +371,7 @@ func (a *Archive) Records(ctx context.Context, object string, f func(Record) err
 }
 
 // Letter reads one letter of an object, which is checked as a whole.
-func (a *Archive) Letter(ctx context.Context, object string, event gocql.UUID) (Record, error) {
+func (a *Archive) DeadLetter(ctx context.Context, object string, event gocql.UUID) (Record, error) {
 	var found *Record
 	id := event.String()
 	if err := a.Records(ctx, object, func(r Record) error {

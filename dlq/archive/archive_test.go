@@ -35,9 +35,9 @@ func openDir(t *testing.T) (*Archive, string) {
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // awkward is a letter with everything that JSON could lose.
-func awkward() *dlq.Letter {
+func awkward() *dlq.DeadLetter {
 	edited := gocql.MustRandomUUID()
-	return &dlq.Letter{
+	return &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a\"\n", AggregateType: "order", EventType: "Ö", Sequence: 1<<62 + 1,
 		Payload: []byte{0, 0xff, '\n'}, ContentType: "x", Headers: map[string]string{"k": "v\n\u2028", "": ""}, CreatedAt: at(1), DeliverAt: at(2),
 		WrittenAt: 1_700_000_000_123_457, Topic: "t", Status: dlq.Resolved, Version: 7, Released: true, ErrorClass: "c", ErrorCode: "E", ErrorText: "e<&>",
@@ -59,11 +59,11 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	empty.Payload, empty.Headers, empty.ErrorChain = []byte{}, map[string]string{}, []string{}
 	none.Payload, none.Headers, none.ErrorChain, none.Metadata, none.Raw = nil, nil, nil, nil, nil
 	none.CreatedAt, none.DeliverAt, none.ResolvedAt = time.Time{}, time.Time{}, time.Time{}
-	letters := []*dlq.Letter{full, text, empty, none}
+	letters := []*dlq.DeadLetter{full, text, empty, none}
 	var records []Record
-	history := []dlq.Change{{Version: 1, ID: gocql.TimeUUID(), At: at(5), Action: dlq.ActionBury, To: dlq.Pending, Why: "x"}}
+	history := []dlq.Change{{Version: 1, ID: gocql.TimeUUID(), At: at(5), Action: dlq.ActionWrite, To: dlq.Pending, Why: "x"}}
 	for _, l := range letters {
-		records = append(records, recordOf(&dlq.Copy{Letter: *l, History: history}))
+		records = append(records, recordOf(&dlq.Copy{DeadLetter: *l, History: history}))
 	}
 	m, err := a.Write(t.Context(), records, "me")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	}
 	i := 0
 	if err := a.Records(t.Context(), m.Object, func(r Record) error {
-		got, err := r.Letter()
+		got, err := r.DeadLetter()
 		if err != nil {
 			return err
 		}
@@ -89,11 +89,11 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	if m.Letters != 4 || m.By != "me" || len(m.Events) != 4 || m.ByStatus[dlq.Resolved] != 4 || !m.From.Equal(full.FirstFailedAt) {
 		t.Errorf("manifest %+v", m)
 	}
-	r, err := a.Letter(t.Context(), m.Object, text.EventID)
+	r, err := a.DeadLetter(t.Context(), m.Object, text.EventID)
 	if err != nil || r.EventID != text.EventID.String() {
 		t.Errorf("Letter() = %+v, %v", r, err)
 	}
-	if _, err := a.Letter(t.Context(), m.Object, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
+	if _, err := a.DeadLetter(t.Context(), m.Object, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Letter() of another event = %v", err)
 	}
 }
@@ -113,8 +113,8 @@ func TestRecord_HasEveryField(t *testing.T) {
 			}
 		}
 	}
-	r := recordOf(&dlq.Copy{Letter: *l})
-	if got, err := r.Letter(); err != nil || !reflect.DeepEqual(got, *l) {
+	r := recordOf(&dlq.Copy{DeadLetter: *l})
+	if got, err := r.DeadLetter(); err != nil || !reflect.DeepEqual(got, *l) {
 		t.Errorf("came back as %+v, %v", got, err)
 	}
 }
@@ -122,7 +122,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 func TestArchive_DamageIsFound(t *testing.T) {
 	t.Parallel()
 	a, dir := openDir(t)
-	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()}), recordOf(&dlq.Copy{Letter: *awkward()})}, "me")
+	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()}), recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestArchive_WriteReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()})}, "me"); !errors.Is(err, ErrDamaged) {
+	if m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me"); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("Write() on a bad disk = %+v, %v, want ErrDamaged", m, err)
 	}
 	n := 0
@@ -196,7 +196,7 @@ func TestOpen_OtherBuckets(t *testing.T) {
 	}
 	a := New(b)
 	defer func() { _ = a.Close() }()
-	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{Letter: *awkward()})}, "me")
+	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 		s.metrics.expired.Inc()
 	}
 	ttl := make(map[string]time.Duration)
-	return s.walk(ctx, dlq.Filter{Status: []dlq.Status{dlq.Archived}, Until: before}, func(l *dlq.Letter) error {
+	return s.walk(ctx, dlq.Filter{Status: []dlq.Status{dlq.Archived}, Until: before}, func(l *dlq.DeadLetter) error {
 		if l.PurgedAt.IsZero() || !l.PurgedAt.Before(before) {
 			return nil
 		}

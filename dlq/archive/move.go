@@ -67,18 +67,18 @@ func (m *moving) add(ctx context.Context, i int, id gocql.UUID) error {
 }
 
 func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
-	if !c.Letter.PurgedAt.IsZero() {
+	if !c.DeadLetter.PurgedAt.IsZero() {
 		// By whomever; if a crash came after that, this removes what it left. Of one that
 		// was restored meanwhile there is no copy here.
 		by := m.by
-		by.Version = c.Letter.Version
-		return m.store.Purge(ctx, c.Letter.EventID, m.how, by)
+		by.Version = c.DeadLetter.Version
+		return m.store.Purge(ctx, c.DeadLetter.EventID, m.how, by)
 	}
-	if err := m.store.CheckPurge(&c.Letter, m.how); err != nil {
+	if err := m.store.CheckPurge(&c.DeadLetter, m.how); err != nil {
 		return err
 	}
 	m.records, m.at = append(m.records, recordOf(c)), append(m.at, i)
-	m.bytes += len(c.Letter.Payload) + 1024
+	m.bytes += len(c.DeadLetter.Payload) + 1024
 	if len(m.records) >= objectLetters || m.bytes >= objectBytes {
 		return m.flush(ctx)
 	}

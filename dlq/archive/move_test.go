@@ -43,7 +43,7 @@ func (b *bundle) runs(id gocql.UUID) *jobs.Job {
 // edited brings a letter to resolved that was edited twice.
 func (b *bundle) edited(aggregate string) gocql.UUID {
 	b.Helper()
-	id := b.bury(aggregate, 1, dlq.Manual)
+	id := b.write(aggregate, 1, dlq.Manual)
 	for _, text := range []string{`{"secret":1}`, `{"secret":2}`} {
 		_, err := b.store.Edit(b.Context(), id, dlq.Edit{Payload: []byte(text), ContentType: "application/json"}, ann, 0)
 		b.must(err)
@@ -63,9 +63,9 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	edited := b.edited("e")
-	plain := b.bury("p", 1, dlq.Resolved)
-	manual := b.bury("m", 1, dlq.Manual)
-	open := b.bury("o", 1, dlq.Pending)
+	plain := b.write("p", 1, dlq.Resolved)
+	manual := b.write("m", 1, dlq.Manual)
+	open := b.write("o", 1, dlq.Pending)
 	before := map[gocql.UUID]dlq.Copy{}
 	for _, id := range []gocql.UUID{edited, plain, manual} {
 		c, err := b.store.Copy(t.Context(), id)
@@ -85,7 +85,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 		t.Errorf("%d edited payloads stay after the purge", n)
 	}
 	outline := b.read(edited)
-	if outline.Status != dlq.Archived || outline.Edit != nil || outline.EditedID != before[edited].Letter.EditedID {
+	if outline.Status != dlq.Archived || outline.Edit != nil || outline.EditedID != before[edited].DeadLetter.EditedID {
 		t.Errorf("the outline of an edited letter: %+v", outline)
 	}
 	if h, err := b.store.History(t.Context(), plain); err != nil || len(h) != 1 || h[0].By != "ann" || h[0].Why != "GDPR" || h[0].Job != j.ID {
@@ -111,7 +111,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	}
 
 	// And back, from two objects, to the byte.
-	lost := b.bury("l", 1, dlq.Resolved)
+	lost := b.write("l", 1, dlq.Resolved)
 	b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{lost}, NoArchive: true})
 	j = b.job(jobs.Spec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, manual, lost, open}})
 	if want := map[string]int{"no copy": 1, "pending": 1}; j.Progress.Changed != 3 || !reflect.DeepEqual(j.Progress.Skipped, want) {
@@ -124,7 +124,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 		if !reflect.DeepEqual(c.History[:len(want.History)], want.History) || len(c.History) != len(want.History)+2 {
 			t.Errorf("history %+v", c.History)
 		}
-		c.Letter.Version, c.History = want.Letter.Version, want.History
+		c.DeadLetter.Version, c.History = want.DeadLetter.Version, want.History
 		if got, want := recordOf(&c), recordOf(&want); !reflect.DeepEqual(got, want) {
 			t.Errorf("restored\n%+v\nwant\n%+v", got, want)
 		}
@@ -143,7 +143,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for skip := range 9 {
 		b := setup(t, nil)
-		ids := []gocql.UUID{b.edited("e"), b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
+		ids := []gocql.UUID{b.edited("e"), b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
 		j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPurge, IDs: ids}, ann)
 		b.must(err)
 		ctx, die := context.WithCancel(t.Context())
@@ -168,7 +168,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 		}
 		for _, id := range ids {
 			l := b.read(id)
-			if _, err := b.archive.Letter(t.Context(), l.Archive, id); err != nil || l.Status != dlq.Archived || l.Payload != nil {
+			if _, err := b.archive.DeadLetter(t.Context(), l.Archive, id); err != nil || l.Status != dlq.Archived || l.Payload != nil {
 				t.Errorf("after a crash at write %d: %s is %s in %q, %v", skip, id, l.Status, l.Archive, err)
 			}
 		}
@@ -182,7 +182,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Resolved)
+	id := b.write("a", 1, dlq.Resolved)
 	if err := os.Chmod(b.archive.dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
@@ -207,11 +207,11 @@ func TestKeeper_JobSweeps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	k := NewKeeper(b.sweeper)
-	ids := []gocql.UUID{b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
-	held := b.bury("c", 1, dlq.Failed)
-	b.bury("c", 2, dlq.Parked)
+	ids := []gocql.UUID{b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
+	held := b.write("c", 1, dlq.Failed)
+	b.write("c", 2, dlq.Parked)
 	b.advance(100 * 24 * time.Hour)
-	young := b.bury("d", 1, dlq.Resolved)
+	young := b.write("d", 1, dlq.Resolved)
 	plan, more, err := k.Plan(t.Context())
 	if err != nil || more || plan.Archived[dlq.Resolved] != 2 || plan.Held != 1 || b.read(ids[0]).Status != dlq.Resolved {
 		t.Fatalf("Plan() = %+v, %v, %v", plan, more, err)
@@ -238,7 +238,7 @@ func TestKeeper_JobSweeps(t *testing.T) {
 func TestRunner_WithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Resolved)
+	id := b.write("a", 1, dlq.Resolved)
 	none := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Poll: 5 * time.Millisecond})
 	for _, spec := range []jobs.Spec{{Action: dlq.ActionPurge}, {Action: dlq.ActionRestore}, {Action: dlq.ActionArchive}} {
 		j, err := b.jobs().Create(t.Context(), spec, ann)
@@ -261,7 +261,7 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Manual)
+	id := b.write("a", 1, dlq.Manual)
 	b.archive.stored = func(key string) {
 		if strings.HasSuffix(key, manifestSuffix) {
 			b.must(b.store.Release(t.Context(), id, dlq.Actor{Name: "eve"}))
@@ -282,7 +282,7 @@ func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
 func TestKeeper_PurgeLeavesWhatIsRestoredMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Manual)
+	id := b.write("a", 1, dlq.Manual)
 	k := NewKeeper(b.sweeper)
 	if left, err := k.Purge(t.Context(), []gocql.UUID{id}, true, ann); err != nil || left[0] != nil {
 		t.Fatal(left, err)

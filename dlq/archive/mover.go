@@ -13,12 +13,12 @@ type mover struct {
 	s       *Sweeper
 	r       *Report
 	records []Record
-	letters []dlq.Letter // without payloads
+	letters []dlq.DeadLetter // without payloads
 	bytes   int
 }
 
 // add reads the whole letter and takes it if it is still meant.
-func (m *mover) add(ctx context.Context, seen *dlq.Letter, meant func(*dlq.Letter) bool) error {
+func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, meant func(*dlq.DeadLetter) bool) error {
 	store := m.s.conf.Store
 	c, err := store.Copy(ctx, seen.EventID)
 	if errors.Is(err, dlq.ErrNotFound) {
@@ -27,7 +27,7 @@ func (m *mover) add(ctx context.Context, seen *dlq.Letter, meant func(*dlq.Lette
 	if err != nil {
 		return err
 	}
-	l := c.Letter
+	l := c.DeadLetter
 	if !meant(&l) {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (m *mover) add(ctx context.Context, seen *dlq.Letter, meant func(*dlq.Lette
 
 // holdsOthers tells whether a letter of the aggregate is parked behind l, which
 // failed.
-func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.Letter) (bool, error) {
+func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
 	if l.Status != dlq.Failed || l.Released {
 		return false, nil
 	}

@@ -21,7 +21,7 @@ func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 	now := s.conf.Now().UTC()
 	seen := 0
 	for _, p := range s.passes(now) {
-		if err := s.conf.Store.List(ctx, p.filter(), func(l *dlq.Letter) error {
+		if err := s.conf.Store.List(ctx, p.filter(), func(l *dlq.DeadLetter) error {
 			if seen++; seen > maxPlanned {
 				more = true
 				return dlq.ErrStop

@@ -95,7 +95,7 @@ func (e *Edit) edited() (dlq.Edited, error) {
 
 // recordOf is a letter as a line.
 func recordOf(c *dlq.Copy) Record {
-	l, history := &c.Letter, c.History
+	l, history := &c.DeadLetter, c.History
 	r := Record{
 		EventID: l.EventID.String(), Version: l.Version, Status: l.Status, Table: l.Table, AggregateID: l.AggregateID,
 		AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
@@ -130,11 +130,11 @@ func recordOf(c *dlq.Copy) Record {
 
 // Copy is the letter of the line, with its history and its edits.
 func (r *Record) Copy() (dlq.Copy, error) {
-	l, err := r.Letter()
+	l, err := r.DeadLetter()
 	if err != nil {
 		return dlq.Copy{}, err
 	}
-	c := dlq.Copy{Letter: l, History: r.History}
+	c := dlq.Copy{DeadLetter: l, History: r.History}
 	for i := range r.Edits {
 		e, err := r.Edits[i].edited()
 		if err != nil {
@@ -149,12 +149,12 @@ func (r *Record) Copy() (dlq.Copy, error) {
 }
 
 // Letter is the letter of the line, unchanged to the byte.
-func (r *Record) Letter() (dlq.Letter, error) {
+func (r *Record) DeadLetter() (dlq.DeadLetter, error) {
 	id, err := gocql.ParseUUID(r.EventID)
 	if err != nil {
-		return dlq.Letter{}, fmt.Errorf("event id %q: %w", r.EventID, err)
+		return dlq.DeadLetter{}, fmt.Errorf("event id %q: %w", r.EventID, err)
 	}
-	l := dlq.Letter{
+	l := dlq.DeadLetter{
 		EventID: id, Version: r.Version, Status: r.Status, Table: r.Table, AggregateID: r.AggregateID, AggregateType: r.AggregateType,
 		EventType: r.EventType, Sequence: r.Sequence, CreatedAt: r.CreatedAt, DeliverAt: r.DeliverAt, WrittenAt: r.WrittenAt, Topic: r.Topic,
 		ErrorClass: r.ErrorClass, ErrorCode: r.ErrorCode, ErrorText: r.ErrorText, ErrorChain: r.ErrorChain, Attempts: r.Attempts,
@@ -170,12 +170,12 @@ func (r *Record) Letter() (dlq.Letter, error) {
 		l.Payload = []byte(*r.Payload)
 	case r.PayloadBase64 != nil:
 		if l.Payload, err = base64.StdEncoding.DecodeString(*r.PayloadBase64); err != nil {
-			return dlq.Letter{}, fmt.Errorf("payload of event %s: %w", r.EventID, err)
+			return dlq.DeadLetter{}, fmt.Errorf("payload of event %s: %w", r.EventID, err)
 		}
 	}
 	if r.EditedID != "" {
 		if l.EditedID, err = gocql.ParseUUID(r.EditedID); err != nil {
-			return dlq.Letter{}, fmt.Errorf("edited id %q of event %s: %w", r.EditedID, r.EventID, err)
+			return dlq.DeadLetter{}, fmt.Errorf("edited id %q of event %s: %w", r.EditedID, r.EventID, err)
 		}
 	}
 	if e := r.Edit; e != nil {

@@ -140,7 +140,7 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty) error {
 type pass struct {
 	status dlq.Status
 	before time.Time
-	since  func(*dlq.Letter) time.Time
+	since  func(*dlq.DeadLetter) time.Time
 }
 
 func (p *pass) filter() dlq.Filter {
@@ -148,14 +148,16 @@ func (p *pass) filter() dlq.Filter {
 }
 
 // meant tells whether the time of a letter has come.
-func (p *pass) meant(l *dlq.Letter) bool { return l.Status == p.status && p.since(l).Before(p.before) }
+func (p *pass) meant(l *dlq.DeadLetter) bool {
+	return l.Status == p.status && p.since(l).Before(p.before)
+}
 
 func (s *Sweeper) passes(now time.Time) (out []pass) {
 	if s.conf.Resolved >= 0 {
-		out = append(out, pass{dlq.Resolved, now.Add(-s.conf.Resolved), func(l *dlq.Letter) time.Time { return l.ResolvedAt }})
+		out = append(out, pass{dlq.Resolved, now.Add(-s.conf.Resolved), func(l *dlq.DeadLetter) time.Time { return l.ResolvedAt }})
 	}
 	if s.conf.Failed >= 0 {
-		out = append(out, pass{dlq.Failed, now.Add(-s.conf.Failed), func(l *dlq.Letter) time.Time { return l.LastFailedAt }})
+		out = append(out, pass{dlq.Failed, now.Add(-s.conf.Failed), func(l *dlq.DeadLetter) time.Time { return l.LastFailedAt }})
 	}
 	return out
 }
@@ -166,7 +168,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	now := s.conf.Now().UTC()
 	for _, p := range s.passes(now) {
 		m := mover{s: s, r: &r}
-		if err := s.walk(ctx, p.filter(), func(l *dlq.Letter) error { return m.add(ctx, l, p.meant) }); err != nil {
+		if err := s.walk(ctx, p.filter(), func(l *dlq.DeadLetter) error { return m.add(ctx, l, p.meant) }); err != nil {
 			return r, err
 		}
 		if err := m.flush(ctx); err != nil {
@@ -181,10 +183,10 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 }
 
 // walk calls f for the letters of a list, a batch at a time, at the rate allowed.
-func (s *Sweeper) walk(ctx context.Context, filter dlq.Filter, f func(*dlq.Letter) error) error {
+func (s *Sweeper) walk(ctx context.Context, filter dlq.Filter, f func(*dlq.DeadLetter) error) error {
 	for {
-		letters := make([]dlq.Letter, 0, batch)
-		if err := s.conf.Store.List(ctx, filter, func(l *dlq.Letter) error {
+		letters := make([]dlq.DeadLetter, 0, batch)
+		if err := s.conf.Store.List(ctx, filter, func(l *dlq.DeadLetter) error {
 			letters = append(letters, *l)
 			if len(letters) == batch {
 				return dlq.ErrStop

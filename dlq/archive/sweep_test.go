@@ -67,7 +67,7 @@ func (b *bundle) must(err error) {
 }
 
 // bury stores a letter of an aggregate and brings it to a status.
-func (b *bundle) bury(aggregate string, seq int64, to dlq.Status) gocql.UUID {
+func (b *bundle) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	b.Helper()
 	ctx := b.Context()
 	l := awkward()
@@ -76,7 +76,7 @@ func (b *bundle) bury(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	if to == dlq.Parked || to == dlq.Manual {
 		l.Status = to
 	}
-	_, err := b.store.Bury(ctx, l)
+	_, err := b.store.Write(ctx, l)
 	b.must(err)
 	switch to {
 	case dlq.Resolved:
@@ -100,7 +100,7 @@ func (b *bundle) resolve(id gocql.UUID) {
 	b.must(b.store.ResolveByHand(b.Context(), id, dlq.Actor{Name: "eve", Reason: "done"}))
 }
 
-func (b *bundle) read(id gocql.UUID) dlq.Letter {
+func (b *bundle) read(id gocql.UUID) dlq.DeadLetter {
 	b.Helper()
 	l, err := b.store.Read(b.Context(), id)
 	b.must(err)
@@ -117,11 +117,11 @@ func (b *bundle) sweep() Report {
 func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	resolved := []gocql.UUID{b.bury("a", 1, dlq.Resolved), b.bury("b", 1, dlq.Resolved)}
-	late := b.bury("c", 1, dlq.Pending)
-	failed := b.bury("d", 1, dlq.Failed)
-	head := b.bury("e", 1, dlq.Failed)
-	stay := []gocql.UUID{head, b.bury("e", 2, dlq.Parked), b.bury("f", 1, dlq.Pending), b.bury("g", 1, dlq.Manual)}
+	resolved := []gocql.UUID{b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
+	late := b.write("c", 1, dlq.Pending)
+	failed := b.write("d", 1, dlq.Failed)
+	head := b.write("e", 1, dlq.Failed)
+	stay := []gocql.UUID{head, b.write("e", 2, dlq.Parked), b.write("f", 1, dlq.Pending), b.write("g", 1, dlq.Manual)}
 	before := b.read(resolved[0])
 
 	b.advance(DefaultResolved - time.Minute)
@@ -144,7 +144,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 		if l.Status != dlq.Archived || l.PurgedAt.IsZero() || l.Payload != nil {
 			t.Errorf("%s is %s, purged %s, payload %q", id, l.Status, l.PurgedAt, l.Payload)
 		}
-		rec, err := b.archive.Letter(t.Context(), l.Archive, id)
+		rec, err := b.archive.DeadLetter(t.Context(), l.Archive, id)
 		if err != nil || len(rec.History) < 2 {
 			t.Errorf("%s in %s: %+v, %v", id, l.Archive, rec, err)
 		}
@@ -159,7 +159,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	}
 
 	// And back.
-	rec, err := b.archive.Letter(t.Context(), b.read(resolved[0]).Archive, resolved[0])
+	rec, err := b.archive.DeadLetter(t.Context(), b.read(resolved[0]).Archive, resolved[0])
 	b.must(err)
 	c, err := rec.Copy()
 	b.must(err)
@@ -175,7 +175,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 func TestSweeper_RemovesNothingThatIsNotInTheArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Resolved)
+	id := b.write("a", 1, dlq.Resolved)
 	before := b.read(id)
 	b.advance(2 * DefaultResolved)
 	b.archive.stored = func(key string) { // the object goes away
@@ -196,7 +196,7 @@ func TestSweeper_RemovesNothingThatIsNotInTheArchive(t *testing.T) {
 func TestSweeper_ChangedMeanwhileStays(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Failed)
+	id := b.write("a", 1, dlq.Failed)
 	b.advance(2 * DefaultFailed)
 	b.archive.stored = func(key string) {
 		if strings.HasSuffix(key, manifestSuffix) { // written, not yet removed
@@ -216,7 +216,7 @@ func TestSweeper_GoesOnAfterACrash(t *testing.T) {
 	b := setup(t, nil)
 	var ids []gocql.UUID
 	for range 5 {
-		ids = append(ids, b.bury("a", 1, dlq.Resolved))
+		ids = append(ids, b.write("a", 1, dlq.Resolved))
 	}
 	b.advance(2 * DefaultResolved)
 	// Two letters are removed; from then on the database answers no more, and the
@@ -243,7 +243,7 @@ func TestSweeper_GoesOnAfterACrash(t *testing.T) {
 	for _, id := range ids {
 		if l := b.read(id); l.PurgedAt.IsZero() {
 			t.Errorf("%s stays", id)
-		} else if _, err := b.archive.Letter(t.Context(), l.Archive, id); err != nil {
+		} else if _, err := b.archive.DeadLetter(t.Context(), l.Archive, id); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestSweeper_ExpiresObjectsAndOutlines(t *testing.T) {
 			b := setup(t, func(c *Config) {
 				c.RowTTL = func(context.Context, string) (time.Duration, error) { return tt.ttl, nil }
 			})
-			id := b.bury("a", 1, dlq.Resolved)
+			id := b.write("a", 1, dlq.Resolved)
 			b.advance(DefaultResolved + time.Minute)
 			object := b.sweep().Objects[0]
 			b.advance(DefaultKeep - time.Minute)
@@ -300,7 +300,7 @@ func TestSweeper_OneAtATime(t *testing.T) {
 func TestSweeper_RunSweepsAndStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.bury("a", 1, dlq.Resolved)
+	id := b.write("a", 1, dlq.Resolved)
 	b.advance(2 * DefaultResolved)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -125,11 +125,11 @@ type actedOn struct {
 	version int64
 	class   string
 	at      time.Time
-	fate    fate
+	result  replayResult
 }
 
 // fate is what became of it.
-type fate struct {
+type replayResult struct {
 	known     bool
 	replayed  bool
 	overtaken bool
@@ -137,7 +137,7 @@ type fate struct {
 }
 
 // letters are what a batch of a job changed.
-func (s *Store) jobLetters(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
+func (s *Store) changed(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	iter := s.db.Select(ctx, s.stmt.actedOn, job, batch).Iter()
@@ -155,7 +155,7 @@ func (s *Store) jobLetters(ctx context.Context, job gocql.UUID, batch int64) (ou
 func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 	var ids []gocql.UUID
 	for _, l := range letters {
-		if !l.fate.known {
+		if !l.result.known {
 			ids = append(ids, l.event)
 		}
 	}
@@ -165,52 +165,52 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 	}
 	for i := range letters {
 		l := &letters[i]
-		if stands, ok := now[l.event]; l.fate.known || ok && stands.Version == l.version {
+		if stands, ok := now[l.event]; l.result.known || ok && stands.Version == l.version {
 			continue
 		}
 		lines, err := s.dead.History(ctx, l.event)
 		if errors.Is(err, dlq.ErrNotFound) { // retention was faster
-			l.fate = fate{known: true, overtaken: true}
+			l.result = replayResult{known: true, overtaken: true}
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		l.fate = fateOf(lines, l.version)
+		l.result = replayResultOf(lines, l.version)
 	}
 	return nil
 }
 
 // fateOf is what a history says of a letter after a version.
-func fateOf(lines []dlq.Change, version int64) fate {
+func replayResultOf(lines []dlq.Change, version int64) replayResult {
 	for _, c := range lines {
 		if c.Version <= version {
 			continue
 		}
 		switch c.Action {
 		case dlq.ActionSettle:
-			return fate{known: true, replayed: true}
+			return replayResult{known: true, replayed: true}
 		case dlq.ActionFail:
-			return fate{known: true, failed: c.Class}
+			return replayResult{known: true, failed: c.Class}
 		case dlq.ActionDiscard, dlq.ActionResolve, dlq.ActionPark, dlq.ActionRelease, dlq.ActionArchive, dlq.ActionPurge:
-			return fate{known: true, overtaken: true}
+			return replayResult{known: true, overtaken: true}
 		}
 	}
-	return fate{}
+	return replayResult{}
 }
 
 // tell counts fates.
-func tell(letters []actedOn) (f followed, waiting int) {
+func countResults(letters []actedOn) (f followed, waiting int) {
 	for _, l := range letters {
 		switch {
-		case !l.fate.known:
+		case !l.result.known:
 			waiting++
-		case l.fate.replayed:
+		case l.result.replayed:
 			f.Replayed++
-		case l.fate.overtaken:
+		case l.result.overtaken:
 			f.Overtaken++
 		default:
-			f = f.plus(followed{Failed: map[string]int{l.fate.failed: 1}})
+			f = f.plus(followed{Failed: map[string]int{l.result.failed: 1}})
 		}
 	}
 	return f, waiting

@@ -95,8 +95,8 @@ func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faul
 }
 
 // testLetter is a dead letter of an aggregate with sequence number seq.
-func testLetter(a string, seq int64) *dlq.Letter {
-	return &dlq.Letter{
+func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
+	return &dlq.DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(),
 		WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", ErrorClass: "record_too_large", ErrorText: "too large",
@@ -104,14 +104,14 @@ func testLetter(a string, seq int64) *dlq.Letter {
 	}
 }
 
-func (b *bundle) mustBury(t testing.TB, l *dlq.Letter) {
+func (b *bundle) mustWrite(t testing.TB, l *dlq.DeadLetter) {
 	t.Helper()
-	if _, err := b.Bury(t.Context(), l); err != nil {
+	if _, err := b.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bundle) mustRead(t testing.TB, id gocql.UUID) dlq.Letter {
+func (b *bundle) mustRead(t testing.TB, id gocql.UUID) dlq.DeadLetter {
 	t.Helper()
 	l, err := b.Read(t.Context(), id)
 	if err != nil {
@@ -130,15 +130,15 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
 }
 
 // buryMany buries letters of as many aggregates.
-func (b *bundle) buryMany(t testing.TB, n int, f func(i int, l *dlq.Letter)) (ids []gocql.UUID) {
+func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {
-		l := testLetter(fmt.Sprint("many-", i), 1)
+		l := testDeadLetter(fmt.Sprint("many-", i), 1)
 		l.Status = dlq.Manual
 		if f != nil {
 			f(i, l)
 		}
-		b.mustBury(t, l)
+		b.mustWrite(t, l)
 		ids = append(ids, l.EventID)
 	}
 	return ids

@@ -105,7 +105,7 @@ func (s *Spec) Statuses() []dlq.Status {
 
 // Means tells whether the job is about a letter of its filter. Outlines, which a
 // purge leaves, are on the same list as archived letters that are whole.
-func (s *Spec) Means(l *dlq.Letter) bool {
+func (s *Spec) Means(l *dlq.DeadLetter) bool {
 	return s.Action != dlq.ActionPurge || l.PurgedAt.IsZero()
 }
 

@@ -14,18 +14,18 @@ import (
 type metrics struct {
 	open     *prometheus.GaugeVec
 	finished *prometheus.CounterVec
-	letters  *prometheus.CounterVec
+	items    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
 // The outcomes of letters of jobs. Those of a replay come on top of changed, when
 // they are known.
 const (
-	lettersChanged   = "changed"
-	lettersSkipped   = "skipped"
-	lettersReplayed  = "replayed"
-	lettersFailed    = "failed_again"
-	lettersOvertaken = "overtaken"
+	outcomeChanged   = "changed"
+	outcomeSkipped   = "skipped"
+	outcomeReplayed  = "replayed"
+	outcomeFailed    = "failed_again"
+	outcomeOvertaken = "overtaken"
 )
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_jobs_finished_total", Help: "Jobs whose report this process made final, by action and state.",
 		}, []string{"action", "state"}),
-		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+		items: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_job_items_total", Help: "Letters that jobs of this process have done, by action and outcome; what became of a replay counts when it is known.",
 		}, []string{"action", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -50,24 +50,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 				m.finished.WithLabelValues(string(a), string(st))
 			}
 		}
-		outcomes := []string{lettersChanged, lettersSkipped}
+		outcomes := []string{outcomeChanged, outcomeSkipped}
 		if a == dlq.ActionReplay {
-			outcomes = append(outcomes, lettersReplayed, lettersFailed, lettersOvertaken)
+			outcomes = append(outcomes, outcomeReplayed, outcomeFailed, outcomeOvertaken)
 		}
 		for _, o := range outcomes {
-			m.letters.WithLabelValues(string(a), o)
+			m.items.WithLabelValues(string(a), o)
 		}
 		m.duration.WithLabelValues(string(a))
 	}
-	m.see(nil)
+	m.setOpen(nil)
 	if reg != nil {
-		reg.MustRegister(m.open, m.finished, m.letters, m.duration)
+		reg.MustRegister(m.open, m.finished, m.items, m.duration)
 	}
 	return m
 }
 
 // see shows the open jobs.
-func (m *metrics) see(jobs []*Job) {
+func (m *metrics) setOpen(jobs []*Job) {
 	n := make(map[[2]string]int)
 	for _, j := range jobs {
 		if slices.Contains(Actions, j.Action) { // not of a later version
@@ -84,15 +84,15 @@ func (m *metrics) see(jobs []*Job) {
 
 // acted counts what was done to letters.
 func (m *metrics) acted(action dlq.Action, a acted) {
-	m.letters.WithLabelValues(string(action), lettersChanged).Add(float64(a.Changed))
-	m.letters.WithLabelValues(string(action), lettersSkipped).Add(float64(sumOf(a.Skipped)))
+	m.items.WithLabelValues(string(action), outcomeChanged).Add(float64(a.Changed))
+	m.items.WithLabelValues(string(action), outcomeSkipped).Add(float64(sumOf(a.Skipped)))
 }
 
 // learned counts what became of letters that were replayed.
 func (m *metrics) learned(action dlq.Action, before, now followed) {
-	m.letters.WithLabelValues(string(action), lettersReplayed).Add(float64(now.Replayed - before.Replayed))
-	m.letters.WithLabelValues(string(action), lettersOvertaken).Add(float64(now.Overtaken - before.Overtaken))
-	m.letters.WithLabelValues(string(action), lettersFailed).Add(float64(sumOf(now.Failed) - sumOf(before.Failed)))
+	m.items.WithLabelValues(string(action), outcomeReplayed).Add(float64(now.Replayed - before.Replayed))
+	m.items.WithLabelValues(string(action), outcomeOvertaken).Add(float64(now.Overtaken - before.Overtaken))
+	m.items.WithLabelValues(string(action), outcomeFailed).Add(float64(sumOf(now.Failed) - sumOf(before.Failed)))
 }
 
 // ended counts a job whose report is final.

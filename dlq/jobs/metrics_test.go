@@ -15,31 +15,31 @@ import (
 func TestRunner_Metrics(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 5, nil)
+	ids := b.writeMany(t, 5, nil)
 	cfg := quick("r")
 	cfg.Registerer = prometheus.NewRegistry()
 	r := NewRunner(b.jobs, cfg)
-	b.relay(t, func(l *dlq.Letter) string {
+	b.relay(t, func(l *dlq.DeadLetter) string {
 		if l.EventID == ids[0] {
 			return "refused"
 		}
 		return ""
 	})
-	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, b.buryMany(t, 1, func(_ int, l *dlq.Letter) { l.Status = dlq.Parked })...)})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, b.writeMany(t, 1, func(_ int, l *dlq.DeadLetter) { l.Status = dlq.Parked })...)})
 	waiting := b.mustCreateJob(t, Spec{Action: dlq.ActionPurge}) // which this runner cannot run
 	jobs, err := b.jobs.ListOpen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.metrics.see(jobs)
+	r.metrics.setOpen(jobs)
 	if n := testutil.ToFloat64(r.metrics.open.WithLabelValues("replay", "queued")); n != 1 {
 		t.Errorf("%v replays are queued, want 1", n)
 	}
 	if _, err := r.RunJob(t.Context(), j.ID); err != nil {
 		t.Fatal(err)
 	}
-	for outcome, want := range map[string]float64{lettersChanged: 5, lettersSkipped: 1, lettersReplayed: 4, lettersFailed: 1, lettersOvertaken: 0} {
-		if got := testutil.ToFloat64(r.metrics.letters.WithLabelValues("replay", outcome)); got != want {
+	for outcome, want := range map[string]float64{outcomeChanged: 5, outcomeSkipped: 1, outcomeReplayed: 4, outcomeFailed: 1, outcomeOvertaken: 0} {
+		if got := testutil.ToFloat64(r.metrics.items.WithLabelValues("replay", outcome)); got != want {
 			t.Errorf("%s: %v letters, want %v", outcome, got, want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestRunner_Metrics(t *testing.T) {
 	if jobs, err = b.jobs.ListOpen(t.Context()); err != nil || len(jobs) != 1 || jobs[0].ID != waiting.ID {
 		t.Fatalf("open jobs: %v, %v", jobs, err)
 	}
-	r.metrics.see(jobs)
+	r.metrics.setOpen(jobs)
 	for state, want := range map[string]float64{"replay/queued": 0, "purge/queued": 1} {
 		action, st, _ := strings.Cut(state, "/")
 		if got := testutil.ToFloat64(r.metrics.open.WithLabelValues(action, st)); got != want {

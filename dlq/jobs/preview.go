@@ -16,7 +16,7 @@ import (
 type Preview struct {
 	Action dlq.Action `json:"action"`
 	// Letters are those on which the action can begin.
-	Letters int `json:"letters"`
+	DeadLetters int `json:"letters"`
 	// ByStatus, ByClass and ByTopic divide them.
 	ByStatus map[dlq.Status]int `json:"by_status"`
 	ByClass  map[string]int     `json:"by_error_class"`
@@ -44,8 +44,8 @@ type PreviewAggregate struct {
 	AggregateID string `json:"aggregate_id"`
 	// Letters would be changed, and Followers are parked behind them; of aggregates
 	// beyond MaxPreviewed they are not counted.
-	Letters   int `json:"letters"`
-	Followers int `json:"followers"`
+	DeadLetters int `json:"letters"`
+	Followers   int `json:"followers"`
 }
 
 // PreviewSample is how many aggregates a preview names.
@@ -55,7 +55,7 @@ const PreviewSample = 10
 const MaxPreviewed = 1000
 
 // Check is Check for the action of a job.
-func (s *Store) Check(spec *Spec, l *dlq.Letter) error {
+func (s *Store) Check(spec *Spec, l *dlq.DeadLetter) error {
 	switch {
 	case spec.Action == dlq.ActionPurge:
 		return s.dead.CheckPurge(l, dlq.Purge{Force: spec.Force})
@@ -66,14 +66,14 @@ func (s *Store) Check(spec *Spec, l *dlq.Letter) error {
 }
 
 // Preview is Preview for a job that would do as spec says to the letters.
-func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.Letter) (Preview, []dlq.Letter, error) {
+func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.DeadLetter) (Preview, []dlq.DeadLetter, error) {
 	p := Preview{
 		Action: spec.Action, ByStatus: make(map[dlq.Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
 		Refused: make(map[dlq.Status]int),
 	}
 	type aggregate struct{ table, id string }
 	of := make(map[aggregate][]string) // the letters' ids
-	var may []dlq.Letter
+	var may []dlq.DeadLetter
 	for i := range letters {
 		l := &letters[i]
 		err := s.Check(spec, l)
@@ -84,7 +84,7 @@ func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.Letter) (
 		if err != nil {
 			return Preview{}, nil, err
 		}
-		p.Letters++
+		p.DeadLetters++
 		p.ByStatus[l.Status]++
 		p.ByClass[l.ErrorClass]++
 		p.ByTopic[l.Topic]++
@@ -104,10 +104,10 @@ func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.Letter) (
 		}
 		n := followers(chain, ids)
 		p.Followers += n
-		p.Sample = append(p.Sample, PreviewAggregate{Table: a.table, AggregateID: a.id, Letters: len(ids), Followers: n})
+		p.Sample = append(p.Sample, PreviewAggregate{Table: a.table, AggregateID: a.id, DeadLetters: len(ids), Followers: n})
 	}
 	slices.SortFunc(p.Sample, func(a, b PreviewAggregate) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(b.Followers, a.Followers), cmp.Compare(a.AggregateID, b.AggregateID))
+		return cmp.Or(cmp.Compare(b.DeadLetters, a.DeadLetters), cmp.Compare(b.Followers, a.Followers), cmp.Compare(a.AggregateID, b.AggregateID))
 	})
 	p.Sample = p.Sample[:min(len(p.Sample), PreviewSample)]
 	return p, may, nil
@@ -126,7 +126,7 @@ const AssumedRate = 300
 // same action went before, or than AssumedRate if there was none.
 func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
-		p.Estimated, p.EstimatedBy = float64(p.Letters)/rate, "rate"
+		p.Estimated, p.EstimatedBy = float64(p.DeadLetters)/rate, "rate"
 	}
 	jobs, err := s.List(ctx, gocql.UUID{}, measuredJobs)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if letters > 0 {
 		each, by = took.Seconds()/float64(letters), "jobs before"
 	}
-	if d := each * float64(p.Letters); d > p.Estimated {
+	if d := each * float64(p.DeadLetters); d > p.Estimated {
 		p.Estimated, p.EstimatedBy = d, by
 	}
 	return nil

@@ -12,23 +12,23 @@ func TestPreview_NamesAggregatesAndTime(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	var letters []dlq.Letter
+	var letters []dlq.DeadLetter
 	for i := range 12 {
-		l := testLetter(fmt.Sprintf("a%02d", i), 1)
+		l := testDeadLetter(fmt.Sprintf("a%02d", i), 1)
 		l.Status = dlq.Pending
-		b.mustBury(t, l)
+		b.mustWrite(t, l)
 		letters = append(letters, *l)
 		if i == 7 {
 			for seq := range 3 {
-				f := testLetter("a07", int64(seq+2))
+				f := testDeadLetter("a07", int64(seq+2))
 				f.Status = dlq.Parked
-				b.mustBury(t, f)
+				b.mustWrite(t, f)
 				letters = append(letters, *f)
 			}
 		}
 	}
 	p, may, err := b.jobs.Preview(ctx, &Spec{Action: dlq.ActionReplay}, letters)
-	if err != nil || p.Letters != 12 || len(may) != 12 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 {
+	if err != nil || p.DeadLetters != 12 || len(may) != 12 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 {
 		t.Fatalf("Preview() = %+v, %v", p, err)
 	}
 	if len(p.Sample) != PreviewSample || p.Sample[0] != (PreviewAggregate{testTable, "a07", 1, 3}) {

@@ -94,7 +94,7 @@ func (r *Runner) Run(ctx context.Context) error {
 			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
 		}
 		if err == nil {
-			r.metrics.see(jobs)
+			r.metrics.setOpen(jobs)
 		}
 		for _, j := range jobs {
 			mu.Lock()

@@ -74,7 +74,7 @@ func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.U
 
 // relay answers to what operators ask, as a relay does: fail says of which error
 // class a letter dies again; none means that it is published.
-func (b *bundle) relay(t *testing.T, fail func(*dlq.Letter) string) {
+func (b *bundle) relay(t *testing.T, fail func(*dlq.DeadLetter) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -96,7 +96,7 @@ func (b *bundle) relay(t *testing.T, fail func(*dlq.Letter) string) {
 	})
 }
 
-func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.Letter) string) {
+func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.DeadLetter) string) {
 	l, err := b.Claim(ctx, id, "relay", time.Minute)
 	if err != nil {
 		return
@@ -111,7 +111,7 @@ func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.Lett
 func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 25, func(i int, l *dlq.Letter) {
+	ids := b.writeMany(t, 25, func(i int, l *dlq.DeadLetter) {
 		switch {
 		case i < 5:
 			l.Metadata = map[string]string{"fail": "refused"}
@@ -119,14 +119,14 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 			l.Status = dlq.Parked
 		}
 	})
-	if _, err := b.Claim(t.Context(), b.buryMany(t, 1, func(_ int, l *dlq.Letter) { l.Status = dlq.Pending })[0], "relay-2", time.Hour); err != nil {
+	if _, err := b.Claim(t.Context(), b.writeMany(t, 1, func(_ int, l *dlq.DeadLetter) { l.Status = dlq.Pending })[0], "relay-2", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	other := b.buryMany(t, 3, func(_ int, l *dlq.Letter) { l.EventType = "Other" })
-	b.relay(t, func(l *dlq.Letter) string { return l.Metadata["fail"] })
+	other := b.writeMany(t, 3, func(_ int, l *dlq.DeadLetter) { l.EventType = "Other" })
+	b.relay(t, func(l *dlq.DeadLetter) string { return l.Metadata["fail"] })
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 10})
-	late := b.buryMany(t, 2, nil) // died after the job was made
+	late := b.writeMany(t, 2, nil) // died after the job was made
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{
 		Total: 26, Done: 26, Changed: 22, Replayed: 17, FailedAgain: map[string]int{"refused": 5},
@@ -142,7 +142,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	}
 	n := 0
 	for batch := int64(1); batch <= j.batch; batch++ {
-		letters, err := b.jobs.jobLetters(t.Context(), j.ID, batch)
+		letters, err := b.jobs.changed(t.Context(), j.ID, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestRunner_SaysWhatStillWaits(t *testing.T) {
 	b := setup(t)
 	var later atomic.Int64
 	b.reopen(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
-	ids := b.buryMany(t, 4, nil)
+	ids := b.writeMany(t, 4, nil)
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
 	b.jobWhen(t, j.ID, "acting", func(j *Job) bool { return j.Progress.Changed == 4 })
@@ -190,7 +190,7 @@ func TestRunner_EveryAction(t *testing.T) {
 	for action, want := range map[dlq.Action]dlq.Status{
 		dlq.ActionDiscard: dlq.Resolved, dlq.ActionResolve: dlq.Resolved, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionReplay: dlq.Pending,
 	} {
-		ids := b.buryMany(t, 5, func(_ int, l *dlq.Letter) { l.Status, l.EventType = dlq.Pending, string(action) })
+		ids := b.writeMany(t, 5, func(_ int, l *dlq.DeadLetter) { l.Status, l.EventType = dlq.Pending, string(action) })
 		j := b.mustCreateJob(t, Spec{Action: action, Filter: dlq.Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
 		j = b.jobWhen(t, j.ID, "done", finished)
 		if j.Progress.Total != 3 || j.Progress.Changed != 3 {
@@ -231,7 +231,7 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	b := setupJobs(t)
 	ctx := t.Context()
 	tables := []string{testTable, "outbox.later", "outbox.never"}
-	ids := b.buryMany(t, 12, func(i int, l *dlq.Letter) { l.Table = tables[i/4] })
+	ids := b.writeMany(t, 12, func(i int, l *dlq.DeadLetter) { l.Table = tables[i/4] })
 	open := b.shut(tables[1])
 	b.shut(tables[2])
 	start(t, b.jobs, quick("r1"))
@@ -242,7 +242,7 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	}
 	paused := b.jobWhen(t, j.ID, "let go", func(j *Job) bool { return j.ClaimedBy == "" })
 	open()
-	other := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: b.buryMany(t, 1, nil)})
+	other := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: b.writeMany(t, 1, nil)})
 	b.jobWhen(t, other.ID, "done", finished)
 	if now := b.mustJob(t, j.ID); now.State != Paused || now.Version != paused.Version {
 		t.Errorf("while another job ran the paused one became %s, version %d, want %d", now.State, now.Version, paused.Version)
@@ -271,7 +271,7 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 func TestRunner_Rate(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 20, nil)
+	ids := b.writeMany(t, 20, nil)
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids, Rate: 1.0 / 3600})
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done > 0 })
@@ -288,7 +288,7 @@ func TestRunner_Rate(t *testing.T) {
 func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 6, func(i int, l *dlq.Letter) {
+	ids := b.writeMany(t, 6, func(i int, l *dlq.DeadLetter) {
 		if i == 2 {
 			l.Table = "outbox.later"
 		}
@@ -314,7 +314,7 @@ func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 60, func(i int, l *dlq.Letter) {
+	ids := b.writeMany(t, 60, func(i int, l *dlq.DeadLetter) {
 		if i == 59 {
 			l.Table = "outbox.last"
 		}
@@ -346,7 +346,7 @@ type claimedJob struct {
 	*worker
 	b       *bundle
 	claimed int64 // the version
-	letters int
+	total   int
 }
 
 func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, letters int) *claimedJob {
@@ -364,14 +364,14 @@ func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, letters int) *clai
 }
 
 // goOn resumes the job, has it run, and holds it to have done all letters.
-func (w *claimedJob) goOn(t *testing.T) {
+func (w *claimedJob) resumeAndFinish(t *testing.T) {
 	t.Helper()
 	if err := w.b.jobs.Resume(t.Context(), w.id, eve); err != nil {
 		t.Fatal(err)
 	}
 	w.giveBack(t.Context())
-	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != Done || j.Progress.Done != w.letters {
-		t.Errorf("%s: the report is %s %+v (%v), want %d letters done", j.Action, j.State, j.Progress, err, w.letters)
+	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != Done || j.Progress.Done != w.total {
+		t.Errorf("%s: the report is %s %+v (%v), want %d letters done", j.Action, j.State, j.Progress, err, w.total)
 	}
 }
 
@@ -380,7 +380,7 @@ func (w *claimedJob) goOn(t *testing.T) {
 func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 3, nil)
+	ids := b.writeMany(t, 3, nil)
 	r := NewRunner(b.jobs, RunnerConfig{Owner: "r1", Poll: time.Hour})
 	for _, spec := range []Spec{{Action: dlq.ActionRelease, IDs: ids}, {Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}} {
 		w := b.claimJob(t, r, spec, len(ids))
@@ -390,7 +390,7 @@ func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 		if err := w.plan(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.goOn(t)
+		w.resumeAndFinish(t)
 	}
 }
 
@@ -400,7 +400,7 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	ids := b.buryMany(t, 3, nil)
+	ids := b.writeMany(t, 3, nil)
 	r := NewRunner(b.jobs, quick("r1"))
 	w := b.claimJob(t, r, Spec{Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}, len(ids))
 	frozen := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_lookups"}, Effect: faults.Effect{Freeze: true}})
@@ -414,7 +414,7 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 		t.Errorf("plan() = %v", err)
 	}
 	_ = b.node.Faults().Remove(frozen)
-	w.goOn(t)
+	w.resumeAndFinish(t)
 }
 
 // The canary stops a replay that fails as before, and lets go on one that does not.
@@ -422,8 +422,8 @@ func TestRunner_Canary(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	ids := b.buryMany(t, 40, func(i int, l *dlq.Letter) { l.Metadata = map[string]string{"i": fmt.Sprint(i)} })
-	b.relay(t, func(l *dlq.Letter) string {
+	ids := b.writeMany(t, 40, func(i int, l *dlq.DeadLetter) { l.Metadata = map[string]string{"i": fmt.Sprint(i)} })
+	b.relay(t, func(l *dlq.DeadLetter) string {
 		switch l.Metadata["i"] {
 		case "0":
 			return "another" // is no reason to stop
@@ -454,7 +454,7 @@ func TestRunner_Canary(t *testing.T) {
 func TestRunner_TwoNeverActTwice(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
-	ids := b.buryMany(t, 60, nil)
+	ids := b.writeMany(t, 60, nil)
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
 		start(t, b.another(t, dlq.WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
@@ -517,7 +517,7 @@ func TestRunner_CrashesAtEveryWrite(t *testing.T) {
 // true if the first one had ended it.
 func crashAt(t *testing.T, k int) bool {
 	b := setupJobs(t)
-	ids := b.buryMany(t, 5, func(i int, l *dlq.Letter) {
+	ids := b.writeMany(t, 5, func(i int, l *dlq.DeadLetter) {
 		l.Status = []dlq.Status{dlq.Pending, dlq.Parked, dlq.Manual}[i%3]
 		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job is of what died before its own millisecond
 	})

@@ -28,13 +28,13 @@ type DeadLetters interface {
 	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
 
 	// Check, CheckPurge and CheckRestore report whether a change is allowed.
-	Check(action dlq.Action, l *dlq.Letter) error
-	CheckPurge(l *dlq.Letter, how dlq.Purge) error
-	CheckRestore(l *dlq.Letter) error
+	Check(action dlq.Action, l *dlq.DeadLetter) error
+	CheckPurge(l *dlq.DeadLetter, how dlq.Purge) error
+	CheckRestore(l *dlq.DeadLetter) error
 
 	// List, ReadMany, Chain and History read dead letters.
-	List(ctx context.Context, f dlq.Filter, each func(*dlq.Letter) error) error
-	ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]dlq.Letter, error)
+	List(ctx context.Context, f dlq.Filter, each func(*dlq.DeadLetter) error) error
+	ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]dlq.DeadLetter, error)
 	Chain(ctx context.Context, table, aggregate string) ([]dlq.ChainEntry, error)
 	History(ctx context.Context, event gocql.UUID) ([]dlq.Change, error)
 	// ChangedBy returns the version that a job's change made of a dead letter; 0 if
@@ -92,7 +92,7 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 		History: []JobChange{{At: at, What: "create", By: by.Name, Why: by.Reason}},
 	}
 	if n := len(j.IDs); n > 0 {
-		j.Progress.Total = j.looksAt(n)
+		j.Progress.Total = j.limited(n)
 	}
 	for a := s.db.Retry(ctx); ; {
 		// The lists come first: a job that stands is on them.
@@ -110,7 +110,7 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 }
 
 // looksAt is how many of n letters the job looks at.
-func (j *Job) looksAt(n int) int {
+func (j *Job) limited(n int) int {
 	if j.Limit > 0 {
 		return min(n, j.Limit)
 	}

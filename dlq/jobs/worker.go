@@ -197,7 +197,7 @@ func (w *worker) plan(ctx context.Context) error {
 	if w.j.Progress.Total == 0 && len(w.j.IDs) == 0 {
 		total, j := 0, w.j
 		if err := w.during(ctx, func(ctx context.Context) (err error) {
-			total, err = w.store.countLetters(ctx, j)
+			total, err = w.store.countTotal(ctx, j)
 			return err
 		}); err != nil || w.j.State != Running {
 			return err
@@ -225,7 +225,7 @@ func (w *worker) plan(ctx context.Context) error {
 		}
 		j := w.j // it may take long where few are meant of many
 		if err := w.during(ctx, func(ctx context.Context) error {
-			return w.store.dead.List(ctx, f, func(l *dlq.Letter) error {
+			return w.store.dead.List(ctx, f, func(l *dlq.DeadLetter) error {
 				after = l.Position()
 				if !j.Means(l) {
 					return nil
@@ -259,8 +259,8 @@ func (w *worker) plan(ctx context.Context) error {
 }
 
 // countLetters is how many letters the job is about.
-func (s *Store) countLetters(ctx context.Context, j *Job) (n int, err error) {
-	err = s.dead.List(ctx, j.Filter, func(l *dlq.Letter) error {
+func (s *Store) countTotal(ctx context.Context, j *Job) (n int, err error) {
+	err = s.dead.List(ctx, j.Filter, func(l *dlq.DeadLetter) error {
 		if !j.Means(l) {
 			return nil
 		}
@@ -378,7 +378,7 @@ func (w *worker) follow(ctx context.Context) error {
 		letters, ok := w.batches[batch]
 		if !ok {
 			var err error
-			if letters, err = w.store.jobLetters(ctx, w.id, batch); err != nil {
+			if letters, err = w.store.changed(ctx, w.id, batch); err != nil {
 				return err
 			}
 			w.batches[batch] = letters
@@ -387,11 +387,11 @@ func (w *worker) follow(ctx context.Context) error {
 			return err
 		}
 		for _, l := range letters {
-			if batch > w.j.cursor.Warned && l.fate.failed != "" && l.fate.failed == l.class {
+			if batch > w.j.cursor.Warned && l.result.failed != "" && l.result.failed == l.class {
 				same = l.class
 			}
 		}
-		f, waiting := tell(letters)
+		f, waiting := countResults(letters)
 		late := len(letters) > 0 && w.store.db.Now().Sub(letters[0].at) > w.j.Follow
 		if batch == at+1 && (waiting == 0 || late) {
 			at, known = batch, known.plus(f)

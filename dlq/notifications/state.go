@@ -85,7 +85,7 @@ func (st *state) text() (string, error) {
 }
 
 // isNew tells whether a letter has not been counted, and counts it.
-func (st *state) isNew(l *dlq.Letter) bool {
+func (st *state) isNew(l *dlq.DeadLetter) bool {
 	if _, ok := st.died[l.EventID]; ok || !l.FirstFailedAt.After(st.SeenUntil) {
 		return false
 	}
@@ -104,7 +104,7 @@ func (st *state) settle(since time.Time) {
 }
 
 // add counts a new letter of a group.
-func (st *state) add(l *dlq.Letter, sample *dlq.Sample, samples int) {
+func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
 	key := l.ErrorClass + "\x00" + l.EventType
 	g := st.Groups[key]
 	if g == nil {

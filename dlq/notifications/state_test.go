@@ -10,17 +10,17 @@ import (
 )
 
 // letters are n that died one after the other, a millisecond apart, from a time on.
-func letters(n int, from time.Time) []dlq.Letter {
-	out := make([]dlq.Letter, n)
+func letters(n int, from time.Time) []dlq.DeadLetter {
+	out := make([]dlq.DeadLetter, n)
 	for i := range out {
 		at := from.Add(time.Duration(i) * time.Millisecond)
-		out[i] = dlq.Letter{EventID: gocql.UUIDFromTime(at), FirstFailedAt: at}
+		out[i] = dlq.DeadLetter{EventID: gocql.UUIDFromTime(at), FirstFailedAt: at}
 	}
 	return out
 }
 
 // counts counts those that are new, and ends the look at now.
-func (st *state) counts(some []dlq.Letter, now time.Time) (n int) {
+func (st *state) counts(some []dlq.DeadLetter, now time.Time) (n int) {
 	for i := range some {
 		if st.isNew(&some[i]) {
 			n++

@@ -249,7 +249,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full boo
 	st := w.state
 	since := st.Mark.Add(-overlap)
 	listed := 0
-	err = w.conf.Store.List(ctx, dlq.Filter{Since: since}, func(l *dlq.Letter) error {
+	err = w.conf.Store.List(ctx, dlq.Filter{Since: since}, func(l *dlq.DeadLetter) error {
 		if listed++; listed > maxListed {
 			full = true
 			return dlq.ErrStop
@@ -278,7 +278,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full boo
 // classBehind is the error class of letters that died of another's death.
 const classBehind = "behind"
 
-func (w *Watcher) sample(l *dlq.Letter) dlq.Sample {
+func (w *Watcher) sample(l *dlq.DeadLetter) dlq.Sample {
 	return dlq.Sample{EventID: l.EventID, AggregateID: l.AggregateID, Status: l.Status, FirstFailedAt: l.FirstFailedAt, URL: w.page("letters", l.EventID.String())}
 }
 

@@ -119,17 +119,17 @@ func (b *bundle) metric(w *Watcher, name string) (sum float64) {
 }
 
 // bury stores n letters that die now, or a while ago.
-func (b *bundle) bury(n int, change func(i int, l *dlq.Letter)) (ids []gocql.UUID) {
+func (b *bundle) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	b.Helper()
 	for i := range n {
-		l := &dlq.Letter{
+		l := &dlq.DeadLetter{
 			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint("a", i), AggregateType: "order", EventType: "OrderCreated",
 			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "payload: canary", Payload: []byte("canary"), Status: dlq.Manual, FirstFailedAt: b.clock(),
 		}
 		if change != nil {
 			change(i, l)
 		}
-		_, err := b.store.Bury(b.Context(), l)
+		_, err := b.store.Write(b.Context(), l)
 		b.must(err)
 		ids = append(ids, l.EventID)
 	}
@@ -164,13 +164,13 @@ func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
 	b := setup(t)
 	off := func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 }
 	w := b.watcher("one", off)
-	b.bury(3, nil) // before anybody watched: no news
+	b.write(3, nil) // before anybody watched: no news
 	b.advance(time.Hour)
 	b.want(b.look(w))
 
-	ids := b.bury(5, nil)
-	b.bury(1, func(_ int, l *dlq.Letter) { l.EventType = "OrderCancelled" })
-	b.bury(2, func(_ int, l *dlq.Letter) { l.Status, l.ErrorClass = dlq.Parked, "behind" })
+	ids := b.write(5, nil)
+	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "OrderCancelled" })
+	b.write(2, func(_ int, l *dlq.DeadLetter) { l.Status, l.ErrorClass = dlq.Parked, "behind" })
 	b.advance(30 * time.Second)
 	told := b.look(w)
 	b.want(told, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
@@ -186,7 +186,7 @@ func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
 		t.Errorf("text %q", n.Text)
 	}
 	// What died shortly before and was stored late counts too; nothing counts twice.
-	b.bury(2, func(_ int, l *dlq.Letter) { l.FirstFailedAt = b.clock().Add(-time.Minute) })
+	b.write(2, func(_ int, l *dlq.DeadLetter) { l.FirstFailedAt = b.clock().Add(-time.Minute) })
 	b.advance(30 * time.Second)
 	b.want(b.look(w)) // within the window
 	b.advance(DefaultGroupWindow)
@@ -195,7 +195,7 @@ func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
 	b.want(b.look(w))
 
 	// A second process is told nothing, and goes on when the first is gone.
-	b.bury(4, nil)
+	b.write(4, nil)
 	two := b.watcher("two", off)
 	b.want(b.look(two))
 	w.leave(t.Context())
@@ -216,7 +216,7 @@ func TestWatcher_ManyGroupsAreAFewNotices(t *testing.T) {
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute = -1 })
 	b.want(b.look(w))
-	b.bury(25, func(i int, l *dlq.Letter) { l.EventType = fmt.Sprint("Type", i) })
+	b.write(25, func(i int, l *dlq.DeadLetter) { l.EventType = fmt.Sprint("Type", i) })
 	b.advance(time.Second)
 	told := b.look(w)
 	if len(told) != maxNotices+1 || !strings.Contains(told[maxNotices].Title, "15 new dead letters, others in 15 more groups") {
@@ -228,9 +228,9 @@ func TestWatcher_BacklogWithHysteresis(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.Backlog, c.GroupWindow, c.RatePerMinute = 10, -1, -1 })
-	ids := b.bury(10, nil)
+	ids := b.write(10, nil)
 	b.want(b.look(w))
-	more := b.bury(1, nil)
+	more := b.write(1, nil)
 	b.want(b.look(w), "11 dead letters are open, more than 10")
 	b.advance(time.Minute)
 	b.want(b.look(w)) // told already
@@ -241,7 +241,7 @@ func TestWatcher_BacklogWithHysteresis(t *testing.T) {
 	}
 	settle(more)
 	b.want(b.look(w)) // 10: no longer over the limit, not yet well below
-	more = b.bury(1, nil)
+	more = b.write(1, nil)
 	b.want(b.look(w)) // and over it again: still the same
 	b.advance(DefaultRepeat)
 	told := b.look(w)
@@ -271,10 +271,10 @@ func TestWatcher_Rate(t *testing.T) {
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.GroupWindow = 10, -1 })
 	b.want(b.look(w))
-	b.bury(6, nil)
+	b.write(6, nil)
 	b.advance(30 * time.Second)
 	b.want(b.look(w)) // six in half a minute are no more than ten in a whole one
-	b.bury(6, nil)
+	b.write(6, nil)
 	b.advance(30 * time.Second)
 	b.want(b.look(w), "12 events a minute become dead letters, more than 10")
 	b.advance(30 * time.Second)
@@ -287,7 +287,7 @@ func TestWatcher_ResolutionRate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
-	ids := b.bury(20, nil)
+	ids := b.write(20, nil)
 	b.want(b.look(w)) // too young to be resolved
 	b.advance(3 * time.Hour)
 	for _, id := range ids[:9] {
@@ -306,11 +306,11 @@ func TestWatcher_ResolutionRateOfFew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
-	b.bury(20, nil)
+	b.write(20, nil)
 	b.want(b.look(w)) // too young to be resolved
 	b.advance(3 * time.Hour)
 	b.want(b.look(w), "only 0 % of a day's dead letters are resolved, less than 50 %")
-	b.bury(3, nil)
+	b.write(3, nil)
 	b.advance(25 * time.Hour)
 	b.want(b.look(w))
 	told := b.look(w)
@@ -326,10 +326,10 @@ func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.ResolutionRate = -1, -1 })
 	b.want(b.look(w))
-	b.bury(1, func(_ int, l *dlq.Letter) {
+	b.write(1, func(_ int, l *dlq.DeadLetter) {
 		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Parked, "refused"
 	})
-	b.bury(1, func(_ int, l *dlq.Letter) { l.EventType = "It's; reboot" })
+	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "It's; reboot" })
 	b.advance(DefaultParkedAge + time.Minute)
 	text := ""
 	for _, n := range b.look(w) {
@@ -346,7 +346,7 @@ func TestWatcher_ParkedForTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
-	ids := b.bury(2, func(i int, l *dlq.Letter) {
+	ids := b.write(2, func(i int, l *dlq.DeadLetter) {
 		l.AggregateID, l.Sequence = "order-1", int64(i+1)
 		if i == 1 {
 			l.Status, l.ErrorClass = dlq.Parked, "behind"
@@ -379,7 +379,7 @@ func TestWatcher_NotifiersAreIsolated(t *testing.T) {
 	b.Cleanup(func() { close(release) })
 	b.want(b.look(w))
 	for i := range 3 {
-		b.bury(1, nil)
+		b.write(1, nil)
 		b.advance(DefaultGroupWindow)
 		if told := b.look(w); len(told) == 0 {
 			t.Fatalf("look %d told nothing", i)

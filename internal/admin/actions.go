@@ -89,7 +89,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
-		p, _, err := ep.jobs.Preview(ctx, &jobs.Spec{Action: a.action}, []dlq.Letter{l})
+		p, _, err := ep.jobs.Preview(ctx, &jobs.Spec{Action: a.action}, []dlq.DeadLetter{l})
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
@@ -113,8 +113,8 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 
 // with adds the dead letter to a response; changed reports that the request has changed
 // it.
-func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.Letter, changed bool) (*actionOutput, error) {
-	some, err := ep.deadLetters.summaries(ctx, []dlq.Letter{*l})
+func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.DeadLetter, changed bool) (*actionOutput, error) {
+	some, err := ep.deadLetters.summaries(ctx, []dlq.DeadLetter{*l})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, changed)
 	}

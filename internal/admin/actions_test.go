@@ -48,7 +48,7 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 				Letter  Summary       `json:"letter"`
 			}
 			b.ask(t, access.Admin, "POST", path, `{"dry_run":true,"reason":"to see"}`).into(t, http.StatusOK, &dry)
-			if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.Letter.Version != 1 {
+			if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.Letter.Version != 1 {
 				t.Errorf("dry run: %+v", dry)
 			}
 			if lines := b.auditLines(t, ""); len(lines) != 0 {
@@ -101,7 +101,7 @@ func TestAct_Refused(t *testing.T) {
 	if _, err := b.store.Claim(t.Context(), claimed.EventID, "relay-1", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	path := func(l *dlq.Letter, action string) string {
+	path := func(l *dlq.DeadLetter, action string) string {
 		return "/v1/dlq/letters/" + l.EventID.String() + "/" + action
 	}
 
@@ -139,7 +139,7 @@ func TestAct_Refused(t *testing.T) {
 	}
 }
 
-func (b *bundle) mustRead(t *testing.T, l *dlq.Letter) dlq.Letter {
+func (b *bundle) mustRead(t *testing.T, l *dlq.DeadLetter) dlq.DeadLetter {
 	t.Helper()
 	got, err := b.store.Read(t.Context(), l.EventID)
 	if err != nil {
@@ -186,17 +186,17 @@ func TestPreview(t *testing.T) {
 	b.bury(t, testLetter("b", 1), time.Time{})
 	var p previewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
-	if p.Letters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
+	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
 		t.Errorf("preview of a filter: %+v", p)
 	}
 	p = previewBody{}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"discard","ids":["%[1]s","%[1]s","01a2005c-395d-72e3-8401-994110828553"]}`, first.EventID)).into(t, http.StatusOK, &p)
-	if p.Letters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 {
+	if p.DeadLetters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 {
 		t.Errorf("preview of ids: %+v", p)
 	}
 	p = previewBody{}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["manual"]},"limit":1}`).into(t, http.StatusOK, &p)
-	if p.Letters != 1 || p.Truncated {
+	if p.DeadLetters != 1 || p.Truncated {
 		t.Errorf("preview with a limit: %+v", p)
 	}
 }
@@ -211,7 +211,7 @@ func TestJobs(t *testing.T) {
 		ID      string       `json:"id"`
 	}
 	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"dry_run":true}`).into(t, http.StatusOK, &dry)
-	if !dry.DryRun || dry.Preview == nil || dry.Preview.Letters != 1 || dry.ID != "" {
+	if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.ID != "" {
 		t.Errorf("dry run: %+v", dry)
 	}
 	if jobs, err := b.jobs().ListOpen(t.Context()); err != nil || len(jobs) != 0 {

@@ -109,12 +109,12 @@ func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
 	b.ByStatus, b.Refused = plan.Archived, map[dlq.Status]int{}
 	b.ByClass, b.ByTopic = map[string]int{}, map[string]int{}
 	for _, n := range plan.Archived {
-		b.Letters += n
+		b.DeadLetters += n
 	}
 	if plan.Held > 0 {
 		b.Refused[dlq.Failed] = plan.Held
 	}
-	b.LookedAt = b.Letters + plan.Held
+	b.LookedAt = b.DeadLetters + plan.Held
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Jo
 	return j
 }
 
-func (b *bundle) settled(t *testing.T, aggregate string, at time.Time) *dlq.Letter {
+func (b *bundle) settled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	l := b.bury(t, testLetter(aggregate, 1), at)
 	s := b.store
@@ -94,12 +94,12 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	body := `"action":"purge","filter":{"aggregate":"a"}`
 	var p previewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
-	if p.Letters != 1 || p.ByStatus[dlq.Resolved] != 1 || p.Estimated <= 0 || p.EstimatedBy != "default rate" {
+	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 || p.Estimated <= 0 || p.EstimatedBy != "default rate" {
 		t.Errorf("preview: %+v", p)
 	}
 	var dry dryJobBody
 	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", "{"+body+`,"dry_run":true}`).into(t, http.StatusOK, &dry)
-	if dry.Preview.Letters != 1 || len(b.auditLines(t, "")) != 0 || b.mustRead(t, done).Status != dlq.Resolved {
+	if dry.Preview.DeadLetters != 1 || len(b.auditLines(t, "")) != 0 || b.mustRead(t, done).Status != dlq.Resolved {
 		t.Errorf("dry run: %+v", dry)
 	}
 	j := b.job(t, keeper, "{"+body+`,"reason":"GDPR"}`)
@@ -111,14 +111,14 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		t.Errorf("audit: %+v", lines)
 	}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
-	if p.Letters != 0 || len(p.Refused) != 0 {
+	if p.DeadLetters != 0 || len(p.Refused) != 0 {
 		t.Errorf("what was purged is previewed again: %+v", p)
 	}
 
 	// Manual dead letters need force.
 	ids := `"ids":["` + manual.EventID.String() + `"]`
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
-	if p.Letters != 0 || p.Refused[dlq.Manual] != 1 {
+	if p.DeadLetters != 0 || p.Refused[dlq.Manual] != 1 {
 		t.Errorf("preview of a manual letter: %+v", p)
 	}
 	if j := b.job(t, keeper, `{"action":"purge","force":true,`+ids+`}`); j.Progress.Changed != 1 {
@@ -152,7 +152,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"restore","object":`+string(object)+`}`).into(t, http.StatusOK, &p)
-	if p.Letters != 1 || p.ByStatus[dlq.Archived] != 1 {
+	if p.DeadLetters != 1 || p.ByStatus[dlq.Archived] != 1 {
 		t.Errorf("preview of a restore: %+v", p)
 	}
 	if j := b.job(t, keeper, `{"action":"restore","object":`+string(object)+`}`); j.Progress.Changed != 1 {
@@ -170,7 +170,7 @@ func TestArchives_SweepNow(t *testing.T) {
 	young := b.settled(t, "young", time.Time{})
 	var p previewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"archive"}`).into(t, http.StatusOK, &p)
-	if p.Letters != 1 || p.ByStatus[dlq.Resolved] != 1 {
+	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 {
 		t.Errorf("preview: %+v", p)
 	}
 	if j := b.job(t, keeper, `{"action":"archive","reason":"now"}`); j.Progress.Changed != 1 {

@@ -183,7 +183,7 @@ type biographer struct {
 	body biographyBody
 	// at is the approximate time when the event was stored; zero if unknown.
 	at     time.Time
-	letter *dlq.Letter
+	letter *dlq.DeadLetter
 	// aggregateType is the aggregate type in the record.
 	aggregateType string
 	out           bool // where its record is, or that there is none, is known
@@ -263,7 +263,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		}
 		st.Detail = strings.Join(parts, "; ")
 		switch c.Action {
-		case dlq.ActionBury:
+		case dlq.ActionWrite:
 			st.Kind, st.What = "dead_letter", "became a dead letter"
 			if state := l.Metadata["breaker"]; state != "" {
 				st.Detail += "; breaker " + state + " at the last failure"

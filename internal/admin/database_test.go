@@ -159,8 +159,8 @@ func (a answer) problemIn(t testing.TB, code int) problem {
 }
 
 // testLetter returns a dead letter of aggregate a with sequence seq.
-func testLetter(a string, seq int64) *dlq.Letter {
-	return &dlq.Letter{
+func testLetter(a string, seq int64) *dlq.DeadLetter {
+	return &dlq.DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
 		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", Status: dlq.Manual,
@@ -170,7 +170,7 @@ func testLetter(a string, seq int64) *dlq.Letter {
 }
 
 // bury buries a letter that first died then; the zero time means now.
-func (b *bundle) bury(t testing.TB, l *dlq.Letter, at time.Time) *dlq.Letter {
+func (b *bundle) bury(t testing.TB, l *dlq.DeadLetter, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	s := b.store
 	if !at.IsZero() {
@@ -179,7 +179,7 @@ func (b *bundle) bury(t testing.TB, l *dlq.Letter, at time.Time) *dlq.Letter {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Bury(t.Context(), l); err != nil {
+	if _, err := s.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -53,7 +53,7 @@ func (ep *actionEndpoints) registerEdit() {
 }
 
 // content returns the content of the dead letter after the edit.
-func (b *editBody) content(ctx context.Context, l *dlq.Letter) (dlq.Edit, error) {
+func (b *editBody) content(ctx context.Context, l *dlq.DeadLetter) (dlq.Edit, error) {
 	e := l.Content()
 	switch {
 	case b.PayloadText != nil && b.PayloadBase64 != nil:
@@ -147,7 +147,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 const maxAudited = 16 << 10
 
 // wrong returns the reasons why an edit cannot be published.
-func (ep *actionEndpoints) wrong(l *dlq.Letter, e dlq.Edit) []string {
+func (ep *actionEndpoints) wrong(l *dlq.DeadLetter, e dlq.Edit) []string {
 	out := []string{}
 	if err := e.Fits(l); err != nil {
 		out = append(out, err.Error())

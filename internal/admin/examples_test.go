@@ -28,7 +28,7 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	b, keeper := setupArchive(t)
 	const order = "01a2005c-395d-72e1-8345-2406e2489440"
 	n := 0
-	letter := func(aggregate string, seq int64, change func(*dlq.Letter)) string {
+	letter := func(aggregate string, seq int64, change func(*dlq.DeadLetter)) string {
 		n++
 		l := testLetter(aggregate, seq)
 		l.EventID = mustID(t, fmt.Sprintf("%s%02d", exampleID[:len(exampleID)-2], n))
@@ -40,7 +40,7 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 		return b.bury(t, l, time.Time{}).EventID.String()
 	}
 	first := letter(order, 1, nil)
-	letter(order, 2, func(l *dlq.Letter) {
+	letter(order, 2, func(l *dlq.DeadLetter) {
 		l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText, l.ErrorChain = dlq.Parked, "behind", "", "an earlier event of its aggregate is a dead letter", nil
 	})
 	other := func() string { return letter(fmt.Sprintf("01a2005c-395d-72e1-8345-2406e24894%02d", 50+n), 1, nil) }

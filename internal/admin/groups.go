@@ -75,7 +75,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 	b.Groups = []*groupBody{}
 	by := make(map[groupKey]*groupBody)
 	err := ep.heavily(ctx, func() error {
-		err := ep.store.List(ctx, f, func(l *dlq.Letter) error {
+		err := ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
 			if b.LookedAt == maxGrouped {
 				b.Sampled = true
 				return dlq.ErrStop

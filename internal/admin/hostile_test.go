@@ -59,7 +59,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"POST", letter + "/discard", `{"reason":"` + strings.Repeat("x", 2001) + `"}`, 422, "body.reason"},
 		{"POST", "/v1/dlq/letters/x/discard", `{}`, 422, "path.event_id"},
 		{"POST", "/v1/dlq/preview", `{"action":"explode","filter":{}}`, 422, "body.action"},
-		{"POST", "/v1/dlq/preview", `{"action":"bury","filter":{}}`, 422, "body.action"},
+		{"POST", "/v1/dlq/preview", `{"action":"write","filter":{}}`, 422, "body.action"},
 		{"POST", "/v1/dlq/preview", `{"action":"replay"}`, 422, "body.filter"},
 		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["x"]}`, 422, "body.ids[0]"},
 		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["` + id + `"],"filter":{}}`, 422, "body.ids"},

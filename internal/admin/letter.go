@@ -37,7 +37,7 @@ type Summary struct {
 	ClaimedUntil  *time.Time `json:"claimed_until,omitempty"`
 }
 
-func summaryOf(l *dlq.Letter, holds []dlq.Hold, now time.Time) Summary {
+func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	return Summary{
 		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,
 		Sequence: l.Sequence, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
@@ -143,7 +143,7 @@ func forms(p []byte) (text, coded *string) {
 }
 
 // chain sets the position of the dead letter among those of its aggregate.
-func (b *letterBody) chain(l *dlq.Letter, chain []dlq.ChainEntry) {
+func (b *letterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
 	b.Followers = []follower{}
 	b.ChainLength = len(chain)
 	for i, e := range chain {

@@ -152,10 +152,10 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
 		}
 	}
-	letters := make([]dlq.Letter, 0, in.Limit)
+	letters := make([]dlq.DeadLetter, 0, in.Limit)
 	more := false
 	err := ep.heavily(ctx, func() error {
-		return ep.store.List(ctx, f, func(l *dlq.Letter) error {
+		return ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
 			if len(letters) == in.Limit {
 				more = true
 				return dlq.ErrStop
@@ -178,7 +178,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 }
 
 // summaries returns dead letters as in lists, with the conditions that they wait for.
-func (ep *deadLetterEndpoints) summaries(ctx context.Context, letters []dlq.Letter) ([]Summary, error) {
+func (ep *deadLetterEndpoints) summaries(ctx context.Context, letters []dlq.DeadLetter) ([]Summary, error) {
 	holds := make(map[string][]dlq.Hold)
 	out := make([]Summary, 0, len(letters))
 	for i := range letters {
@@ -212,7 +212,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*le
 	if err != nil {
 		return nil, err
 	}
-	some, err := ep.summaries(ctx, []dlq.Letter{l})
+	some, err := ep.summaries(ctx, []dlq.DeadLetter{l})
 	if err != nil {
 		return nil, err
 	}

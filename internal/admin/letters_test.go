@@ -93,7 +93,7 @@ func TestLetter_HasAllOfIt(t *testing.T) {
 	if got.Position != 1 || got.ChainLength != 4 || got.FollowerCount != 3 || len(got.Followers) != 3 || got.Followers[0].Sequence != 2 {
 		t.Errorf("its chain: position %d of %d, %d followers %+v", got.Position, got.ChainLength, got.FollowerCount, got.Followers)
 	}
-	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionBury {
+	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionWrite {
 		t.Errorf("its parts: %s", a.body)
 	}
 	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {

@@ -305,7 +305,7 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 func (v *poller) pollDeadLetters(work, ctx context.Context) error {
 	now := make(map[gocql.UUID]int64, liveLetters)
 	var ids []string
-	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.Letter) error {
+	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.DeadLetter) error {
 		if len(now) == liveLetters {
 			return dlq.ErrStop
 		}

@@ -165,12 +165,12 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previ
 }
 
 // some reads the selected dead letters, up to maxPreview.
-func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBody) ([]dlq.Letter, error) {
+func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBody) ([]dlq.DeadLetter, error) {
 	limit := maxPreview
 	if spec.Limit > 0 {
 		limit = min(limit, spec.Limit)
 	}
-	var letters []dlq.Letter
+	var letters []dlq.DeadLetter
 	if len(spec.IDs) > 0 {
 		ids := spec.IDs[:min(len(spec.IDs), limit)]
 		found, err := ep.store.ReadMany(ctx, ids)
@@ -186,7 +186,7 @@ func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBod
 		}
 		return letters, nil
 	}
-	err := ep.store.List(ctx, spec.Filter, func(l *dlq.Letter) error {
+	err := ep.store.List(ctx, spec.Filter, func(l *dlq.DeadLetter) error {
 		if !spec.Means(l) {
 			return nil
 		}

@@ -71,7 +71,7 @@ func openLetter(id gocql.UUID, s dlq.Status, class string) verify.Letter {
 
 // ClosedLetter is the letter of an event that was closed, false if it says that
 // the event went to its topic before since: then it is missing.
-func ClosedLetter(l *dlq.Letter, since time.Time) (verify.Letter, bool) {
+func ClosedLetter(l *dlq.DeadLetter, since time.Time) (verify.Letter, bool) {
 	switch l.Outcome.Kind {
 	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
 		detail := fmt.Sprintf("dead letter, %s at %s", l.Outcome.Kind, l.ResolvedAt.UTC().Format(time.RFC3339))

@@ -67,7 +67,7 @@ func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
 	b.gone("dialog")
 	b.sees(".title .badge", "done")
 	for _, id := range ids {
-		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
 	if l, err := w.letters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
 		t.Errorf("the letter that died after the preview is %s (%v), want it manual", l.Status, err)
@@ -104,7 +104,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	b.sees("main", "2.5 dead letters/s at most")
 	b.sees(".title .badge", "done")
 	for _, id := range ids[:3] {
-		w.until(id, "discarded", func(l *dlq.Letter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
 	if l, err := w.letters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
 		t.Errorf("the letter that was not chosen is %s (%v), want it manual", l.Status, err)

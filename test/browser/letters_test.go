@@ -163,12 +163,12 @@ func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 func TestOverview_SaysWhatWaitsForYou(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	first := w.bury(func(l *dlq.Letter) { l.AggregateID = "order-1" })
+	first := w.bury(func(l *dlq.DeadLetter) { l.AggregateID = "order-1" })
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "1 dead letter needs your decision")
 	b.sees(".say", "No relay has sent a heartbeat")
 	for n := range int64(2) {
-		w.bury(func(l *dlq.Letter) {
+		w.bury(func(l *dlq.DeadLetter) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Parked, "behind"
 		})
 	}

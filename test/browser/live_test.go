@@ -42,7 +42,7 @@ func TestLive_LostAndBack(t *testing.T) {
 	b.sees("#notice", "next attempt in")
 	b.sees(".live", "Not live")
 	b.shoot("lost")
-	w.bury(func(l *dlq.Letter) { l.ErrorClass = "meanwhile" })
+	w.bury(func(l *dlq.DeadLetter) { l.ErrorClass = "meanwhile" })
 	w.serve(w.addr)
 	b.click("[data-key=retry]")
 	b.sees("tbody", "meanwhile")

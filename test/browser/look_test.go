@@ -60,7 +60,7 @@ func (w *world) furnish() (id string) {
 	w.t.Helper()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d).UTC().Truncate(time.Millisecond) }
 	for i := range 24 {
-		w.bury(func(l *dlq.Letter) {
+		w.bury(func(l *dlq.DeadLetter) {
 			l.FirstFailedAt = ago(time.Duration(i*i) * time.Minute)
 			l.LastFailedAt = l.FirstFailedAt
 			if i%3 == 0 {
@@ -77,7 +77,7 @@ func (w *world) furnish() (id string) {
 			}
 		})
 	}
-	head := w.bury(func(l *dlq.Letter) {
+	head := w.bury(func(l *dlq.DeadLetter) {
 		l.AggregateID = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10"
 		l.Payload = []byte(`{"order_id":"0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10","status":"placed","country":"Finland","currency":"EUR","total":12345678901234567890.50,` +
 			`"lines":[{"sku":"71053","description":"WHITE METAL LANTERN","quantity":2,"unit_price":"3.39"},{"sku":"85123A","description":"HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"}],"gift":false,"note":null}`)
@@ -85,7 +85,7 @@ func (w *world) furnish() (id string) {
 		l.Metadata = map[string]string{"host": "relay-7c9f", "breaker": "closed"}
 	})
 	for i := range 3 {
-		w.bury(func(l *dlq.Letter) {
+		w.bury(func(l *dlq.DeadLetter) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", int64(i+2), dlq.Parked, "behind"
 			l.ErrorCode, l.ErrorText, l.ErrorChain = "", "an earlier event of its aggregate is a dead letter", nil
 		})

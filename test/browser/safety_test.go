@@ -20,7 +20,7 @@ const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</s
 func TestSafety_PayloadsDoNotRun(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(func(l *dlq.Letter) {
+	id := w.bury(func(l *dlq.DeadLetter) {
 		l.EventType, l.AggregateID, l.AggregateType, l.Topic = hostile, hostile, hostile, hostile
 		l.Payload = []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":"` + strings.ReplaceAll(hostile, `"`, `\"`) + `"}`)
 		l.ContentType, l.ErrorClass, l.ErrorCode, l.ErrorText = hostile, hostile, hostile, hostile

@@ -233,9 +233,9 @@ func noise(n int) string {
 }
 
 // until waits until a letter is as wanted.
-func (w *world) until(id gocql.UUID, what string, ok func(*dlq.Letter) bool) dlq.Letter {
+func (w *world) until(id gocql.UUID, what string, ok func(*dlq.DeadLetter) bool) dlq.DeadLetter {
 	w.t.Helper()
-	var l dlq.Letter
+	var l dlq.DeadLetter
 	var err error
 	if !eventually(func() bool {
 		l, err = w.letters.Read(w.t.Context(), id)
@@ -246,8 +246,8 @@ func (w *world) until(id gocql.UUID, what string, ok func(*dlq.Letter) bool) dlq
 	return l
 }
 
-func is(s dlq.Status) func(*dlq.Letter) bool {
-	return func(l *dlq.Letter) bool { return l.Status == s }
+func is(s dlq.Status) func(*dlq.DeadLetter) bool {
+	return func(l *dlq.DeadLetter) bool { return l.Status == s }
 }
 
 // records are the values in the topic by event id.
@@ -275,10 +275,10 @@ func (w *world) records(want int) map[string][]string {
 }
 
 // bury makes a dead letter by hand.
-func (w *world) bury(change func(*dlq.Letter)) gocql.UUID {
+func (w *world) bury(change func(*dlq.DeadLetter)) gocql.UUID {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	l := dlq.Letter{
+	l := dlq.DeadLetter{
 		Table: table, EventID: outbox.NewID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{}, CreatedAt: now, WrittenAt: now.UnixMicro(), Topic: topic,
 		Status: dlq.Manual, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic takes 2000",
@@ -287,7 +287,7 @@ func (w *world) bury(change func(*dlq.Letter)) gocql.UUID {
 	if change != nil {
 		change(&l)
 	}
-	if _, err := w.letters.Bury(w.t.Context(), &l); err != nil {
+	if _, err := w.letters.Write(w.t.Context(), &l); err != nil {
 		w.t.Fatal(err)
 	}
 	return l.EventID

@@ -37,7 +37,7 @@ func TestServices_OneNodeFrozen(t *testing.T) {
 				return err
 			}
 			l := letter(i)
-			if _, err := letters.Bury(ctx, l); err != nil {
+			if _, err := letters.Write(ctx, l); err != nil {
 				return err
 			}
 			_, err := letters.Read(ctx, l.EventID)
@@ -46,8 +46,8 @@ func TestServices_OneNodeFrozen(t *testing.T) {
 	})
 }
 
-func letter(i int) *dlq.Letter {
-	return &dlq.Letter{
+func letter(i int) *dlq.DeadLetter {
+	return &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint(i), AggregateType: "order", EventType: "OrderCreated",
 		Sequence: 1, Payload: []byte("{}"), ContentType: "application/json", CreatedAt: time.Now().UTC(), WrittenAt: time.Now().UnixMicro(),
 		Topic: "OrderCreated", ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "too large", Attempts: 1, Strategy: dlq.StrategyImmediate,

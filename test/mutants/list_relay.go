@@ -253,7 +253,7 @@ var relayMutants = []mutant{
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a dead letter is replayed without a claim", file: "relay/replay_batch.go",
 		old: "	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
-		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].Letter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
+		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].DeadLetter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a dead letter that was replayed stays open", file: "relay/replay_batch.go",

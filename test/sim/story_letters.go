@@ -26,11 +26,11 @@ func (s *Story) BreakerChanges(to relay.BreakerState) int {
 
 // Letters are all dead letters there ever were, the settled ones included,
 // newest first.
-func (s *Story) Letters() []dlq.Letter {
+func (s *Story) Letters() []dlq.DeadLetter {
 	s.w.t.Helper()
-	var out []dlq.Letter
+	var out []dlq.DeadLetter
 	store := s.letters()
-	if err := store.List(context.Background(), dlq.Filter{}, func(l *dlq.Letter) error {
+	if err := store.List(context.Background(), dlq.Filter{}, func(l *dlq.DeadLetter) error {
 		whole, err := store.Read(context.Background(), l.EventID)
 		out = append(out, whole)
 		return err

@@ -70,7 +70,7 @@ func TestStory_ExtendedOutage(t *testing.T) {
 			t.Errorf("replayed %s after it was asked for (%t), want within seconds", at-asked, ok)
 		}
 		t.Logf("dead after %s, replayed %s after it was asked for", letter.FirstFailedAt.Sub(letter.CreatedAt), at-asked)
-		if letters := s.Letters(); slices.ContainsFunc(letters, func(l dlq.Letter) bool {
+		if letters := s.Letters(); slices.ContainsFunc(letters, func(l dlq.DeadLetter) bool {
 			return l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed
 		}) || s.Published() != 2 {
 			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both letters resolved by replay", s.Published(), letters)

@@ -50,7 +50,7 @@ func run(ctx context.Context, addr string) error {
 	}
 	for i := range 40 {
 		aggregate := gocql.MustRandomUUID()
-		l := dlq.Letter{
+		l := dlq.DeadLetter{
 			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: aggregate.String(), AggregateType: "order",
 			EventType: "OrderCreated", Sequence: 1, Payload: []byte(`{"n":1}`), ContentType: "application/json",
 			CreatedAt: time.Now().Add(-time.Hour), WrittenAt: time.Now().Add(-time.Hour).UnixMicro(), Topic: "OrderCreated",
@@ -58,7 +58,7 @@ func run(ctx context.Context, addr string) error {
 			ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "record of 1234567 bytes is too large", ErrorChain: []string{"produce", "too large"},
 			Attempts: 1, Strategy: dlq.StrategyManual, Metadata: map[string]string{"breaker": "closed"},
 		}
-		if _, err := store.Bury(ctx, &l); err != nil {
+		if _, err := store.Write(ctx, &l); err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stdout, l.EventID)

@@ -119,7 +119,7 @@ function timeline(l) {
 const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ? `${Math.max(0, ms)} ms` : ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : ms < 3600_000 ? `${Math.round(ms / 60_000)} min` : `${(ms / 3600_000).toFixed(1)} h`; };
 
 const said = {
-  bury: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
+  write: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
   replay: "Replay requested", discard: "Discarded", release: "Released", park: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited",
 };
 

@@ -30,30 +30,30 @@ func TestBury_KeepsEveryByte(t *testing.T) {
 	for i := range large {
 		large[i] = byte(rnd.IntN(256))
 	}
-	for name, change := range map[string]func(*Letter){
-		"as usual":      func(*Letter) {},
-		"nil payload":   func(l *Letter) { l.Payload = nil },
-		"empty payload": func(l *Letter) { l.Payload = []byte{} },
-		"all bytes":     func(l *Letter) { l.Payload = every },
-		"large":         func(l *Letter) { l.Payload = large },
-		"nil headers":   func(l *Letter) { l.Headers = nil },
-		"empty headers": func(l *Letter) { l.Headers = map[string]string{} },
-		"odd headers": func(l *Letter) {
+	for name, change := range map[string]func(*DeadLetter){
+		"as usual":      func(*DeadLetter) {},
+		"nil payload":   func(l *DeadLetter) { l.Payload = nil },
+		"empty payload": func(l *DeadLetter) { l.Payload = []byte{} },
+		"all bytes":     func(l *DeadLetter) { l.Payload = every },
+		"large":         func(l *DeadLetter) { l.Payload = large },
+		"nil headers":   func(l *DeadLetter) { l.Headers = nil },
+		"empty headers": func(l *DeadLetter) { l.Headers = map[string]string{} },
+		"odd headers": func(l *DeadLetter) {
 			l.Headers = map[string]string{"": "", "ü": "\n\x00", "a": strings.Repeat("x", 70_000)}
 		},
-		"no times":      func(l *Letter) { l.CreatedAt, l.WrittenAt = time.Time{}, 0 },
-		"deliver later": func(l *Letter) { l.DeliverAt = l.CreatedAt.Add(time.Hour) },
-		"odd type":      func(l *Letter) { l.ContentType, l.Topic, l.EventType, l.AggregateID = "", "", "", "" },
-		"undecodable": func(l *Letter) {
+		"no times":      func(l *DeadLetter) { l.CreatedAt, l.WrittenAt = time.Time{}, 0 },
+		"deliver later": func(l *DeadLetter) { l.DeliverAt = l.CreatedAt.Add(time.Hour) },
+		"odd type":      func(l *DeadLetter) { l.ContentType, l.Topic, l.EventType, l.AggregateID = "", "", "", "" },
+		"undecodable": func(l *DeadLetter) {
 			l.Raw = map[string]string{"payload": "0x00ff", "seq": "null"}
 		},
-		"no chain":       func(l *Letter) { l.ErrorChain, l.Metadata = nil, nil },
-		"negative times": func(l *Letter) { l.CreatedAt = time.UnixMilli(-1).UTC() },
+		"no chain":       func(l *DeadLetter) { l.ErrorChain, l.Metadata = nil, nil },
+		"negative times": func(l *DeadLetter) { l.CreatedAt = time.UnixMilli(-1).UTC() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := testLetter("a", 1)
+			l := testDeadLetter("a", 1)
 			change(l)
-			b.mustBury(t, l)
+			b.mustWrite(t, l)
 			got := b.mustRead(t, l.EventID)
 			if !bytes.Equal(got.Payload, l.Payload) || (got.Payload == nil) != (l.Payload == nil) {
 				t.Errorf("payload %d bytes, nil %v, want %d bytes, nil %v", len(got.Payload), got.Payload == nil, len(l.Payload), l.Payload == nil)
@@ -82,16 +82,16 @@ func TestBury_KeepsEveryByte(t *testing.T) {
 func TestBury_RefusesWhatIsNoLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for want, change := range map[string]func(*Letter){
-		"event id is zero":        func(l *Letter) { l.EventID = gocql.UUID{} },
-		`table ""`:                func(l *Letter) { l.Table = "" },
-		`table "orders"`:          func(l *Letter) { l.Table = "orders" },
-		`status "resolved": a ne`: func(l *Letter) { l.Status = Resolved },
+	for want, change := range map[string]func(*DeadLetter){
+		"event id is zero":        func(l *DeadLetter) { l.EventID = gocql.UUID{} },
+		`table ""`:                func(l *DeadLetter) { l.Table = "" },
+		`table "orders"`:          func(l *DeadLetter) { l.Table = "orders" },
+		`status "resolved": a ne`: func(l *DeadLetter) { l.Status = Resolved },
 	} {
-		l := testLetter("a", 1)
+		l := testDeadLetter("a", 1)
 		change(l)
-		if _, err := b.Bury(t.Context(), l); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Bury() = %v, want %q", err, want)
+		if _, err := b.Write(t.Context(), l); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Write() = %v, want %q", err, want)
 		}
 	}
 }
@@ -148,13 +148,13 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 	}
 	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
 		life, hits := begin()
-		l := testLetter("a", 1)
-		st, err := b.another(t, patient).Bury(life, l)
+		l := testDeadLetter("a", 1)
+		st, err := b.another(t, patient).Write(life, l)
 		if hits() == 0 {
 			t.Fatal("nothing was hit")
 		}
 		if err == nil && st != Pending || err != nil && count == 1 {
-			t.Errorf("Bury() = %s, %v", st, err)
+			t.Errorf("Write() = %s, %v", st, err)
 		}
 		b.heal(t)
 		if err == nil && count == 1 {
@@ -162,15 +162,15 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 		}
 		// What stands of it now is in its chain, or it is not there.
 		chain := b.chainsOf(t, testTable)
-		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*Letter).entryDest, b.db.Serial); (err == nil) != (len(chain) == 1) {
+		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*DeadLetter).entryDest, b.db.Serial); (err == nil) != (len(chain) == 1) {
 			t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
 		}
 		b.clock.advance(3 * time.Hour)
 		again := *l
 		again.FirstFailedAt, again.Status = time.Time{}, Parked
-		st, err2 := b.another(t).Bury(t.Context(), &again)
+		st, err2 := b.another(t).Write(t.Context(), &again)
 		if err2 != nil || len(chain) == 1 && st != Pending {
-			t.Errorf("Bury() again = %s, %v", st, err2)
+			t.Errorf("Write() again = %s, %v", st, err2)
 		}
 		// Lists may hold what the first try left, and show one letter.
 		b.mustShow(t, l.EventID)
@@ -193,11 +193,11 @@ func TestChainsAndBegun(t *testing.T) {
 		}
 		return out
 	}
-	l := testLetter("a", 7)
-	b.mustBury(t, testLetter("a", 6))
+	l := testDeadLetter("a", 7)
+	b.mustWrite(t, testDeadLetter("a", 6))
 	life, _ := b.trouble(t, "dead_letter_queue", engine.OpCAS, 0, casFaults["unavailable"])
-	if st, err := b.another(t, patient).Bury(life, l); err == nil {
-		t.Fatalf("Bury() = %s", st)
+	if st, err := b.another(t, patient).Write(life, l); err == nil {
+		t.Fatalf("Write() = %s", st)
 	}
 	b.heal(t)
 	want := ChainEntry{EventID: l.EventID, AggregateID: "a", Sequence: 7, WrittenAt: l.WrittenAt}
@@ -208,7 +208,7 @@ func TestChainsAndBegun(t *testing.T) {
 	if err != nil || len(chain) != 1 || len(b.chainsOf(t, testTable)) != 1 {
 		t.Errorf("Chain() = %+v, %v, want the letter that is stored", chain, err)
 	}
-	b.mustBury(t, l)
+	b.mustWrite(t, l)
 	if got := begun(); len(got) != 0 {
 		t.Errorf("begun are %+v, want none", got)
 	}
@@ -249,12 +249,12 @@ func TestBury_NeverResets(t *testing.T) {
 	for _, st := range Statuses {
 		id := b.bring(t, st)
 		before := b.mustRead(t, id)
-		l := testLetter("a", 1)
+		l := testDeadLetter("a", 1)
 		l.EventID = id
 		b.clock.advance(2 * time.Hour)
-		got, err := b.Bury(t.Context(), l)
+		got, err := b.Write(t.Context(), l)
 		if err != nil || got != st {
-			t.Errorf("Bury() of a %s letter = %s, %v", st, got, err)
+			t.Errorf("Write() of a %s letter = %s, %v", st, got, err)
 		}
 		if after := b.mustRead(t, id); after.Version != before.Version || after.Status != st || !after.FirstFailedAt.Equal(before.FirstFailedAt) {
 			t.Errorf("a %s letter became %+v", st, after)
@@ -268,11 +268,11 @@ func TestBury_NeverResets(t *testing.T) {
 func TestChains_EntriesWithoutLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l, err := b.newLetter(testLetter("a", 1))
+	l, err := b.newDeadLetter(testDeadLetter("a", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lists.add(t.Context(), l, shelves(l), true); err != nil {
+	if err := b.lists.add(t.Context(), l, listsOf(l), true); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.chainsOf(t, testTable); len(got) != 0 {
@@ -284,7 +284,7 @@ func TestChains_EntriesWithoutLetter(t *testing.T) {
 	if _, err := b.Claim(t.Context(), l.EventID, me, time.Minute); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Claim() = %v, want ErrNotFound", err)
 	}
-	b.mustBury(t, l)
+	b.mustWrite(t, l)
 	b.mustBeListed(t, l.EventID)
 }
 
@@ -298,7 +298,7 @@ func TestChains_StaleEntries(t *testing.T) {
 	elsewhere := open
 	elsewhere.WrittenAt++
 	closed.Version++ // or the removal that was made stands
-	for _, l := range []*Letter{&closed, &elsewhere} {
+	for _, l := range []*DeadLetter{&closed, &elsewhere} {
 		if err := b.lists.add(t.Context(), l, nil, true); err != nil {
 			t.Fatal(err)
 		}
@@ -317,20 +317,20 @@ func TestChains_Order(t *testing.T) {
 	var want []string
 	for _, a := range rnd.Perm(200) {
 		for i := range rnd.Perm(4) {
-			l := testLetter(fmt.Sprint("a", a), int64(i+1))
-			b.mustBury(t, l)
+			l := testDeadLetter(fmt.Sprint("a", a), int64(i+1))
+			b.mustWrite(t, l)
 			want = append(want, fmt.Sprint(l.AggregateID, l.Sequence))
 		}
 	}
 	for _, i := range rnd.Perm(120) { // more than a page, in one chain without numbers
-		l := testLetter("unnumbered", 0)
+		l := testDeadLetter("unnumbered", 0)
 		l.WrittenAt = int64(i)
-		b.mustBury(t, l)
+		b.mustWrite(t, l)
 		want = append(want, fmt.Sprint(l.AggregateID, l.WrittenAt))
 	}
-	other := testLetter("a1", 9)
+	other := testDeadLetter("a1", 9)
 	other.Table = "shop.outbox"
-	b.mustBury(t, other)
+	b.mustWrite(t, other)
 
 	var got []string
 	var last ChainEntry
