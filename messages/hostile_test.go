@@ -67,10 +67,10 @@ func answer(t *testing.T, h http.Handler, path, body string) hostile.Answer {
 	return hostile.Answer{Status: r.status, Text: r.text, Locations: r.locations()}
 }
 
-// A hostile body is answered with what is wrong with it, by name and briefly, and
-// costs memory in proportion to its size; as an item of a batch no less.
+// The response to a hostile body is short and names the problem, and the memory is
+// proportional to its size; also as an item of a batch.
 //
-//nolint:paralleltest // it counts what the process allocates
+//nolint:paralleltest // it counts the allocations of the process
 func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	h := newHandler(withoutDatabase(t))
 	for _, tt := range hostileBodies {
@@ -80,7 +80,7 @@ func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	}
 }
 
-//nolint:paralleltest // it counts what the process allocates
+//nolint:paralleltest // it counts the allocations of the process
 func TestHTTP_HostileBatches(t *testing.T) {
 	h := newHandler(withoutDatabase(t))
 	for _, tt := range []struct {

@@ -92,11 +92,11 @@ func quoted(n int) string {
 	return s
 }
 
-// A hostile body is answered with what is wrong with it, by name and briefly, and
-// costs memory in proportion to its size. There is no database behind this API, so
-// that what got through would be a 5xx.
+// The response to a hostile body is short and names the problem, and the memory is
+// proportional to its size. This API has no database, so an accepted body would be
+// a 5xx.
 //
-//nolint:paralleltest // it counts what the process allocates
+//nolint:paralleltest // it counts the allocations of the process
 func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	h := withoutDatabase(t)
 	for _, tt := range hostileBodies {

@@ -57,7 +57,7 @@ func (l *layout) prepare() {
 		names = append(names, name)
 	}
 	l.list, l.inserts = strings.Join(names, ", "), strings.Join(once, ", ")
-	// An update of an unmapped column must not look like an event. Of the columns
+	// An update of an unmapped column must not be taken for an event. Of the columns
 	// that every event has, the key columns are in every log row.
 	l.marker = fieldID
 	for _, f := range []field{fieldID, fieldType, fieldPayload, fieldAggregateType} {

@@ -12,13 +12,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// Settled letters are purged from the table, stand in the archive, and come back
-// from there; each step is previewed and asks why.
+// Resolved dead letters are purged from the table, are in the archive, and can
+// be restored; each step has a preview and requires a reason.
 func TestArchive_PurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{Archive: w.keeper}).Run)
-	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
+	ids := []gocql.UUID{w.writeDeadLetter(nil), w.writeDeadLetter(nil)}
 	for _, id := range ids {
 		if err := w.letters.Discard(t.Context(), id, dlq.Actor{Name: "jo"}); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestArchive_PurgeAndRestore(t *testing.T) {
 	b.sees(".title .badge", "done")
 	for _, id := range ids {
 		if l := w.until(id, "archived", is(dlq.Archived)); l.Archive == "" || l.Payload != nil {
-			t.Errorf("letter %s is %+v", id, l)
+			t.Errorf("dead letter %s is %+v", id, l)
 		}
 	}
 	b.visit("/archive")
@@ -58,7 +58,7 @@ func TestArchive_PurgeAndRestore(t *testing.T) {
 		w.until(id, "resolved", is(dlq.Resolved))
 	}
 
-	// Who may look sees the archive, and no way to change it.
+	// A viewer sees the archive without actions.
 	b = w.open(access.Operator, "/archive")
 	b.sees("main", ".jsonl.zst")
 	if n := b.count("[data-key=restore-0], [data-key=sweep]"); n != 0 {

@@ -25,7 +25,7 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	for _, id := range ids {
 		w.until(id, "manual", is(dlq.Manual))
 	}
-	w.mend()
+	w.raiseLimit()
 	b := w.open(access.Operator, "/groups")
 	b.sees(".group", "record_too_large")
 	b.sees(".group-count", "9")
@@ -50,17 +50,17 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	b.sees("main", "There are no groups, because no dead letter is open")
 }
 
-// What dies between the preview and the yes is not meant: the number that somebody
-// agreed to is that of the preview.
-func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
+// A dead letter written between the preview and the confirmation is not
+// included: the confirmed number is that of the preview.
+func TestBulk_LaterDeadLettersAreExcluded(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
-	ids := []gocql.UUID{w.bury(nil), w.bury(nil)}
+	ids := []gocql.UUID{w.writeDeadLetter(nil), w.writeDeadLetter(nil)}
 	b := w.open(access.Admin, "/groups")
 	b.click(".group [data-key=act-discard]")
 	b.sees("dialog", "Type 2 to confirm")
-	late := w.bury(nil)
+	late := w.writeDeadLetter(nil)
 	b.fills("dialog [data-key=reason]", "test data")
 	b.fills("dialog [data-key=typed]", "2")
 	b.click("dialog [data-key=yes]")
@@ -70,18 +70,19 @@ func TestBulk_WhatDiesAfterThePreviewIsLeftAlone(t *testing.T) {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
 	if l, err := w.letters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
-		t.Errorf("the letter that died after the preview is %s (%v), want it manual", l.Status, err)
+		t.Errorf("the dead letter from after the preview is %s (%v), want manual", l.Status, err)
 	}
 }
 
-// Some letters are chosen in the table; discarding them takes their number.
+// Dead letters are selected in the table; discarding them requires their
+// number.
 func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
 	var ids []gocql.UUID
 	for range 4 {
-		ids = append(ids, w.bury(nil))
+		ids = append(ids, w.writeDeadLetter(nil))
 	}
 	b := w.open(access.Admin, "/letters?status=manual")
 	b.sees("main", "4 dead letters, newest first")
@@ -107,7 +108,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
 	if l, err := w.letters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
-		t.Errorf("the letter that was not chosen is %s (%v), want it manual", l.Status, err)
+		t.Errorf("the unselected dead letter is %s (%v), want manual", l.Status, err)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 func TestBulk_JobIsSteered(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil)
+	id := w.writeDeadLetter(nil)
 	job, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +137,8 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.click("[data-key=job-cancel]")
 	b.confirm("no longer wanted")
 	b.sees(".title .badge", "cancelled")
-	// One that does what an operator may not is stopped by an operator, and goes on by an admin.
+	// An operator can pause a job that requires an admin; only an admin can resume
+	// it.
 	discard, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// Nobody needs a mouse: from the overview to a letter by shortcuts, through its
-// dialog by Tab, and out again.
+// A mouse is not required: from the overview to a dead letter by shortcuts,
+// through its dialog by Tab, and out again.
 func TestKeyboard_Walk(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil)
+	id := w.writeDeadLetter(nil)
 	b := w.open(access.Admin, "/")
 	b.sees(".say-title", "1 dead letter needs your decision")
 	b.goes("gl", "Dead letters")
@@ -44,7 +44,7 @@ func TestKeyboard_Walk(t *testing.T) {
 	b.types(kb.Escape)
 	b.gone("dialog")
 	if l, err := w.letters.Read(t.Context(), id); err != nil || l.Version != 1 {
-		t.Errorf("Escape changed the letter: version %d, %v", l.Version, err)
+		t.Errorf("Escape changed the dead letter: version %d, %v", l.Version, err)
 	}
 	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
 	b.types(kb.Enter)
@@ -56,11 +56,11 @@ func TestKeyboard_Walk(t *testing.T) {
 	b.gone("dialog")
 	b.sees(".detail-head .badge", "resolved")
 	if l := w.until(id, "resolved", is(dlq.Resolved)); l.Outcome.Note != "settled in the shop" {
-		t.Errorf("the outcome says %q", l.Outcome.Note)
+		t.Errorf("the outcome is %q", l.Outcome.Note)
 	}
 }
 
-// Whatever can be clicked can be reached by Tab, and shows that it is.
+// Every clickable element can be reached by Tab, with a visible focus.
 func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -71,7 +71,7 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 		b.visit(path)
 		b.sees(".live", "Live")
 		b.gone(".loading")
-		// Marks what has been reached, and whether it looked as if.
+		// Collects the reached elements and those without a visible focus.
 		eval[bool](b, `(document.activeElement.blur(), window.scrollTo(0, 0), window.reached = new Set(), window.unseen = [], document.addEventListener("focusin", (e) => {
 			reached.add(e.target);
 			const s = getComputedStyle(e.target);
@@ -85,12 +85,12 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 			t.Errorf("%s: Tab does not reach %s", path, e)
 		}
 		for _, e := range eval[[]string](b, `[...new Set(unseen)]`) {
-			t.Errorf("%s: the focus cannot be seen on %s", path, e)
+			t.Errorf("%s: the focus is invisible on %s", path, e)
 		}
 	}
 }
 
-// Single keys can be switched off, as WCAG 2.1.4 asks.
+// Shortcuts of single keys can be disabled, as WCAG 2.1.4 requires.
 func TestKeyboard_ShortcutsOff(t *testing.T) {
 	t.Parallel()
 	w := start(t)

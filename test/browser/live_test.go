@@ -10,31 +10,31 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// A new letter shows by itself, and somebody who is at the keyboard stays where
-// she is.
+// A new dead letter appears without a reload, and the keyboard focus does not
+// move.
 func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	first := w.bury(nil).String()
+	first := w.writeDeadLetter(nil).String()
 	b := w.open(access.Operator, "/letters")
 	b.sees("tbody", "manual")
 	b.sees(".live", "Live")
 	eval[bool](b, `(document.querySelector("tbody a").focus(), true)`)
-	second := w.bury(nil).String()
+	second := w.writeDeadLetter(nil).String()
 	b.sees(fmt.Sprintf(`tr[data-id=%q]`, second), "manual")
 	b.focused("row-" + first) // where it was
 }
 
-// The server goes away: the page says so and since when. It comes back: the page
-// says nothing any more and shows what happened meanwhile.
+// The server is unavailable: the page shows this and the time. When it is back,
+// the message disappears and the page shows the changes of the meantime.
 func TestLive_LostAndBack(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	b := w.open(access.Operator, "/letters")
 	b.sees("main", "There are no dead letters")
 	b.sees(".live", "Live")
-	// By itself the page would try again in a second or more: whether before somebody
-	// asks it to depends on the machine.
+	// The page's own retry after a second or more could come before the requested
+	// one on a slow machine.
 	b.load(`{ const own = setTimeout; window.setTimeout = (f, ms, ...args) => ms >= 1000 ? 0 : own(f, ms, ...args); }`)
 	w.stop()
 	b.sees("#notice", "Connection lost at")
@@ -42,7 +42,7 @@ func TestLive_LostAndBack(t *testing.T) {
 	b.sees("#notice", "next attempt in")
 	b.sees(".live", "Not live")
 	b.shoot("lost")
-	w.bury(func(l *dlq.DeadLetter) { l.ErrorClass = "meanwhile" })
+	w.writeDeadLetter(func(l *dlq.DeadLetter) { l.ErrorClass = "meanwhile" })
 	w.serve(w.addr)
 	b.click("[data-key=retry]")
 	b.sees("tbody", "meanwhile")
@@ -50,8 +50,8 @@ func TestLive_LostAndBack(t *testing.T) {
 	b.sees(".live", "Live")
 }
 
-// Many tabs of one browser work side by side, though it opens only so many
-// connections: the stream of a page that was left is given back.
+// Several tabs of one browser work concurrently, although it opens a limited
+// number of connections: a left page closes its stream.
 func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {
 	t.Parallel()
 	w := start(t)

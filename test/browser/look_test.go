@@ -42,8 +42,8 @@ type violation struct {
 	Nodes []string `json:"nodes"`
 }
 
-// accessible holds what is on the page to WCAG 2.2 A and AA, as far as axe-core
-// can tell, and to its width.
+// accessible checks the page against WCAG 2.2 A and AA with axe-core, and its
+// width.
 func (b *tab) accessible(where string) {
 	b.t.Helper()
 	for _, v := range eval[[]violation](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"]})
@@ -55,12 +55,12 @@ func (b *tab) accessible(where string) {
 	}
 }
 
-// furnish makes letters of all kinds, and a job.
+// furnish writes dead letters of all kinds, and a job.
 func (w *world) furnish() (id string) {
 	w.t.Helper()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d).UTC().Truncate(time.Millisecond) }
 	for i := range 24 {
-		w.bury(func(l *dlq.DeadLetter) {
+		w.writeDeadLetter(func(l *dlq.DeadLetter) {
 			l.FirstFailedAt = ago(time.Duration(i*i) * time.Minute)
 			l.LastFailedAt = l.FirstFailedAt
 			if i%3 == 0 {
@@ -77,7 +77,7 @@ func (w *world) furnish() (id string) {
 			}
 		})
 	}
-	head := w.bury(func(l *dlq.DeadLetter) {
+	head := w.writeDeadLetter(func(l *dlq.DeadLetter) {
 		l.AggregateID = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10"
 		l.Payload = []byte(`{"order_id":"0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10","status":"placed","country":"Finland","currency":"EUR","total":12345678901234567890.50,` +
 			`"lines":[{"sku":"71053","description":"WHITE METAL LANTERN","quantity":2,"unit_price":"3.39"},{"sku":"85123A","description":"HEART T-LIGHT HOLDER","quantity":6,"unit_price":"2.55"}],"gift":false,"note":null}`)
@@ -85,13 +85,13 @@ func (w *world) furnish() (id string) {
 		l.Metadata = map[string]string{"host": "relay-7c9f", "breaker": "closed"}
 	})
 	for i := range 3 {
-		w.bury(func(l *dlq.DeadLetter) {
+		w.writeDeadLetter(func(l *dlq.DeadLetter) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", int64(i+2), dlq.Parked, "behind"
 			l.ErrorCode, l.ErrorText, l.ErrorChain = "", "an earlier event of its aggregate is a dead letter", nil
 		})
 	}
 	by := dlq.Actor{Name: "mara", Reason: "INC-311 the broker is back"}
-	gone := []gocql.UUID{w.bury(nil), w.bury(nil)}
+	gone := []gocql.UUID{w.writeDeadLetter(nil), w.writeDeadLetter(nil)}
 	for _, id := range gone {
 		if err := w.letters.Discard(w.t.Context(), id, by); err != nil {
 			w.t.Fatal(err)
@@ -106,8 +106,8 @@ func (w *world) furnish() (id string) {
 	return head.String()
 }
 
-// Every page and the main dialogs, light and dark, wide and narrow, as
-// axe-core sees them.
+// Every page and the main dialogs, light and dark, wide and narrow, checked by
+// axe-core.
 func TestLook_Accessible(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -186,7 +186,8 @@ func TestLook_Accessible(t *testing.T) {
 	}
 }
 
-// Between a phone's width and a desk's the bar at the top has too little room for one line.
+// Between the widths of a phone and a desktop the top bar needs more than one
+// line.
 func TestLook_EveryWidth(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -201,8 +202,8 @@ func TestLook_EveryWidth(t *testing.T) {
 	}
 }
 
-// The console is as the system is, light or dark, until somebody says otherwise;
-// that is kept, and given up by choosing what the system has.
+// The console follows the theme of the system until the user selects another
+// one; the selection is stored, and removed by selecting the system's theme.
 func TestLook_Themes(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -222,7 +223,7 @@ func TestLook_Themes(t *testing.T) {
 	b.click(`[aria-label="Switch between light and dark"]`)
 	dark(false, "it was switched and is still dark")
 	b.visit("/letters")
-	dark(false, "the choice is not kept")
+	dark(false, "the selection is not stored")
 	b.types("t")
 	dark(true, "the shortcut does not switch back")
 	b.theme("light")

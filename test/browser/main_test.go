@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is one browser for all tests; each has a context of its own in it, as
-// private windows are.
+// chromium is one browser for all tests; each test has its own context in it,
+// like a private window.
 var chromium context.Context
 
 func TestMain(m *testing.M) {

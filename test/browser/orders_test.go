@@ -82,8 +82,8 @@ func (w *world) shop() (order, message string) {
 	return o.ID.String(), message
 }
 
-// An operator finds a customer's order, sees what confirming would do, confirms
-// it, and watches its event into the topic.
+// An operator finds the order of a customer, previews its confirmation,
+// confirms it, and sees its event in the topic.
 func TestOrder_FindConfirmWatch(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -103,7 +103,7 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	b.sees("main", "WHITE METAL LANTERN")
 	b.sees(".timeline.events", "OrderCreated")
 	if n := b.count("[data-key=act-ship]"); n != 0 {
-		t.Error("an order that is not confirmed can be shipped")
+		t.Error("an unconfirmed order can be shipped")
 	}
 	b.click("[data-key=act-confirm]")
 	b.sees("dialog .preview", "one OrderUpdated")
@@ -129,8 +129,8 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	b.sees("main h1", "Order of 22.08 EUR")
 }
 
-// Somebody else was first: nothing is overwritten, the dialog says why, and what
-// is there now can be looked at from it.
+// Another user was first: nothing is overwritten, and the dialog shows the
+// reason and a link to the current state.
 func TestOrder_RefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -147,7 +147,7 @@ func TestOrder_RefusedWithItsReason(t *testing.T) {
 	b.click("dialog [data-key=look]")
 	b.sees("dialog", "The order is already cancelled.")
 	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
-		t.Error("what is refused can be asked for again")
+		t.Error("a refused change can be requested again")
 	}
 	b.types("\x1b")
 	b.gone("dialog")
@@ -158,8 +158,8 @@ func TestOrder_RefusedWithItsReason(t *testing.T) {
 	b.sees("tbody", "refused")
 }
 
-// An order is shipped with its tracking number, and cancelling asks what goes
-// with the event.
+// An order is shipped with its tracking number, and cancelling it asks for the
+// fields of the event.
 func TestOrder_ShipAndCancel(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -213,7 +213,7 @@ func TestScheduled_FindTakeBack(t *testing.T) {
 		t.Errorf("the message is %s, %v", v.State, err)
 	}
 	if n := b.count("[data-key=act-take-back]"); n != 0 {
-		t.Error("what was taken back can be taken back")
+		t.Error("a cancelled message can be cancelled again")
 	}
 	b.visit("/scheduled")
 	b.sees("main", "4 messages, next due")
@@ -223,8 +223,8 @@ func TestScheduled_FindTakeBack(t *testing.T) {
 	b.sees("main h1", "billing.reminders")
 }
 
-// What a message carries is seen before it is released ahead of its time; then it
-// goes out, with who did it and why in the audit.
+// The content of a message is shown before an early release; then it is
+// published, and the audit trail contains the operator and the reason.
 func TestScheduled_SeeAndRelease(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -247,7 +247,7 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees(".detail-head .badge", "queued")
 	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
 	if n := b.count("[data-key^=act-]"); n != 0 {
-		t.Error("what is out can be changed")
+		t.Error("a published message can be changed")
 	}
 	b.visit("/audit")
 	b.sees("tbody", "INC-404 the customer asked for it")
@@ -258,8 +258,8 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees("main .timeline", "billing.reminders[") // its place in the topic
 }
 
-// All that match a filter are counted, released and taken back, on every page; what
-// does not match waits on.
+// All messages that match a filter are counted, released and cancelled, on
+// every page; the others keep waiting.
 func TestScheduled_Many(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -279,11 +279,11 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("dialog .preview", "billing.reminders")
 	b.fills("dialog [data-key=rate]", "0.05")
 	if eval[bool](b, `document.querySelector("dialog [data-key=rate]").checkValidity()`) {
-		t.Error("the dialog takes a rate below the API's least")
+		t.Error("the dialog accepts a rate below the minimum of the API")
 	}
 	b.fills("dialog [data-key=rate]", "0.5")
 	if !eval[bool](b, `document.querySelector("dialog [data-key=rate]").checkValidity()`) {
-		t.Error("the dialog takes no rate below one in a second, and the API does")
+		t.Error("the dialog rejects rates below one per second, and the API accepts them")
 	}
 	b.fills("dialog [data-key=rate]", "500")
 	b.confirm("INC-500 wrong delay")
@@ -315,11 +315,11 @@ func TestScheduled_Many(t *testing.T) {
 	viewer := w.open(access.Viewer, "/scheduled?topic=newsletter")
 	viewer.sees("main", "1 message, next due")
 	if n := viewer.count("[data-key$=-many]"); n != 0 {
-		t.Error("a viewer is offered what the API refuses")
+		t.Error("a viewer sees an action that the API refuses")
 	}
 }
 
-// Somebody took the message back meanwhile: the dialog says so.
+// Another user cancelled the message: the dialog shows this.
 func TestScheduled_ReleaseRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -340,8 +340,8 @@ func TestScheduled_ReleaseRefused(t *testing.T) {
 	b.sees(`[aria-label="Payload"]`, "removed when the message was cancelled")
 }
 
-// A large payload and a long header are cut, and shown whole when that is asked
-// for; bytes that are no text are shown as bytes.
+// A large payload and a long header are truncated, and shown in full on
+// request; binary payloads are shown as bytes.
 func TestScheduled_LargeIsCut(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -386,7 +386,8 @@ func TestScheduled_LargeIsCut(t *testing.T) {
 	b.sees(`[aria-label="Payload"]`, "Its payload is empty")
 }
 
-// A viewer sees orders and messages and is offered no change, and the API refuses one.
+// A viewer sees orders and messages without actions, and the API refuses
+// changes.
 func TestRoles_OrdersAndMessages(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -410,7 +411,7 @@ func TestRoles_OrdersAndMessages(t *testing.T) {
 	}
 }
 
-// What customers write is shown, not run: names, addresses, lines, keys.
+// Text of customers is displayed, not executed: names, addresses, lines, keys.
 func TestSafety_OrdersDoNotRun(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -29,8 +29,8 @@ type tab struct {
 	ctx context.Context
 
 	mu     sync.Mutex
-	wrong  []string // exceptions, and what the policy forbade
-	tries  bool     // what the policy forbids; then it is to complain
+	wrong  []string // exceptions, and violations of the policy
+	tries  bool     // violations of the policy are expected
 	alerts int
 }
 
@@ -75,7 +75,7 @@ func (b *tab) listen(ev any) {
 	case *runtime.EventExceptionThrown:
 		b.wrong = append(b.wrong, "exception: "+(&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *log.EventEntryAdded:
-		// Answers such as 403 are wanted here and there, and looked at there.
+		// Some tests expect responses such as 403 and check them.
 		if e.Entry.Level == log.EntryLevelError && e.Entry.Source != log.EntrySourceNetwork {
 			b.wrong = append(b.wrong, string(e.Entry.Source)+": "+e.Entry.Text)
 		}
@@ -102,15 +102,15 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// visit goes to a page and waits until it is drawn.
+// visit opens a page and waits until it is rendered.
 func (b *tab) visit(path string) {
 	b.t.Helper()
-	// Where only the fragment differs a browser stays on the page that it has.
+	// A browser does not reload a page if only the fragment differs.
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate("http://"+b.w.addr+"/console"+path))
 	b.sees("main h1", "")
 }
 
-// eval evaluates an expression; JSON goes in and comes out.
+// eval evaluates an expression with JSON arguments and a JSON result.
 func eval[T any](b *tab, expr string, args ...any) T {
 	b.t.Helper()
 	texts := make([]any, len(args))
@@ -139,15 +139,15 @@ func (b *tab) load(script string) {
 
 const inside = `[...document.querySelectorAll(%s)].filter((e) => e.checkVisibility()).some((e) => e.innerText.includes(%s) || (e.value ?? "").includes(%[2]s))`
 
-// sees waits until one of the elements shows a text.
+// sees waits until one of the elements contains a text.
 func (b *tab) sees(selector, text string) {
 	b.t.Helper()
 	if !eventually(func() bool { return eval[bool](b, inside, selector, text) }) {
-		b.t.Fatalf("%q does not come in %s; the page says:\n%s", text, selector, b.text("body"))
+		b.t.Fatalf("%q does not appear in %s; the page shows:\n%s", text, selector, b.text("body"))
 	}
 }
 
-// gone waits until nothing is there.
+// gone waits until the element is removed.
 func (b *tab) gone(selector string) {
 	b.t.Helper()
 	if !eventually(func() bool { return b.count(selector) == 0 }) {
@@ -173,8 +173,8 @@ func (b *tab) count(selector string) int {
 	return eval[int](b, `document.querySelectorAll(%s).length`, selector)
 }
 
-// click clicks where the element is, as a person does, once it can be. A click that
-// misses, because the page was drawn anew just then, is made again.
+// click clicks at the position of the element once it is visible. It repeats a
+// click that missed because the page was rendered again.
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	var err error
@@ -184,9 +184,9 @@ func (b *tab) click(selector string) {
 		}
 		eval[bool](b, `(window.hit = false, addEventListener("click", (e) => { window.hit = Boolean(e.target.closest(%s)); }, {capture: true, once: true}), true)`, selector)
 		err = chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector)))
-		return err == nil && eval[bool](b, `window.hit ?? true`) // another document cannot say
+		return err == nil && eval[bool](b, `window.hit ?? true`) // the page has changed
 	}) {
-		b.t.Fatalf("%s cannot be clicked (%v); the page says:\n%s", selector, err, b.text("body"))
+		b.t.Fatalf("%s cannot be clicked (%v); the page shows:\n%s", selector, err, b.text("body"))
 	}
 }
 
@@ -196,7 +196,7 @@ func (b *tab) types(text string) {
 	b.do(chromedp.KeyEvent(text))
 }
 
-// fills replaces what is in a field.
+// fills replaces the text of a field.
 func (b *tab) fills(selector, text string) {
 	b.t.Helper()
 	if !eventually(func() bool {
@@ -209,7 +209,7 @@ func (b *tab) fills(selector, text string) {
 	}
 }
 
-// confirm gives a reason in the dialog and says yes.
+// confirm enters a reason in the dialog and confirms it.
 func (b *tab) confirm(reason string) {
 	b.t.Helper()
 	b.sees("dialog label", "Why")
@@ -232,8 +232,8 @@ func (b *tab) focused(name string) {
 	}
 }
 
-// goes presses a shortcut that leads to a page. Its two keys belong together for a
-// moment only; where that was over, it is pressed again.
+// goes presses a shortcut to a page. Its two keys must follow each other
+// quickly, so it repeats them if they did not.
 func (b *tab) goes(keys, heading string) {
 	b.t.Helper()
 	if !eventually(func() bool {
@@ -268,7 +268,7 @@ func (b *tab) size(width, height int64) {
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
 }
 
-// shoot takes a picture, if somebody wants to look.
+// shoot takes a screenshot if requested.
 func (b *tab) shoot(name string) {
 	dir := os.Getenv("OUTBOX_SCREENSHOTS")
 	if dir == "" {

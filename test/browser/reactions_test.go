@@ -36,7 +36,7 @@ func (w *world) deliveries() *delivery.Store {
 	return s
 }
 
-// react runs the rules hook, to a receiver that answers as take says, and log.
+// react runs the rules hook, to a receiver with the result of take, and log.
 func (w *world) react(take func(context.Context, notify.Message) error) (stop func()) {
 	w.t.Helper()
 	if _, err := kadm.NewClient(w.kafka).CreateTopic(w.t.Context(), 2, 1, nil, things); err != nil {
@@ -73,7 +73,7 @@ func (w *world) happen(payloads ...string) {
 	}
 }
 
-// keep saves a delivery by hand.
+// keep saves a delivery directly.
 func (w *world) keep(change func(*delivery.Delivery)) gocql.UUID {
 	w.t.Helper()
 	id := outbox.NewID().String()
@@ -89,14 +89,14 @@ func (w *world) keep(change func(*delivery.Delivery)) gocql.UUID {
 	if change != nil {
 		change(d)
 	}
-	time.Sleep(2 * time.Millisecond) // so that none began in the millisecond of another
+	time.Sleep(2 * time.Millisecond) // so that no two start in the same millisecond
 	if err := w.deliveries().Save(w.t.Context(), d); err != nil {
 		w.t.Fatal(err)
 	}
 	return d.ID
 }
 
-// fail makes a delivery of keep a failed one.
+// fail marks a delivery of keep as failed.
 func fail(text string) func(*delivery.Delivery) {
 	return func(d *delivery.Delivery) {
 		d.State, d.Attempts, d.Error, d.Tries = delivery.Failed, 8, text, nil
@@ -106,8 +106,9 @@ func fail(text string) func(*delivery.Delivery) {
 	}
 }
 
-// An operator sees that a receiver is away, finds what failed, sees why, and has it
-// made again when the receiver is back; the console shows each step by itself.
+// An operator sees that a receiver is unavailable, finds the failed deliveries
+// and the reason, and repeats them when the receiver is back; the console shows
+// each step without a reload.
 func TestReactions_FindRepeatWatch(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -124,7 +125,7 @@ func TestReactions_FindRepeatWatch(t *testing.T) {
 	b.sees(`[aria-label="Rules"]`, "running")
 	b.sees("main", "There are no deliveries.")
 	w.happen(`{"n":12345678901234567890.50}`)
-	b.sees(`[aria-label="Deliveries"]`, "down for maintenance") // without being asked for
+	b.sees(`[aria-label="Deliveries"]`, "down for maintenance") // without a reload
 	b.sees(`[aria-label="Rules"]`, "down for maintenance")
 	b.sees(`[data-key="failed-big-orders"]`, "1")
 	b.click(`[data-key="failed-big-orders"]`)
@@ -154,8 +155,8 @@ func TestReactions_FindRepeatWatch(t *testing.T) {
 	b.sees("main h1", "ThingHappened to hook")
 }
 
-// Many are repeated by the keyboard alone: filtered, chosen, previewed, confirmed.
-// What is pending is left alone.
+// Many deliveries are repeated by the keyboard: filtered, selected, previewed,
+// confirmed. Pending ones are skipped.
 func TestReactions_RepeatManyByKeyboard(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -210,8 +211,8 @@ func TestReactions_RepeatManyByKeyboard(t *testing.T) {
 	b.sees("tbody", "repeat deliveries")
 }
 
-// All that match a filter are repeated, also those of other pages, and none that
-// began after the preview.
+// All deliveries that match a filter are repeated, including those of other
+// pages, but none that started after the preview.
 func TestReactions_RepeatAllThatMatch(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -241,7 +242,7 @@ func TestReactions_RepeatAllThatMatch(t *testing.T) {
 	}
 }
 
-// A viewer sees reactions and is offered no change, and the API refuses one.
+// A viewer sees reactions without actions, and the API refuses changes.
 func TestRoles_Reactions(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -261,7 +262,7 @@ func TestRoles_Reactions(t *testing.T) {
 	}
 }
 
-// What rules, receivers and events say is shown, not run.
+// Text of rules, receivers and events is displayed, not executed.
 func TestSafety_ReactionsDoNotRun(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -333,7 +334,7 @@ func (w *world) reacted() (id string) {
 		}
 	}
 	store := w.deliveries()
-	w.background("reports", func(ctx context.Context) error { // so that none is silent while it is looked at
+	w.background("reports", func(ctx context.Context) error { // so that every report is current
 		for {
 			if err := store.Report(ctx, all); err != nil && ctx.Err() == nil {
 				return err

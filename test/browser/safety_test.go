@@ -15,12 +15,12 @@ import (
 // hostile is text that runs where it is taken for markup.
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script></script><svg onload=window.hacked=1>javascript:window.hacked=1`
 
-// Whatever an event carries is shown as text: on every page, in every field, and
-// in the dialog before a change.
+// The content of an event is displayed as text: on every page, in every field,
+// and in the dialog before a change.
 func TestSafety_PayloadsDoNotRun(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(func(l *dlq.DeadLetter) {
+	id := w.writeDeadLetter(func(l *dlq.DeadLetter) {
 		l.EventType, l.AggregateID, l.AggregateType, l.Topic = hostile, hostile, hostile, hostile
 		l.Payload = []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":"` + strings.ReplaceAll(hostile, `"`, `\"`) + `"}`)
 		l.ContentType, l.ErrorClass, l.ErrorCode, l.ErrorText = hostile, hostile, hostile, hostile
@@ -50,17 +50,17 @@ func TestSafety_PayloadsDoNotRun(t *testing.T) {
 	b.unharmed("/audit")
 }
 
-// unharmed fails if anything of hostile has become more than text.
+// unharmed fails if a part of hostile is more than text.
 func (b *tab) unharmed(where string) {
 	b.t.Helper()
 	if eval[bool](b, `Boolean(window.hacked)`) {
 		b.t.Errorf("%s: a script of an event ran", where)
 	}
 	if n := b.count("img, iframe, object, embed, script:not([src^='/console/static/']), [onerror], [onload]"); n > 0 {
-		b.t.Errorf("%s: an event's text became %d elements", where, n)
+		b.t.Errorf("%s: an event's text is rendered as %d elements", where, n)
 	}
 	if n := eval[int](b, `[...document.querySelectorAll("a[href]")].filter((a) => !/^https?:$/.test(new URL(a.href).protocol)).length`); n > 0 {
-		b.t.Errorf("%s: %d links lead to a program", where, n)
+		b.t.Errorf("%s: %d links execute a program", where, n)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +69,8 @@ func (b *tab) unharmed(where string) {
 	}
 }
 
-// The policy holds even if the code were wrong: the browser refuses what would
-// run a text.
+// The content security policy applies even if the code had a bug: the browser
+// refuses to execute text.
 func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -86,7 +86,7 @@ func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
 		`document.body.setAttribute("onclick", "window.hacked = 1")`,
 	} {
 		if !eval[bool](b, `(() => { try { `+try+`; return false } catch { return true } })()`) {
-			t.Errorf("the browser lets %s", try)
+			t.Errorf("the browser allows %s", try)
 		}
 	}
 	if !eval[bool](b, `fetch("https://example.com/").then(() => false, () => true)`) {
@@ -104,13 +104,12 @@ func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
 	}
 }
 
-// A token comes in with a link and is out of the address at once. It is in no
-// cookie. Who has none, or a wrong one, is asked for it and then gets the page
-// of the link.
+// A token in a link is removed from the address immediately. No cookie contains
+// it. A user without a valid token signs in and then sees the page of the link.
 func TestSafety_Token(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil).String()
+	id := w.writeDeadLetter(nil).String()
 	b := w.window()
 	b.visit("/letters/" + id)
 	b.sees("main h1", "Sign in")
@@ -132,7 +131,7 @@ func TestSafety_Token(t *testing.T) {
 	if n := eval[int](b, `Object.values(localStorage).filter((v) => v.includes("obx_")).length`); n > 0 {
 		t.Error("the token is in localStorage, where it outlives the tab")
 	}
-	// A token that runs out leads to the sign-in, and back to the page.
+	// An expired token leads to the sign-in, and back to the page.
 	eval[bool](b, `(sessionStorage.setItem("outbox.token", "obx_gone"), true)`)
 	b.click(`.tabs [data-path="/groups"]`)
 	b.sees("[role=alert]", "no longer valid")
@@ -144,17 +143,18 @@ func TestSafety_Token(t *testing.T) {
 	b.do(chromedp.NavigateBack())
 	b.sees("main h1", "Groups")
 
-	// Another site's form or page has no token, and none comes by itself.
+	// A form or page of another site has no token, and the browser sends none
+	// automatically.
 	if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/replay", {method: "POST", credentials: "include", headers: {"Content-Type": "application/json"}, body: "{}"}).then((r) => r.status)`, id); got != 401 {
 		t.Errorf("a change without a token = %d, want 401", got)
 	}
 }
 
-// A viewer sees everything and is offered no change, and the API refuses one.
+// A viewer sees everything without actions, and the API refuses changes.
 func TestRoles_OfferedAndRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil).String()
+	id := w.writeDeadLetter(nil).String()
 	for _, c := range []struct {
 		role  access.Role
 		offer []string
@@ -173,7 +173,7 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 				}
 			}
 			if got := b.count(`[data-key="` + key + `"]`); got != want {
-				t.Errorf("%s: %s is there %d times, want %d", c.role, key, got, want)
+				t.Errorf("%s: %s exists %d times, want %d", c.role, key, got, want)
 			}
 		}
 		if c.role != access.Viewer {
@@ -181,10 +181,10 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		}
 		b.sees("main", "Your role is read-only")
 		for _, key := range []string{"r", "d", "e", "s"} {
-			b.types(key) // the shortcuts of others
+			b.types(key) // the shortcuts of other roles
 		}
 		if n := b.count("dialog"); n > 0 || b.path() != "/letters/"+id {
-			t.Error("a shortcut leads a viewer to a change")
+			t.Error("a shortcut opens a change for a viewer")
 		}
 		b.visit("/letters/" + id + "/edit")
 		b.sees("main", "Your role may not edit")
@@ -201,6 +201,6 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		}
 	}
 	if l, err := w.letters.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
-		t.Errorf("the letter has version %d (%v), want it untouched", l.Version, err)
+		t.Errorf("the dead letter has version %d (%v), want it unchanged", l.Version, err)
 	}
 }

@@ -38,9 +38,9 @@ import (
 const (
 	table = schema.DefaultKeyspace + ".outbox_messages"
 	topic = "OrderCreated"
-	// small is what the topic takes before it is mended.
+	// small is the initial size limit of the topic.
 	small = "2000"
-	// patience is how long is waited for what is to come, on however busy a machine.
+	// patience is the maximum wait for an expected state, on a busy machine, too.
 	patience = 5 * time.Minute
 )
 
@@ -58,7 +58,7 @@ type world struct {
 	keeper   *archive.Keeper
 	tokens   map[access.Role]string
 	addr     string // of the API
-	stop     func() // ends the API
+	stop     func() // stops the API
 }
 
 // start starts everything but the relay.
@@ -135,7 +135,7 @@ func (w *world) serve(addr string) {
 	}
 	w.addr = l.Addr().String()
 	w.stop = w.background("API", func(ctx context.Context) error {
-		_ = server.Serve(ctx, l) // a stream that does not end in time is cut off
+		_ = server.Serve(ctx, l) // a stream that does not end in time is closed
 		return nil
 	})
 }
@@ -160,7 +160,7 @@ func (w *world) background(name string, f func(context.Context) error) (stop fun
 	return stop
 }
 
-// relay starts the relay, and a topic that takes small records only.
+// relay starts the relay, and a topic that accepts small records only.
 func (w *world) relay() {
 	w.t.Helper()
 	limit := small
@@ -191,8 +191,8 @@ func (w *world) scheduler() {
 	w.background("scheduler", s.Run)
 }
 
-// mend lets the topic take large records.
-func (w *world) mend() {
+// raiseLimit lets the topic accept large records.
+func (w *world) raiseLimit() {
 	w.t.Helper()
 	large := "1048576"
 	if _, err := kadm.NewClient(w.kafka).AlterTopicConfigs(w.t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, topic); err != nil {
@@ -200,8 +200,8 @@ func (w *world) mend() {
 	}
 }
 
-// store stores events of one aggregate as a service does; sizes are those of
-// their payloads.
+// store stores events of one aggregate like a service, with payloads of these
+// sizes.
 func (w *world) store(sizes ...int) (ids []gocql.UUID) {
 	w.t.Helper()
 	aggregate := outbox.NewID()
@@ -232,7 +232,7 @@ func noise(n int) string {
 	return b.String()[:n]
 }
 
-// until waits until a letter is as wanted.
+// until waits for a state of a dead letter.
 func (w *world) until(id gocql.UUID, what string, ok func(*dlq.DeadLetter) bool) dlq.DeadLetter {
 	w.t.Helper()
 	var l dlq.DeadLetter
@@ -241,7 +241,7 @@ func (w *world) until(id gocql.UUID, what string, ok func(*dlq.DeadLetter) bool)
 		l, err = w.letters.Read(w.t.Context(), id)
 		return err == nil && ok(&l)
 	}) {
-		w.t.Fatalf("letter %s is %s (%s), %v; want it %s", id, l.Status, l.ErrorClass, err, what)
+		w.t.Fatalf("dead letter %s is %s (%s), %v; want it %s", id, l.Status, l.ErrorClass, err, what)
 	}
 	return l
 }
@@ -274,14 +274,14 @@ func (w *world) records(want int) map[string][]string {
 	return out
 }
 
-// bury makes a dead letter by hand.
-func (w *world) bury(change func(*dlq.DeadLetter)) gocql.UUID {
+// writeDeadLetter writes a dead letter directly.
+func (w *world) writeDeadLetter(change func(*dlq.DeadLetter)) gocql.UUID {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	l := dlq.DeadLetter{
 		Table: table, EventID: outbox.NewID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{}, CreatedAt: now, WrittenAt: now.UnixMicro(), Topic: topic,
-		Status: dlq.Manual, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic takes 2000",
+		Status: dlq.Manual, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic accepts 2000",
 		ErrorChain: []string{"publish", "the record is too large"}, Attempts: 1, FirstFailedAt: now, LastFailedAt: now, Strategy: dlq.StrategyManual,
 	}
 	if change != nil {
@@ -293,7 +293,7 @@ func (w *world) bury(change func(*dlq.DeadLetter)) gocql.UUID {
 	return l.EventID
 }
 
-// eventually polls until ok or the end of all patience.
+// eventually polls until ok or the end of patience.
 func eventually(ok func() bool) bool {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
 		if ok() {
@@ -312,7 +312,7 @@ func mustID(t *testing.T, text string) gocql.UUID {
 	return id
 }
 
-// kafkaClient makes a client of the world's broker, as the API asks for.
+// kafkaClient returns a client of the world's broker for the API.
 func (w *world) kafkaClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.broker.ListenAddrs()...))...)
 }

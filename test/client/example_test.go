@@ -64,7 +64,7 @@ func Example() {
 	must(err)
 	fmt.Println(order.Status, order.Version, order.Total)
 
-	// Change it, if nobody else did meanwhile.
+	// Change it, unless it was changed concurrently.
 	order, err = c.Update(ctx, order.ID, order.Version, client.Update{Lines: []client.Line{{SKU: "71053", Quantity: 3, UnitPrice: "3.39"}}})
 	must(err)
 	fmt.Println(order.Status, order.Version, order.Total)
@@ -108,8 +108,8 @@ func ExampleProblem() {
 	// true
 }
 
-// A caller who may die between asking and hearing keeps the key, and asks again
-// with it.
+// A caller that may crash before the response stores the key, and retries with
+// it.
 func ExampleWithKey() {
 	url, stop := serve()
 	defer stop()
@@ -153,7 +153,7 @@ func ExampleClient_PostMessage() {
 	// cancelled
 }
 
-// What waits is looked at, and goes out ahead of its time.
+// A waiting message is read and released early.
 func ExampleClient_ReleaseMessage() {
 	url, stop := serve()
 	defer stop()
@@ -180,8 +180,8 @@ func ExampleClient_ReleaseMessage() {
 	// true cancelled
 }
 
-// Each message of a batch is stored on its own. What could not be stored for a
-// reason that passes was sent again; what is left is refused.
+// Each message of a batch is stored separately. Transient problems were
+// retried; the remaining ones are refusals.
 func ExampleClient_PostMessages() {
 	url, stop := serve()
 	defer stop()

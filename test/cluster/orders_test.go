@@ -29,8 +29,9 @@ func (w *world) load(s *orders.Service, during time.Duration) *calls {
 	})
 }
 
-// A node that is frozen, killed, or frozen and then killed fails no request and costs a
-// second at most; it is named while that lasts and used again afterwards.
+// A node that is frozen, killed, or frozen and then killed fails no request and
+// costs at most a second; it is reported during the failure and used again
+// afterwards.
 func TestOrders_OneNodeAway(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"frozen": func(w *world) {
@@ -61,10 +62,10 @@ func TestOrders_OneNodeAway(t *testing.T) {
 				w.after(10*time.Second, func() { named = strings.Join(w.nodes.Down(), " ") })
 				w.mustBeQuick(w.load(s, 25*time.Second))
 				if want := w.db.NodeAddr(1).String(); named != want {
-					w.Errorf("the nodes that do not answer are %q, want %s", named, want)
+					w.Errorf("unreachable nodes %q, want %s", named, want)
 				}
 				if down := w.nodes.Down(); len(down) > 0 {
-					w.Errorf("%v do not answer after the end", down)
+					w.Errorf("unreachable nodes %v after the end", down)
 				}
 			})
 		})
@@ -79,9 +80,9 @@ func TestOrders_NoQuorum(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		// Nodes answer that two of three replicas are away. Connections are kept: the
-		// driver sleeps with a lock held when it loses those of two nodes, and virtual time
-		// stands still with it.
+		// Nodes report that two of three replicas are unavailable. Connections are
+		// kept: the driver sleeps with a lock held when it loses those of two nodes,
+		// which would stop virtual time.
 		for _, kind := range []engine.OpKind{engine.OpRead, engine.OpSerialRead, engine.OpWrite, engine.OpLoggedBatch, engine.OpCAS} {
 			w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}}, Effect: faults.Effect{Failure: faults.Unavailable(1, 2)}})
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Messages for now and for later, and dead letters, are stored and read while a node
-// is frozen.
+// Messages for immediate and later delivery, and dead letters, are stored and
+// read while a node is frozen.
 func TestServices_OneNodeFrozen(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s, err := messages.NewService(w.session, messages.Config{Topics: []string{"billing"}})

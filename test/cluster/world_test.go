@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// maxP99 is what a silent or dead node may cost.
+// maxP99 is the maximum cost of a silent or dead node.
 const maxP99 = time.Second
 
 // world is a database of three nodes with the schema in RF 3, and a session with the
@@ -80,15 +80,15 @@ func (w *world) connect(keyspace string) *gocql.Session {
 	return s
 }
 
-// calls are requests and what came of them.
+// calls contains requests and their results.
 type calls struct {
 	mu     sync.Mutex
 	took   []time.Duration
 	failed []error
 }
 
-// every makes a call in each interval for a while, however long those before take, and
-// waits for all.
+// every makes a call in each interval for a while, independent of the duration
+// of earlier calls, and waits for all.
 func (w *world) every(interval, during time.Duration, call func(ctx context.Context, i int) error) *calls {
 	var c calls
 	var wg sync.WaitGroup
@@ -109,7 +109,8 @@ func (w *world) every(interval, during time.Duration, call func(ctx context.Cont
 	return &c
 }
 
-// mustBeQuick checks that nothing failed and that the 99th percentile is at most maxP99.
+// mustBeQuick checks that no call failed and that the 99th percentile is at
+// most maxP99.
 func (w *world) mustBeQuick(c *calls) {
 	w.Helper()
 	slices.Sort(c.took)
@@ -119,11 +120,11 @@ func (w *world) mustBeQuick(c *calls) {
 		w.Errorf("%d of %d calls failed, the first with %v", len(c.failed), len(c.took), c.failed[0])
 	}
 	if p99 > maxP99 {
-		w.Errorf("p99 is %s, want %s at most", p99, maxP99)
+		w.Errorf("p99 is %s, want at most %s", p99, maxP99)
 	}
 }
 
-// after runs a change of the cluster later, between two calls of every: the driver locks
-// its pool while it connects anew, and virtual time stands still if a statement comes at
-// that very moment.
+// after schedules a change of the cluster between two calls of every: the
+// driver locks its pool while it reconnects, and a concurrent statement would
+// stop virtual time.
 func (w *world) after(d time.Duration, change func()) { time.AfterFunc(d+25*time.Millisecond, change) }

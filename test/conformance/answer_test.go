@@ -10,8 +10,8 @@ import (
 	"github.com/datastax/go-cassandra-native-protocol/message"
 )
 
-// answerLines writes an answer as corpus/README.md says. columns are used for
-// rows that came without metadata.
+// answerLines formats an answer as corpus/README.md describes. columns are for
+// rows without metadata.
 func answerLines(m message.Message, columns []*message.ColumnMetadata) ([]string, error) {
 	switch m := m.(type) {
 	case *message.VoidResult:
@@ -45,7 +45,7 @@ func answerLines(m message.Message, columns []*message.ColumnMetadata) ([]string
 func rowsLines(columns []*message.ColumnMetadata, rows message.RowSet) ([]string, error) {
 	lines := []string{"rows " + columnsText(columns)}
 	for _, row := range rows {
-		if columns == nil { // a QUERY with skipmeta: nothing says what the bytes are
+		if columns == nil { // a QUERY with skipmeta: the types are unknown
 			columns = make([]*message.ColumnMetadata, len(row))
 			for i := range columns {
 				columns[i] = &message.ColumnMetadata{Type: datatype.Blob}

@@ -16,8 +16,8 @@ import (
 // requestTimeout bounds one request and its answer.
 const requestTimeout = 5 * time.Minute
 
-// rawClient is one connection, one request at a time, with frames by
-// go-cassandra-native-protocol: it shows what a driver hides.
+// rawClient is one connection, one request at a time, with frames of
+// go-cassandra-native-protocol: it shows details that a driver hides.
 type rawClient struct {
 	conn  net.Conn
 	codec frame.Codec
@@ -107,7 +107,7 @@ func (c *rawClient) doOne(s *step) ([]string, error) {
 	})
 }
 
-// maxPages bounds a paging state that leads nowhere.
+// maxPages bounds an endless paging state.
 const maxPages = 200
 
 // pages sends a request until its last page; columns are those of a result without metadata.

@@ -22,8 +22,8 @@ func startFake(t *testing.T) *scyllafake.Server {
 	return s
 }
 
-// scyllafake answers every statement as Cassandra did, or as the corpus says
-// that ScyllaDB does.
+// scyllafake answers every statement as Cassandra did or, according to the
+// corpus, as ScyllaDB does.
 func TestScyllafake_AnswersAsRecorded(t *testing.T) {
 	t.Parallel()
 	addr := startFake(t).Addr()
@@ -44,14 +44,14 @@ func TestScyllafake_AnswersAsRecorded(t *testing.T) {
 func compare(t *testing.T, s *step, cassandra, got []string) {
 	t.Helper()
 	if cassandra == nil {
-		t.Errorf("%s: nothing is recorded for %s; record with -tags peers -update", s.where, s.text)
+		t.Errorf("%s: no answer is recorded for %s; record it with -tags peers -update", s.where, s.text)
 		return
 	}
 	want, whose := cassandra, "Cassandra"
 	if s.reason != "" {
 		want, whose = s.scylla, "ScyllaDB"
 		if slices.Equal(want, cassandra) {
-			t.Errorf("%s: %s\nScyllaDB is said to differ (%s), but both answer\n%s", s.where, s.text, s.reason, indent(want))
+			t.Errorf("%s: %s\nScyllaDB should differ (%s), but both answer\n%s", s.where, s.text, s.reason, indent(want))
 		}
 	}
 	if !slices.Equal(want, got) {

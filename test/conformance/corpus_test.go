@@ -35,7 +35,7 @@ type step struct {
 	options options
 	cql     string
 	values  []value
-	// prepared says that values were given, if only ().
+	// prepared is true if values were given, even ().
 	prepared bool
 	batch    *batch
 	// reason and scylla are set where ScyllaDB differs.
@@ -94,7 +94,7 @@ func parseCorpus(name, text string) ([]*corpusCase, error) {
 	var (
 		cases  []*corpusCase
 		reason []string
-		lines  []string // of the statement that is being read
+		lines  []string // of the current statement
 		start  int
 	)
 	for i, line := range strings.Split(text, "\n") {
@@ -145,7 +145,7 @@ func parseCorpus(name, text string) ([]*corpusCase, error) {
 		lines, reason = nil, nil
 	}
 	if len(lines) > 0 {
-		return nil, fmt.Errorf("%s:%d: a statement without ; at its end", name, start)
+		return nil, fmt.Errorf("%s:%d: the statement must end with ;", name, start)
 	}
 	for _, c := range cases {
 		for _, s := range c.steps {
@@ -157,7 +157,7 @@ func parseCorpus(name, text string) ([]*corpusCase, error) {
 	return cases, nil
 }
 
-// parse takes the step's text apart.
+// parse parses the text of the step.
 func (s *step) parse() error {
 	rest := strings.TrimSuffix(s.text, ";")
 	if strings.HasPrefix(rest, "[") {
@@ -231,7 +231,8 @@ func (o *options) set(text string) (err error) {
 	return err
 }
 
-// requests are the steps that each makes of s, s itself without it.
+// requests returns the steps that the modes of s generate; s itself without
+// one.
 func (s *step) requests() []*step {
 	if !s.options.each {
 		return []*step{s}

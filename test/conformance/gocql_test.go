@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// An unmodified gocql gets the same answers. It prepares what the raw client
-// sends as QUERY, so this is another way through the server.
+// An unmodified gocql receives the same answers. It prepares the statements
+// that the raw client sends as QUERY, so it uses other code of the server.
 func TestScyllafake_AnswersTheDriver(t *testing.T) {
 	t.Parallel()
 	addr := startFake(t).Addr()
@@ -64,10 +64,11 @@ func runWithDriver(t *testing.T, addr string, c *corpusCase, recorded recording)
 	}
 }
 
-// driverAgrees sends a step with gocql and compares what gocql shows of the answer.
+// driverAgrees sends a step with gocql and compares the part of the answer that
+// gocql shows.
 func driverAgrees(session *gocql.Session, s *step, want []string) error {
 	if want == nil {
-		return fmt.Errorf("nothing is recorded")
+		return fmt.Errorf("no answer is recorded")
 	}
 	if !sendable(s) || strings.Contains(want[0], " tuple<") {
 		return nil
@@ -86,9 +87,9 @@ func driverAgrees(session *gocql.Session, s *step, want []string) error {
 	return nil
 }
 
-// sendable says whether gocql can send the step, and shows the bytes of the
-// answer: it refuses USE, takes tuples apart, and counts values itself (or
-// panics for want of one, in its search for a routing key).
+// sendable reports whether gocql can send the step and show the bytes of the
+// answer: it refuses USE, splits tuples, and counts values itself (or panics
+// without one, in its search for a routing key).
 func sendable(s *step) bool {
 	fits := func(cql string, values []value) bool { return strings.Count(cql, "?") == len(values) }
 	if s.options.meta || s.options.names || s.options.skipMeta || strings.HasPrefix(s.cql, "USE ") || strings.Contains(s.text, "tuple:[") {
@@ -100,8 +101,8 @@ func sendable(s *step) bool {
 	return !slices.ContainsFunc(s.batch.items, func(i batchItem) bool { return !fits(i.cql, i.values) })
 }
 
-// visibleLines is what gocql shows of an answer: nothing of schema changes and
-// of the rows of batches, and of errors the code.
+// visibleLines is the part of an answer that gocql shows: no schema changes, no
+// rows of batches, and only the code of errors.
 func visibleLines(s *step, want []string) []string {
 	switch {
 	case strings.HasPrefix(want[0], "error "):
@@ -185,7 +186,7 @@ func driverPage(iter *gocql.Iter) ([]string, error) {
 	}
 }
 
-// rawCell takes and gives the bytes of a value as they are.
+// rawCell reads and writes the bytes of a value unchanged.
 type rawCell []byte
 
 func (c *rawCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
@@ -225,7 +226,7 @@ func driverBatch(session *gocql.Session, s *step) ([]string, error) {
 	return []string{"void"}, session.ExecuteBatch(b)
 }
 
-// driverType is gocql's idea of a type in the other library's terms.
+// driverType converts a type of gocql to the other library.
 func driverType(t gocql.TypeInfo) datatype.DataType {
 	if c, ok := t.(gocql.CollectionType); ok {
 		switch c.Type() {

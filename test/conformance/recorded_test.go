@@ -12,11 +12,12 @@ import (
 // recordedDir holds Cassandra's answers, a file for each of the corpus.
 const recordedDir = "testdata/cassandra-5.0"
 
-// recording is the answers to one file of the corpus, in its order: for each
-// step the case and text it was recorded for.
+// recording contains the answers to one file of the corpus, in its order: for
+// each step its case and text.
 type recording map[string][]string
 
-// key names a step of a case; the same text may stand in a case several times.
+// key identifies a step of a case; a case may contain the same text several
+// times.
 func key(c *corpusCase, i int) string { return fmt.Sprintf("%s %d %s", c.name, i, c.steps[i].text) }
 
 func recordedPath(file string) string { return filepath.Join(recordedDir, file+".txt") }

@@ -40,8 +40,8 @@ func typeText(t datatype.DataType) string {
 	}
 }
 
-// render shows a value so that different bytes look different. Bytes that are
-// no value of the type are shown in hex with a "!".
+// render formats a value so that different bytes differ. Invalid bytes are in
+// hex with a "!".
 func render(t datatype.DataType, b []byte) string {
 	if b == nil {
 		return "null"
@@ -131,7 +131,7 @@ func renderVarint(b []byte) string {
 	if b[0]&0x80 != 0 {
 		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 	}
-	// The length tells 00ff from 0000ff.
+	// The length distinguishes 00ff from 0000ff.
 	if minimal, err := encodeVarint(n.String()); err != nil || len(minimal) != len(b) {
 		return fmt.Sprintf("%v(%d bytes)", n, len(b))
 	}

@@ -19,7 +19,7 @@ type value struct {
 	unset bool
 }
 
-// cutValues takes (VALUE, …) from the beginning of text.
+// cutValues parses (VALUE, …) at the beginning of text.
 func cutValues(text string) (values []value, found bool, rest string, err error) {
 	if !strings.HasPrefix(text, "(") {
 		return nil, false, text, nil
@@ -101,7 +101,7 @@ func parseValue(text string) (value, error) {
 	return v, nil
 }
 
-// encode gives the bytes of a value of a type; never nil.
+// encode returns the bytes of a value of a type; never nil.
 func encode(typ, arg string) ([]byte, error) {
 	switch typ {
 	case "raw", "blob":

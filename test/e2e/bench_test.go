@@ -13,7 +13,8 @@ import (
 // which a busy machine holds up.
 var patience = harness.Patience.String()
 
-// What bench measures is its own affair; that it counts each event once is ours.
+// The results of bench are not tested here, except that it counts each event
+// once.
 func TestBench_EveryEventOnce(t *testing.T) {
 	t.Parallel()
 	out := harness.Must(t, "bench", "--rate", "200", "--duration", "500ms", "--idle", "200ms", "--drain", "300",
@@ -23,14 +24,14 @@ func TestBench_EveryEventOnce(t *testing.T) {
 		t.Fatalf("bench printed %q: %v", out, err)
 	}
 	if len(r.Latency) != 3 || len(r.Drain) != 3 || r.Idle == nil || r.Restart == nil || r.Ceilings == nil {
-		t.Fatalf("bench left something out: %s", out)
+		t.Fatalf("bench is incomplete: %s", out)
 	}
 	for _, c := range r.Latency {
 		want := bench.Counts{Written: 300, Consumed: 300}
 		if got := c.Counts; strings.HasPrefix(c.Name, "scylla-cdc-go") && got.Consumed > 0 {
-			// Its confidence window is 1 ms here. A row that a busy machine shows later is
-			// lost to it, or comes after those of later changes, which bench reports, and
-			// which is why the relay has two readers.
+			// Its confidence window is 1 ms here. On a busy machine it loses later rows
+			// or reads them after newer ones; bench reports this, and the relay has two
+			// readers because of it.
 			want.Consumed, want.Disorder = got.Consumed, got.Disorder
 		}
 		if c.Counts != want {
@@ -53,7 +54,7 @@ func TestBench_EveryEventOnce(t *testing.T) {
 	}
 }
 
-// Every load is answered or refused, none fails, and nothing is left out.
+// Every load is answered or refused, none fails, and none is missing.
 func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 	t.Parallel()
 	for what, args := range map[string][]string{
@@ -70,7 +71,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 		}
 		for _, p := range r.Phases {
 			if p.Done == 0 && p.Unsent > 0 {
-				continue // the machine stood still, and all callers had gone
+				continue // the machine was paused, and all callers had timed out
 			}
 			if p.Done == 0 || p.Failed > 0 || p.Sent.Max < p.Sent.P50 || p.Kind == bench.Whole && p.Own.P95 <= 0 {
 				t.Errorf("bench %s, %s: %+v", what, p.Name(), p)
@@ -79,7 +80,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 	}
 }
 
-// Messages for later come once, and the relay is told of each that is released.
+// Scheduled messages arrive once, and the relay is notified of each release.
 func TestBench_ScheduledMessagesOnce(t *testing.T) {
 	t.Parallel()
 	out := harness.Must(t, "bench", "schedule", "--waiting", "200", "--burst", "100", "--rate", "100", "--duration", "500ms", "--idle", "200ms", "--scylla-timeout", patience, "-o", "json")
@@ -91,7 +92,7 @@ func TestBench_ScheduledMessagesOnce(t *testing.T) {
 		t.Errorf("events beside them: %+v", r.Live)
 	}
 	if len(r.Parts) != 3 || r.Many.Messages != 200 || r.Many.ResidentMB <= 0 || r.Stored.Count != 200 {
-		t.Fatalf("bench schedule left something out: %s", out)
+		t.Fatalf("bench schedule is incomplete: %s", out)
 	}
 	for i, want := range []int64{50, 50, 100} {
 		p := r.Parts[i]

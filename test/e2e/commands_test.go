@@ -18,9 +18,9 @@ type cluster struct {
 	orders, relay                               *harness.Process
 }
 
-// startCluster starts the embedded database, and, if kafkaAddr is empty, the
-// embedded broker; applies the schema; and starts the order API and the relay,
-// which takes more flags.
+// startCluster starts the embedded database and, if kafkaAddr is empty, the
+// embedded broker; applies the schema; and starts the order API and the relay
+// with more flags.
 func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 5)
@@ -44,7 +44,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	return c
 }
 
-// loadSummary is what `outbox load -o json` prints.
+// loadSummary is the output of `outbox load -o json`.
 type loadSummary struct {
 	Lines     int `json:"lines"`
 	Created   int `json:"orders_created"`
@@ -100,7 +100,7 @@ func (c *cluster) check() {
 		})
 	}
 
-	// A relay that was asked to stop leaves nothing to repeat.
+	// A relay that was stopped leaves nothing to repeat.
 	c.relay.Stop()
 	if s := c.load(100); s.Rejected != 0 {
 		t.Errorf("load = %+v while the relay is stopped", s)

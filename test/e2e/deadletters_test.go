@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// ready is what the tests want of the relay's /readyz.
+// ready is the tested part of the relay's /readyz.
 type ready struct {
 	Ready            bool                          `json:"ready"`
 	Problems         []string                      `json:"problems"`
@@ -28,7 +28,7 @@ type ready struct {
 	InFlight         int                           `json:"in_flight"`
 }
 
-// readyWhen waits until the relay says what is wanted of it.
+// readyWhen waits for a state of the relay.
 func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 	c.t.Helper()
 	var last ready
@@ -42,7 +42,7 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 		err = json.NewDecoder(resp.Body).Decode(&last)
 		_ = resp.Body.Close()
 		if last.Ready != (resp.StatusCode == http.StatusOK) {
-			c.t.Errorf("/readyz says %t with status %d", last.Ready, resp.StatusCode)
+			c.t.Errorf("/readyz reports %t with status %d", last.Ready, resp.StatusCode)
 		}
 		if err == nil && ok(&last) {
 			return
@@ -51,8 +51,8 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 	c.t.Fatalf("the relay is not %s: %+v, %v", what, last, err)
 }
 
-// post sends JSON to the order API, as often as it says "not now", and returns the id
-// in its answer.
+// post sends JSON to the order API, with retries after 429 and 503, and returns
+// the id in the response.
 func (c *cluster) post(path string, body any) string {
 	c.t.Helper()
 	return c.postAs(nil, path, body)
@@ -95,7 +95,7 @@ func (c *cluster) postAs(headers map[string]string, path string, body any) strin
 	return got.ID
 }
 
-// order creates an order of so many lines, which no compression makes small.
+// order creates an order of so many lines, with incompressible content.
 func (c *cluster) order(lines int) (id string) { return c.orderAs(nil, lines) }
 
 // orderAs is order with headers of the request.
@@ -129,8 +129,8 @@ func (c *cluster) command(want int, into any, args ...string) {
 	}
 }
 
-// letter is what the tests want of a dead letter.
-type letter struct {
+// deadLetter is the tested part of a dead letter.
+type deadLetter struct {
 	EventID     string `json:"event_id"`
 	AggregateID string `json:"aggregate_id"`
 	Sequence    int    `json:"seq"`
@@ -143,7 +143,7 @@ type letter struct {
 	} `json:"chain"`
 }
 
-// verified is what the tests want of a verification.
+// verified is the tested part of a verification.
 type verified struct {
 	OK        bool `json:"ok"`
 	Rows      int  `json:"rows"`
@@ -152,9 +152,9 @@ type verified struct {
 	Parked    int  `json:"parked"`
 }
 
-// An order is too large for its topic: it and what follows it become dead letters, the
-// other orders go on. The topic's limit is raised, an operator says replay, and
-// everything is in the topics, in order.
+// An order is too large for its topic: it and its later events become dead
+// letters, other orders are not affected. The topic's limit is raised, an
+// operator replays, and everything is in the topics, in order.
 func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
@@ -178,19 +178,19 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	})
 	c.headersOf("OrderCreated", last) // the relay has read so far
 
-	var list []letter
+	var list []deadLetter
 	c.command(0, &list, "dlq", "list", "--aggregate", refused)
-	slices.SortFunc(list, func(a, b letter) int { return a.Sequence - b.Sequence })
+	slices.SortFunc(list, func(a, b deadLetter) int { return a.Sequence - b.Sequence })
 	if len(list) != 2 || list[0].Status != "manual" || list[0].ErrorClass != "record_too_large" || list[1].Status != "parked" || list[1].ErrorClass != "behind" {
-		t.Fatalf("dlq list = %+v, want the order manual and its cancellation parked", list)
+		t.Fatalf("dlq list = %+v, want the order manual and its cancellation blocked", list)
 	}
-	var shown letter
+	var shown deadLetter
 	if c.command(0, &shown, "dlq", "show", list[0].EventID); len(shown.Chain) != 2 || shown.AggregateID != refused {
 		t.Errorf("dlq show = %+v", shown)
 	}
 	made.check(t, "the dead letter of the order", shown.Headers)
 	if log := c.relay.Log(); !strings.Contains(log, made.line()) {
-		t.Errorf("the relay's log has no line with %q", made.line())
+		t.Errorf("the log of the relay has no line with %q", made.line())
 	}
 	var stats struct {
 		Open  int            `json:"open"`
@@ -228,8 +228,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	c.relay.Stop()
 }
 
-// The broker dies while orders come in: the breaker opens, events become dead
-// letters, and when it is back everything goes out with nobody's help.
+// The broker fails while orders arrive: the breaker opens, events become dead
+// letters, and when it is back everything is published automatically.
 func TestDeadLetters_BrokerAway(t *testing.T) {
 	t.Parallel()
 	kafka := harness.FreeAddrs(t, 1)[0]
@@ -252,11 +252,11 @@ func TestDeadLetters_BrokerAway(t *testing.T) {
 	if s := c.load(n); s.Rejected != 0 {
 		t.Errorf("load = %+v while the breaker is open", s)
 	}
-	// A few are probes; what the producer has since before stays with it.
+	// Some are probes; the producer keeps its earlier events.
 	c.readyWhen("spilling", func(r *ready) bool { return r.Spilled >= n/2 })
 	broker.Restart()
 	harness.Reachable(t, kafka)
-	c.readyWhen("well again", func(r *ready) bool {
+	c.readyWhen("healthy again", func(r *ready) bool {
 		return r.Ready && r.Breaker.State == "closed" && r.DeadLetters == 0 && r.InFlight == 0
 	})
 	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {

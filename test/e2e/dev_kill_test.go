@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// dev is killed three times during its load, the engines with the relay. What
-// was relayed before is read back from the topics and not relayed again.
+// dev is killed three times during its load, the engines with the relay.
+// Earlier events are read back from the topics and not published again.
 func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -26,6 +26,6 @@ func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 		t.Errorf("status %d, %+v, want every event in the topics, each once and in order\n%s", code, r, stderr)
 	}
 	if r.Written <= 9878 {
-		t.Errorf("%d events in all: none were there before the last run", r.Written)
+		t.Errorf("%d events in all: none are from before the last run", r.Written)
 	}
 }

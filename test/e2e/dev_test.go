@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// report is what `outbox-dev run --once` promises to print.
+// report is the output of `outbox-dev run --once`.
 type report struct {
 	Created    int `json:"orders_created"`
 	Cancelled  int `json:"orders_cancelled"`
@@ -63,9 +63,9 @@ func TestDevOnce_RelaysTheSample(t *testing.T) {
 	t.Logf("%d lines in %.1f s, commit to consumer %+v ms", r.Created+r.Cancelled, r.Elapsed, r.Latency)
 }
 
-// Each run goes on from the last one's data, and what was relayed then is not
-// relayed again, into however many shards the relay is divided.
-func TestDevOnce_GoesOnFromItsData(t *testing.T) {
+// Each run continues with the data of the last one, and earlier events are not
+// published again, for any number of shards.
+func TestDevOnce_ResumesFromItsData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "orders.jsonl")
@@ -89,7 +89,7 @@ func TestDevOnce_SkipsBrokenLines(t *testing.T) {
 		order("1"),
 		`{"op":"create","order":{`, // 2: no JSON
 		order("2"),
-		`{"op":"cancel","invoice":"nobody's"}`, // 4: cancels nothing
+		`{"op":"cancel","invoice":"nobody's"}`, // 4: cancels no order
 		strings.Replace(order("3"), `"quantity":2`, `"quantity":-2`, 1), // 5: the API refuses it
 		`{"op":"cancel","invoice":"2"}`,
 	)
@@ -139,7 +139,7 @@ func TestDev_SaysWhatIsInTheWay(t *testing.T) {
 		}
 		for _, want := range append(tt.want, "hint: ") {
 			if !strings.Contains(stderr, want) {
-				t.Errorf("%s: stderr does not say %q:\n%s", tt.name, want, stderr)
+				t.Errorf("%s: stderr does not contain %q:\n%s", tt.name, want, stderr)
 			}
 		}
 		if n := strings.Count(strings.TrimSpace(stderr), "\n"); n > 1 {

@@ -20,12 +20,13 @@ import (
 // readmeAPI is the documents' address of the API.
 const readmeAPI = "http://127.0.0.1:8080"
 
-// curl finds the documents' commands: those indented, and those in a block that
-// may go on over lines.
+// curl matches the commands of the documents: indented ones, and those in a
+// block, possibly with continuation lines.
 var curl = regexp.MustCompile("(?m)^ *(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
 
-// The documents' examples for callers of the API have the documented results, in
-// their order; those of the README are among them. ID is that of the order or message before.
+// The API examples of the documents have the documented results, in their
+// order, including those of the README. ID is that of the previous order or
+// message.
 func TestREADME_CurlExamples(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -78,11 +79,11 @@ func TestREADME_CurlExamples(t *testing.T) {
 			t.Fatalf("example %d is %s, want one with %s", i+1, command, want.part)
 		}
 		command = strings.ReplaceAll(strings.ReplaceAll(command, readmeAPI, "http://"+addrs[2]), "/ID", "/"+id)
-		command = strings.ReplaceAll(command, `"delay":"10s"`, `"delay":"1h"`) // it waits until the example that takes it back
+		command = strings.ReplaceAll(command, `"delay":"10s"`, `"delay":"1h"`) // it waits until the example that cancels it
 		if want.part == "/v1/events/stream" {
 			ctx, end := context.WithCancel(t.Context())
 			defer end()
-			go orders(ctx) // so that there is something to see
+			go orders(ctx) // to produce events
 		}
 		got := run(t, command, want.answer)
 		var made struct{ ID string }
@@ -100,7 +101,8 @@ func TestREADME_CurlExamples(t *testing.T) {
 	}
 }
 
-// examples are the commands of a page, without the indentation of their lines.
+// examples returns the commands of a page, without the indentation of their
+// lines.
 func examples(t *testing.T, page string) (commands []string) {
 	t.Helper()
 	b, err := os.ReadFile(page)
@@ -116,7 +118,7 @@ func examples(t *testing.T, page string) (commands []string) {
 	return commands
 }
 
-// run runs a command until it has ended, or has said what is wanted.
+// run runs a command until it has ended, or has printed want.
 func run(t *testing.T, command, want string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
@@ -132,14 +134,15 @@ func run(t *testing.T, command, want string) string {
 	return got
 }
 
-// until collects what a stream says, and ends it when it has said enough.
+// until collects the output of a stream and ends it after the wanted text.
 type until struct {
 	said  bytes.Buffer // not embedded: the command would read into it past Write
 	want  string
 	found func()
 }
 
-// Write ends a stream alone: other answers come in one piece, and the command ends.
+// Write ends a stream only: other responses arrive in one piece, and the
+// command ends.
 func (u *until) Write(b []byte) (int, error) {
 	n, err := u.said.Write(b)
 	if strings.HasPrefix(u.want, "event: ") && bytes.Contains(u.said.Bytes(), []byte(u.want)) {

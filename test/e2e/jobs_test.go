@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// limited makes OrderCreated a topic that takes small records alone; grow ends
+// limited makes OrderCreated a topic that accepts only small records; grow ends
 // that.
 func (c *cluster) limited() (grow func()) {
 	c.t.Helper()
@@ -73,8 +73,8 @@ func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
 	return out
 }
 
-// An order is too large for its topic. An operator mends the event: it is
-// published under a new id, in its place, before what waits behind it; the
+// An order is too large for its topic. An operator edits the event: it is
+// published under a new id, in its place, before the events blocked by it; the
 // original stays in the dead letters, and outbox verify finds nothing missing.
 func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
 		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
 	})
-	var list []letter
+	var list []deadLetter
 	c.command(0, &list, "dlq", "list", "--aggregate", refused, "--status", "manual")
 	if len(list) != 1 {
 		t.Fatalf("dlq list = %+v, want the order", list)
@@ -113,7 +113,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 		t.Errorf("verify = %+v, want all three published", v)
 	}
 	var shown struct {
-		letter
+		deadLetter
 		Payload string `json:"payload"`
 	}
 	if c.command(0, &shown, "dlq", "show", edited.EditedID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
@@ -122,9 +122,10 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	c.relay.Stop()
 }
 
-// A command that replays dead letters is killed while it waits for what becomes of
-// the first, which no relay publishes. Another one goes on with its job: each letter is
-// changed once, everything is published, and the report says so.
+// A command that replays dead letters is killed while it waits for the result
+// of the first, which no relay publishes. Another command resumes its job: each
+// dead letter is changed once, everything is published, and the report contains
+// it.
 func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
@@ -153,19 +154,19 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	replay.Kill()
 	c.command(0, &jobs, "dlq", "jobs", "list")
 	if len(jobs) != 1 || jobs[0].State != "running" || jobs[0].Progress.Changed != 1 {
-		t.Fatalf("after the kill the job is %+v, want it at its first letter", jobs)
+		t.Fatalf("after the kill the job is %+v, want it at its first dead letter", jobs)
 	}
 	c.relay.Restart()
 	var end job
 	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes")
 	if end.State != "done" || end.Progress.Total != n || end.Progress.Changed != n || end.Progress.Replayed != n || end.Progress.Waiting != 0 {
-		t.Errorf("the report is %+v, want %d letters replayed", end, n)
+		t.Errorf("the report is %+v, want %d dead letters replayed", end, n)
 	}
 	var all []struct {
 		EventID string `json:"event_id"`
 	}
 	if c.command(0, &all, "dlq", "list", "--status", "resolved"); len(all) != n {
-		t.Errorf("%d letters are resolved, want %d", len(all), n)
+		t.Errorf("%d dead letters are resolved, want %d", len(all), n)
 	}
 	for _, l := range all {
 		var shown struct {
@@ -182,7 +183,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 			}
 		}
 		if asked != 1 {
-			t.Errorf("letter %s was replayed %d times by the job: %+v", l.EventID, asked, shown.History)
+			t.Errorf("dead letter %s was replayed %d times by the job: %+v", l.EventID, asked, shown.History)
 		}
 	}
 	var v verified

@@ -15,9 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// A message for later goes through the process that is killed while it waits: it
-// comes to its topic after its time, once, with its key, and whoever watches
-// sees it.
+// The process is killed while a scheduled message waits: the message is in its
+// topic after its due time, once, with its key, and event streams contain it.
 func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -90,9 +89,10 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 		Time time.Time `json:"timestamp"`
 	}
 	if err := json.Unmarshal([]byte(out), &record); err != nil || record.Key != "customer-42" || record.Time.Before(posted.DeliverAt) {
-		t.Errorf("the topic holds %s (%v), want one record with the key, not before %s", out, err, posted.DeliverAt)
+		t.Errorf("the topic contains %s (%v), want one record with the key, not before %s", out, err, posted.DeliverAt)
 	}
-	// Who was there before it came, and was cut off, comes back and sees it.
+	// A client that was disconnected before it was published resumes and receives
+	// it.
 	position := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"reminders":{"%d":0}}`, message.Record.Partition))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/events/stream?topics=reminders&since="+position, nil)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// traced is a request that is followed to where its event goes: by its id, and by
-// the trace that it belongs to.
+// traced is a request that is followed to its event: by its id and its trace.
 type traced struct{ id, trace string }
 
 func (r traced) parent() string { return "00-" + r.trace + "-b7ad6b7169203331-01" }
@@ -20,10 +19,10 @@ func (r traced) request() map[string]string {
 	return map[string]string{"X-Request-Id": r.id, "Traceparent": r.parent()}
 }
 
-// line is what a line of the log about the event has.
+// line is the part of a log line about the event.
 func (r traced) line() string { return "request_id=" + r.id + " trace_id=" + r.trace }
 
-// check wants both among an event's headers.
+// check checks both in the headers of an event.
 func (r traced) check(t *testing.T, what string, headers map[string]string) {
 	t.Helper()
 	if headers["x-request-id"] != r.id || headers["traceparent"] != r.parent() {
@@ -31,7 +30,7 @@ func (r traced) check(t *testing.T, what string, headers map[string]string) {
 	}
 }
 
-// headersOf are those of the first record of the topic with the key.
+// headersOf returns the headers of the first record of the topic with the key.
 func (c *cluster) headersOf(topic, key string) map[string]string {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

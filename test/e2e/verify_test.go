@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// verify is interrupted, as by Ctrl-C, and goes on from its file.
-func TestVerify_GoesOnAfterAnInterruption(t *testing.T) {
+// verify is interrupted, as by Ctrl-C, and resumes from its file.
+func TestVerify_ResumesAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
 	const n = 600
@@ -25,7 +25,7 @@ func TestVerify_GoesOnAfterAnInterruption(t *testing.T) {
 		"verify", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr,
 		"--until", "0s", "--resume", state, "-o", "json",
 	}
-	p := harness.Start(t, "verify", append(args, "--rate", "1")...) // at which it takes ten minutes
+	p := harness.Start(t, "verify", append(args, "--rate", "1")...) // at this rate it takes ten minutes
 	grown := func(from int64) int64 {
 		t.Helper()
 		var size int64
@@ -38,7 +38,7 @@ func TestVerify_GoesOnAfterAnInterruption(t *testing.T) {
 		})
 		return size
 	}
-	grown(grown(0)) // it knows what it verifies, and has read some of it
+	grown(grown(0)) // the file contains its target and its first progress
 	p.Signal(syscall.SIGINT)
 	if code := p.Wait(); code != 1 || !strings.Contains(p.Log(), "hint: the same command goes on from "+state) {
 		t.Fatalf("status %d\n%s", code, p.Log())

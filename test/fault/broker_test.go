@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// The embedded broker has appended a record and is killed before its answer
-// arrives. The producer sends the record again, and it is in the topic once.
+// The embedded broker has appended a record and is killed before its response
+// arrives. The producer retries the record, and it is in the topic once.
 func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	addr := harness.FreeAddrs(t, 1)[0]
 	broker := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", addr)
@@ -78,7 +78,7 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 				t.Fatalf("the record in flight: %v", err)
 			}
 		case <-time.After(harness.Patience):
-			t.Fatal("the record in flight is not sent again")
+			t.Fatal("the record in flight is not retried")
 		}
 		if n := stored(); n != want {
 			t.Fatalf("%d records are stored, want %d", n, want)
@@ -86,17 +86,18 @@ func TestFault_BrokerKilledBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// answers is a producer's connection. While lose is set it goes deaf, for good, with
-// the first record that it carries. What comes before that arrives, so that a new
-// connection gets as far as the record too; and nothing arrives late, when lose is
-// over, because its reader got no processor before.
+// answers is a connection of a producer. While lose is set it drops all
+// responses from the first record on, permanently. Earlier responses arrive, so
+// that a new connection also reaches the record; and no response arrives late,
+// after lose, because of a slow reader.
 type answers struct {
 	net.Conn
 	lose *atomic.Bool
 	deaf atomic.Bool
 }
 
-// Write is called with one whole request: its length in four bytes, its key in two.
+// Write is called with one whole request: its length in four bytes, its key in
+// two.
 func (c *answers) Write(p []byte) (int, error) {
 	if c.lose.Load() && kmsg.Key(binary.BigEndian.Uint16(p[4:])) == kmsg.Produce {
 		c.deaf.Store(true)

@@ -47,8 +47,8 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	database.Stop()
 }
 
-// Relays share by the consumer groups of a real Apache Kafka, whose coordinator
-// decides when one of them is gone.
+// Instances share shards by the consumer groups of a real Apache Kafka, whose
+// coordinator decides when one of them has failed.
 func TestPeerKafka_RelaysThatShare(t *testing.T) {
 	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
 	addrs := harness.FreeAddrs(t, 6)

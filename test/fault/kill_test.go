@@ -17,14 +17,15 @@ func TestFault_ProcessesKilledDuringALoad(t *testing.T) {
 	killAll(t, 6000, 0)
 }
 
-// The same with a relay that starts for the first time when some of the load is
-// in the outbox, and scans the table for it, as slowly as the kills take.
+// The same with a relay that starts for the first time after a part of the
+// load, and scans the table for it, as long as the kills take.
 func TestFault_ProcessesKilledDuringABackfill(t *testing.T) {
 	t.Parallel()
 	killAll(t, 9000, 4500, "--backfill-from", "2000-01-01T00:00:00Z", "--relay-backfill-rows-per-second", "120")
 }
 
-// killAll kills processes during a load; the relay starts when so many lines are stored.
+// killAll kills processes during a load; the relay starts when stored lines are
+// stored.
 func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	t.Helper()
 	addrs := harness.FreeAddrs(t, 5)
@@ -45,7 +46,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
 	s.run(t, seeds.Number(t, "FAULT_SEED", seeds.Of(t)), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
 	if stored > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
-		t.Error("the relay did not go on with its scan")
+		t.Error("the relay did not resume its scan")
 	}
 	relay.Stop()
 	orders.Stop()

@@ -22,18 +22,19 @@ import (
 )
 
 const (
-	// memoryBound is what the relay may take, whatever waits for the broker.
+	// memoryBound is the maximum memory of the relay, for any number of waiting
+	// events.
 	memoryBound = 200e6
-	// defaultWaiting is how many events wait in the test that CI runs;
-	// FAULT_EVENTS=1000000 is what the promise is about.
+	// defaultWaiting is the number of waiting events of the test in CI;
+	// FAULT_EVENTS=1000000 is the documented number.
 	defaultWaiting = 40_000
-	// afterOutage is how long the broker stays away when all are written.
+	// afterOutage is how long the outage continues after the last write.
 	afterOutage = 5 * time.Second
 )
 
-// The broker dies, and more events are written than the relay may hold or make
-// dead letters of. The relay's memory stays below its bound, while the broker is
-// away and while it catches up; then every event is in the topic, once, in order.
+// The broker fails, and more events are written than the relay may hold or
+// write as dead letters. The memory of the relay stays below its bound, during
+// the outage and afterwards; then every event is in the topic, once, in order.
 func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
 	waiting := int64(seeds.Number(t, "FAULT_EVENTS", defaultWaiting))
 	t.Logf("FAULT_EVENTS=%d", waiting)
@@ -54,7 +55,7 @@ func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const before = 1000 // events that go out while all is well
+	const before = 1000 // events before the outage
 	events := bench.NewEvents("Waiting", 256, 512)
 	first := bench.NewEvents("Before", 256, 512)
 	write := func(e *bench.Events, n int64) {
@@ -79,7 +80,7 @@ func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
 	after := peak(t, relay)
 	t.Logf("drained in %s; the relay's peak was %.0f MB without the broker, %.0f MB with the draining", time.Since(began).Round(time.Second), away/1e6, after/1e6)
 	if after >= memoryBound {
-		t.Errorf("the relay took %.0f MB, want less than %.0f", after/1e6, memoryBound/1e6)
+		t.Errorf("the relay used %.0f MB, want less than %.0f", after/1e6, memoryBound/1e6)
 	}
 	if !relay.Running() {
 		t.Error("the relay ended by itself")
@@ -87,8 +88,8 @@ func TestFault_MemoryWhileTheBrokerIsAway(t *testing.T) {
 	relay.Stop()
 }
 
-// consume waits until the topic has n events, and fails the test unless each is
-// there once and its aggregate's in order.
+// consume waits until the topic has n events, and fails the test unless each
+// occurs once and in the order of its aggregate.
 func consume(t *testing.T, ctx context.Context, kafka string, events *bench.Events, n int64) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(kafka), kgo.ConsumeTopics(events.Type()),
@@ -129,7 +130,7 @@ func connect(t *testing.T, cql string) *gocql.Session {
 	return session
 }
 
-// peak is the most memory, in bytes, that the process has had resident.
+// peak returns the maximum resident memory of the process in bytes.
 func peak(t *testing.T, p *harness.Process) float64 {
 	t.Helper()
 	proc, err := procfs.NewProc(p.PID())

@@ -23,9 +23,10 @@ import (
 // freeze is how long nodes are silent.
 const freeze = 25 * time.Second
 
-// nodesWorld is a database of three nodes and the processes that use it. The nodes share
-// an engine in the process of the test, so none of them can be stopped by a signal: a
-// silent one accepts connections and requests and answers none, as a stopped process does.
+// nodesWorld is a database of three nodes and the processes that use it. The
+// nodes share an engine in the process of the test, so signals cannot stop
+// them: a silent one accepts connections and requests without responding, like
+// a stopped process.
 type nodesWorld struct {
 	*testing.T
 	db                     *scyllafake.Server
@@ -115,8 +116,8 @@ func (w *nodesWorld) post() (p posted) {
 	return posted{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After"), took: time.Since(began), err: err}
 }
 
-// during posts 40 orders in a second for as long as f runs, however long those before
-// take, and returns the answers, the fastest first.
+// during posts 40 orders per second while f runs, independent of the duration
+// of earlier requests, and returns the responses, the fastest first.
 func (w *nodesWorld) during(f func()) (all []posted) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); f() }()
@@ -143,13 +144,14 @@ func (w *nodesWorld) during(f func()) (all []posted) {
 	return all
 }
 
-// nothingLost checks that each event is in its topic once, and returns how many there are.
+// nothingLost checks that each event is in its topic once, and returns the
+// number of events.
 func (w *nodesWorld) nothingLost() int {
 	w.Helper()
 	r := harness.NewAccount(w, w.cql, w.kafka, topics...).Wait()
 	w.Log(r)
 	if !r.OK() || r.Duplicates != 0 || r.Orders != r.Events {
-		w.Errorf("%s, want 0 of all that", r)
+		w.Errorf("%s, want 0 of each", r)
 	}
 	return r.Orders
 }
@@ -185,8 +187,8 @@ func TestFault_OneNodeSilent(t *testing.T) {
 	w.stop()
 }
 
-// All nodes are silent: each order is answered, with 503 and when to try again, and
-// orders are taken again when the nodes answer. What was stored is published.
+// All nodes are silent: each order receives 503 with Retry-After, and orders
+// are accepted again when the nodes respond. The stored orders are published.
 func TestFault_AllNodesSilent(t *testing.T) {
 	t.Parallel()
 	w := newNodesWorld(t)

@@ -23,8 +23,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Two processes of outbox react share a rule and are killed in turn while they post
-// to a webhook: each event is posted, few twice, and all stand as delivered.
+// Two processes of outbox react share a rule and are killed alternately while
+// they post to a webhook: each event is posted, few twice, and every delivery
+// has the state delivered.
 func TestFault_ReactKilled(t *testing.T) {
 	t.Parallel()
 	const secret, events, wanted = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", 3000, 4
@@ -56,7 +57,7 @@ func TestFault_ReactKilled(t *testing.T) {
 			killed.Wait()
 		}
 		mu.Unlock()
-		time.Sleep(5 * time.Millisecond) // it was posted, and the sender does not know yet
+		time.Sleep(5 * time.Millisecond) // posted, but not yet acknowledged
 	}))
 	died := func() {
 		mu.Lock()
@@ -65,7 +66,7 @@ func TestFault_ReactKilled(t *testing.T) {
 		killed.Broadcast()
 	}
 	t.Cleanup(func() {
-		for range wanted { // so that no answer is held back for ever
+		for range wanted { // so that no response waits for ever
 			died()
 		}
 		receiver.Close()
@@ -109,7 +110,7 @@ func TestFault_ReactKilled(t *testing.T) {
 		defer mu.Unlock()
 		for id, n := range posted {
 			if !ids[id] {
-				t.Errorf("an event %q that nobody published was posted", id)
+				t.Errorf("an unpublished event %q was posted", id)
 			}
 			seen++
 			again += n - 1
@@ -125,8 +126,9 @@ func TestFault_ReactKilled(t *testing.T) {
 		two[n%2].Restart()
 	}
 	harness.Until(t, "all events", func() bool { seen, _ := count(); return seen == events })
-	// What a process had posted when it was killed, the other one posts once more.
-	harness.Until(t, "all deliveries to stand as delivered", func() bool {
+	// An event that a process had posted when it was killed is posted again by the
+	// other one.
+	harness.Until(t, "all deliveries to be delivered", func() bool {
 		var views []struct{ State string }
 		if err := json.Unmarshal([]byte(harness.Must(t, "deliveries", "list", "--limit", "0", "-o", "json", "--scylla-hosts", addrs[0])), &views); err != nil {
 			t.Fatal(err)

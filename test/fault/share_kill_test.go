@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// Relays that share are killed and stand still, and others take over.
+// Instances that share a relay are killed and paused, and others take over.
 func TestFault_RelaysThatShare(t *testing.T) {
 	t.Parallel()
 	addrs := harness.FreeAddrs(t, 7)

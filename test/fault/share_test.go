@@ -18,9 +18,9 @@ import (
 // sharedSession is the shortest session timeout that a broker allows by default.
 const sharedSession = 6 * time.Second
 
-// shareAndDie lets relays share four shards, and kills them and makes them stand still
-// for longer than the session timeout, so that others take over while they know nothing
-// of it. At the end nothing is lost, and nothing there twice.
+// shareAndDie lets instances share four shards, and kills them and pauses them
+// for longer than the session timeout, so that others take over without their
+// knowledge. At the end no event is lost or duplicated.
 func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64) {
 	t.Helper()
 	seed := seeds.Number(t, "FAULT_SEED", seeds.Of(t))
@@ -45,13 +45,13 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 			p.Kill()
 			time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
 			p.Restart()
-		case 1: // longer than its lease: others own its shards when it wakes
+		case 1: // longer than its lease: others own its shards when it continues
 			for before := fenced(p); fenced(p) == before; { // again, if the group had just moved its shards
 				awaitShards(t, admins)
 				p.Signal(syscall.SIGSTOP)
 				time.Sleep(sharedSession + time.Duration(2500+rnd.IntN(2000))*time.Millisecond)
 				p.Signal(syscall.SIGCONT)
-				harness.Until(t, "a relay that knows that it has lost its shards", func() bool { return fenced(p) > before || allOwn(admins) })
+				harness.Until(t, "a relay that is fenced", func() bool { return fenced(p) > before || allOwn(admins) })
 			}
 		case 3: // about as long as its lease
 			awaitShards(t, admins)
@@ -71,21 +71,21 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 	orders.Stop()
 }
 
-// fenced is how often a relay has said that its shards may be another's.
+// fenced returns how often a relay has logged that it was fenced.
 func fenced(p *harness.Process) int {
 	log := p.Log()
 	return strings.Count(log, "shards stopped: the broker has acknowledged no heartbeat") + strings.Count(log, "shards lost: the broker")
 }
 
-// awaitShards waits until each instance carries a shard: one with nothing to lose would
-// show nothing.
+// awaitShards waits until each instance owns a shard: one without shards has
+// nothing to lose.
 func awaitShards(t *testing.T, admins []string) {
 	t.Helper()
 	harness.Until(t, "a shard or more with each relay", func() bool { return allOwn(admins) })
 }
 
-// allOwn says whether each instance carries a shard: then none is still on its way into
-// the group, and nothing moves by itself.
+// allOwn reports whether each instance owns a shard: then all are members of
+// the group, and no shard is moving.
 func allOwn(admins []string) bool {
 	for _, admin := range admins {
 		var ready struct {

@@ -15,27 +15,27 @@ import (
 
 const (
 	defaultKills = 50
-	// window is the relay's confidence window. An order whose batch was cut off
-	// is tried again with its timestamp for up to the order service's write
-	// budget of 10 s, so rows can be that late here; and as much later as the
-	// processes get no processor.
+	// window is the relay's confidence window. An order whose batch was cut off is
+	// retried with its timestamp for up to the order service's write budget of 10
+	// s, so rows can be that late here, and later on a busy machine.
 	window = 30 * time.Second
-	// attempts is how often the load sends a line: until the last kill is over,
-	// however long all that is killed takes to start.
+	// attempts is the maximum number of attempts of the load per line: enough
+	// until the last kill, for any start time of the processes.
 	attempts = "10000"
 )
 
 var topics = []string{"OrderCreated", "OrderCancelled"}
 
-// victim is something that is killed and started again.
+// victim is a process that is killed and restarted.
 type victim struct {
 	name    string
 	running func() bool
 	kill    func()
 	restart func()
-	// weight is how often it dies, against the others.
+	// weight is its relative frequency of kills.
 	weight int
-	// slow says that it takes seconds to start, in which others may die too.
+	// slow marks a process that takes seconds to start; others may be killed in
+	// the meantime.
 	slow bool
 
 	kills int
@@ -46,20 +46,21 @@ func process(name string, p *harness.Process, weight int) *victim {
 	return &victim{name: name, running: p.Running, kill: p.Kill, restart: p.Restart, weight: weight}
 }
 
-// storm is a load of orders and what is killed meanwhile.
+// storm is a load of orders with kills.
 type storm struct {
 	cql, kafka, api string
 	admin           string // of the order service
 	victims         []*victim
-	// begun, unless nil, is called when the load has begun, before the first kill.
+	// begun, if not nil, is called when the load has started, before the first
+	// kill.
 	begun func()
-	// lines of the sample are loaded, at so many a second.
+	// lines of the sample are loaded, at rate per second.
 	lines, rate int
 }
 
-// run kills at random while orders come in. At the end nothing is lost, no event
-// is there twice, each aggregate is in order, and no order is there without its
-// event nor the other way round.
+// run kills at random while orders arrive. At the end no event is lost or
+// duplicated, each aggregate is in order, and each order has its events and
+// vice versa.
 func (s *storm) run(t *testing.T, seed uint64, kills int) {
 	t.Helper()
 	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
@@ -103,7 +104,7 @@ func (s *storm) load(t *testing.T) *harness.Process {
 	return harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "--attempts", attempts, "-o", "json")
 }
 
-// deck says who dies one after the other, each as often as its weight says.
+// deck returns the sequence of victims, each as often as its weight.
 func (s *storm) deck(rnd *rand.Rand, kills int) []*victim {
 	var all []*victim
 	for _, v := range s.victims {
@@ -114,7 +115,7 @@ func (s *storm) deck(rnd *rand.Rand, kills int) []*victim {
 	return deck
 }
 
-// strike kills a victim and lets some time pass.
+// strike kills a victim and waits for some time.
 func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
 	t.Helper()
 	if !v.running() {
@@ -125,11 +126,12 @@ func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
 	time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
 }
 
-// judge waits for the load and the relay and holds the topics against the database.
+// judge waits for the load and the relay and compares the topics with the
+// database.
 func (s *storm) judge(t *testing.T, load *harness.Process) {
 	t.Helper()
-	for answered := -1; load.Running(); { // a busy machine takes long, and gets on
-		harness.Until(t, "the next answer to the load, or its end", func() bool {
+	for answered := -1; load.Running(); { // a busy machine is slow, but makes progress
+		harness.Until(t, "the next response to the load, or its end", func() bool {
 			n := harness.Answered(s.admin)
 			more := n > answered
 			answered = max(n, answered)
@@ -156,16 +158,16 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 	r := account.Wait()
 	t.Log(r)
 	if !r.OK() || r.Duplicates != 0 {
-		t.Errorf("%s, want 0 of all that", r)
+		t.Errorf("%s, want 0 of each", r)
 	}
-	// The load was told of each order and cancellation: none may be missing, and
-	// a request that was repeated made no second one.
+	// The load received a response to each order and cancellation: none may be
+	// missing, and a retried request made no second one.
 	if r.Orders != sum.Created || r.Events != sum.Created+sum.Cancelled {
 		t.Errorf("%d orders and %d events are stored, want %d and %d", r.Orders, r.Events, sum.Created, sum.Created+sum.Cancelled)
 	}
 }
 
-// startOrders applies the schema to a database that is up and starts the order
+// startOrders applies the schema to a running database and starts the order
 // service; startRelay starts a relay with the small window.
 func startOrders(t *testing.T, cql, api, admin string) *harness.Process {
 	t.Helper()

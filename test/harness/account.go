@@ -34,13 +34,13 @@ type Report struct {
 	Unknown        int // events in a topic and not in the outbox
 	OutOfOrder     int // events that first appear before one ahead of them in sequence
 	Gaps           int // numbers that an aggregate has not
-	Torn           int // orders whose version or status is not that of their last event, or without one
+	Torn           int // orders without an event, or whose version or status differs from their last event
 
-	// Findings are the first of what is wrong with the events, a line each.
+	// Findings are the first problems of the events, one per line.
 	Findings []string
 }
 
-// OK says that nothing is lost, out of order, or half there.
+// OK reports that no event is lost, out of order, or incomplete.
 func (r Report) OK() bool {
 	return r.Lost == 0 && r.Unknown == 0 && r.OutOfOrder == 0 && r.Gaps == 0 && r.Torn == 0
 }
@@ -73,8 +73,8 @@ func NewAccount(t testing.TB, cqlAddr, kafkaAddr string, topics ...string) *Acco
 	return a
 }
 
-// Wait checks until every event of the outbox is in a topic, or nothing has
-// come in for Patience, and returns the last report.
+// Wait checks until every event of the outbox is in a topic, or there was no
+// progress for Patience, and returns the last report.
 func (a *Account) Wait() Report {
 	a.t.Helper()
 	var last Report
@@ -89,11 +89,11 @@ func (a *Account) Wait() Report {
 	}
 }
 
-// findingsShown is how many of what is wrong a report names.
+// findingsShown bounds the findings of a report.
 const findingsShown = 10
 
-// Check reads the database and then the topics to where they end, and holds
-// one against the other.
+// Check reads the database and then the topics to their ends, and compares
+// them.
 func (a *Account) Check() Report {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -143,9 +143,9 @@ func (a *Account) hold() (verify.Counts, []string) {
 	return c, findings
 }
 
-// checkOrders holds the orders against their events: an order is there if and
-// only if its event is, and as the last event left it. A cancellation that is
-// in the outbox counts for a reader of the order even if the row is behind.
+// checkOrders compares the orders with their events: an order exists if and
+// only if its event does, and equals its last event. A cancellation in the
+// outbox counts for a reader of the order even if the row is stale.
 func (a *Account) checkOrders(r *Report) {
 	a.t.Helper()
 	events := make(map[gocql.UUID][]verify.Row)
@@ -175,7 +175,7 @@ func (a *Account) checkOrders(r *Report) {
 	}
 }
 
-// String is the report in one line, and a line for each finding.
+// String returns the report in one line, and a line for each finding.
 func (r Report) String() string {
 	line := fmt.Sprintf("%d orders, %d events: %d lost, %d unknown, %d out of order, %d gaps, %d torn, %d duplicates",
 		r.Orders, r.Events, r.Lost, r.Unknown, r.OutOfOrder, r.Gaps, r.Torn, r.Duplicates)

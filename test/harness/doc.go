@@ -1,5 +1,4 @@
 // Package harness runs the outbox binary as real processes for the end-to-end
-// and fault tests, and holds what ended up in the topics against what stands in
-// the database. It counts with clients of its own and trusts nothing that the
-// processes say of themselves.
+// and fault tests, and compares the topics with the database. It uses clients
+// of its own and does not rely on the output of the processes.
 package harness

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Answered is how many requests the order API has answered since it started, by the
-// metrics at its admin address. One that cannot be asked has answered none.
+// Answered returns the number of requests that the order API has answered since
+// its start, by the metrics at its admin address; 0 if that is unreachable.
 func Answered(admin string) (n int) {
 	resp, err := http.Get("http://" + admin + "/metrics") //nolint:noctx // the test ends with the process
 	if err != nil {

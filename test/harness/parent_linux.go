@@ -2,5 +2,5 @@ package harness
 
 import "syscall"
 
-// dieWithParent lets no process outlive a test that was killed.
+// dieWithParent ends a process when its test was killed.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

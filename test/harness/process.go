@@ -19,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
-// Patience is how long a test waits for what is to come, on however busy a machine:
-// for a process to start, to say something, to end.
+// Patience is the maximum wait of a test for a process to start, log or end, on
+// a busy machine, too.
 const Patience = 5 * time.Minute
 
 // binaries are the programs, each built once for the test process.
@@ -30,7 +30,7 @@ var binaries struct {
 	err  error
 }
 
-// ofDevkit are the commands of outbox-dev; all others are those of outbox.
+// ofDevkit are the commands of outbox-dev; all others belong to outbox.
 var ofDevkit = []string{"run", "engines", "bench"}
 
 // Binary builds outbox and outbox-dev, once for the test process, and returns the path
@@ -70,8 +70,8 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Process is an outbox command that runs. It may be killed and started again.
-// Its methods are not safe for concurrent use.
+// Process is a running outbox command. It can be killed and restarted. Its
+// methods are not safe for concurrent use.
 type Process struct {
 	t    testing.TB
 	name string
@@ -84,8 +84,8 @@ type Process struct {
 	log    *os.File     // stderr of all runs
 }
 
-// Start starts `outbox args…`. What still runs at the end of the test is
-// stopped then; if the test failed, the end of its log is shown.
+// Start starts `outbox args…`. The end of the test stops it; if the test
+// failed, the end of its log is shown.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	return start(t, name, nil, args)
@@ -124,7 +124,7 @@ func (p *Process) Restart() {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Kill ends the process as a crash would: by SIGKILL.
+// Kill ends the process like a crash: by SIGKILL.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
@@ -138,8 +138,8 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Stop asks the process to end with SIGTERM and fails the test unless it does,
-// with exit status 0.
+// Stop sends SIGTERM and fails the test unless the process ends with exit
+// status 0.
 func (p *Process) Stop() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -150,8 +150,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Wait waits for the end of the process and returns its exit status. It kills
-// the process and fails the test if that takes longer than Patience.
+// Wait waits for the end of the process and returns its exit status. After
+// Patience it kills the process and fails the test.
 func (p *Process) Wait() int {
 	p.t.Helper()
 	select {
@@ -163,7 +163,7 @@ func (p *Process) Wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Running says whether the process has not ended.
+// Running reports whether the process is running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.exited:
@@ -173,13 +173,13 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Output is what a process that ended wrote to stdout in its last run.
+// Output returns the stdout of the last run of an ended process.
 func (p *Process) Output() string {
 	<-p.exited
 	return p.out.String()
 }
 
-// Log is what all runs wrote to stderr.
+// Log returns the stderr of all runs.
 func (p *Process) Log() string {
 	b, err := os.ReadFile(p.log.Name())
 	if err != nil {
@@ -188,7 +188,7 @@ func (p *Process) Log() string {
 	return string(b)
 }
 
-// end stops what still runs.
+// end stops a running process.
 func (p *Process) end() {
 	if p.Running() {
 		p.Kill()
@@ -203,8 +203,9 @@ func (p *Process) end() {
 	_ = p.log.Close()
 }
 
-// Run runs a command to its end and returns its output and exit status. It asks the
-// database for as long as a test waits: what a service tries again, a command does not.
+// Run runs a command to its end and returns its output and exit status. Its
+// timeouts for the database are those of a test: a command does not retry like
+// a service.
 func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	p := start(t, args[0], []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
@@ -222,8 +223,8 @@ func Must(t testing.TB, args ...string) string {
 	return stdout
 }
 
-// FreeAddrs returns addresses on loopback that nobody listens on, and that stay free
-// while a process that has one is away.
+// FreeAddrs returns unused addresses on loopback that stay free while a process
+// that has one is restarted.
 func FreeAddrs(t testing.TB, n int) []string {
 	t.Helper()
 	out, err := ports.Take(n)
@@ -233,10 +234,10 @@ func FreeAddrs(t testing.TB, n int) []string {
 	return out
 }
 
-// Reachable waits until somebody listens on addr.
+// Reachable waits until a process listens on addr.
 func Reachable(t testing.TB, addr string) {
 	t.Helper()
-	Until(t, "somebody who listens on "+addr, func() bool {
+	Until(t, "a listener on "+addr, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = c.Close()
@@ -245,8 +246,8 @@ func Reachable(t testing.TB, addr string) {
 	})
 }
 
-// Ready waits until the service at addr says on /readyz that it works: it listens before
-// its database is there.
+// Ready waits until the service at addr is ready: it listens before its
+// database is available.
 func Ready(t testing.TB, addr string) {
 	t.Helper()
 	Until(t, "200 from /readyz at "+addr, func() bool {
@@ -259,7 +260,7 @@ func Ready(t testing.TB, addr string) {
 	})
 }
 
-// Until waits until ok, and fails the test where that is not within Patience.
+// Until waits until ok, and fails the test after Patience.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !ok(); time.Sleep(20 * time.Millisecond) {

@@ -11,7 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/testdata"
 )
 
-// Sample writes the first n lines of the sample orders to a file and returns its path.
+// Sample writes the first n lines of the sample orders to a file and returns
+// its path.
 func Sample(t testing.TB, n int) string {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(testdata.Orders))

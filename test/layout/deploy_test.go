@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// metricName is what the metrics of this project look like.
+// metricName matches the metrics of this project.
 var metricName = regexp.MustCompile(`\boutbox_[a-z_]+\b`)
 
-// TestDeploy_MetricsExist finds dashboards and alerts that ask for a metric no
-// code exports: they would stay empty, and silent, for ever.
+// TestDeploy_MetricsExist finds dashboards and alerts with a metric that no
+// code exports: they would stay empty without an error.
 func TestDeploy_MetricsExist(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
@@ -37,7 +37,7 @@ func TestDeploy_MetricsExist(t *testing.T) {
 				base = "_" + metric // of internal/circuit, for every service
 			}
 			if !strings.Contains(code.String(), `"`+base+`"`) {
-				t.Errorf("%s asks for %s, which nothing exports", f, base)
+				t.Errorf("%s uses %s, which no code exports", f, base)
 			}
 		}
 	}
@@ -55,8 +55,8 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestDeploy_AlertsAreTestedAndExplained finds an alert that no test of the rules
-// names, or that the runbook says nothing of.
+// TestDeploy_AlertsAreTestedAndExplained finds an alert without a test of the
+// rules or without a section of the runbook.
 func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	tests := read(t, filepath.Join(root, "deploy/prometheus/alerts_test.yml"))
@@ -81,7 +81,8 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 	}
 }
 
-// dashboard is what of a Grafana dashboard can be wrong without Grafana saying so.
+// dashboard contains the parts of a Grafana dashboard that Grafana does not
+// validate.
 type dashboard struct {
 	UID    string `json:"uid"`
 	Panels []struct {
@@ -101,9 +102,9 @@ type dashboard struct {
 	} `json:"panels"`
 }
 
-// TestDeploy_DashboardLoads holds the dashboard to what Grafana needs: one id for
-// each panel, no panel over another, a data source that is provisioned, and a
-// query in each panel, of which no two have one name.
+// TestDeploy_DashboardLoads checks the requirements of Grafana: unique panel
+// ids, no overlapping panels, a provisioned data source, and a query in each
+// panel, with unique names.
 func TestDeploy_DashboardLoads(t *testing.T) {
 	t.Parallel()
 	var d dashboard
@@ -134,7 +135,7 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(sources, "uid: "+p.Datasource.UID+"\n") || p.Datasource.UID == "" {
-			t.Errorf("panel %q asks data source %q, which is not provisioned", p.Title, p.Datasource.UID)
+			t.Errorf("panel %q uses data source %q, which is not provisioned", p.Title, p.Datasource.UID)
 		}
 		names := make(map[string]bool)
 		for _, q := range p.Targets {
@@ -144,7 +145,7 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 			names[q.RefID] = true
 		}
 		if len(names) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has an empty query", p.Title)
 		}
 	}
 	if len(ids) == 0 || d.UID == "" {
@@ -153,7 +154,7 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 }
 
 // TestDeploy_MetricsAreShown finds a metric of dead letters, their jobs,
-// notifications or reactions that is on no panel: nobody would look at it.
+// notifications or reactions that is on no panel.
 func TestDeploy_MetricsAreShown(t *testing.T) {
 	t.Parallel()
 	shown := read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What the race detector is told to leave out was looked at in one version of a library:
-// another one is looked at again, or is without it.
+// An exclusion of the race detector is valid for one version of a library:
+// after an update it is checked again or removed.
 func TestDetector_KnowsRacesOfTheseVersions(t *testing.T) {
 	t.Parallel()
 	known, err := os.ReadFile(filepath.Join(root, "test", "detector.known"))
@@ -31,7 +31,7 @@ func TestDetector_KnowsRacesOfTheseVersions(t *testing.T) {
 			t.Fatalf("go list: %v", err)
 		}
 		if got := strings.TrimSpace(string(out)); got != version {
-			t.Errorf("the build has %s %s, not %s: see whether the race is still there", module, got, version)
+			t.Errorf("the build has %s %s, not %s: check whether the race still exists", module, got, version)
 		}
 	}
 }

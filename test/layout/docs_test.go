@@ -19,14 +19,14 @@ type tree struct {
 	pages, comments map[string]string
 	// files are all files and folders, as paths below root.
 	files []string
-	// packages are the names of packages with what they declare: Func, Type,
-	// Type.Method, Type.Field. known are the same without their packages.
+	// packages maps the names of packages to their declarations: Func, Type,
+	// Type.Method, Type.Field. known contains them without their packages.
 	packages map[string]map[string]bool
 	known    map[string]bool
 }
 
-// TestDocs_NameWhatThereIs finds a document or comment that names a file, a
-// folder, a piece of code, a test or a make target that is gone.
+// TestDocs_NameWhatThereIs finds a document or comment that refers to a missing
+// file, folder, declaration, test or make target.
 func TestDocs_NameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	x := readTree(t)
@@ -63,7 +63,7 @@ func TestDocs_NameWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestDocs_LinksLead finds a link to a file, or to a heading, that is not there.
+// TestDocs_LinksLead finds a link to a missing file or heading.
 func TestDocs_LinksLead(t *testing.T) {
 	t.Parallel()
 	x := readTree(t)
@@ -113,7 +113,8 @@ var (
 	testName   = regexp.MustCompile(`^(?:Test|Fuzz|Benchmark|Example)[A-Z_]\w*$`)
 )
 
-// check holds a word of a file's text to the tree; 1 if it names anything of it.
+// check compares a word of a file's text with the tree; it returns 1 if the
+// word is a reference.
 func (x *tree) check(t *testing.T, file, word string) int {
 	t.Helper()
 	top, _, _ := strings.Cut(word, "/")
@@ -153,7 +154,7 @@ func (x *tree) exists(file string) bool {
 	return false
 }
 
-// ends says that some file's path ends so.
+// ends reports whether the path of some file has this suffix.
 func (x *tree) ends(name string) bool {
 	parts := strings.Count(name, "/") + 1
 	for _, f := range x.files {
@@ -165,7 +166,7 @@ func (x *tree) ends(name string) bool {
 	return false
 }
 
-// begins says that some declared name begins so; -run takes such a beginning.
+// begins reports whether some declared name has this prefix, for -run.
 func (x *tree) begins(name string) bool {
 	for k := range x.known {
 		if strings.HasPrefix(k, name) {
@@ -218,7 +219,7 @@ func readTree(t *testing.T) *tree {
 		x.files = append(x.files, file)
 		switch path.Ext(file) {
 		case ".md":
-			if file != "CHANGELOG.md" && !strings.Contains(file, "testdata/") { // what was, and what others wrote
+			if file != "CHANGELOG.md" && !strings.Contains(file, "testdata/") { // history, and files of others
 				x.pages[file] = read(t, p)
 			}
 		case ".go":
@@ -241,7 +242,8 @@ func readTree(t *testing.T) *tree {
 	return x
 }
 
-// declare notes what a file declares at its top, with the fields and methods of types.
+// declare adds the declarations of a file, with the fields and methods of
+// types.
 func (x *tree) declare(f *ast.File) {
 	in := x.packages[f.Name.Name]
 	if in == nil {

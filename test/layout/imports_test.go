@@ -1,5 +1,5 @@
-// Package layout holds the tree to its rules: who may import whom, and that
-// what is deployed asks for metrics that exist.
+// Package layout checks the rules of the tree: the imports of packages, and the
+// metrics in deployed files.
 package layout
 
 import (
@@ -16,8 +16,8 @@ const (
 	module = "github.com/scylla-outbox/scylla-outbox/"
 )
 
-// forbidden says what a package, and all below it, may not import, even
-// through others.
+// forbidden contains the packages that a package, and all below it, must not
+// import, even indirectly.
 var forbidden = map[string][]string{
 	"cmd/outbox":                   {"devkit"}, // no embedded engine and no benchmark in production
 	"outbox":                       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
@@ -48,8 +48,8 @@ var forbidden = map[string][]string{
 	"devkit/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
 }
 
-// allowed are the exceptions: the event is what services and relay share, and the
-// back-off what all do.
+// allowed are the exceptions: services and relay share the event, and all share
+// the backoff.
 var allowed = map[string]bool{"internal/retry": true, "outbox": true, "outbox/kafkarecord": true}
 
 func TestImports_RunOneWay(t *testing.T) {

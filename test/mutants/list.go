@@ -10,32 +10,32 @@ import (
 	"strings"
 )
 
-// mutant is a one-line break of the code that the tests must notice.
+// mutant is a one-line change of the code that a test must detect.
 type mutant struct {
 	name string
 	file string
-	// old is what stands in file, once; new is what takes its place.
+	// old occurs in file once; new replaces it.
 	old, new string
-	// pkg and run are the test that must go red, in an environment.
+	// pkg and run select the test that must fail, with an environment.
 	pkg, run string
 	env      []string
 }
 
 const simulation = "./test/sim"
 
-// seeds lets the first so many seeds of the simulation run, until one is red.
+// seeds runs the first seeds of the simulation until one fails.
 func seeds(m mutant) mutant {
 	m.pkg, m.run, m.env = simulation, "^TestSeeds$", []string{"SIM_FIRST=1", "SIM_SEEDS=60"}
 	return m
 }
 
-// scenario lets one test of the simulation run.
+// scenario runs one test of the simulation.
 func scenario(run string, m mutant) mutant {
 	m.pkg, m.run = simulation, "^"+run+"$"
 	return m
 }
 
-// unit lets one test of the relay run, of whichever of its packages declares it.
+// unit runs one test of the relay, in the package that declares it.
 func unit(run string, m mutant) mutant {
 	m.run = "^" + run + "$"
 	return m
@@ -65,7 +65,7 @@ func (m *mutant) locate(root string) error {
 	return err
 }
 
-// sharing lets one test of package relay/share run.
+// sharing runs one test of package relay/share.
 func sharing(run string, m mutant) mutant {
 	m.pkg, m.run = "./relay/share", "^"+run+"$"
 	return m

@@ -1,6 +1,6 @@
 package main
 
-// clocks lets the tests of skewed clocks of one package run.
+// clocks runs the tests of skewed clocks of one package.
 func clocks(pkg string, m mutant) mutant {
 	m.pkg, m.run = "./"+pkg, "^TestClocks_"
 	return m

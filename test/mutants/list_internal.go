@@ -1,6 +1,6 @@
 package main
 
-// internalMutants break what the packages share.
+// internalMutants break shared packages.
 var internalMutants = []mutant{
 	{
 		name: "lease: work continues when the lease may have expired", file: "internal/lease/lease.go", pkg: "./internal/lease", run: "Hold",

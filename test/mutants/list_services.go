@@ -41,16 +41,16 @@ var serviceMutants = []mutant{
 		new: "		if _, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {",
 	},
 	{
-		name: "a cancellation does not ask whether the message is out", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
+		name: "a cancellation does not check whether the message is released", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
 		old: "payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'\"",
 		new: "payload = null, headers = null, content_type = null WHERE id = ? IF state != 'nothing'\"",
 	},
 	{
-		name: "a release does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
+		name: "a release does not check whether the message is cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",
 		old: "release_at = ? WHERE id = ? IF state = 'scheduled' AND", new: "release_at = ? WHERE id = ? IF state != 'nothing' AND",
 	},
 	{
-		name: "a release ahead of time does not ask whether the message was cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Hasten",
+		name: "an early release does not check whether the message is cancelled", file: "schedule/store.go", pkg: "./schedule", run: "Hasten",
 		old: "changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?\"", new: "changed_at = ? WHERE id = ? IF deliver_at = ?\"",
 	},
 	{
@@ -58,15 +58,15 @@ var serviceMutants = []mutant{
 		old: "if err := s.putSlot(ctx, early); err != nil {", new: "if err := ctx.Err(); err != nil {",
 	},
 	{
-		name: "writing a scheduled message again covers what was decided", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
+		name: "a rewritten scheduled message overwrites a decision", file: "schedule/store.go", pkg: "./schedule", run: "RevivesNothing",
 		old: "b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro()", new: "b.Query(putRow, now.Add(writtenBefore).UnixMicro()",
 	},
 	{
-		name: "a release taken up again has a write time of its own", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
+		name: "a resumed release has another write time", file: "schedule/release.go", pkg: "./schedule", run: "Cancellations|CutOff",
 		old: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		won, err := s.store.release(ctx, &m, at)", new: "		at, dueAt := s.cfg.Now(), m.DeliverAt\n		defer func() { m.releaseAt++ }()\n		won, err := true, error(nil)",
 	},
 	{
-		name: "a change does not look whether the order is as its caller saw it", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
+		name: "a change does not check the version of the order", file: "orders/change.go", pkg: "./orders", run: "StaleVersion",
 		old: "!slices.Contains(opts.IfVersion, head.Version) {", new: "!slices.Contains(opts.IfVersion, head.Version) && head.Version < 0 {",
 	},
 	{
@@ -74,19 +74,19 @@ var serviceMutants = []mutant{
 		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
 	},
 	{
-		name: "a batch with a message that may still be taken is not sent again", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
+		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
 	},
 	{
-		name: "the client does not wait as long as it is asked to", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
+		name: "the client does not wait for Retry-After", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
 		old: "wait = max(wait, p.RetryAfter)", new: "wait = max(wait, p.RetryAfter/10)",
 	},
 	{
-		name: "each attempt of the client has a key of its own", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey",
+		name: "each attempt of the client has another key", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey",
 		old: "	req.Header = r.header.Clone()\n", new: "	req.Header = r.header.Clone()\n	req.Header.Set(\"Idempotency-Key\", rand.Text())\n",
 	},
 	{
-		name: "a release taken up late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		name: "a release resumed late keeps its write time", file: "schedule/release.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
 		old: "const handFresh = time.Second", new: "const handFresh = 30 * time.Hour",
 	},
 	{
@@ -98,7 +98,7 @@ var serviceMutants = []mutant{
 		old: "if n < handAttempts && s", new: "if n == 1 && s",
 	},
 	{
-		name: "what was due while nobody was there is left", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
+		name: "messages that became due without a scheduler are not released", file: "schedule/scheduler.go", pkg: "./test/sim/later", run: "Scheduler_DiesAtEachMessage",
 		old: "w.from = began.Add(-MaxAhead - 30*24*time.Hour)", new: "w.from = began.Add(-time.Minute)",
 	},
 	{
@@ -106,19 +106,19 @@ var serviceMutants = []mutant{
 		old: "	if handed, err := s.hand(ctx, &m); err != nil || !handed {", new: "	if err := s.store.dropSlot(ctx, x); err != nil {\n		return err\n	}\n	if handed, err := s.hand(ctx, &m); err != nil || !handed {",
 	},
 	{
-		name: "a message that another takes up is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
+		name: "a message that another scheduler resumes is forgotten", file: "schedule/release.go", pkg: "./schedule", run: "AgainWhileItIsTakenUp",
 		old: "		return true, false, err\n	}\n	m.releaseAt", new: "		return true, err == nil, err\n	}\n	m.releaseAt",
 	},
 	{
-		name: "a caller who hung up is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		name: "a disconnected client is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
 		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
 	},
 	{
-		name: "a repeated creation is answered with the order as it is now", file: "orders/create.go", pkg: "./orders", run: "OrderLifecycle",
+		name: "a repeated creation returns the current order", file: "orders/create.go", pkg: "./orders", run: "OrderLifecycle",
 		old: "if err != nil || o.Version == 1 {", new: "if err != nil || o.Version > 0 {",
 	},
 	{
-		name: "many messages are meant whoever handed them in", file: "schedule/list.go", pkg: "./messages", run: "Many",
+		name: "a bulk change ignores the client of its filter", file: "schedule/list.go", pkg: "./messages", run: "Many",
 		old: "(f.Client == \"\" || m.Client == f.Client)", new: "(f.Client == \"\" || m.Client != \"\")",
 	},
 	{
@@ -130,35 +130,35 @@ var serviceMutants = []mutant{
 		old: "if minutes == maxMinutes {", new: "if minutes < 0 {",
 	},
 	{
-		name: "the audit does not say what was asked of many", file: "internal/admin/routes.go", pkg: "./cmd/outbox", run: "Admin_OrdersAndMessages",
+		name: "the audit trail lacks the request of a bulk change", file: "internal/admin/routes.go", pkg: "./cmd/outbox", run: "Admin_OrdersAndMessages",
 		old: "e.Detail = string(seen.asked)", new: "e.Detail = \"\"",
 	},
 	{
-		name: "orders: an error repeats what was sent", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
+		name: "orders: an error repeats the sent value", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},
 	{
-		name: "the client takes the answer to a redirect for that to a change", file: "outbox/client/client.go", pkg: "./outbox/client", run: "ARedirect",
+		name: "the client uses the response of a redirect as that of a change", file: "outbox/client/client.go", pkg: "./outbox/client", run: "ARedirect",
 		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
 	{
-		name: "the row of a message covers what a server says whose clock is behind", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
+		name: "the row of a message overwrites a decision of a server with a slow clock", file: "schedule/store.go", pkg: "./test/sim/later", run: "Seeds",
 		old: "const writtenBefore = time.Hour", new: "const writtenBefore = time.Second",
 	},
 	{
-		name: "a repeated message goes the way of its new time", file: "messages/service.go", pkg: "./messages", run: "RepeatedAfterItsTime",
+		name: "a repeated message takes the path of its new time", file: "messages/service.go", pkg: "./messages", run: "RepeatedAfterItsTime",
 		old: "later := at.After(id.createdAt)", new: "later := at.After(s.cfg.Now())",
 	},
 	{
-		name: "memory has room for all that waits", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",
+		name: "memory has room for all waiting messages", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",
 		old: "room: make(chan struct{}, cfg.MaxPending)", new: "room: make(chan struct{}, 1<<20)",
 	},
 	{
-		name: "a page of the list forgets those of the same time", file: "schedule/slots.go", pkg: "./schedule", run: "ListsByTime",
+		name: "a page of the list omits messages of the same time", file: "schedule/slots.go", pkg: "./schedule", run: "ListsByTime",
 		old: "	if after.ID != (gocql.UUID{}) {\n		if err", new: "	if after.ID != (gocql.UUID{}) && limit < 0 {\n		if err",
 	},
 	{
-		name: "a retried batch has ids of its own", file: "messages/service.go", pkg: "./messages", run: "Batch",
+		name: "a retried batch has other ids", file: "messages/service.go", pkg: "./messages", run: "Batch",
 		old: "one.id = outbox.NameID(id.id, strconv.Itoa(i))", new: "one.id = outbox.NameID(outbox.NewID(), strconv.Itoa(i))",
 	},
 	{

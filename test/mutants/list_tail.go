@@ -1,6 +1,6 @@
 package main
 
-// tailMutants break how the tail reads, and what it keeps the order by.
+// tailMutants break the tail reader and its order.
 var tailMutants = []mutant{
 	unit("TestTailOrder_AWriteOutlastsItsGeneration", mutant{
 		name: "rows of a new generation do not wait for late rows of the old one", file: "relay/tail_order.go",

@@ -1,14 +1,15 @@
-// Command mutants breaks the code in one line at a time and expects a test to
-// notice. It says which breaks survived, and ends with status 1 if any did.
+// Command mutants changes one line of the code at a time and expects a test to
+// detect it. It reports the changes that no test detected, and then exits with
+// status 1.
 //
 //	go run ./test/mutants             # all
 //	go run ./test/mutants -only acks  # those with "acks" in their name
-//	go run ./test/mutants -again      # those too that were noticed before
+//	go run ./test/mutants -again      # including those that were detected before
 //
-// The tree itself is not touched: the compiler is told of the broken file alone.
-// What came of each is written to bin/mutants.jsonl at once, so that a run that
-// was ended goes on: a break that was noticed is left out until its file, or the
-// package of its test, changes.
+// It does not modify the tree: the compiler reads the changed file from an
+// overlay. The result of each is written to bin/mutants.jsonl immediately, so
+// that an interrupted run can resume: a detected mutant is skipped until its
+// file, or the package of its test, changes.
 package main
 
 import (
@@ -32,11 +33,11 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	only := flag.String("only", "", "those with this in their name")
-	timeout := flag.Duration("timeout", 5*time.Minute, "how long a test may take; one that takes longer has noticed, if the break can make it hang")
-	processes := flag.Int("processes", runtime.NumCPU(), "how many are tried at the same time")
-	file := flag.String("results", filepath.Join("bin", "mutants.jsonl"), "where it is written what came of each")
-	again := flag.Bool("again", false, "try those too that were noticed before")
+	only := flag.String("only", "", "run mutants whose name contains this")
+	timeout := flag.Duration("timeout", 5*time.Minute, "timeout of a test; a timeout counts as detected if the mutant can hang")
+	processes := flag.Int("processes", runtime.NumCPU(), "number of concurrent tests")
+	file := flag.String("results", filepath.Join("bin", "mutants.jsonl"), "file of the results")
+	again := flag.Bool("again", false, "also run mutants that were detected before")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -76,7 +77,7 @@ func run() int {
 			mu.Lock()
 			defer mu.Unlock()
 			if ctx.Err() != nil {
-				return // it did not come to its end
+				return // interrupted
 			}
 			tried++
 			if !r.Verdict.good() {
@@ -96,7 +97,7 @@ func run() int {
 	return 0
 }
 
-// verdict is what came of a mutant.
+// verdict is the result of a mutant.
 type verdict string
 
 const (
@@ -106,7 +107,7 @@ const (
 	broken   verdict = "ERROR"
 )
 
-// good says that the tests notice.
+// good reports whether a test detected the mutant.
 func (v verdict) good() bool { return v == noticed || v == hung }
 
 // try runs the test on the broken code.
@@ -144,8 +145,8 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 	return noticed, firstComplaint(out)
 }
 
-// inModule returns the folder of the module that a package's folder is in, and the
-// folder as it is called there.
+// inModule returns the folder of the module that contains a package's folder,
+// and the path of the folder within it.
 func inModule(pkg string) (module, inside string) {
 	for module = filepath.Clean(pkg); module != "."; module = filepath.Dir(module) {
 		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
@@ -156,7 +157,7 @@ func inModule(pkg string) (module, inside string) {
 	return ".", pkg
 }
 
-// overlay writes the broken file and the list that tells the compiler of it.
+// overlay writes the changed file and the overlay file of the compiler.
 func (m *mutant) overlay(dir string) (string, error) {
 	text, err := m.apply(".")
 	if err != nil {
@@ -175,20 +176,20 @@ func (m *mutant) overlay(dir string) (string, error) {
 	return overlay, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(overlay, list, 0o600))
 }
 
-// apply returns the broken file of the tree in root. What is to be broken must
-// stand there exactly once.
+// apply returns the changed file of the tree in root. The old text must occur
+// exactly once.
 func (m *mutant) apply(root string) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
 		return nil, err
 	}
 	if n := bytes.Count(text, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%s has %d times %q, want once", m.file, n, m.old)
+		return nil, fmt.Errorf("%s contains %d times %q, want once", m.file, n, m.old)
 	}
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// firstComplaint is the first line in which the test says what it noticed.
+// firstComplaint returns the first line of the test's output with a reason.
 func firstComplaint(out []byte) string {
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)

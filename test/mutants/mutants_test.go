@@ -11,7 +11,7 @@ import (
 
 const root = "../.."
 
-// Every mutant still applies, changes something, and is Go.
+// Every mutant applies, changes the file, and is valid Go.
 func TestMutants_Apply(t *testing.T) {
 	t.Parallel()
 	names := make(map[string]bool)
@@ -41,7 +41,7 @@ func TestMutants_Apply(t *testing.T) {
 	}
 }
 
-// What does not stand in the file is an error, and so is what stands there twice.
+// A text that does not occur, or occurs twice, is an error.
 func TestMutants_MustApplyOnce(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{"no line has this", "return"} {

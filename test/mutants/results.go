@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// result is what came of a mutant.
+// result is the result of a mutant.
 type result struct {
 	Name    string  `json:"name"`
 	Key     string  `json:"key"`
@@ -44,7 +44,7 @@ func openResults(name string) (*results, error) {
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			var one result
-			if json.Unmarshal(lines.Bytes(), &one) == nil { // the last line may have been cut off
+			if json.Unmarshal(lines.Bytes(), &one) == nil { // the last line may be truncated
 				r.last[one.Key] = one.Verdict
 			}
 		}
@@ -55,7 +55,7 @@ func openResults(name string) (*results, error) {
 	if r.file, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintln(r.file) // ends a line that was cut off
+	_, err = fmt.Fprintln(r.file) // ends a truncated line
 	return r, err
 }
 
@@ -72,12 +72,12 @@ func (r *results) add(one result) error {
 	return err
 }
 
-// noticed says that the mutant was noticed when it was tried last. One that hung
-// is tried again: it may have been the machine.
+// noticed reports whether the mutant was detected in the last run. A mutant
+// that hung is run again: the machine may have been the reason.
 func (r *results) noticed(key string) bool { return r.last[key] == noticed }
 
-// key tells a mutant of the tree in root from what it was when something about
-// it was different: the break, the file, its package, the package of its test.
+// key identifies a mutant together with its inputs: the change, the file, its
+// package, the package of its test.
 func (m *mutant) key(root string) (string, error) {
 	text, err := m.apply(root)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A run goes on where the one before ended, whatever ended it.
-func TestResults_GoOn(t *testing.T) {
+// A run resumes an interrupted one.
+func TestResults_Resume(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "bin", "mutants.jsonl")
 	first, err := openResults(name)
@@ -33,7 +33,7 @@ func TestResults_GoOn(t *testing.T) {
 			t.Errorf("noticed(%q) = %v, want %v", key, got, want)
 		}
 	}
-	// What was noticed once and then survives is to be tried again.
+	// A mutant that was detected once and then survives is run again.
 	if err := second.add(result{Key: "a", Verdict: survived}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ const (
 // Config configures a peer. The zero value starts a fresh one in a temporary
 // directory on a free port.
 type Config struct {
-	// Dir holds the peer's data, configuration and log. A peer that starts on
+	// Dir contains the peer's data, configuration and log. A peer that starts on
 	// the Dir of an earlier one has its data. Empty means a new temporary
 	// directory, which Stop and Kill remove.
 	Dir string
@@ -25,10 +25,10 @@ type Config struct {
 	Port int
 	// Heap is the JVM's heap size. Default DefaultHeap.
 	Heap string
-	// StartTimeout is how long the peer may take to accept connections, without
-	// the download of its jars. Default DefaultStartTimeout.
+	// StartTimeout bounds the time until the peer accepts connections, without the
+	// download of its jars. Default DefaultStartTimeout.
 	StartTimeout time.Duration
-	// Cache is where the jars are kept. Default .peers at the module's root.
+	// Cache is the folder of the jars. Default .peers at the module's root.
 	Cache string
 }
 
@@ -49,7 +49,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// moduleRoot is the nearest directory above the working directory that has a go.mod.
+// moduleRoot returns the nearest directory above the working directory with a
+// go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	firstPause = 5 * time.Second
 )
 
-// jars returns the folder with the jars of a peer, downloading them the first
-// time. Several processes may call it at once; one of them downloads.
+// jars returns the folder with the jars of a peer and downloads them the first
+// time. Several processes may call it concurrently; one of them downloads.
 func jars(ctx context.Context, cache, peer string) (string, error) {
 	dir := filepath.Join(cache, peer)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -49,7 +49,7 @@ func jars(ctx context.Context, cache, peer string) (string, error) {
 		return "", err
 	}
 	libs, pomPath := filepath.Join(dir, "libs"), filepath.Join(dir, "pom.xml")
-	// The pom is written last, so that an old one tells of jars of an old version.
+	// The pom is written last, so an old one means jars of an old version.
 	if have, err := os.ReadFile(pomPath); err == nil && string(have) == string(pom) {
 		if _, err := os.Stat(libs); err == nil {
 			return libs, nil
@@ -61,7 +61,8 @@ func jars(ctx context.Context, cache, peer string) (string, error) {
 	return libs, os.WriteFile(pomPath, pom, 0o644)
 }
 
-// download puts the jars into libs when all of them are there and are what sums says.
+// download moves the jars into libs when all of them are complete and match
+// sums.
 func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 	part, partPom := libs+".part", filepath.Join(dir, "pom.part.xml")
 	if err := os.WriteFile(partPom, pom, 0o644); err != nil {
@@ -72,7 +73,7 @@ func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 	for try := range downloads {
 		if try > 0 {
 			select {
-			case <-time.After(firstPause << (try - 1)): // a registry that is away for a moment
+			case <-time.After(firstPause << (try - 1)): // the registry may be unavailable for a moment
 			case <-ctx.Done():
 				return errors.Join(ctx.Err(), err)
 			}
@@ -81,7 +82,7 @@ func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 			return err
 		}
 		var out []byte
-		// -C: what was cut off on its way is no jar.
+		// -C: reject incomplete downloads
 		mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-C", "-f", partPom, "dependency:copy-dependencies", "-DoutputDirectory="+part)
 		if out, err = mvn.CombinedOutput(); err == nil {
 			break
@@ -100,14 +101,14 @@ func download(ctx context.Context, dir, libs string, pom, sums []byte) error {
 	return os.Rename(part, libs)
 }
 
-// verify holds the jars of a folder against lines of sha256sum: all of them, and
-// no others.
+// verify checks the jars of a folder against lines of sha256sum: all of them,
+// and no others.
 func verify(dir string, sums []byte) error {
 	want := make(map[string]string)
 	for line := range strings.Lines(string(sums)) {
 		sum, name, ok := strings.Cut(strings.TrimSpace(line), "  ")
 		if !ok {
-			return fmt.Errorf("%q is no line of sha256sum", line)
+			return fmt.Errorf("%q is not a line of sha256sum", line)
 		}
 		want[name] = sum
 	}
@@ -133,7 +134,7 @@ func verify(dir string, sums []byte) error {
 	return errors.Join(wrong...)
 }
 
-// lock takes a lock that other processes respect and that ends with this one.
+// lock acquires a lock between processes, which ends with this process.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A jar that is not what it was, one that is new and one that is not there are each named.
+// A changed, an additional and a missing jar are reported by name.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -22,7 +22,7 @@ func TestVerify(t *testing.T) {
 		{"another one", abc + "  a.jar\n" + other + "  b.jar\n", "b.jar has the checksum " + abc},
 		{"not listed", abc + "  a.jar\n", "b.jar has the checksum"},
 		{"missing", abc + "  a.jar\n" + abc + "  b.jar\n" + abc + "  c.jar\n", "c.jar is missing"},
-		{"no checksums", "a.jar\n", "no line of sha256sum"},
+		{"no checksums", "a.jar\n", "not a line of sha256sum"},
 	} {
 		err := verify(dir, []byte(c.sums))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -2,8 +2,8 @@ package peers
 
 import "syscall"
 
-// dieWithParent kills a peer when the test process dies without stopping it,
-// such as by a test timeout.
+// dieWithParent kills a peer when the test process ends without stopping it,
+// for example by a test timeout.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

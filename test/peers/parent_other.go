@@ -4,5 +4,5 @@ package peers
 
 import "syscall"
 
-// dieWithParent does nothing here: only Linux can tie a process to its parent.
+// dieWithParent does nothing: only Linux can bind a process to its parent.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
 )
 
-// A broker that was killed starts again on its directory and port.
+// A killed broker restarts on its directory and port.
 func TestPeerKafka_KillAndRestart(t *testing.T) {
 	dir := t.TempDir()
 	first := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})

@@ -17,7 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
-// stopTimeout is how long a peer may take to end after SIGTERM, on a machine that is busy.
+// stopTimeout bounds the time from SIGTERM to the end of a peer, on a busy
+// machine.
 const stopTimeout = 3 * time.Minute
 
 // Process is a running peer. It is safe for concurrent use.
@@ -34,11 +35,11 @@ type Process struct {
 	once      sync.Once
 }
 
-// Stop ends the peer with SIGTERM, and with SIGKILL if it takes too long.
+// Stop ends the peer with SIGTERM, and with SIGKILL after stopTimeout.
 func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
 
-// Kill ends the peer with SIGKILL, as a crash would. Another one can be
-// started on its Dir.
+// Kill ends the peer with SIGKILL, like a crash. Another one can start on its
+// Dir.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
 func (p *Process) end(sig syscall.Signal) error {
@@ -61,7 +62,7 @@ func (p *Process) end(sig syscall.Signal) error {
 	return err
 }
 
-// java starts a JVM with what was set up and waits until it accepts connections.
+// java starts a JVM and waits until it accepts connections.
 func java(ctx context.Context, s *setup, args ...string) (*Process, error) {
 	logPath := filepath.Join(s.Dir, "log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -73,7 +74,7 @@ func java(ctx context.Context, s *setup, args ...string) (*Process, error) {
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)), Dir: s.Dir,
 		name: s.name, temporary: s.temporary, exited: make(chan struct{}),
 	}
-	// The quick compiler alone starts a peer in half the time, and none runs for long.
+	// The quick compiler halves the start time, and no peer runs for long.
 	p.cmd = exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-Xms" + s.Heap, "-Xmx" + s.Heap}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
@@ -81,7 +82,7 @@ func java(ctx context.Context, s *setup, args ...string) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", s.name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // why it ended is in its log
+		_ = p.cmd.Wait() // the log contains the reason
 		close(p.exited)
 	}()
 	if err := p.await(ctx, s.StartTimeout); err != nil {
@@ -113,7 +114,7 @@ func (p *Process) await(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// tail is the last lines of a file.
+// tail returns the last lines of a file.
 func tail(path string, lines int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -123,8 +124,8 @@ func tail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// freePorts picks n different ports that are free, and stay so while a peer that has
-// one is away.
+// freePorts returns n different free ports, which stay free while a peer that
+// has one is restarted.
 func freePorts(n int) ([]int, error) {
 	addrs, err := ports.Take(n)
 	if err != nil {
@@ -143,7 +144,7 @@ func freePorts(n int) ([]int, error) {
 	return out, nil
 }
 
-// directory fills in cfg.Dir and reports whether it is a temporary one.
+// directory sets cfg.Dir and reports whether it is a temporary one.
 func directory(name string, cfg *Config) (temporary bool, err error) {
 	if cfg.Dir != "" {
 		if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {

@@ -9,10 +9,10 @@ import (
 	"text/template"
 )
 
-// setup is what every peer is started with.
+// setup contains the parameters of every peer.
 type setup struct {
 	Config
-	// InnerPort is where its parts talk to each other.
+	// InnerPort is the port for connections between its parts.
 	InnerPort int
 
 	name      string
@@ -21,7 +21,7 @@ type setup struct {
 	temporary bool   // Dir is
 }
 
-// newSetup gives a peer a directory and ports, where it has none.
+// newSetup gives a peer a directory and ports, unless it has them.
 func newSetup(name string, cfg Config) (*setup, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

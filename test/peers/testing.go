@@ -27,7 +27,7 @@ func Need(t testing.TB) {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-// missing lists what the peers need and this machine has not.
+// missing lists the requirements of the peers that this machine lacks.
 func missing() []string {
 	var list []string
 	out, err := exec.Command("java", "-version").CombinedOutput()

@@ -1,5 +1,5 @@
-// Package ports picks ports for processes that tests start, kill, and start again
-// where they were.
+// Package ports allocates ports for processes that tests start, kill, and
+// restart on the same port.
 package ports
 
 import (
@@ -11,9 +11,8 @@ import (
 	"sync"
 )
 
-// The ports given out lie below those that Linux, macOS and the BSDs choose by
-// themselves for a connection or for a listener on port 0 (from 32768 on): while a
-// process is away, nothing else comes to be where it was.
+// The ports are below the ephemeral ranges of Linux, macOS and the BSDs (from
+// 32768 on): while a process is down, nothing else uses its port.
 const (
 	first = 10_000
 	count = 20_000
@@ -24,10 +23,10 @@ var taken struct {
 	kept []net.PacketConn
 }
 
-// Take returns n addresses on loopback that nobody listens on. No other call is
-// given them while this process lives, in other processes neither: a UDP socket of
-// the same number, which nobody else needs, says that a port is taken. It is safe for
-// concurrent use.
+// Take returns n unused addresses on loopback. While this process runs, no
+// other call returns them, also in other processes: a UDP socket of the same
+// number, which no test needs, marks a port as taken. It is safe for concurrent
+// use.
 func Take(n int) ([]string, error) {
 	taken.Lock()
 	defer taken.Unlock()
@@ -47,7 +46,7 @@ func Take(n int) ([]string, error) {
 	return out, nil
 }
 
-// take keeps the UDP port of addr, unless somebody has it or listens on the TCP port.
+// take acquires the UDP port of addr, unless it or the TCP port is in use.
 func take(addr string) error {
 	c, err := net.ListenPacket("udp", addr)
 	if err != nil {

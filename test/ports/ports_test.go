@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A port is given out once, and one that somebody listens on not at all.
+// A port is returned once, and a port in use never.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	addrs, err := Take(3)
@@ -20,13 +20,13 @@ func TestTake(t *testing.T) {
 		seen[addr] = true
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			t.Fatalf("listen on a port that is free: %v", err)
+			t.Fatalf("listen on a free port: %v", err)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if take(addr) == nil {
-			t.Errorf("%s is given out again", addr)
+			t.Errorf("%s is returned again", addr)
 		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,6 +35,6 @@ func TestTake(t *testing.T) {
 	}
 	defer l.Close()
 	if take(l.Addr().String()) == nil {
-		t.Errorf("%s is given out, and somebody listens there", l.Addr())
+		t.Errorf("%s is returned, but is in use", l.Addr())
 	}
 }

@@ -1,5 +1,5 @@
-// Package seeds decides what tests draw at random: the same in every run, and something
-// else when the environment asks for it.
+// Package seeds sets the seeds of random choices in tests: the same in every
+// run, unless the environment selects others.
 package seeds
 
 import (
@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-// Variable is the environment's variable that has tests draw other things than usual:
-// its number, from 1 on, is part of each seed. `make explore` sets it.
+// Variable is the environment variable that varies the seeds: its number, from
+// 1 on, is part of each seed. `make explore` sets it.
 const Variable = "TEST_SEED"
 
-// Of is the seed of a test: from its name, so that it is the same in every run, and from
-// Variable. A test that fails says how it is run again.
+// Of returns the seed of a test: from its name, so that it is the same in every
+// run, and from Variable. A failed test logs how to repeat it.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	h := fnv.New64a()
@@ -27,8 +27,8 @@ func Of(t testing.TB) uint64 {
 	return h.Sum64() + variable(t)
 }
 
-// Range are n seeds, for a test that tries each: from Variable's on. A test that fails
-// says how it is run again.
+// Range returns n seeds, for a test that tries each: from Variable's on. A
+// failed test logs how to repeat it.
 func Range(t testing.TB, n uint64) iter.Seq[uint64] {
 	t.Helper()
 	first := variable(t)
@@ -56,8 +56,8 @@ func Rand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Rapid has pgregory.net/rapid begin with Variable's seed, and not with the time. It is
-// for the TestMain of a package that uses it; -rapid.seed on the command line wins.
+// Rapid sets the first seed of pgregory.net/rapid from Variable instead of the
+// time. Call it in TestMain; -rapid.seed on the command line takes precedence.
 func Rapid() {
 	n, err := number(Variable, 1)
 	if err == nil {
@@ -68,7 +68,7 @@ func Rapid() {
 	}
 }
 
-// Number is what the environment has under name, def if it has nothing.
+// Number returns the value of the environment variable name, by default def.
 func Number(t testing.TB, name string, def uint64) uint64 {
 	t.Helper()
 	n, err := number(name, def)
@@ -90,10 +90,10 @@ func number(name string, def uint64) (uint64, error) {
 	return n, nil
 }
 
-// Each runs f with n seeds, with -short no more than short, each as a test of its own,
-// and returns their number. PREFIX_FIRST in the environment is the first seed, Variable's
-// without it, and PREFIX_SEEDS another n. A test that fails says how it is run again;
-// folder is that of the package.
+// Each runs f with n seeds, with -short at most short, each as a subtest, and
+// returns their number. PREFIX_FIRST in the environment is the first seed, by
+// default that of Variable, and PREFIX_SEEDS another n. A failed test logs how
+// to repeat it; folder is that of the package.
 func Each(t *testing.T, folder, prefix string, n, short uint64, f func(t *testing.T, seed uint64)) uint64 {
 	t.Helper()
 	first, n := Number(t, prefix+"_FIRST", Number(t, Variable, 1)), Number(t, prefix+"_SEEDS", n)

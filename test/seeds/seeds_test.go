@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// A test has the same seed in every run, another one than its neighbour, and yet
-// another one when the environment asks for it.
+// A test has the same seed in every run, a different one from other tests, and
+// another one if the environment sets it.
 func TestOf(t *testing.T) {
 	t.Setenv(seeds.Variable, "1")
 	of := func(name string) (n uint64) {
@@ -25,7 +25,7 @@ func TestOf(t *testing.T) {
 	}
 	t.Setenv(seeds.Variable, "2")
 	if of("a") == usual {
-		t.Errorf("%s changes nothing", seeds.Variable)
+		t.Errorf("%s has no effect", seeds.Variable)
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/sim"
 )
 
-// Of 100 events 50 are out when the broker goes away and the breaker opens. The
-// other 50 are dead letters. After 30 seconds three of them probe the broker,
-// the breaker closes, and they go out by themselves.
+// Of 100 events 50 are published when the broker fails and the breaker opens.
+// The other 50 become dead letters. After 30 seconds three of them probe the
+// broker, the breaker closes, and all are published automatically.
 //
-// The broker goes away while nothing is under way and no connection is open: what
-// it may have taken, or was about to be written to a connection, would wait in
-// the producer and not be spilled.
+// The broker fails while no request is in flight and no connection is open:
+// events that it may have received, or that were about to be sent, would wait
+// in the producer and not be spilled.
 func TestStory_BreakerOpensMidway(t *testing.T) {
 	sim.Tell(t, func(s *sim.Story) {
 		const all, half = 100, 50
@@ -67,7 +67,7 @@ func TestStory_BreakerOpensMidway(t *testing.T) {
 		}
 		late := s.Now() - opened
 		if late < 30*time.Second || late > 35*time.Second {
-			t.Errorf("all events are out %s after the breaker opened, want soon after 30s", late)
+			t.Errorf("all events are published %s after the breaker opened, want soon after 30s", late)
 		}
 		t.Logf("the breaker opened %s into the outage, all events were out %s later", opened-gone, late)
 		s.Wait(time.Second)
@@ -81,7 +81,7 @@ func TestStory_BreakerOpensMidway(t *testing.T) {
 				t.Errorf("event %s is %s by %q, want resolved by its replay", l.EventID, l.Status, l.Outcome.Kind)
 			}
 		}
-		s.Wait(10 * time.Minute) // and the sweep has seen them all again
+		s.Wait(10 * time.Minute) // and the sweep reader has read them all again
 		if n := s.Published(); n != all {
 			t.Errorf("%d records, want %d, each once", n, all)
 		}

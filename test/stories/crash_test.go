@@ -8,9 +8,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/sim"
 )
 
-// The relay dies in the middle of 100 events and is back after two seconds. It
-// goes on from its checkpoint and from what the topics hold, and each event is
-// there once.
+// The relay crashes in the middle of 100 events and restarts after two seconds.
+// It resumes from its checkpoint and from the topics, and each event is
+// published once.
 func TestStory_Crash(t *testing.T) {
 	sim.Tell(t, func(s *sim.Story) {
 		const all = 100
@@ -35,11 +35,11 @@ func TestStory_Crash(t *testing.T) {
 			s.Wait(100 * time.Millisecond)
 		}
 		if back := s.Now() - crashed; back > 10*time.Second {
-			t.Errorf("all events are out %s after the crash, want a few seconds", back)
+			t.Errorf("all events are published %s after the crash, want a few seconds", back)
 		} else {
 			t.Logf("%d events before the crash, all %s after it", before, back)
 		}
-		s.Wait(10 * time.Minute) // and the sweep has seen them all again
+		s.Wait(10 * time.Minute) // and the sweep reader has read them all again
 		if n := s.Published(); n != all {
 			t.Errorf("%d events are published, %d before the crash, want %d in all, each once", n, before, all)
 		}

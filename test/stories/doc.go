@@ -1,8 +1,7 @@
-// Package stories tells what happens to an order when something fails, one
-// file per story, with the numbers that the system was asked for: a temporary
-// outage of the broker, an extended one that ends in dead letters and their
-// replay, a write that fails, a breaker that opens midway, a relay that crashes.
+// Package stories contains one failure per file, with its required figures: a
+// temporary outage of the broker, an extended one with dead letters and their
+// replay, a failed write, a breaker that opens midway, a crash of the relay.
 //
-// The whole system runs in virtual time; see package sim, which also holds
-// every story to the promises that nothing is lost, doubled or out of order.
+// The whole system runs in virtual time; see package sim, which also checks
+// that no event is lost, duplicated or out of order.
 package stories

@@ -10,10 +10,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/sim"
 )
 
-// The broker is away for half an hour. All five attempts at an event fail, it is a
-// dead letter, and the relay says so. An engineer puts it aside while she looks
-// into it, and when the broker is mended nothing happens to it until she asks
-// for its replay. A letter that she leaves alone goes out by itself.
+// The broker is unavailable for half an hour. All five attempts of an event
+// fail, it becomes a dead letter, and the relay reports it. An engineer
+// suspends it during the investigation, and when the broker is back it is not
+// published until its replay is requested. Another dead letter is published
+// automatically.
 func TestStory_ExtendedOutage(t *testing.T) {
 	sim.Tell(t, func(s *sim.Story) {
 		s.StopBroker()
@@ -22,7 +23,7 @@ func TestStory_ExtendedOutage(t *testing.T) {
 			t.Fatalf("Place() error = %v, want none: the order does not depend on the broker", err)
 		}
 		if confirmed := s.Now(); confirmed > 100*time.Millisecond {
-			t.Errorf("confirmed after %s, want at once", confirmed)
+			t.Errorf("confirmed after %s, want immediately", confirmed)
 		}
 		s.Wait(time.Minute)
 
@@ -36,7 +37,7 @@ func TestStory_ExtendedOutage(t *testing.T) {
 				letter.AggregateID, letter.Status, letter.Attempts, letter.ErrorText, order.ID)
 		}
 		if p := s.Problems(); len(p) == 0 || s.Breaker().State == relay.BreakerClosed {
-			t.Errorf("the breaker is %s and the relay's problems are %q, want it open and said", s.Breaker().State, p)
+			t.Errorf("the breaker is %s and the relay's problems are %q, want it open and reported", s.Breaker().State, p)
 		}
 
 		if err := s.Park(letter.EventID); err != nil {
@@ -54,10 +55,10 @@ func TestStory_ExtendedOutage(t *testing.T) {
 		s.StartBroker()
 		s.Wait(10 * time.Minute)
 		if at, ok := s.PublishedAt(left.ID); !ok || at > 31*time.Minute {
-			t.Errorf("the letter that was left alone is published after %s (%t), want by itself within a minute", at, ok)
+			t.Errorf("the other dead letter is published after %s (%t), want automatically within a minute", at, ok)
 		}
 		if _, ok := s.PublishedAt(order.ID); ok {
-			t.Error("the letter that was put aside is published, want it to wait for its replay")
+			t.Error("the suspended dead letter is published, want it to wait for its replay")
 		}
 
 		if err := s.Replay(letter.EventID); err != nil {
@@ -67,13 +68,13 @@ func TestStory_ExtendedOutage(t *testing.T) {
 		s.Wait(10 * time.Second)
 		at, ok := s.PublishedAt(order.ID)
 		if !ok || at < asked || at > asked+5*time.Second {
-			t.Errorf("replayed %s after it was asked for (%t), want within seconds", at-asked, ok)
+			t.Errorf("replayed %s after the request (%t), want within seconds", at-asked, ok)
 		}
-		t.Logf("dead after %s, replayed %s after it was asked for", letter.FirstFailedAt.Sub(letter.CreatedAt), at-asked)
+		t.Logf("dead after %s, replayed %s after the request", letter.FirstFailedAt.Sub(letter.CreatedAt), at-asked)
 		if letters := s.Letters(); slices.ContainsFunc(letters, func(l dlq.DeadLetter) bool {
 			return l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed
 		}) || s.Published() != 2 {
-			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both letters resolved by replay", s.Published(), letters)
+			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both resolved by replay", s.Published(), letters)
 		}
 	})
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/sim"
 )
 
-// The database refuses the write. The caller is told so, and nothing is stored
-// and nothing published, then or later.
+// The database refuses the write. The caller receives an error, and nothing is
+// stored or published, then or later.
 func TestStory_FailedWrite(t *testing.T) {
 	sim.Tell(t, func(s *sim.Story) {
 		mend := s.RefuseWrites()
 		_, err := s.Place("536365")
 		var unavailable *orders.UnavailableError
 		if !errors.As(err, &unavailable) || unavailable.Unknown {
-			t.Fatalf("Place() error = %v, want an *UnavailableError that knows its outcome", err)
+			t.Fatalf("Place() error = %v, want an *UnavailableError with a known outcome", err)
 		}
 		mend()
 		s.Wait(10 * time.Minute)

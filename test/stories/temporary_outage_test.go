@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/sim"
 )
 
-// The broker refuses connections for 700 ms. The order is confirmed at once,
-// and its event goes out when the broker is back.
+// The broker refuses connections for 700 ms. The order is confirmed
+// immediately, and its event is published when the broker is back.
 func TestStory_TemporaryOutage(t *testing.T) {
 	sim.Tell(t, func(s *sim.Story) {
 		s.StopBroker()
@@ -17,7 +17,7 @@ func TestStory_TemporaryOutage(t *testing.T) {
 			t.Fatalf("Place() error = %v, want none: the order does not depend on the broker", err)
 		}
 		if confirmed := s.Now(); confirmed > 100*time.Millisecond {
-			t.Errorf("confirmed after %s, want at once", confirmed)
+			t.Errorf("confirmed after %s, want immediately", confirmed)
 		}
 		s.Wait(700*time.Millisecond - s.Now())
 		if n := s.Published(); n != 0 {

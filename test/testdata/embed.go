@@ -3,9 +3,9 @@ package testdata
 
 import _ "embed"
 
-// Orders is orders.jsonl.gz: real orders and cancellations in time order, one
-// JSON object a line, packed with gzip. README.md has the fields, the source
-// and the licence (CC BY 4.0).
+// Orders is orders.jsonl.gz: real orders and cancellations by time, one JSON
+// object per line, compressed with gzip. README.md describes the fields, the
+// source and the licence (CC BY 4.0).
 //
 //go:embed orders.jsonl.gz
 var Orders []byte

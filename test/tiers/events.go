@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// failure is a test that failed, or a package with none to name.
+// failure is a failed test, or a package without a failed test.
 type failure struct {
 	pkg, test string
-	// said are the lines in which it says why, without indentation.
+	// said contains the lines with the reason, without indentation.
 	said []string
 }
 
@@ -28,8 +28,8 @@ type event struct {
 	ImportPath, FailedBuild string
 }
 
-// failures reads from a file of events what failed, by package, and what failed and
-// passed when it ran again (flaky). A file that is not there has none.
+// failures reads a file of events and returns the failures by package, and the
+// tests that failed and passed when repeated (flaky). A missing file has none.
 func failures(file string) (failed, flaky []failure, err error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,15 +45,15 @@ func failures(file string) (failed, flaky []failure, err error) {
 // part is a test, or a package where test is empty.
 type part struct{ pkg, test string }
 
-// verdict is what became of a part that failed.
+// verdict is the result of a part that failed.
 type verdict struct {
 	part
 	said   []string // when it failed last
 	passed bool     // after that
 }
 
-// readFailures leaves out a test where one of its subtests failed, and a package
-// where one of its tests did.
+// readFailures omits a test if one of its subtests failed, and a package if one
+// of its tests did.
 func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 	said := make(map[part][]string)
 	var open []part // they have not ended
@@ -78,7 +78,7 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 	for lines.Scan() {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // the events of a process that was killed end anywhere
+			continue // the events of a killed process may end anywhere
 		}
 		p := part{cmp.Or(e.Package, e.ImportPath), e.Test}
 		switch e.Action {
@@ -89,7 +89,8 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 		case "pass", "skip":
 			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
 			if slices.Contains(said[p], raceBegins+"\n") {
-				// It was found when no test ran, and printed after what this one said.
+				// It was detected without a running test, and printed after the output of
+				// this test.
 				all := part{pkg: p.pkg}
 				said[all] = append(said[all], said[p]...)
 			}
@@ -100,7 +101,7 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 		case "fail", "build-fail":
 			open = slices.DeleteFunc(open, func(o part) bool { return o == p })
 			if p.test == "" {
-				// A test that takes its process with it has no end of its own.
+				// A test that ends its process has no end event.
 				for _, o := range open {
 					if o.pkg == p.pkg && slices.ContainsFunc(said[o], deadly.MatchString) {
 						fail(o)
@@ -130,7 +131,7 @@ func readFailures(r io.Reader) (failed, flaky []failure, err error) {
 	return failed, flaky, lines.Err()
 }
 
-// rank puts those last that only were there.
+// rank sorts bystanders to the end.
 func rank(f failure) int {
 	if f.bystander() {
 		return 1
@@ -138,21 +139,21 @@ func rank(f failure) int {
 	return 0
 }
 
-// holds says that o is a part of p.
+// holds reports whether o is a part of p.
 func (p part) holds(o part) bool {
 	return o.pkg == p.pkg && o != p && (p.test == "" || strings.HasPrefix(o.test, p.test+"/"))
 }
 
 var (
-	// deadly is a line after which a process ends.
+	// deadly matches a line after which a process ends.
 	deadly = regexp.MustCompile(`^(panic|fatal error|SIG[A-Z]+): `)
-	// complaint is a line that says why something failed: a message of a test, a
-	// compiler or a linter, a panic, the tests that ran at a timeout, a data race, a
-	// crash of the race detector.
+	// complaint matches a line with the reason of a failure: a message of a test,
+	// a compiler or a linter, a panic, the tests that ran at a timeout, a data
+	// race, a crash of the race detector.
 	complaint = regexp.MustCompile(deadly.String() + `|^\S+\.go:\d+(:\d+)?: |^Test\S* \([0-9hms.]+\)$|^DATA RACE: |ThreadSanitizer: |^FAILED: |^(signal|error|Error): `)
 )
 
-// complaints are the lines that say why, or else all.
+// complaints returns the lines with a reason, or else all.
 func complaints(output []string) []string {
 	var all, why, lines []string
 	for line := range strings.Lines(strings.Join(output, "")) {

@@ -48,7 +48,8 @@ func TestNot(t *testing.T) { nothing() }
 `,
 }
 
-// Whatever way a Go test fails, the summary has its name and what it said.
+// The summary has the name and the message of a Go test for every kind of
+// failure.
 func TestFailures_OfRealTests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -72,7 +73,8 @@ func TestFailures_OfRealTests(t *testing.T) {
 		}
 		return out
 	}
-	// What hangs has to begin within its limit, and the others must not run into one.
+	// A hanging test must start within its limit, and the others must not exceed
+	// one.
 	var hung []byte
 	for limit := 3 * time.Second; !strings.Contains(string(hung), `"Action":"run","Package":"example.com/broken/hangs","Test":"TestHangs/for_ever"`); limit *= 2 {
 		hung = test("-timeout="+limit.String(), "./hangs")
@@ -82,7 +84,7 @@ func TestFailures_OfRealTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A build error and a panic have lines with paths of this machine as well.
+	// Lines of build errors and panics contain paths of this machine.
 	want := map[string]string{
 		"example.com/broken/messages TestOuter/bad":                   "messages_test.go:7: it begins",
 		"example.com/broken/messages TestOther":                       "messages_test.go:11: the end of it",
@@ -105,7 +107,7 @@ func TestFailures_OfRealTests(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves half a line, and what failed before is known.
+// A killed process leaves half a line, and the earlier failures are reported.
 func TestFailures_OfHalfAFile(t *testing.T) {
 	t.Parallel()
 	got, _, err := readFailures(strings.NewReader(`{"Action":"run","Package":"p","Test":"T"}
@@ -125,8 +127,8 @@ func TestFailures_WithoutAFile(t *testing.T) {
 	}
 }
 
-// What failed and passed when it ran again is flaky, however often its parents and its
-// package ended meanwhile; what failed again is not.
+// A test that failed and passed when repeated is flaky, although its parents
+// and its package ended in the meantime; a test that failed again is not.
 func TestFailures_ThatRanAgain(t *testing.T) {
 	t.Parallel()
 	const first = `{"Action":"run","Package":"p","Test":"T"}

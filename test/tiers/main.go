@@ -1,11 +1,11 @@
-// Command tiers runs targets of the Makefile, some side by side, says how long
-// each took, and ends with what failed in few lines: what a reader of the end of
-// a log sees. Tests that failed and passed when they ran again are named too.
+// Command tiers runs targets of the Makefile, some concurrently, and reports
+// the duration of each and a short summary of the failures at the end of its
+// output. It also reports flaky tests, which failed and passed when repeated.
 //
-//	go run ./test/tiers lint test-race     # begins no more after one that failed
-//	go run ./test/tiers -k lint test-race  # tries all; so does CI=true
+//	go run ./test/tiers lint test-race     # starts no target after a failure
+//	go run ./test/tiers -k lint test-race  # runs all; so does CI=true
 //
-// `make test` runs it with all tiers. Their whole output stays in bin/tiers.
+// `make test` runs it with all tiers. Their full output is in bin/tiers.
 package main
 
 import (
@@ -23,10 +23,10 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	all := flag.Bool("k", os.Getenv("CI") == "true", "begin more after a tier that failed")
-	lanes := flag.Int("lanes", 2, "how many run side by side: some wait for timers and processes more than they compute")
-	logs := flag.String("logs", filepath.Join("bin", "tiers"), "where the output of each tier is kept")
-	limit := flag.Duration("limit", 45*time.Minute, "how long one tier may take, also on a machine of a third of the usual speed")
+	all := flag.Bool("k", os.Getenv("CI") == "true", "continue after a failed tier")
+	lanes := flag.Int("lanes", 2, "number of concurrent tiers")
+	logs := flag.String("logs", filepath.Join("bin", "tiers"), "folder of the output of each tier")
+	limit := flag.Duration("limit", 45*time.Minute, "timeout of one tier, for a machine of a third of the usual speed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -62,8 +62,8 @@ func run() int {
 	return 1
 }
 
-// runAll runs tiers in their order, so many side by side, and returns those that
-// it ran. After a failure it begins no more, unless it is to run all.
+// runAll runs tiers in their order, lanes of them concurrently, and returns
+// those that it ran. It starts no tier after a failure, unless all is set.
 func runAll(ctx context.Context, tiers []*tier, lanes int, all bool, out *screen) (done []*tier) {
 	var mu sync.Mutex
 	next, failed := 0, false

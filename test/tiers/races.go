@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// raceBegins is the line before a report of the detector.
+// raceBegins is the first line of a report of the detector.
 const raceBegins = "WARNING: DATA RACE"
 
-// raced is all that a test says which only ran while a race was found: the detector
-// fails each test under way, above all those that wait for their subtests.
+// raced matches the only message of a test that ran during a race: the detector
+// fails each running test, including those that wait for their subtests.
 var raced = regexp.MustCompile(`^testing\.go:\d+: race detected during execution of test$`)
 
-// bystander says that f has nothing to say but that a race was found meanwhile.
+// bystander reports whether f only ran during a race.
 func (f failure) bystander() bool {
 	return len(f.said) > 0 && !slices.ContainsFunc(f.said, func(line string) bool { return !raced.MatchString(line) })
 }
 
-// access begins one side of a race: its stack comes next, a function and a place by turns.
+// access starts one side of a race, followed by its stack: functions
+// alternating with positions.
 var access = regexp.MustCompile(`^(Read|Write|Previous read|Previous write|Atomic \w+|Previous atomic \w+) at 0x`)
 
-// race is a report of the detector in one line: for each side the function that touched
-// the memory, and the first one of this module that led there.
+// race returns a report of the detector in one line: for each side the function
+// that accessed the memory, and its first caller in this module.
 func race(report []string) string {
 	var sides []string
 	for i, line := range report {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// One race fails every test that is under way. The summary has the race and where it
-// is first; the tests that only were there come last.
+// One race fails every running test. The summary has the race and its first
+// position; bystanders are last.
 func TestFailures_OfARace(t *testing.T) {
 	t.Parallel()
 	const report = `==================
@@ -58,8 +58,8 @@ and 18 more`
 	}
 }
 
-// A race that is found when no test runs, and a crash of the detector, fail a package
-// without a test that failed. The summary says which of them it was.
+// A race without a running test, and a crash of the detector, fail a package
+// without a failed test. The summary distinguishes them.
 func TestFailures_OfTheDetectorAlone(t *testing.T) {
 	t.Parallel()
 	for want, events := range map[string][]event{

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// screen is where the output of tiers that run side by side goes, line by line.
+// screen merges the output of concurrent tiers, line by line.
 type screen struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -20,7 +20,7 @@ func (s *screen) say(line string) {
 	fmt.Fprintln(s.out, line)
 }
 
-// of is the screen of one tier: each of its lines bears its name.
+// of returns the screen of one tier: each of its lines has its name.
 func (s *screen) of(name string) *pane { return &pane{screen: s, name: name} }
 
 // pane is safe for use by one goroutine.
@@ -42,7 +42,7 @@ func (p *pane) Write(b []byte) (int, error) {
 	}
 }
 
-// close writes a last line that has no end.
+// close writes an unterminated last line.
 func (p *pane) close() {
 	if len(p.begun) > 0 {
 		p.screen.say(p.name + ": " + string(p.begun))

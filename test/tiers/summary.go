@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// maxLines is how long a summary is: whoever sees only the end of a log sees all of it.
+	// maxLines bounds a summary, so that the end of a log contains all of it.
 	maxLines = 22
-	// maxWidth is how long a line of it is, in bytes, and maxBytes all of it.
+	// maxWidth bounds a line in bytes, and maxBytes the whole summary.
 	maxWidth, maxBytes = 180, 1800
-	// maxSaid is how many lines of what one test said are shown.
+	// maxSaid bounds the lines of one test.
 	maxSaid = 3
 )
 
-// summary says which tiers failed, the tests in them, and what those said first
-// and last. The tiers share its lines.
+// summary returns the failed tiers, their tests, and the first and last lines
+// of those. The tiers share its lines.
 func summary(tiers []*tier) []string {
 	var bad []*tier
 	for _, t := range tiers {
@@ -39,7 +39,7 @@ func summary(tiers []*tier) []string {
 		share := max(2, left/(len(bad)-i))
 		said := t.summary(share - 1)
 		if left < 2 {
-			break // more tiers failed than there are lines; the first line names them
+			break // more tiers failed than there are lines; the first line contains their names
 		}
 		lines = append(lines, fmt.Sprintf("%s (%v), all of it in %s", t.name, t.err, t.log()))
 		for _, line := range said {
@@ -50,7 +50,7 @@ func summary(tiers []*tier) []string {
 	return fit(lines, maxBytes)
 }
 
-// fit shortens the longest lines until there is room for all.
+// fit shortens the longest lines until all fit.
 func fit(lines []string, most int) []string {
 	for width := maxWidth; width > 40; width-- {
 		size := 0
@@ -67,7 +67,7 @@ func fit(lines []string, most int) []string {
 	return lines
 }
 
-// summary says in at most so many lines what failed.
+// summary returns the failures in at most so many lines.
 func (t *tier) summary(most int) []string {
 	list, _, err := failures(t.events())
 	if err != nil {
@@ -79,8 +79,8 @@ func (t *tier) summary(most int) []string {
 	return listed(list, most)
 }
 
-// listed has for each failure its name, and at least a line of what it said: without
-// that a name says little, so that those without room are only counted.
+// listed returns for each failure its name and at least one line; failures
+// without room are only counted.
 func listed(list []failure, most int) (lines []string) {
 	perTest := max(2, most/len(list))
 	for i, f := range list {
@@ -95,8 +95,8 @@ func listed(list []failure, most int) (lines []string) {
 	return lines[:min(most, len(lines))]
 }
 
-// flaky names the tests that failed once and passed when they ran again, and what
-// they said first: a bug that nobody has looked at yet.
+// flaky returns the tests that failed once and passed when repeated, with their
+// first lines: each is an uninvestigated bug.
 func flaky(tiers []*tier) (lines []string) {
 	for _, t := range tiers {
 		for _, f := range t.flaky {
@@ -110,8 +110,8 @@ func flaky(tiers []*tier) (lines []string) {
 	return lines
 }
 
-// firstAndLast leaves out lines in the middle: tests log in the beginning, and
-// the last word is mostly why they ended.
+// firstAndLast omits lines in the middle: tests log at the beginning, and the
+// last lines mostly contain the reason.
 func firstAndLast(lines []string, most int) []string {
 	if most <= 0 {
 		return nil
@@ -130,14 +130,14 @@ func place(pkg string) string {
 	return strings.TrimPrefix(pkg, module)
 }
 
-// failed is a line of `go test` without -json.
+// failed matches a line of `go test` without -json.
 var failed = regexp.MustCompile(`^--- FAIL: |^FAIL\t`)
 
-// noise is what a log ends with and says nothing.
+// noise matches irrelevant lines at the end of a log.
 var noise = regexp.MustCompile(`^(make(\[\d+\])?: |exit status \d+$|FAIL$|\s*$)`)
 
-// endOfLog is for a tier that is no Go test: the lines that say why, up to the
-// last few, and the end.
+// endOfLog is for a tier without Go tests: the last lines with a reason, and
+// the end.
 func endOfLog(file string, most int) []string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -165,7 +165,7 @@ func endOfLog(file string, most int) []string {
 		return all[max(0, len(all)-most):]
 	}
 	why = why[:min(len(why), most-end)]
-	// The end may have been among them.
+	// They may include the end.
 	for _, line := range all[max(0, len(all)-end):] {
 		if line != why[len(why)-1] {
 			why = append(why, line)
@@ -174,7 +174,7 @@ func endOfLog(file string, most int) []string {
 	return why
 }
 
-// cut is a line of at most so many bytes.
+// cut truncates a line to this number of bytes.
 func cut(line string, most int) string {
 	if len(line) <= most {
 		return line

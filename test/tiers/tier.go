@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// tier is a target of the Makefile and what came of it.
+// tier is a target of the Makefile with its result.
 type tier struct {
 	name  string
 	logs  string // the folder of its output
@@ -22,15 +22,15 @@ type tier struct {
 	err error
 	// took is by the clock; busy is the processor time of all its processes.
 	took, busy time.Duration
-	// flaky are tests that failed, and passed when they ran again.
+	// flaky are tests that failed, and passed when repeated.
 	flaky []failure
 }
 
-// log is where its output is kept, events where what `go test -json` says of each test.
+// log is the file of its output, events that of `go test -json`.
 func (t *tier) log() string    { return filepath.Join(t.logs, t.name+".log") }
 func (t *tier) events() string { return filepath.Join(t.logs, t.name+".json") }
 
-// String says how long it took.
+// String returns the duration.
 func (t *tier) String() string {
 	word := ""
 	if t.err != nil {
@@ -39,8 +39,8 @@ func (t *tier) String() string {
 	return fmt.Sprintf("== make %s: %.0f s, %.0f s of processor time%s", t.name, t.took.Seconds(), t.busy.Seconds(), word)
 }
 
-// run runs it. Its output goes to out and to its log. With ctx, or after its
-// limit, all its processes end.
+// run runs the target. Its output goes to out and to its log. After ctx or its
+// limit, it ends all processes of the target.
 func (t *tier) run(ctx context.Context, out io.Writer) {
 	began := time.Now()
 	defer func() { t.took = time.Since(began) }()
@@ -56,7 +56,7 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, t.make, "--no-print-directory", t.name)
-	// gotestsum, which runs the Go tests of a tier, reads where the events go.
+	// gotestsum, which runs the Go tests of a tier, reads the path of the events.
 	events, err := filepath.Abs(t.events())
 	if err != nil {
 		t.err = err
@@ -65,14 +65,15 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	cmd.Env = append(os.Environ(), "GOTESTSUM_JSONFILE="+events)
 	cmd.Stdout = io.MultiWriter(out, log)
 	cmd.Stderr = cmd.Stdout
-	// What a shell script left running keeps the pipe; it is not waited for.
+	// Processes that a shell script leaves running hold the pipe; they are not
+	// waited for.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	t.err = cmd.Run()
 	if ctx.Err() != nil {
 		t.err = context.Cause(ctx)
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what did not heed the first word
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that ignored SIGTERM
 		fmt.Fprintf(cmd.Stdout, "%s: %v (the limit is %s)\n", t.name, t.err, t.limit)
 	}
 	if cmd.ProcessState != nil {
@@ -83,9 +84,9 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	}
 }
 
-// judge reads what became of each test. Of a package that failed without a test to
-// name (its TestMain, a data race after the last test) nothing is left when it runs
-// again, so that it then passed says nothing.
+// judge reads the result of each test. A package that failed without a failed
+// test (in TestMain, or by a data race after the last test) runs no test when
+// repeated, so its success is not a result.
 func (t *tier) judge() error {
 	failed, again, err := failures(t.events())
 	for _, f := range again {
@@ -101,5 +102,5 @@ func (t *tier) judge() error {
 	return err
 }
 
-// errTooLong is the end of a tier that took longer than it may.
+// errTooLong is the error of a tier that exceeded its limit.
 var errTooLong = errors.New("took too long")

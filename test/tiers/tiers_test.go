@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// setup makes tiers whose targets a shell script carries out.
+// setup returns tiers whose targets a shell script executes.
 func setup(t *testing.T, script string) func(name string) *tier {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,9 +24,9 @@ func setup(t *testing.T, script string) func(name string) *tier {
 	}
 }
 
-// The end of `make test` names each tier that failed, its tests, and what they
-// said; the whole output is in the log.
-func TestSummary_SaysWhatFailed(t *testing.T) {
+// The end of `make test` has each failed tier, its tests, and their messages;
+// the full output is in the log.
+func TestSummary_ListsFailures(t *testing.T) {
 	t.Parallel()
 	target := setup(t, `
 good) echo fine;;
@@ -89,7 +89,8 @@ func TestRunAll_EndsAtAFailure(t *testing.T) {
 // Two lanes are two tiers at the same time, and never three.
 func TestRunAll_SideBySide(t *testing.T) {
 	t.Parallel()
-	// The first two wait for each other; the third begins when one of them has ended.
+	// The first two wait for each other; the third starts when one of them has
+	// ended.
 	target := setup(t, `*)
 	cd "${0%/*}"
 	touch "$2.here"
@@ -103,7 +104,8 @@ func TestRunAll_SideBySide(t *testing.T) {
 	}
 }
 
-// However much failed, the summary fits the end of a log, and the first line has all tiers.
+// For any number of failures, the summary fits the end of a log, and the first
+// line has all tiers.
 func TestSummary_IsShort(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 5, 13} {
@@ -137,7 +139,7 @@ func TestSummary_IsShort(t *testing.T) {
 	}
 }
 
-// A tier that hangs ends with all its processes, and the summary says so.
+// A tier that hangs ends with all its processes, and the summary reports it.
 func TestTier_EndsAtItsLimit(t *testing.T) {
 	t.Parallel()
 	x := setup(t, `*) echo begun; sleep 3600 & echo $! >"${0%/*}/pid"; wait;;`)("hangs")
@@ -163,7 +165,7 @@ func TestTier_EndsAtItsLimit(t *testing.T) {
 	}
 }
 
-// Somebody who stops the run waits for nothing.
+// After an interrupt the run does not wait.
 func TestTier_EndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	x := setup(t, `*) sleep 3600;;`)("stopped")
@@ -175,7 +177,7 @@ func TestTier_EndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The events of an earlier run are not those of this one.
+// The events of an earlier run do not count.
 func TestTier_ForgetsTheRunBefore(t *testing.T) {
 	t.Parallel()
 	x := setup(t, `*) echo "no compiler" >&2; exit 1;;`)("again")
@@ -185,13 +187,13 @@ func TestTier_ForgetsTheRunBefore(t *testing.T) {
 	}
 	x.run(t.Context(), &strings.Builder{})
 	if got := strings.Join(summary([]*tier{x}), "\n"); strings.Contains(got, "TestOld") || !strings.Contains(got, "no compiler") {
-		t.Errorf("summary:\n%s\nwant what this run said", got)
+		t.Errorf("summary:\n%s\nwant the failure of this run", got)
 	}
 }
 
-// A tier whose failed test passed when it ran again ends well, and the test is named. It
-// does not where something failed that cannot run again: of a package without a failed
-// test nothing but an empty run is left.
+// A tier whose failed test passed when repeated succeeds, and the test is
+// reported. It fails if a failure cannot be repeated: a package without a
+// failed test runs no test again.
 func TestTier_ThatRanAgain(t *testing.T) {
 	t.Parallel()
 	event := func(action, test string) string {

@@ -1,5 +1,5 @@
-// Command seed buries dead letters and saves deliveries, so that the admin API has something to show
-// to whoever tests it against its description: test/api/run.
+// Command seed writes dead letters and deliveries, so that the admin API has
+// data when test/api/run tests it against its description.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context, addr string) error {
 	return deliveries(ctx, s)
 }
 
-// deliveries saves some of a rule, and says how the rule goes.
+// deliveries saves some deliveries of a rule, and a report of the rule.
 func deliveries(ctx context.Context, s *gocql.Session) error {
 	store, err := delivery.Open(delivery.Config{Session: s, Keyspace: schema.DefaultKeyspace})
 	if err != nil {

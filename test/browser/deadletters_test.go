@@ -16,10 +16,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// An order is too large for its topic. An operator sees it on the overview, finds
-// the letter, looks at the preview, replays it, and watches it resolve; what was
-// parked behind it follows, in order and once.
-func TestLetter_FindPreviewReplayWatch(t *testing.T) {
+// An order is too large for its topic. An operator sees the problem on the
+// overview, finds the dead letter, reads the preview, replays it, and sees it
+// resolved; the events blocked by it follow, in order and once.
+func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.relay()
@@ -43,7 +43,7 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 		t.Errorf("the trace leads to %s, want %s", got, want)
 	}
 
-	w.mend()
+	w.raiseLimit()
 	b.click("[data-key=act-replay]")
 	b.sees("dialog", "1 dead letter")
 	b.sees("dialog .preview", "2 events")
@@ -51,7 +51,7 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 		t.Error("it can be confirmed without a reason")
 	}
 	b.confirm("INC-311 the limit was raised")
-	b.sees(".detail-head .badge", "resolved") // by the stream: the page was not loaded again
+	b.sees(".detail-head .badge", "resolved") // by the event stream: the page was not loaded again
 	b.sees(".timeline", "Published")
 	b.sees(".timeline", "INC-311 the limit was raised")
 
@@ -73,10 +73,9 @@ func TestLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees(".say-title", "No dead letters are open")
 }
 
-// An event that can never be published as it is is edited: the editor says what
-// is wrong, shows the difference, and a new event takes its place. The letter
-// keeps the original.
-func TestLetter_EditAndReplay(t *testing.T) {
+// An invalid event is edited: the editor shows the error and the difference,
+// and a new event replaces the original. The dead letter keeps the original.
+func TestDeadLetter_EditAndReplay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.relay()
@@ -87,7 +86,7 @@ func TestLetter_EditAndReplay(t *testing.T) {
 	b.click("[data-key=edit]")
 	b.sees("#problems", "Nothing is changed")
 	if !eval[bool](b, `document.querySelector("[data-key=ask]").disabled`) {
-		t.Error("what is unchanged can be replayed as edited")
+		t.Error("an unchanged event can be replayed as edited")
 	}
 	b.fills("[data-key=payload]", `{"order":"shorter","total":12345678901234567890.50`)
 	b.sees("#problems", "The payload is not valid JSON: line 1")
@@ -119,12 +118,12 @@ func TestLetter_EditAndReplay(t *testing.T) {
 	}
 }
 
-// Somebody else changes the letter while it is edited: nothing is overwritten,
-// and the text stays to be copied.
-func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
+// Another user changes the dead letter during an edit: nothing is overwritten,
+// and the text can still be copied.
+func TestDeadLetter_EditConflict(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil)
+	id := w.writeDeadLetter(nil)
 	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
 	b.sees("#problems", "Nothing is changed")
 	if err := w.letters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
@@ -133,7 +132,7 @@ func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
 	b.fills("[data-key=payload]", `{"n":2}`)
 	b.sees("#problems", "Another user has changed the dead letter")
 	if got := eval[string](b, `document.querySelector("[data-key=payload]").value`); got != `{"n":2}` {
-		t.Errorf("the text is %s, want what was typed", got)
+		t.Errorf("the text is %s, want the typed text", got)
 	}
 	b.click("[data-key=reread]")
 	b.sees("#problems", "Nothing is changed")
@@ -141,11 +140,12 @@ func TestLetter_EditOfWhatChangedMeanwhile(t *testing.T) {
 	b.sees("#problems", "It can be replayed")
 }
 
-// Who edits again begins with the edit before, which is what would be published.
-func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
+// A second edit starts with the last edit, which is the event that would be
+// published.
+func TestDeadLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	id := w.bury(nil)
+	id := w.writeDeadLetter(nil)
 	once := dlq.Edit{Payload: []byte(`{"n":"mended"}`), ContentType: "application/json", Headers: map[string]string{"mended": "once"}}
 	if _, err := w.letters.Edit(t.Context(), id, once, dlq.Actor{Name: "jo", Reason: "test"}, 0); err != nil {
 		t.Fatal(err)
@@ -159,16 +159,17 @@ func TestLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 	}
 }
 
-// What is parked behind a letter that waits for somebody does not go on by itself.
-func TestOverview_SaysWhatWaitsForYou(t *testing.T) {
+// Events that are blocked by a dead letter with a pending decision are not
+// published automatically.
+func TestOverview_ShowsPendingDecisions(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	first := w.bury(func(l *dlq.DeadLetter) { l.AggregateID = "order-1" })
+	first := w.writeDeadLetter(func(l *dlq.DeadLetter) { l.AggregateID = "order-1" })
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "1 dead letter needs your decision")
 	b.sees(".say", "No relay has sent a heartbeat")
 	for n := range int64(2) {
-		w.bury(func(l *dlq.DeadLetter) {
+		w.writeDeadLetter(func(l *dlq.DeadLetter) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Parked, "behind"
 		})
 	}
@@ -176,16 +177,17 @@ func TestOverview_SaysWhatWaitsForYou(t *testing.T) {
 	b.sees(".say", "2 events are parked behind other dead letters.")
 	b.sees(".overview", "Relay orders")
 	if said := eval[string](b, `document.querySelector(".say").textContent`); strings.Contains(said, "automatically") || strings.Contains(said, "No relay") {
-		t.Errorf("of letters that all wait for %s the overview says %q", first, said)
+		t.Errorf("of dead letters that all wait for %s the overview shows %q", first, said)
 	}
 }
 
-// The broker goes away: the overview says that the breaker is open, and why.
+// The broker is unavailable: the overview shows that the breaker is open, and
+// the reason.
 func TestOverview_BreakerOpens(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.relay()
-	w.mend()
+	w.raiseLimit()
 	w.store(10)
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "No dead letters are open")
@@ -201,7 +203,7 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b.shoot("breaker-open")
 }
 
-// Two processes that run one relay are the first thing that the overview says.
+// Two processes that run one relay are the first problem on the overview.
 func TestOverview_TwoRelaysOfOneName(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -210,7 +212,7 @@ func TestOverview_TwoRelaysOfOneName(t *testing.T) {
 	if !eventually(func() bool {
 		return w.session.Query("SELECT relay FROM relay_instances WHERE scope = 'keyspace'").Scan(&relay) == nil
 	}) {
-		t.Fatal("the relay says nothing")
+		t.Fatal("the relay reports nothing")
 	}
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "No dead letters are open")
@@ -234,8 +236,8 @@ func TestOverview_TwoRelaysOfOneName(t *testing.T) {
 	b.shoot("two-relays")
 }
 
-// A relay that instances share is one panel: who carries which shard, what nobody
-// carries, and who stands by.
+// A relay with several instances has one panel: owners of shards, unowned
+// shards, and standbys.
 func TestOverview_InstancesThatShare(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -272,7 +274,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.sees("table.shards", "none")
 	b.sees(".say.bad .say-title", "No instance owns shard 3 of relay orders")
 	b.shoot("shards")
-	// A phone shows who carries which shard as columns, too.
+	// A phone shows the owners of shards as columns, too.
 	b.size(390, 844)
 	b.sees("table.shards", "none") // drawn at that size
 	if got := eval[string](b, `getComputedStyle(document.querySelector("table.shards td")).display`); got != "table-cell" {
@@ -284,7 +286,8 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.shoot("shards-phone")
 }
 
-// What a command did to a relay is in the audit, and leads to where relays are shown.
+// The audit trail contains the changes of a relay by a command, with a link to
+// the relays.
 func TestAudit_OfARelay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
