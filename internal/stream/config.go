@@ -24,7 +24,7 @@ const (
 	DefaultWriteTimeout     = 10 * time.Second
 )
 
-// MaxTopics is how many topics one subscription may have.
+// MaxTopics is the maximum number of topics of a subscription.
 const MaxTopics = 20
 
 // DefaultTopics returns the default of Config.Topics: the topics of orders, and that
@@ -33,30 +33,31 @@ func DefaultTopics() []string {
 	return []string{"OrderCreated", "OrderUpdated", "OrderCancelled", "reminders"}
 }
 
-// Config is how a Hub behaves. Kafka needs the brokers; all else has defaults.
+// Config configures a Hub. Kafka needs the brokers; all other members have defaults.
 type Config struct {
 	// Kafka are the client's options: brokers, TLS, SASL.
 	Kafka []kgo.Opt
-	// Topics are patterns of what may be watched; * stands for any characters.
-	// Default: DefaultTopics. Those that begin with _ never.
+	// Topics are patterns of the allowed topics; * matches any characters. Default:
+	// DefaultTopics. Topics that begin with _ are never allowed.
 	Topics []string
-	// Buffer is how many events may wait for one watcher before it is dropped.
-	// Default 512.
+	// Buffer is the number of events that may wait for one subscription before it is
+	// ended. Default 512.
 	Buffer int
-	// MaxSubscriptions bounds the subscriptions, and the WebSockets; one caller has
-	// half of each at most. Default 2,000.
+	// MaxSubscriptions bounds the subscriptions and the WebSockets, and those of one
+	// caller at half of it. Default 2,000.
 	MaxSubscriptions int
-	// Heartbeat is how often an idle watcher hears something. Default 15 s.
+	// Heartbeat is the interval of heartbeats on an idle connection. Default 15 s.
 	Heartbeat time.Duration
-	// Refresh is how often new partitions and topics are looked for. Default 5 s.
+	// Refresh is the interval at which new partitions and topics are searched. Default 5
+	// s.
 	Refresh time.Duration
-	// WriteTimeout bounds one write to a watcher. Default 10 s.
+	// WriteTimeout bounds one write to a client. Default 10 s.
 	WriteTimeout time.Duration
-	// Gate lets watchers in, by bearer token and the role viewer. Nil lets everybody in.
+	// Gate authenticates clients, which need the role viewer. Nil allows everyone.
 	Gate *access.Gate
-	// Logger gets what the broker does not do, at Warn. Default discards.
+	// Logger logs errors of the broker at Warn. Default discards.
 	Logger *slog.Logger
-	// Registerer gets the metrics. Default: they are kept nowhere.
+	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
 }
 
@@ -82,7 +83,7 @@ func (c Config) validate() error {
 	var errs []error
 	for _, p := range c.Topics {
 		if _, err := path.Match(p, "x"); err != nil || p == "" {
-			errs = append(errs, fmt.Errorf("topics %q: is no pattern; write names, with * for any characters", p))
+			errs = append(errs, fmt.Errorf("topics %q: invalid pattern; use topic names, with * for any characters", p))
 		}
 	}
 	if c.Buffer < 2 || c.MaxSubscriptions < 1 {
@@ -92,12 +93,12 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("heartbeat %s, refresh %s, write timeout %s: must be positive", c.Heartbeat, c.Refresh, c.WriteTimeout))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("watch config: %w", err)
+		return fmt.Errorf("event stream config: %w", err)
 	}
 	return nil
 }
 
-// allowed says whether a topic may be watched.
+// allowed reports whether a topic is allowed.
 func (c *Config) allowed(topic string) bool {
 	if strings.HasPrefix(topic, "_") {
 		return false

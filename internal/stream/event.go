@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
-// shared is one record for all its watchers: it is made an event, and JSON, once.
-// Without a record it tells that a topic was deleted.
+// shared is a record for all its subscriptions. It is converted to an event and to JSON
+// once. Without a record it reports a deleted topic.
 type shared struct {
 	anew   string // that topic's name
 	record *kgo.Record
@@ -35,7 +35,7 @@ func newShared(r *kgo.Record) *shared {
 	return s
 }
 
-// JSON is the event as it is sent. It is safe for concurrent use.
+// JSON returns the event as JSON. It is safe for concurrent use.
 func (s *shared) JSON() []byte {
 	s.once.Do(func() {
 		e := kafkarecord.Decode(s.record)

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// MaxFollowed is how many partitions a subscription may follow that names no
-// topics: its position has each of them, and goes with each event.
+// MaxFollowed is the maximum number of partitions of a subscription without topics: its
+// position, which is sent with each event, contains all of them.
 const MaxFollowed = 300
 
-// rejoinPause is between two attempts to go on after the topics became more.
+// rejoinPause is the pause between two attempts to resume after new topics.
 const rejoinPause = time.Second
 
-// follow makes a subscription that names no topics one to all that may be watched.
+// follow subscribes a subscription without topics to all allowed topics.
 func (s *Subscription) follow(ctx context.Context) error {
 	s.all, s.grown = true, make(chan struct{}, 1)
 	s.at[everything] = map[int32]int64{}
-	// Before the look at what there is: of what comes after it it is told.
+	// Before the topics are listed: it is notified of later ones.
 	s.hub.mu.Lock()
 	s.hub.all[s] = struct{}{}
 	s.hub.mu.Unlock()
@@ -29,8 +29,8 @@ func (s *Subscription) follow(ctx context.Context) error {
 	return err
 }
 
-// followed are the names of all that may be watched, in order. A *FilterError says
-// that they are too many to be followed without being named.
+// followed returns the names of all allowed topics, sorted. A *FilterError means that
+// there are too many.
 func (h *Hub) followed(ctx context.Context) ([]string, error) {
 	topics, err := h.list(ctx)
 	if err != nil {
@@ -41,14 +41,13 @@ func (h *Hub) followed(ctx context.Context) ([]string, error) {
 		partitions += n
 	}
 	if partitions > MaxFollowed {
-		return nil, &FilterError{"topics", fmt.Sprintf("must be named: those that may be watched have %d partitions, and at most %d can be followed", partitions, MaxFollowed)}
+		return nil, &FilterError{"topics", fmt.Sprintf("required: the allowed topics have %d partitions, and at most %d can be followed", partitions, MaxFollowed)}
 	}
 	return slices.Sorted(maps.Keys(topics)), nil
 }
 
-// grow begins to follow what has come since. It is as if the watcher came back
-// with its position, and new topics were read from their start: nothing is missed
-// and nothing comes twice.
+// grow starts to follow new topics. It resumes at the position of the subscription and
+// reads new topics from their start, so no event is missed or repeated.
 func (s *Subscription) grow(ctx context.Context) error {
 	names, err := s.hub.followed(ctx)
 	if err != nil {
@@ -67,12 +66,12 @@ func (s *Subscription) grow(ctx context.Context) error {
 	going := s.detach()
 	s.filter.Topics = append(slices.Clone(s.filter.Topics), more...)
 	if !going {
-		return nil // it ends by ErrSlow, with what it has
+		return nil // it ends with ErrSlow after its buffer
 	}
 	for _, name := range more {
 		s.at[name] = map[int32]int64{}
 	}
-	// What is not read yet is read again from the topics.
+	// Unread events are read again from the topics.
 	for len(s.live) > 0 {
 		if x := <-s.live; x.anew != "" {
 			s.at[x.anew] = map[int32]int64{}
@@ -86,10 +85,10 @@ func (s *Subscription) grow(ctx context.Context) error {
 	return nil
 }
 
-// later has the hub tell of new topics again.
+// later makes the hub notify of new topics again.
 func (s *Subscription) later(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		s.hub.cfg.Logger.Warn("cannot follow new topics yet; trying again", "err", err)
+		s.hub.cfg.Logger.Warn("failed to follow new topics, retrying", "err", err)
 	}
 	s.hub.mu.Lock()
 	s.hub.listed = nil
@@ -97,13 +96,13 @@ func (s *Subscription) later(ctx context.Context, err error) error {
 	return nil
 }
 
-// join goes on at the position, as soon as the broker lets it.
+// join resumes at the position once the broker is reachable.
 func (s *Subscription) join(ctx context.Context) error {
 	for {
 		at, told := s.at.clone(), len(s.Gaps)
 		err := s.resume(ctx, at)
 		if err == nil && len(s.Gaps) > told {
-			s.at = at // of these gaps it is told when it comes back
+			s.at = at // it receives these gaps when it resumes
 			return ErrGone
 		}
 		if err == nil {
@@ -111,7 +110,7 @@ func (s *Subscription) join(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() == nil {
-			s.hub.cfg.Logger.Warn("cannot go on with more topics; trying again", "err", err)
+			s.hub.cfg.Logger.Warn("failed to resume with new topics, retrying", "err", err)
 		}
 		select {
 		case <-time.After(rejoinPause):

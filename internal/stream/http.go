@@ -17,13 +17,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// retryAfter is in how many seconds who was turned away may come back.
+// retryAfter is the Retry-After value of a refusal in seconds.
 const retryAfter = "5"
 
-// protocol is the subprotocol that is agreed on; a browser offers its token beside it.
+// protocol is the negotiated subprotocol; a browser offers its token beside it.
 const protocol = "outbox.v1"
 
-// exampleStream is what one who watches hears first.
+// exampleStream is the beginning of an event stream.
 const exampleStream = `id: eyJPcmRlckNyZWF0ZWQiOnsiMCI6MTYwM319
 event: subscribed
 data: {}
@@ -35,28 +35,28 @@ data: {"topic":"OrderCreated","partition":0,"offset":1603,"at":"2026-11-21T10:34
 `
 
 type streamInput struct {
-	Topics      string `query:"topics" doc:"Topics, separated by commas; at most 20. Left out, all that may be watched are followed, also those that come later; then event_types or aggregate_id must be there"`
+	Topics      string `query:"topics" doc:"Topics, separated by commas; at most 20. Without topics all allowed topics are followed, including new ones; then event_types or aggregate_id is required"`
 	Types       string `query:"event_types" doc:"Only these event types, separated by commas"`
 	Aggregate   string `query:"aggregate_id" doc:"Only this aggregate"`
-	LastEventID string `header:"Last-Event-ID" doc:"id of the last event that was seen: what came since follows first"`
-	Since       string `query:"since" doc:"The same, for who cannot set headers"`
+	LastEventID string `header:"Last-Event-ID" doc:"id of the last received event; the stream resumes after it"`
+	Since       string `query:"since" doc:"Same as Last-Event-ID, for clients that cannot set headers"`
 }
 
 // Register adds the event stream and the WebSocket to an API.
 func (h *Hub) Register(api huma.API) {
 	stream := map[string]*huma.Response{"200": {
-		Description: "Server-sent events. event: subscribed, event, position (nothing for a while), dropped (read too slowly) and closed. id is the position after it.",
+		Description: "Server-sent events. event: subscribed, event, position (heartbeat), dropped (client reads too slowly) and closed. id is the position after the event.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}, Example: exampleStream}},
 	}}
 	huma.Register(api, huma.Operation{
-		OperationID: "watch-events", Method: http.MethodGet, Path: "/v1/events/stream", Summary: "Watch events as server-sent events",
-		Description: "What comes from now on, or, with Last-Event-ID, what came since and then what comes.",
+		OperationID: "watch-events", Method: http.MethodGet, Path: "/v1/events/stream", Summary: "Stream events as server-sent events",
+		Description: "Streams new events or, with Last-Event-ID, resumes after that event.",
 		Responses:   stream, Errors: []int{401, 403, 422, 429, 503},
 	}, h.stream)
 	huma.Register(api, huma.Operation{
-		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/ws", Summary: "Watch events over a WebSocket",
+		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/ws", Summary: "Stream events over a WebSocket",
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
-			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all that may be watched are followed, by event_types or aggregate_id. What comes back is of type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
+			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all allowed topics are followed, by event_types or aggregate_id. Responses have the type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
 		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 422, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
@@ -64,8 +64,8 @@ func (h *Hub) Register(api huma.API) {
 	})
 }
 
-// authenticate lets a request in, and returns by whom its places are counted. ctx has
-// the principal that a middleware let in.
+// authenticate authenticates a request and returns the holder of its places. ctx contains
+// the principal of a middleware.
 func (h *Hub) authenticate(ctx context.Context, r *http.Request) (holder string, err error) {
 	if h.cfg.Gate == nil {
 		return access.Holder(ctx, r.RemoteAddr), nil
@@ -117,7 +117,7 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 		}
 		p := toProblem(err)
 		if p.Status >= http.StatusInternalServerError {
-			h.cfg.Logger.WarnContext(ctx, "cannot watch", "topics", filter.Topics, "err", err)
+			h.cfg.Logger.WarnContext(ctx, "failed to subscribe", "topics", filter.Topics, "err", err)
 		}
 		httpapi.Answer(hctx, p)
 		return
@@ -130,10 +130,10 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 	w.Header().Set("X-Accel-Buffering", "no")
 	hctx.SetStatus(http.StatusOK)
 	if r.Method == http.MethodHead {
-		return // whoever asked has all that they will get, and would never hang up
+		return // a HEAD request has no body, and its client would never disconnect
 	}
 	send := func(event string, data []byte) error {
-		// Not every writer has deadlines; one without is a test's.
+		// Only writers of tests have no deadlines.
 		_ = out.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
 		if _, err := fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", s.at, event, data); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 	for {
 		event, err := s.nextWithin(ctx, h.cfg.Heartbeat)
 		if err != nil && !errors.Is(err, errIdle) {
-			leave() // who has heard that it is over may have its place
+			leave() // its place must be free before the client receives the last message
 		}
 		switch {
 		case err == nil:
@@ -172,13 +172,13 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 }
 
 type subscribed struct {
-	Gaps []Gap `json:"gaps,omitempty" doc:"What is no longer in the topics"`
+	Gaps []Gap `json:"gaps,omitempty" doc:"Missed events that are no longer in the topics"`
 }
 
-// errIdle says that no event has come for a while.
+// errIdle means that no event arrived within the heartbeat interval.
 var errIdle = errors.New("no event")
 
-// nextWithin is Next, with errIdle after a while.
+// nextWithin is Next but returns errIdle after a while.
 func (s *Subscription) nextWithin(ctx context.Context, d time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, errIdle)
 	defer cancel()

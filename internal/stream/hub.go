@@ -18,53 +18,51 @@ import (
 
 // Errors of a subscription.
 var (
-	// ErrSlow: the watcher read too slowly and was dropped. It can come back with
-	// its position.
-	ErrSlow = errors.New("too slow: events came faster than they were read")
-	// ErrClosed: the hub is stopping. The watcher can come back with its position.
+	// ErrSlow: the client read too slowly. It can resume at its position.
+	ErrSlow = errors.New("too slow: events arrived faster than they were read")
+	// ErrClosed: the hub is stopping. The client can resume at its position.
 	ErrClosed = errors.New("the server is stopping")
-	// ErrAnew: a topic was deleted while the watcher read what it had missed of it. It
-	// can come back with its position.
-	ErrAnew = errors.New("a topic was deleted or made anew")
-	// ErrGone: what the watcher had missed went out of a topic before it was read. It
-	// can come back with its position, and is told what is gone.
-	ErrGone = errors.New("events that were missed are no longer in the topic")
-	// ErrFull: there are as many subscriptions as there may be, or the caller has half
-	// of them.
-	ErrFull = errors.New("too many watchers")
+	// ErrAnew: a topic was deleted while its missed events were read. The client can
+	// resume at its position.
+	ErrAnew = errors.New("a topic was deleted or recreated")
+	// ErrGone: missed events were removed from a topic before they were read. The client
+	// can resume at its position and receives the gaps.
+	ErrGone = errors.New("missed events are no longer in the topic")
+	// ErrFull: the limit of subscriptions is reached, or the caller has half of them.
+	ErrFull = errors.New("too many subscriptions")
 )
 
-// Hub reads watched topics and hands their events out. It is safe for
-// concurrent use.
+// Hub reads the subscribed topics and distributes their events. It is safe for concurrent
+// use.
 type Hub struct {
 	cfg     Config
 	metrics *metrics
 	client  *kgo.Client
 	adm     *kadm.Client
 
-	sockets *access.Places // connections, whatever they watch
+	sockets *access.Places // connections
 	places  *access.Places // subscriptions
 
-	joining chan struct{} // holds one while topics begin, or one ends
+	joining chan struct{} // holds one element while topics start or one ends
 
 	mu      sync.Mutex
 	topics  map[string]*topic
-	all     map[*Subscription]struct{} // those that follow whatever may be watched
-	listed  map[string]struct{}        // what may be watched, as of the last look
+	all     map[*Subscription]struct{} // subscriptions to all topics
+	listed  map[string]struct{}        // the allowed topics at the last refresh
 	closed  bool
-	started chan struct{} // closed when there is something to read
+	started chan struct{} // closed at the first subscription
 	begun   bool
 	ended   chan struct{} // closed when the hub stops
 }
 
-// topic is one that is watched.
+// topic is a subscribed topic.
 type topic struct {
-	next map[int32]int64 // of each partition, the offset that is handed out next
+	next map[int32]int64 // the next offset to distribute, by partition
 	subs map[*Subscription]struct{}
-	refs int // subscriptions that watch it, or are about to
+	refs int // current and starting subscriptions
 }
 
-// New returns a Hub. It connects to nothing yet.
+// New returns a Hub that is not connected yet.
 func New(cfg Config) (*Hub, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -112,7 +110,7 @@ func (h *Hub) take(fetches kgo.Fetches) {
 		case errors.Is(err, kerr.UnknownTopicID):
 			gone[topic] = struct{}{}
 		case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
-			h.cfg.Logger.Warn("cannot read a watched topic; trying again", "topic", topic, "partition", partition, "err", err)
+			h.cfg.Logger.Warn("failed to read topic, retrying", "topic", topic, "partition", partition, "err", err)
 		}
 	})
 	for it := fetches.RecordIter(); !it.Done(); {
@@ -123,14 +121,14 @@ func (h *Hub) take(fetches kgo.Fetches) {
 	}
 }
 
-// anew forgets a topic that was deleted. The client would ask for the one that it
-// knew for ever; if there is one of that name again, refresh finds its partitions
-// and reads them from their start, and the watchers let go of their offsets.
+// anew removes a deleted topic, which the client would otherwise request forever. If the
+// topic is recreated, refresh finds its partitions and reads them from their start, and
+// the subscriptions drop their offsets.
 func (h *Hub) anew(name string) {
 	select {
 	case h.joining <- struct{}{}:
 	default:
-		return // it is told again
+		return // reported again
 	}
 	defer func() { <-h.joining }()
 	h.client.PurgeTopicsFromConsuming(name)
@@ -140,20 +138,20 @@ func (h *Hub) anew(name string) {
 	if t == nil || len(t.next) == 0 {
 		return
 	}
-	h.cfg.Logger.Warn("a watched topic was deleted; if it is made anew, it is read from its start", "topic", name)
+	h.cfg.Logger.Warn("topic deleted; if recreated, it is read from its start", "topic", name)
 	t.next = make(map[int32]int64)
 	for sub := range t.subs {
 		h.give(t, sub, &shared{anew: name})
 	}
 }
 
-// hand gives a record to those who watch its topic. It waits for nobody.
+// hand passes a record to the subscriptions of its topic without blocking.
 func (h *Hub) hand(r *kgo.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[r.Topic]
 	if t == nil || r.Offset < t.next[r.Partition] {
-		return // read before the topic was left and watched again
+		return // read before the topic was left and subscribed again
 	}
 	t.next[r.Partition] = r.Offset + 1
 	h.metrics.read.Inc()
@@ -163,8 +161,8 @@ func (h *Hub) hand(r *kgo.Record) {
 	}
 }
 
-// give puts s into a watcher's buffer, or ends its watching if that is full.
-// Called locked.
+// give adds s to the buffer of a subscription, or ends the subscription if the buffer is
+// full. The lock must be held.
 func (h *Hub) give(t *topic, sub *Subscription, s *shared) {
 	if sub.slow { // by another of its topics
 		delete(t.subs, sub)
@@ -180,19 +178,19 @@ func (h *Hub) give(t *topic, sub *Subscription, s *shared) {
 	}
 }
 
-// maxBreath bounds what a burst waits for its watchers. One that is slow for long
-// is dropped after a few of these.
+// maxBreath bounds how long a burst waits for its subscriptions. A client that stays slow
+// is disconnected after a few of these.
 const maxBreath = 5 * time.Millisecond
 
-// breathe lets watchers take what they have before more of a burst comes: what
-// was read at once would be too much for the quickest.
+// breathe waits until subscriptions have read part of a burst, which would otherwise
+// overflow even the fastest.
 func (h *Hub) breathe(ctx context.Context) {
 	for end := time.Now().Add(maxBreath); h.crowded() && time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(maxBreath / 10)
 	}
 }
 
-// crowded says that a watcher's buffer is more than half full.
+// crowded reports whether the buffer of a subscription is more than half full.
 func (h *Hub) crowded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,8 +204,8 @@ func (h *Hub) crowded() bool {
 	return false
 }
 
-// refresh looks for partitions that came after their topic was first watched, and
-// for topics, as long as anybody follows all.
+// refresh searches for new partitions of subscribed topics, and for new topics while a
+// subscription follows all.
 func (h *Hub) refresh(ctx context.Context) {
 	tick := time.NewTicker(h.cfg.Refresh)
 	defer tick.Stop()
@@ -217,22 +215,22 @@ func (h *Hub) refresh(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.begin(ctx, h.watched(), false); err != nil && ctx.Err() == nil {
-			h.cfg.Logger.Warn("cannot look for new partitions of watched topics; trying again", "err", err)
+		if err := h.begin(ctx, h.subscribed(), false); err != nil && ctx.Err() == nil {
+			h.cfg.Logger.Warn("failed to refresh partitions, retrying", "err", err)
 		}
 		if err := h.discover(ctx); err != nil && ctx.Err() == nil {
-			h.cfg.Logger.Warn("cannot look for new topics; trying again", "err", err)
+			h.cfg.Logger.Warn("failed to refresh topics, retrying", "err", err)
 		}
 	}
 }
 
-func (h *Hub) watched() []string {
+func (h *Hub) subscribed() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.topics))
 }
 
-// discover tells those who follow all topics of one that was not there before.
+// discover notifies the subscriptions that follow all topics of a new topic.
 func (h *Hub) discover(ctx context.Context) error {
 	h.mu.Lock()
 	nobody := len(h.all) == 0
@@ -259,19 +257,19 @@ func (h *Hub) discover(ctx context.Context) error {
 	for sub := range h.all {
 		select {
 		case sub.grown <- struct{}{}:
-		default: // it has not looked yet
+		default: // not notified yet
 		}
 	}
 	return nil
 }
 
-// list returns the topics that may be watched, and how many partitions each has.
+// list returns the allowed topics with their numbers of partitions.
 func (h *Hub) list(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	details, err := h.adm.ListTopics(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask what topics there are: %w", err)
+		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	out := make(map[string]int)
 	for name, d := range details {
@@ -282,21 +280,22 @@ func (h *Hub) list(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// askTimeout bounds a question to the broker.
+// askTimeout bounds a request to the broker.
 const askTimeout = 10 * time.Second
 
-// begin reads the topics' partitions that are not read yet: from their end if a
-// topic was not watched, from their start if they are new. join adds a reference
-// to each topic, which end takes away again; without it, topics that are not
-// watched are left alone. After an error nothing was joined.
+// begin starts to read the partitions that are not read yet: from their end for a new
+// subscription of a topic, from their start for new partitions. join adds a reference to
+// each topic, which end removes; without it, topics that are not subscribed are skipped.
+// After an error no reference was added.
 func (h *Hub) begin(ctx context.Context, names []string, join bool) error {
-	// With the wait for its turn, or each would add its own where the broker is silent.
+	// The timeout includes the wait for other callers, or their timeouts would add up
+	// while the broker is unreachable.
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	select {
 	case h.joining <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for others who ask the broker: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for other requests to the broker: %w", context.Cause(ctx))
 	}
 	defer func() { <-h.joining }()
 	var known, fresh []string
@@ -353,10 +352,10 @@ func (h *Hub) begin(ctx context.Context, names []string, join bool) error {
 	return nil
 }
 
-// offsets asks where topics begin or end. One that is not there has none.
+// offsets lists the start or end offsets of topics. A topic that does not exist has none.
 func (h *Hub) offsets(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), names []string) (kadm.ListedOffsets, error) {
 	if len(names) == 0 {
-		return nil, nil // none would mean all
+		return nil, nil // no topics would mean all
 	}
 	offsets, err := list(ctx, names...)
 	if err == nil {
@@ -367,12 +366,12 @@ func (h *Hub) offsets(ctx context.Context, list func(context.Context, ...string)
 		})
 	}
 	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return nil, fmt.Errorf("ask where topics are: %w", err)
+		return nil, fmt.Errorf("list offsets: %w", err)
 	}
 	return offsets, nil
 }
 
-// end takes a reference away; the last one ends the reading.
+// end removes a reference; the last one stops the reading.
 func (h *Hub) end(name string) {
 	h.joining <- struct{}{}
 	defer func() { <-h.joining }()

@@ -7,18 +7,18 @@ import (
 	"maps"
 )
 
-// Position is where a watcher is: the next offset by topic and partition.
+// Position is the next offset by topic and partition.
 type Position map[string]map[int32]int64
 
-// everything stands in the position of who follows all topics. No topic has that name.
+// everything marks the position of a subscription to all topics. No topic has that name.
 const everything = "*"
 
-// maxPosition bounds what a position may take as text.
+// maxPosition bounds the text form of a position.
 const maxPosition = 32 << 10
 
-var errPosition = errors.New("is none that an event came with")
+var errPosition = errors.New("is not a position of this API")
 
-// String is the position as it travels.
+// String returns the text form of the position.
 func (p Position) String() string {
 	b, err := json.Marshal(p)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p Position) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParsePosition reads what String wrote.
+// ParsePosition parses the text form of a position.
 func ParsePosition(s string) (Position, error) {
 	if len(s) > maxPosition {
 		return nil, errPosition
@@ -57,7 +57,7 @@ func (p Position) set(topic string, partition int32, next int64) {
 	p[topic][partition] = next
 }
 
-// at is the next offset; false where the position says nothing.
+// at returns the next offset; false if the position has none.
 func (p Position) at(topic string, partition int32) (int64, bool) {
 	next, ok := p[topic][partition]
 	return next, ok
@@ -71,9 +71,8 @@ func (p Position) clone() Position {
 	return out
 }
 
-// ofAll is the position for who follows all topics. If it is of one who did, then
-// topics that it does not know came while the watcher was away, and are read from
-// their start.
+// ofAll returns the position of a subscription to all topics. If it is already one,
+// topics without offsets were created in the meantime and are read from their start.
 func (p Position) ofAll(topics []string) Position {
 	if p[everything] == nil {
 		return p

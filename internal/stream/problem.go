@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Problem types. They identify the kind of problem and are no addresses.
+// Problem types. They identify the kind of problem and cannot be resolved.
 const (
 	problemInvalid   = httpapi.TypeInvalid
 	problemHandshake = "urn:scylla-outbox:problem:bad-handshake"
@@ -22,14 +22,14 @@ const (
 	problemInternal  = httpapi.TypeInternal
 )
 
-// Problems are those that watching has and orders have not, for the catalogue of a
-// server that offers both.
+// Problems are the problems of event streams that orders do not have, for the catalogue
+// of a server with both.
 func Problems() []httpapi.ProblemKind {
 	return []httpapi.ProblemKind{
-		{Type: problemHandshake, Status: http.StatusBadRequest, Meaning: "The request does not open a WebSocket as RFC 6455 wants it.", Do: "Mend the header that detail names; WebSocket libraries do it."},
+		{Type: problemHandshake, Status: http.StatusBadRequest, Meaning: "The request is not a valid WebSocket handshake of RFC 6455.", Do: "Fix the header in detail; WebSocket libraries set it correctly."},
 		{Type: problemUpgrade, Status: http.StatusUpgradeRequired, Meaning: "The path is a WebSocket, and the request does not ask for one.", Do: "Connect with a WebSocket client, or use GET /v1/events/stream."},
-		{Type: problemFull, Status: http.StatusTooManyRequests, Meaning: "The event streams are at their limit, or the caller has half of them.", Do: "Come back after Retry-After.", Retry: true},
-		{Type: problemBroker, Status: http.StatusServiceUnavailable, Meaning: "The broker cannot be reached, so nothing can be watched.", Do: "Come back after Retry-After.", Retry: true},
+		{Type: problemFull, Status: http.StatusTooManyRequests, Meaning: "The event streams are at their limit, or the caller has half of them.", Do: "Retry after the time in Retry-After.", Retry: true},
+		{Type: problemBroker, Status: http.StatusServiceUnavailable, Meaning: "The broker cannot be reached, so events cannot be streamed.", Do: "Retry after the time in Retry-After.", Retry: true},
 	}
 }
 
@@ -38,25 +38,25 @@ func newProblem(status int, typ, detail string) *httpapi.Problem {
 	return &p
 }
 
-// bad is the problem of one bad parameter.
+// bad returns the problem of an invalid parameter.
 func bad(location, message string) *httpapi.Problem {
-	p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has bad fields; errors names each of them.")
+	p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; see errors.")
 	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
 	return p
 }
 
-// notLetIn is the problem of a request that the gate refuses.
+// notLetIn returns the problem of a request that the gate refuses.
 func notLetIn(err error) *httpapi.Problem {
 	e, ok := errors.AsType[*access.Error](err)
 	if !ok {
-		return newProblem(http.StatusInternalServerError, problemInternal, "Something unexpected happened; the log has the details.")
+		return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
 	}
 	p := newProblem(e.Status, e.Type(), e.Detail)
 	e.Header(p.Header())
 	return p
 }
 
-// ofHandshake is the type of what the WebSocket library refuses.
+// ofHandshake returns the problem type of an error of the WebSocket library.
 func ofHandshake(status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -69,7 +69,7 @@ func ofHandshake(status int) string {
 	return problemInternal
 }
 
-// toProblem is the answer to a subscription that was refused.
+// toProblem returns the problem of a refused subscription.
 func toProblem(err error) *httpapi.Problem {
 	if f, ok := errors.AsType[*FilterError](err); ok {
 		return bad("query."+f.Field, f.Problem)
@@ -87,7 +87,7 @@ func toProblem(err error) *httpapi.Problem {
 	return p
 }
 
-// statusOf is what is said of a subscription that was refused.
+// statusOf returns the status and the detail of a refused subscription.
 func statusOf(err error) (int, string) {
 	var bad *FilterError
 	switch {
@@ -98,5 +98,5 @@ func statusOf(err error) (int, string) {
 	case errors.Is(err, ErrClosed):
 		return http.StatusServiceUnavailable, "The server is stopping."
 	}
-	return http.StatusServiceUnavailable, "The broker cannot be reached; come back later."
+	return http.StatusServiceUnavailable, "The broker cannot be reached; retry later."
 }

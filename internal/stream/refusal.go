@@ -9,8 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// refusal makes problem documents of the plain texts with which the WebSocket
-// library refuses a request.
+// refusal converts the plain-text errors of the WebSocket library to problem documents.
 type refusal struct {
 	http.ResponseWriter
 	status int // of an error; 0 for none
@@ -19,7 +18,7 @@ type refusal struct {
 // WriteHeader implements http.ResponseWriter.
 func (r *refusal) WriteHeader(status int) {
 	if status >= http.StatusBadRequest {
-		r.status = status // Write has the text
+		r.status = status // Write receives the text
 		return
 	}
 	r.ResponseWriter.WriteHeader(status)

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// maxRequest bounds what a watcher may send at once.
+	// maxRequest bounds the size of a message of a client.
 	maxRequest = 64 << 10
 	// maxOfOne bounds the subscriptions of one connection.
 	maxOfOne = 20
 )
 
-// wsRequest is what a watcher sends.
+// wsRequest is a message of a client.
 type wsRequest struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
@@ -30,7 +30,7 @@ type wsRequest struct {
 	Resume string `json:"resume"`
 }
 
-// wsMessage is what it gets.
+// wsMessage is a message to a client.
 type wsMessage struct {
 	Type     string          `json:"type"`
 	ID       string          `json:"id,omitempty"`
@@ -58,9 +58,9 @@ func (h *Hub) socket(hctx huma.Context) {
 	// Accept refuses pages of another origin.
 	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
 	if err != nil {
-		return // it has answered
+		return // it has responded
 	}
-	defer conn.CloseNow() //nolint:errcheck // after Close it has nothing to say
+	defer conn.CloseNow() //nolint:errcheck // after Close it has no effect
 	conn.SetReadLimit(maxRequest)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
@@ -86,23 +86,23 @@ func (h *Hub) socket(hctx huma.Context) {
 		}
 	}
 	cancel()
-	c.watching.Wait()
+	c.streaming.Wait()
 	all.Wait()
 }
 
-// connection is one WebSocket with its subscriptions. Writes may come from
-// several goroutines: the library puts them one after the other.
+// connection is one WebSocket with its subscriptions. Several goroutines may write; the
+// library serializes the writes.
 type connection struct {
-	hub      *Hub
-	holder   string // of its places
-	conn     *websocket.Conn
-	watching sync.WaitGroup
+	hub       *Hub
+	holder    string // of its places
+	conn      *websocket.Conn
+	streaming sync.WaitGroup
 
 	mu   sync.Mutex
 	subs map[string]context.CancelFunc
 }
 
-// keepAlive pings; a watcher that does not answer is gone.
+// keepAlive sends pings and closes a connection without a pong.
 func (c *connection) keepAlive(ctx context.Context, gone func()) {
 	t := time.NewTicker(c.hub.cfg.Heartbeat)
 	defer t.Stop()
@@ -132,14 +132,15 @@ func (c *connection) send(ctx context.Context, m *wsMessage) error {
 	return c.conn.Write(ctx, websocket.MessageText, b)
 }
 
-// request does what the watcher asks; false means that it is not understood at all.
+// request handles a message of the client. It returns false if the message cannot be
+// decoded.
 func (c *connection) request(ctx context.Context, body []byte) bool {
 	var q wsRequest
 	if json.Unmarshal(body, &q) != nil {
 		return false
 	}
 	refuse := func(status int, detail string) {
-		// If it cannot be told the connection is gone, which its reader notices.
+		// If the write fails, the connection is closed, which its reader notices.
 		_ = c.send(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
 	}
 	switch q.Type {
@@ -149,7 +150,7 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 		c.mu.Lock()
 		stop := c.subs[q.ID]
 		if stop != nil {
-			c.subs[q.ID] = nil // its last word answers the first who asks for it
+			c.subs[q.ID] = nil // its last message answers the first request
 		}
 		c.mu.Unlock()
 		if stop == nil {
@@ -176,28 +177,29 @@ func (c *connection) request(ctx context.Context, body []byte) bool {
 		c.mu.Unlock()
 		switch {
 		case q.ID == "":
-			refuse(http.StatusUnprocessableEntity, "id is missing: name the subscription.")
+			refuse(http.StatusUnprocessableEntity, "id is required: the id of the subscription.")
 		case twice:
 			refuse(http.StatusConflict, "There is a subscription with that id.")
 		case full:
 			refuse(http.StatusTooManyRequests, "The connection has as many subscriptions as it may.")
 		default:
-			c.watching.Go(func() { defer stop(); c.watch(ctx, sub, &q, from) })
+			c.streaming.Go(func() { defer stop(); c.stream(ctx, sub, &q, from) })
 			return true
 		}
 		stop()
 	default:
-		refuse(http.StatusUnprocessableEntity, "type is none of subscribe, unsubscribe and ping.")
+		refuse(http.StatusUnprocessableEntity, "type must be subscribe, unsubscribe or ping.")
 	}
 	return true
 }
 
-// watch sends the events of one subscription until sub ends, or ctx, the connection.
-func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position) {
+// stream sends the events of one subscription until sub, the subscription, or ctx, the
+// connection, ends.
+func (c *connection) stream(ctx, sub context.Context, q *wsRequest, from Position) {
 	s, err := c.hub.subscribe(sub, c.holder, q.Filter, from)
 	switch {
 	case err == nil:
-	case sub.Err() != nil: // it was asked for while the subscription began
+	case sub.Err() != nil: // requested while the subscription started
 		c.end(ctx, &wsMessage{Type: "unsubscribed", ID: q.ID, Position: q.Resume})
 		return
 	default:
@@ -208,7 +210,7 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 	m := &wsMessage{Type: "subscribed", ID: q.ID, Position: s.at.String(), Gaps: s.Gaps}
 	for err == nil {
 		if err = c.send(ctx, m); err != nil {
-			// A watcher that takes nothing is as good as gone, with all it watches.
+			// A client that does not read loses its connection with all subscriptions.
 			_ = c.conn.CloseNow()
 			s.Close()
 			return
@@ -225,12 +227,12 @@ func (c *connection) watch(ctx, sub context.Context, q *wsRequest, from Position
 	case errors.Is(err, ErrAnew), errors.Is(err, ErrGone), errors.As(err, new(*FilterError)):
 		last.Detail = err.Error()
 	}
-	s.Close() // who has heard that it is over may have its place
+	s.Close() // its place must be free before the client receives the last message
 	c.end(ctx, last)
 }
 
-// end says the last word of a subscription. Who has heard it may use the id at once, and
-// whatever is asked about the id meanwhile is answered after it.
+// end sends the last message of a subscription. The client may then reuse the id
+// immediately, and requests about the id in the meantime are answered after it.
 func (c *connection) end(ctx context.Context, last *wsMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

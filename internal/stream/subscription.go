@@ -13,10 +13,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// Filter says what a watcher wants to see. It must have one of its members.
+// Filter selects events. At least one member is required.
 type Filter struct {
-	// Topics are the topics, at most MaxTopics; empty for all that may be watched,
-	// also those that come later, which then needs Types or Aggregate.
+	// Topics are at most MaxTopics topics. Empty means all allowed topics, including new
+	// ones, and needs Types or Aggregate.
 	Topics []string `json:"topics,omitempty" maxItems:"20"`
 	// Types are event types; empty for all.
 	Types []string `json:"event_types,omitempty"`
@@ -24,10 +24,10 @@ type Filter struct {
 	Aggregate string `json:"aggregate_id,omitempty"`
 }
 
-// FilterError says what is wrong with a filter.
+// FilterError is the error of an invalid filter.
 type FilterError struct{ Field, Problem string }
 
-// Error names the field.
+// Error returns the field and the problem.
 func (e *FilterError) Error() string { return e.Field + " " + e.Problem }
 
 func (f *Filter) matches(s *shared) bool {
@@ -36,17 +36,17 @@ func (f *Filter) matches(s *shared) bool {
 
 func (c *Config) check(f *Filter) error {
 	if len(f.Topics) > MaxTopics {
-		return &FilterError{"topics", fmt.Sprintf("must name at most %d; leave them out to follow all by event_types or aggregate_id", MaxTopics)}
+		return &FilterError{"topics", fmt.Sprintf("must be at most %d; omit them to follow all by event_types or aggregate_id", MaxTopics)}
 	}
 	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
-		return &FilterError{"topics", "must name one, unless there are event_types or an aggregate_id"}
+		return &FilterError{"topics", "required without event_types and aggregate_id"}
 	}
 	for i, t := range f.Topics {
 		if !c.allowed(t) {
-			return &FilterError{"topics", fmt.Sprintf("must be such as may be watched; number %d is not", i+1)}
+			return &FilterError{"topics", fmt.Sprintf("must be allowed topics; number %d is not", i+1)}
 		}
 		if slices.Contains(f.Topics[:i], t) {
-			return &FilterError{"topics", fmt.Sprintf("must be named once each; number %d was before", i+1)}
+			return &FilterError{"topics", fmt.Sprintf("must be unique; number %d is a duplicate", i+1)}
 		}
 	}
 	if len(f.Types) > 100 {
@@ -55,8 +55,8 @@ func (c *Config) check(f *Filter) error {
 	return nil
 }
 
-// Gap is what a watcher who came back has missed, because it is no longer in the
-// topic: the offsets from From to before To.
+// Gap contains missed events that are no longer in the topic: the offsets from From to
+// before To.
 type Gap struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -64,35 +64,35 @@ type Gap struct {
 	To        int64  `json:"to"`
 }
 
-// Subscription is what one watcher sees. Its methods must be called by one
+// Subscription streams the events of a filter. Its methods must be called by one
 // goroutine at a time, Close once.
 type Subscription struct {
 	hub    *Hub
-	give   func() // gives its place back
+	give   func() // returns its place
 	filter Filter
-	// Gaps are what is missing since the position that the watcher came with.
+	// Gaps are the missed events since the resume position.
 	Gaps []Gap
 
-	all   bool          // follows whatever may be watched
-	grown chan struct{} // a topic has come that may be watched
+	all   bool          // follows all allowed topics
+	grown chan struct{} // receives after a new allowed topic
 
 	live    chan *shared
 	dropped chan struct{} // closed when it was too slow
 	slow    bool          // the same, guarded by the hub's lock
 
-	// What follows is Next's.
+	// The members below are used only by Next.
 	at      Position
-	behind  *kgo.Client // reads what came before live; nil when that is done
-	until   Position    // where live begins; nil while not attached
+	behind  *kgo.Client // reads the events before live; nil after them
+	until   Position    // start of live; nil while not attached
 	waiting []*kgo.Record
-	torn    bool // cut off from the hub, to be joined again where it is
+	torn    bool // detached from the hub, to be joined again at its position
 }
 
-// Subscribe begins to watch: from resume on where it says, otherwise what comes
-// from now on. A topic that is not there yet is watched from its first event.
-// Errors are a *FilterError, ErrFull, ErrClosed, or the broker's.
+// Subscribe starts a subscription at the position resume, and where resume has no offset
+// at the current end of the topic. A topic that does not exist yet is read from its first
+// event. Errors are a *FilterError, ErrFull, ErrClosed, or those of the broker.
 //
-// The subscription is counted as the principal's of ctx, if there is one.
+// The subscription counts for the principal of ctx.
 func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscription, error) {
 	return h.subscribe(ctx, access.Holder(ctx, ""), f, resume)
 }
@@ -128,11 +128,11 @@ func (h *Hub) subscribe(ctx context.Context, holder string, f Filter, resume Pos
 		s.leave(s.filter.Topics)
 		return nil, err
 	}
-	h.metrics.watchers.Inc()
+	h.metrics.subscriptions.Inc()
 	return s, nil
 }
 
-// resume prepares the reading of what came since a position.
+// resume prepares to read the events since a position.
 func (s *Subscription) resume(ctx context.Context, from Position) error {
 	starts, err := s.hub.offsets(ctx, s.hub.adm.ListStartOffsets, s.filter.Topics)
 	if err != nil && len(from) > 0 {
@@ -149,12 +149,12 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 				case known && start.Err == nil && at < start.Offset:
 					s.Gaps = append(s.Gaps, Gap{name, partition, at, start.Offset})
 					at = start.Offset
-				case at > next: // the topic was made anew
+				case at > next: // the topic was recreated
 					s.Gaps = append(s.Gaps, Gap{name, partition, at, at})
 					at = next
 				}
 			} else if at = next; from[name] != nil {
-				// A partition that came while the watcher was away.
+				// A partition that was created in the meantime.
 				if start, known := starts.Lookup(name, partition); known && start.Err == nil {
 					at = start.Offset
 				}
@@ -170,8 +170,8 @@ func (s *Subscription) resume(ctx context.Context, from Position) error {
 	return err
 }
 
-// reader reads topics from a position on. Where that is out of a topic, it says so
-// and reads nothing more: going on elsewhere would pass events over without a word.
+// reader reads topics from a position. If an offset is out of range, it returns an error
+// instead of continuing elsewhere, which would skip events silently.
 func (h *Hub) reader(from Position) (*kgo.Client, error) {
 	offsets := map[string]map[int32]kgo.Offset{}
 	for name, ps := range from {
@@ -190,8 +190,8 @@ func (h *Hub) reader(from Position) (*kgo.Client, error) {
 	return client, nil
 }
 
-// attach begins the live events if at most so many were missed, which are then
-// still to be read. Called with the hub locked.
+// attach starts the live events if at most so many events are missing, which are then
+// still to be read. The hub must be locked.
 func (s *Subscription) attach(missed int64) bool {
 	var gap int64
 	until := Position{}
@@ -199,7 +199,7 @@ func (s *Subscription) attach(missed int64) bool {
 		for partition, next := range s.hub.topics[name].next {
 			at, ok := s.at.at(name, partition)
 			if !ok {
-				at = next // it has come since, and is not handed out yet
+				at = next // it is new and not distributed yet
 				s.at.set(name, partition, next)
 			}
 			until.set(name, partition, next)
@@ -216,17 +216,17 @@ func (s *Subscription) attach(missed int64) bool {
 	return true
 }
 
-// Close ends the watching.
+// Close ends the subscription.
 func (s *Subscription) Close() {
 	s.detach()
 	if s.behind != nil {
 		s.behind.Close()
 	}
 	s.leave(s.filter.Topics)
-	s.hub.metrics.watchers.Dec()
+	s.hub.metrics.subscriptions.Dec()
 }
 
-// detach ends the live events; false means that it was too slow for them before.
+// detach ends the live events. It returns false if the subscription was too slow before.
 func (s *Subscription) detach() bool {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -248,12 +248,12 @@ func (s *Subscription) leave(topics []string) {
 	s.give()
 }
 
-// Position is where the watcher is after what Next returned last.
+// Position returns the position after the last event that Next returned.
 func (s *Subscription) Position() Position { return s.at.clone() }
 
-// Next returns the next event that the filter lets through, as JSON. Errors are
-// ErrSlow, ErrClosed, ErrAnew, ErrGone, a *FilterError where more topics have come than can be
-// followed, or ctx's; after ctx's Next may be called again.
+// Next returns the next event of the filter as JSON. Errors are ErrSlow, ErrClosed,
+// ErrAnew, ErrGone, a *FilterError if there are now more topics than can be followed, or
+// that of ctx. After the error of ctx, Next may be called again.
 func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 	for {
 		x, err := s.next(ctx)
@@ -261,7 +261,7 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if x == nil {
-			continue // it follows more than before
+			continue // it follows more topics
 		}
 		if x.anew != "" {
 			s.at[x.anew] = map[int32]int64{}
@@ -297,7 +297,7 @@ func (s *Subscription) next(ctx context.Context) (*shared, error) {
 			return x, err
 		}
 	}
-	select { // what was read before it became too slow still counts
+	select { // events that were read before it became too slow still count
 	case x := <-s.live:
 		return x, nil
 	default:
@@ -324,7 +324,7 @@ func (s *Subscription) next(ctx context.Context) (*shared, error) {
 	}
 }
 
-// missed returns the next of what came before the live events; nil when that is all.
+// missed returns the next event before the live events; nil after the last one.
 func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 	for {
 		for len(s.waiting) > 0 {
@@ -333,9 +333,9 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 			until, ok := s.until.at(r.Topic, r.Partition)
 			switch at, _ := s.at.at(r.Topic, r.Partition); {
 			case s.until != nil && (!ok || r.Offset >= until):
-				// Of what was before nothing is left: not all offsets have a record.
+				// No earlier record is left: not all offsets have a record.
 				s.at.set(r.Topic, r.Partition, max(at, until))
-			case r.Attrs.IsControl(): // the end of a transaction, which nobody sees
+			case r.Attrs.IsControl(): // the end of a transaction, which is not an event
 				s.at.set(r.Topic, r.Partition, max(at, r.Offset+1))
 			default:
 				return newShared(r), nil
@@ -359,11 +359,11 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 		fetches.EachError(func(_ string, _ int32, err error) {
 			switch {
 			case errors.Is(err, kerr.UnknownTopicID):
-				lost = ErrAnew // its client would ask for what was deleted for ever
+				lost = ErrAnew // its client would request the deleted topic forever
 			case errors.Is(err, kerr.OffsetOutOfRange):
 				lost = cmp.Or(lost, ErrGone)
 			case !errors.Is(err, context.Canceled):
-				s.hub.cfg.Logger.Warn("cannot read what a watcher missed; trying again", "err", err)
+				s.hub.cfg.Logger.Warn("failed to read missed events, retrying", "err", err)
 			}
 		})
 		if lost != nil {
@@ -373,8 +373,8 @@ func (s *Subscription) missed(ctx context.Context) (*shared, error) {
 	}
 }
 
-// caughtUp says that all before the live events was read. It begins the live
-// ones as soon as what is missing until then leaves half of their buffer free.
+// caughtUp reports whether all events before the live events were read. It starts the
+// live events once the missing ones leave half of their buffer free.
 func (s *Subscription) caughtUp() bool {
 	if s.until == nil {
 		s.hub.mu.Lock()
