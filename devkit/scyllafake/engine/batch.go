@@ -7,6 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -22,7 +23,7 @@ type batchPlan struct {
 const maxBatchBytes = 1024 * 1024
 
 func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
-	p.begin(s.Binds)
+	p.Begin(s.Binds)
 	if s.Using.TTL != nil {
 		return nil, cqlerr.Invalidf("Global TTL on the BATCH statement is not supported.")
 	}
@@ -49,14 +50,14 @@ func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
 	if conditional && s.Using.Timestamp != nil {
 		return nil, cqlerr.Invalidf("Cannot provide custom timestamp for conditional BATCH")
 	}
-	p.table = nil
+	p.Table = nil
 	if s.Using.Timestamp != nil {
-		spec := ColumnSpec{Keyspace: "[batch]", Table: "[batch]", Name: "[timestamp]", Type: cqltype.TBigInt}
-		if b.using.timestamp, err = p.term(s.Using.Timestamp, spec, nil); err != nil {
+		spec := expr.ColumnSpec{Keyspace: "[batch]", Table: "[batch]", Name: "[timestamp]", Type: cqltype.TBigInt}
+		if b.using.timestamp, err = p.Term(s.Using.Timestamp, spec, nil); err != nil {
 			return nil, err
 		}
 	}
-	if b.using.timeout, err = p.timeout(s.Using.Timeout); err != nil {
+	if b.using.timeout, err = p.Timeout(s.Using.Timeout); err != nil {
 		return nil, err
 	}
 	if conditional {
@@ -129,8 +130,8 @@ func batchColumns(list []*modifyPlan) []ColumnSpec {
 	return conditionColumns(list[0].table, shown, true)
 }
 
-func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *evalCtx) (*Result, error) {
-	if err := x.setTimeout(b.using.timeout); err != nil {
+func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
+	if err := x.SetTimeout(b.using.timeout); err != nil {
 		return nil, err
 	}
 	list := make([]statement, len(b.list))
@@ -138,22 +139,22 @@ func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *evalCtx) (*
 		list[i] = statement{m, x}
 	}
 	if b.result != nil {
-		return e.execConditional(ctx, list, b.result)
+		return e.execConditional(ctx, list, params, b.result)
 	}
 	ts, err := evalTimestamp(x, b.using.timestamp, 0)
 	if err != nil {
 		return nil, err
 	}
-	return e.runBatch(ctx, b.kind, list, x, ts, b.using.timestamp != nil)
+	return e.runBatch(ctx, b.kind, list, x, params, ts, b.using.timestamp != nil)
 }
 
 // ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as logged.
 // Its errors are the same as Execute's.
 func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []BatchItem, params Params) (*Result, error) {
-	now := e.clock.now()
+	now := e.clock.Now()
 	plans := make([]*modifyPlan, len(items))
 	list := make([]statement, len(items))
-	contexts := make([]evalCtx, len(items))
+	contexts := make([]expr.EvalCtx, len(items))
 	for i := range items {
 		m, ok := items[i].Plan.exec.(*modifyPlan)
 		if !ok {
@@ -163,7 +164,7 @@ func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []B
 			return nil, cqlerr.Invalidf("There were %d markers(?) in CQL but %d bound variables", m.markers, n)
 		}
 		plans[i] = m
-		contexts[i] = evalCtx{e: e, vals: items[i].Values, params: &params, now: now}
+		contexts[i] = expr.EvalCtx{Clock: e.clock, Vals: items[i].Values, Now: now}
 		list[i] = statement{m, &contexts[i]}
 	}
 	if len(list) == 0 {
@@ -173,24 +174,24 @@ func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []B
 		return nil, err
 	}
 	if isConditional(plans) {
-		return e.execConditional(ctx, list, batchColumns(plans))
+		return e.execConditional(ctx, list, &params, batchColumns(plans))
 	}
-	return e.runBatch(ctx, kind, list, &contexts[0], 0, false)
+	return e.runBatch(ctx, kind, list, &contexts[0], &params, 0, false)
 }
 
 // runBatch builds one mutation per partition of unconditional statements and writes
 // them as one unit. ts is used if hasTS is set.
-func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statement, x *evalCtx, ts int64, hasTS bool) (*Result, error) {
+func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statement, x *expr.EvalCtx, params *Params, ts int64, hasTS bool) (*Result, error) {
 	if len(list) == 0 {
 		return &Result{}, nil
 	}
-	if x.params.Consistency.serial() {
+	if params.Consistency.serial() {
 		return nil, errNotConditional
 	}
 	if !hasTS {
-		ts = x.timestamp()
+		ts = e.timestamp(params)
 	}
-	var b builder
+	b := builder{e: e}
 	for _, s := range list {
 		if err := s.m.build(s.x, &b, ts, nil); err != nil {
 			return nil, err
@@ -204,8 +205,8 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	if kind == cql.BatchUnlogged {
 		op = OpUnloggedBatch
 	}
-	x.timeout = timeoutOf(list)
-	return &Result{}, e.write(ctx, op, muts, x)
+	x.Timeout = timeoutOf(list)
+	return &Result{}, e.write(ctx, op, muts, params, x.Timeout)
 }
 
 // weight returns about the size of mutations in a node's memory, the size that ScyllaDB

@@ -5,7 +5,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 )
 
 // conditions are a compiled IF clause.
@@ -25,17 +25,17 @@ func (c *conditions) onlyStatic() bool { return c.static && !c.regular }
 type condition struct {
 	op    cql.Op
 	col   *catalog.Column
-	elem  term // of c[elem]
-	value term
-	in    []term
-	list  term // of "IN ?"
+	elem  expr.Term // of c[elem]
+	value expr.Term
+	in    []expr.Term
+	list  expr.Term // of "IN ?"
 }
 
 // conditions compiles IF of a statement whose WHERE is compiled.
 func (p *planner) conditions(m *modifyPlan, c *cql.Cond) (*conditions, error) {
-	out := &conditions{table: p.table, exists: c.Exists, notExists: c.NotExists}
+	out := &conditions{table: p.Table, exists: c.Exists, notExists: c.NotExists}
 	if c.Exists || c.NotExists {
-		out.static = len(p.table.Statics) > 0 && !m.rest.restrictsRows()
+		out.static = len(p.Table.Statics) > 0 && !m.rest.RestrictsRows()
 		out.regular = !out.static
 		return out, nil
 	}
@@ -63,7 +63,7 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		return condition{}, cqlerr.Invalidf("PRIMARY KEY column '%s' cannot have IF conditions", c.Name)
 	}
 	out := condition{op: r.Op, col: c}
-	spec := p.columnSpec(c)
+	spec := p.ColumnSpec(c)
 	switch {
 	case r.Elem != nil && !c.Type.IsCollection():
 		return out, cqlerr.Invalidf("Invalid element access syntax for non-collection column %s", c.Name)
@@ -73,13 +73,13 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		if out.elem, err = p.elementTerm(c, r.Elem); err != nil {
 			return out, err
 		}
-		spec = p.spec("value("+c.Name+")", c.Type.Elem)
+		spec = p.Spec("value("+c.Name+")", c.Type.Elem)
 	case r.Field != "":
 		return out, cqlerr.Unsupported("a condition on a field of a user-defined type")
 	}
 	switch r.Op {
 	case cql.OpContains, cql.OpContainsKey, cql.OpIsNotNull:
-		return out, cqlerr.Unsupported(opTexts[r.Op] + " in an IF clause")
+		return out, cqlerr.Unsupported(expr.OpTexts[r.Op] + " in an IF clause")
 	case cql.OpLike:
 		if spec.Type.Kind != cqltype.Varchar && spec.Type.Kind != cqltype.ASCII {
 			return out, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", c.Name)
@@ -90,11 +90,11 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		}
 	case cql.OpIn:
 		if r.Value != nil {
-			out.list, err = p.term(r.Value, p.spec("in("+spec.Name+")", cqltype.NewList(spec.Type.Freeze())), nil)
+			out.list, err = p.Term(r.Value, p.Spec("in("+spec.Name+")", cqltype.NewList(spec.Type.Freeze())), nil)
 			return out, err
 		}
 		for _, t := range r.In {
-			v, err := p.term(t, spec, nil)
+			v, err := p.Term(t, spec, nil)
 			if err != nil {
 				return out, err
 			}
@@ -102,7 +102,7 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		}
 		return out, nil
 	}
-	out.value, err = p.term(r.Value, spec, nil)
+	out.value, err = p.Term(r.Value, spec, nil)
 	return out, err
 }
 
@@ -124,7 +124,7 @@ func (c *conditions) columns() map[*catalog.Column]bool {
 // conditionColumns returns the result metadata: [applied], then the shown columns in
 // table order, preceded by the key if keys is set.
 func conditionColumns(t *catalog.Table, shown map[*catalog.Column]bool, keys bool) []ColumnSpec {
-	spec := ColumnSpec{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: cqltype.TBoolean}
+	spec := expr.ColumnSpec{Keyspace: t.Keyspace, Table: t.Name, Name: "[applied]", Type: cqltype.TBoolean}
 	out := []ColumnSpec{spec}
 	for _, c := range t.Columns() {
 		if shown[c] || keys && c.Kind <= catalog.Clustering {
@@ -137,10 +137,10 @@ func conditionColumns(t *catalog.Table, shown map[*catalog.Column]bool, keys boo
 
 // hold reports whether the clause is satisfied. found is set if the row exists; v is
 // empty if it does not.
-func (c *conditions) hold(x *evalCtx, v *rowView, found bool) (bool, error) {
+func (c *conditions) hold(x *expr.EvalCtx, v *expr.RowView, found bool) (bool, error) {
 	// For a statement that uses the static row only, a partition without static content
 	// does not exist.
-	exists := found && (!c.onlyStatic() || v.static != nil)
+	exists := found && (!c.onlyStatic() || v.Static != nil)
 	switch {
 	case c.exists:
 		return exists, nil
@@ -156,8 +156,8 @@ func (c *conditions) hold(x *evalCtx, v *rowView, found bool) (bool, error) {
 	return true, nil
 }
 
-func conditionValue(x *evalCtx, t term) ([]byte, error) {
-	v, err := t.eval(x)
+func conditionValue(x *expr.EvalCtx, t expr.Term) ([]byte, error) {
+	v, err := t.Eval(x)
 	if err == nil && v.Unset {
 		err = cqlerr.Invalidf("Invalid 'unset' value in condition")
 	}
@@ -166,7 +166,7 @@ func conditionValue(x *evalCtx, t term) ([]byte, error) {
 
 // holds compares the row's value with the value in the condition. Null equals null, and
 // is not ordered.
-func (c *condition) holds(x *evalCtx, v *rowView) (bool, error) {
+func (c *condition) holds(x *expr.EvalCtx, v *expr.RowView) (bool, error) {
 	have, typ, err := c.have(x, v)
 	if err != nil {
 		return false, err
@@ -219,20 +219,20 @@ func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, er
 		case cql.OpNE:
 			return have != nil, nil
 		}
-		return false, cqlerr.Invalidf("Invalid comparison with null for operator \"%s\"", opTexts[op])
+		return false, cqlerr.Invalidf("Invalid comparison with null for operator \"%s\"", expr.OpTexts[op])
 	}
 	if have == nil {
 		return op == cql.OpNE, nil
 	}
 	if op == cql.OpLike {
-		return like(have, want), nil
+		return expr.Like(have, want), nil
 	}
-	return satisfies(op, typ.Compare(have, want)), nil
+	return expr.Satisfies(op, typ.Compare(have, want)), nil
 }
 
 // have returns the row's side of the condition and its type.
-func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) {
-	whole := v.value(c.col)
+func (c *condition) have(x *expr.EvalCtx, v *expr.RowView) ([]byte, *cqltype.Type, error) {
+	whole := v.Value(c.col)
 	if c.elem == nil {
 		return whole, c.col.Type, nil
 	}
@@ -244,7 +244,7 @@ func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) 
 		if key == nil {
 			return nil, nil, cqlerr.Invalidf("Invalid null value for map element access")
 		}
-		return mapValue(c.col.Type, whole, key), c.col.Type.Elem, nil
+		return expr.MapValue(c.col.Type, whole, key), c.col.Type.Elem, nil
 	}
 	n, ok := cqltype.TInt.DecodeInt(key)
 	if !ok {
@@ -258,10 +258,4 @@ func (c *condition) have(x *evalCtx, v *rowView) ([]byte, *cqltype.Type, error) 
 		i++
 	}
 	return nil, c.col.Type.Elem, nil
-}
-
-// show makes v the view of a static row and a row, either of which may be nil.
-func (v *rowView) show(static, row *store.Row) {
-	v.static = static
-	v.setRow(row)
 }

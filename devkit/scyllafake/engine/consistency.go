@@ -71,7 +71,7 @@ func (e *Engine) available(keyspace string, cl Consistency) error {
 	}
 	return &cqlerr.Error{
 		Code:        cqlerr.Unavailable,
-		Message:     "Cannot achieve consistency level for cl " + cl.String() + ". Requires " + itoa(required) + ", alive " + itoa(alive),
+		Message:     "Cannot achieve consistency level for cl " + cl.String() + ". Requires " + strconv.Itoa(required) + ", alive " + strconv.Itoa(alive),
 		Consistency: uint16(cl), BlockFor: int32(required), Received: int32(alive),
 	}
 }
@@ -86,7 +86,7 @@ func (e *Engine) checkRead(t *catalog.Table, cl Consistency) error {
 
 // checkSerial refuses a serial read of anything but one partition.
 func (s *selection) checkSerial() error {
-	if s.x.params.Consistency.serial() && (!s.src.byKey || len(s.src.keys) != 1) {
+	if s.params.Consistency.serial() && (!s.src.byKey || len(s.src.keys) != 1) {
 		return cqlerr.Invalidf("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time")
 	}
 	return nil
@@ -98,8 +98,8 @@ func casTimeout(t *catalog.Table, cl Consistency, unavailable error) error {
 	u := unavailable.(*cqlerr.Error)
 	return &cqlerr.Error{
 		Code: cqlerr.WriteTimeout,
-		Message: "Operation timed out for " + t.Keyspace + "." + t.Name + " - received only " + itoa(int(u.Received)) +
-			" responses from " + itoa(int(u.BlockFor)) + " CL=" + cl.String() + ".",
+		Message: "Operation timed out for " + t.Keyspace + "." + t.Name + " - received only " + strconv.Itoa(int(u.Received)) +
+			" responses from " + strconv.Itoa(int(u.BlockFor)) + " CL=" + cl.String() + ".",
 		Consistency: uint16(cl), Received: u.Received, BlockFor: u.BlockFor, WriteType: "CAS",
 	}
 }

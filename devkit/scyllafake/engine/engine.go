@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -36,10 +36,10 @@ const (
 )
 
 // ColumnSpec is a bind or result column.
-type ColumnSpec struct {
-	Keyspace, Table, Name string
-	Type                  *cqltype.Type
-}
+type ColumnSpec = expr.ColumnSpec
+
+// Value is a bound value.
+type Value = expr.Value
 
 // Plan is a prepared data statement. It is bound to the schema for which it was
 // planned; the server drops it when one of Tables changes. It is safe for concurrent
@@ -58,12 +58,6 @@ type Plan struct {
 	Tables []*catalog.Table
 
 	exec any // the engine's form of the plan
-}
-
-// Value is a bound value.
-type Value struct {
-	Bytes []byte // nil is null
-	Unset bool
 }
 
 // Params are the parameters of a QUERY, EXECUTE or BATCH besides its text.
@@ -138,7 +132,7 @@ type Engine struct {
 	hook   Hook
 	dc     string
 	alive  func() int
-	clock  *clock
+	clock  *expr.Clock
 	locks  stripes
 	costs  *ReadCosts
 
@@ -170,7 +164,7 @@ func New(c Config) *Engine {
 		cdc:     c.CDC,
 		hook:    c.Hook,
 		dc:      dc,
-		clock:   newClock(now),
+		clock:   expr.NewClock(now),
 		costs:   c.Costs,
 		replays: map[*replay]struct{}{},
 		decided: map[partitionID][]decision{},
@@ -180,7 +174,7 @@ func New(c Config) *Engine {
 // Plan plans a SELECT, INSERT, UPDATE, DELETE or BATCH text against the
 // current schema; keyspace is the connection's, "" if none. Errors are *cqlerr.Error.
 func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
-	p := planner{schema: e.schema(), keyspace: keyspace}
+	p := planner{&expr.Compiler{Schema: e.schema(), Keyspace: keyspace}}
 	switch s := stmt.(type) {
 	case *cql.Select:
 		return p.planSelect(s)
@@ -194,18 +188,18 @@ func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
 
 // Execute runs a plan. Errors are *cqlerr.Error, ErrDisconnect, or ctx's.
 func (e *Engine) Execute(ctx context.Context, p *Plan, params Params) (*Result, error) {
-	vals, err := orderValues(p.Binds, params)
+	vals, err := expr.OrderValues(p.Binds, params.Values, params.Names)
 	if err != nil {
 		return nil, err
 	}
-	x := &evalCtx{e: e, vals: vals, params: &params, now: e.clock.now()}
+	x := &expr.EvalCtx{Clock: e.clock, Vals: vals, Now: e.clock.Now()}
 	switch q := p.exec.(type) {
 	case *selectPlan:
-		return e.execSelect(ctx, q, x)
+		return e.execSelect(ctx, q, x, &params)
 	case *modifyPlan:
-		return e.execModify(ctx, q, x)
+		return e.execModify(ctx, q, x, &params)
 	case *batchPlan:
-		return e.execBatchText(ctx, q, x)
+		return e.execBatchText(ctx, q, x, &params)
 	}
 	return nil, cqlerr.New(cqlerr.Server, "plan of another engine")
 }

@@ -16,12 +16,8 @@ var ErrNotBatchable = cqlerr.Invalidf("Invalid statement in batch: only UPDATE, 
 
 // Errors of more than one statement.
 var (
-	errNeedsFiltering = cqlerr.Invalidf("Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING")
-	errNullKey        = cqlerr.Invalidf("Invalid null value in condition for a key column")
-	errEmptyKey       = cqlerr.Invalidf("Key may not be empty")
-	errNullElement    = cqlerr.Invalidf("null is not supported inside collections")
-	errUnsetElement   = cqlerr.Invalidf("unset value is not supported inside collections")
-	errCounters       = cqlerr.Unsupported("counters")
+	errEmptyKey = cqlerr.Invalidf("Key may not be empty")
+	errCounters = cqlerr.Unsupported("counters")
 )
 
 // serverError wraps a failure below CQL, for example of the disk.

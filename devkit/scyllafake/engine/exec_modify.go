@@ -8,6 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -19,37 +20,37 @@ const (
 
 var errNotConditional = cqlerr.Invalidf("You must use conditional updates for serializable writes")
 
-func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *evalCtx) (*Result, error) {
+func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
 	if m.cond != nil {
-		return e.execConditional(ctx, []statement{{m, x}}, conditionColumns(m.table, m.cond.columns(), false))
+		return e.execConditional(ctx, []statement{{m, x}}, params, conditionColumns(m.table, m.cond.columns(), false))
 	}
-	if x.params.Consistency.serial() {
+	if params.Consistency.serial() {
 		return nil, errNotConditional
 	}
-	var b builder
-	if err := m.build(x, &b, x.timestamp(), nil); err != nil {
+	b := builder{e: e}
+	if err := m.build(x, &b, e.timestamp(params), nil); err != nil {
 		return nil, err
 	}
-	return &Result{}, e.write(ctx, OpUnloggedBatch, b.finish(), x)
+	return &Result{}, e.write(ctx, OpUnloggedBatch, b.finish(), params, x.Timeout)
 }
 
 // timestamp returns the timestamp of a request without USING TIMESTAMP.
-func (x *evalCtx) timestamp() int64 {
+func (e *Engine) timestamp(params *Params) int64 {
 	switch {
-	case x.params.HasTimestamp:
-		return x.params.Timestamp
-	case x.params.ServerTimestamp != nil:
-		return x.params.ServerTimestamp()
+	case params.HasTimestamp:
+		return params.Timestamp
+	case params.ServerTimestamp != nil:
+		return params.ServerTimestamp()
 	}
-	return x.e.clock.micros()
+	return e.clock.Micros()
 }
 
 // evalTimestamp evaluates USING TIMESTAMP; def is the value without one.
-func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
+func evalTimestamp(x *expr.EvalCtx, t expr.Term, def int64) (int64, error) {
 	if t == nil {
 		return def, nil
 	}
-	v, err := t.eval(x)
+	v, err := t.Eval(x)
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +63,7 @@ func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 		return 0, cqlerr.Invalidf("Invalid null value of timestamp")
 	case ts == math.MinInt64:
 		return 0, cqlerr.Invalidf("Out of bound timestamp, must be in [%d, %d]", math.MinInt64+1, int64(math.MaxInt64))
-	case ts > x.now.Add(maxTimeAhead).UnixMicro():
+	case ts > x.Now.Add(maxTimeAhead).UnixMicro():
 		return 0, cqlerr.Invalidf("Cannot provide a timestamp more than 3 days into the future. If this was not intended, make sure the timestamp is in microseconds")
 	}
 	return ts, nil
@@ -70,8 +71,8 @@ func evalTimestamp(x *evalCtx, t term, def int64) (int64, error) {
 
 // stamp evaluates the attributes of a statement. Its timestamp is ts unless it has one
 // itself; that of a ballot is always used.
-func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
-	if err := x.setTimeout(m.using.timeout); err != nil {
+func (m *modifyPlan) stamp(x *expr.EvalCtx, ts int64, ballot bool) (stamp, error) {
+	if err := x.SetTimeout(m.using.timeout); err != nil {
 		return stamp{}, err
 	}
 	own, err := evalTimestamp(x, m.using.timestamp, ts)
@@ -87,7 +88,7 @@ func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 	}
 	s.ttl = m.table.Options.DefaultTTL
 	if m.using.ttl != nil {
-		v, err := m.using.ttl.eval(x)
+		v, err := m.using.ttl.Eval(x)
 		if err != nil {
 			return s, err
 		}
@@ -105,7 +106,7 @@ func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 		}
 	}
 	if s.ttl > 0 {
-		s.expiry = x.now.Unix() + int64(s.ttl)
+		s.expiry = x.Now.Unix() + int64(s.ttl)
 	}
 	return s, nil
 }
@@ -113,7 +114,7 @@ func (m *modifyPlan) stamp(x *evalCtx, ts int64, ballot bool) (stamp, error) {
 // build adds the changes of the statement to b. ts is the request's timestamp. old
 // returns the current rows, for conditional statements that have read them already;
 // with nil they are read when an operation needs them.
-func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
+func (m *modifyPlan) build(x *expr.EvalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
 	at, err := m.stamp(x, ts, b.ballot)
 	if err != nil {
 		return err
@@ -125,14 +126,14 @@ func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	ranges, unset, err := m.rest.rowRanges(x)
+	ranges, unset, err := m.rest.RowRanges(x)
 	if err != nil || unset || ranges != nil && len(ranges) == 0 {
 		return err
 	}
 	for _, key := range keys {
 		read := old
 		if read == nil && m.needsRead {
-			if read, err = x.e.reader(m.table, key, ranges); err != nil {
+			if read, err = b.e.reader(m.table, key, ranges); err != nil {
 				return err
 			}
 		}
@@ -148,9 +149,9 @@ func (m *modifyPlan) build(x *evalCtx, b *builder, ts int64, old func(clustering
 }
 
 // keys returns the partitions of the statement; none if a part was unset.
-func (m *modifyPlan) keys(x *evalCtx) ([][]byte, error) {
-	x.strictKeys = true
-	keys, unset, err := m.rest.partitionKeys(x)
+func (m *modifyPlan) keys(x *expr.EvalCtx) ([][]byte, error) {
+	x.StrictKeys = true
+	keys, unset, err := m.rest.PartitionKeys(x)
 	if err != nil || unset {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int
 	}
 	n := len(m.table.Clustering)
 	for _, r := range ranges {
-		if len(r.Start.Prefix) == n && len(r.End.Prefix) == n && comparePrefix(m.table.Clustering, r.Start.Prefix, r.End.Prefix) == 0 {
+		if len(r.Start.Prefix) == n && len(r.End.Prefix) == n && expr.ComparePrefix(m.table.Clustering, r.Start.Prefix, r.End.Prefix) == 0 {
 			row := b.row(r.Start.Prefix)
 			row.Deleted = later(row.Deleted, ts)
 			continue
@@ -191,7 +192,7 @@ func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int
 
 // buildPartition applies the operations to one partition: those on static columns once,
 // the others to each row.
-func (m *modifyPlan) buildPartition(x *evalCtx, b *mutationBuilder, ranges []store.Range, at stamp, read func([][]byte) *store.Row) error {
+func (m *modifyPlan) buildPartition(x *expr.EvalCtx, b *mutationBuilder, ranges []store.Range, at stamp, read func([][]byte) *store.Row) error {
 	if m.setsStatic {
 		w := rowWriter{row: b.static(), at: at}
 		if read != nil {
@@ -235,7 +236,7 @@ func rowKey(prefix [][]byte) [][]byte {
 	return prefix
 }
 
-func (m *modifyPlan) apply(x *evalCtx, w *rowWriter, static bool) error {
+func (m *modifyPlan) apply(x *expr.EvalCtx, w *rowWriter, static bool) error {
 	for _, op := range m.ops {
 		if (op.column().Kind == catalog.Static) != static {
 			continue
@@ -249,15 +250,15 @@ func (m *modifyPlan) apply(x *evalCtx, w *rowWriter, static bool) error {
 
 // buildJSON executes INSERT … JSON: columns that the text omits are set to null, or not
 // changed with DEFAULT UNSET.
-func (m *modifyPlan) buildJSON(x *evalCtx, b *builder, at stamp) error {
-	v, err := m.json.eval(x)
+func (m *modifyPlan) buildJSON(x *expr.EvalCtx, b *builder, at stamp) error {
+	v, err := m.json.Eval(x)
 	if err != nil {
 		return err
 	}
 	if v.Unset || v.Bytes == nil {
 		return cqlerr.Invalidf("Could not decode JSON string: null")
 	}
-	values, err := jsonColumns(m.table, string(v.Bytes))
+	values, err := expr.JsonColumns(m.table, string(v.Bytes))
 	if err != nil {
 		return err
 	}
@@ -265,7 +266,7 @@ func (m *modifyPlan) buildJSON(x *evalCtx, b *builder, at stamp) error {
 		out := make([][]byte, len(cols))
 		for i, c := range cols {
 			if out[i] = values[c]; out[i] == nil {
-				return nil, errNullKey
+				return nil, expr.ErrNullKey
 			}
 		}
 		return out, nil
@@ -298,15 +299,15 @@ func (m *modifyPlan) buildJSON(x *evalCtx, b *builder, at stamp) error {
 	return m.setJSON(x, &w, m.table.Statics, values)
 }
 
-func (m *modifyPlan) setJSON(x *evalCtx, w *rowWriter, cols []*catalog.Column, values map[*catalog.Column][]byte) error {
+func (m *modifyPlan) setJSON(x *expr.EvalCtx, w *rowWriter, cols []*catalog.Column, values map[*catalog.Column][]byte) error {
 	for _, c := range cols {
 		v, named := values[c]
 		if !named && m.defaultUnset {
 			continue
 		}
-		var op operation = setValue{onColumn{c}, constant{v}}
+		var op operation = setValue{onColumn{c}, expr.Constant{Bytes: v}}
 		if c.Type.IsMultiCell() {
-			op = setCells{onColumn{c}, constant{v}}
+			op = setCells{onColumn{c}, expr.Constant{Bytes: v}}
 		}
 		if err := op.apply(w, x); err != nil {
 			return err
@@ -329,7 +330,7 @@ func (e *Engine) reader(t *catalog.Table, key []byte, ranges []store.Range) (fun
 type partitionRows struct {
 	live   bool // anything was found
 	static *store.Row
-	rows   map[string]*store.Row // by compositeKey of the clustering
+	rows   map[string]*store.Row // by CompositeKey of the clustering
 }
 
 // find returns a row, or the static row for nil; nil if it does not exist.
@@ -337,7 +338,7 @@ func (p *partitionRows) find(clustering [][]byte) *store.Row {
 	if clustering == nil {
 		return p.static
 	}
-	return p.rows[string(compositeKey(clustering))]
+	return p.rows[string(expr.CompositeKey(clustering))]
 }
 
 // readPartition reads the static row and the rows of some ranges; nil ranges
@@ -354,7 +355,7 @@ func (e *Engine) readPartition(t *catalog.Table, key []byte, ranges []store.Rang
 		p.static = it.Static().Clone()
 		for it.NextRow() {
 			r := it.Row().Clone()
-			p.rows[string(compositeKey(r.Clustering))] = r
+			p.rows[string(expr.CompositeKey(r.Clustering))] = r
 		}
 	}
 	if err := it.Err(); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -18,10 +19,11 @@ const cancelEvery = 256
 
 // selection is one execution of a selectPlan.
 type selection struct {
-	q    *selectPlan
-	x    *evalCtx
-	src  source
-	view rowView
+	q      *selectPlan
+	x      *expr.EvalCtx
+	params *Params
+	src    source
+	view   expr.RowView
 	// found is false when the restrictions exclude every row.
 	found bool
 
@@ -35,14 +37,14 @@ type selection struct {
 	n    int32
 }
 
-func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Result, error) {
-	if err := e.checkRead(q.table, x.params.Consistency); err != nil {
+func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
+	if err := e.checkRead(q.table, params.Consistency); err != nil {
 		return nil, err
 	}
-	if err := x.setTimeout(q.timeout); err != nil {
+	if err := x.SetTimeout(q.timeout); err != nil {
 		return nil, err
 	}
-	s := &selection{q: q, x: x}
+	s := &selection{q: q, x: x, params: params}
 	res := &Result{Columns: q.result, Warnings: q.warnings}
 	var err error
 	if s.found, err = s.begin(e); err != nil {
@@ -58,9 +60,9 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *evalCtx) (*Re
 		// Aggregates of no rows are one row.
 		err = s.aggregate(ctx)
 	case !s.found:
-	case deadPage && s.pageSize > 0 && x.params.PagingState == nil:
+	case deadPage && s.pageSize > 0 && params.PagingState == nil:
 		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
-	case q.ordered && q.rest.hasKeyIn():
+	case q.ordered && q.rest.HasKeyIn():
 		err = s.sorted(ctx)
 	default:
 		if res.PagingState, err = s.page(ctx); err == nil {
@@ -83,18 +85,18 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 	if s.perPartition, err = limit(x, q.perPartition); err != nil {
 		return false, err
 	}
-	s.view = rowView{table: q.table, now: x.now.Unix()}
+	s.view = expr.RowView{Table: q.table, Now: x.Now.Unix()}
 	if q.columns != nil {
 		s.data = make([]*store.ColumnData, q.columns.slots)
 	}
 	if len(q.aggs) > 0 {
-		x.accs = make([]accumulator, len(q.aggs))
+		x.Accs = make([]expr.Accumulator, len(q.aggs))
 	}
 	s.src = source{store: e.store, table: q.table, reversed: q.reversed, onlyPartitions: q.distinct}
-	if q.rest.namesPartitions() {
+	if q.rest.NamesPartitions() {
 		var unset bool
 		s.src.byKey = true
-		if s.src.keys, unset, err = q.rest.partitionKeys(x); err != nil {
+		if s.src.keys, unset, err = q.rest.PartitionKeys(x); err != nil {
 			return false, err
 		}
 		// No stored key is empty, but a query may name an empty one.
@@ -104,11 +106,11 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 		}
 	} else {
 		var empty bool
-		if s.src.lo, s.src.hi, empty, err = q.rest.tokenRange(x); err != nil || empty {
+		if s.src.lo, s.src.hi, empty, err = q.rest.TokenRange(x); err != nil || empty {
 			return false, err
 		}
 	}
-	ranges, unset, err := q.rest.rowRanges(x)
+	ranges, unset, err := q.rest.RowRanges(x)
 	if err != nil || unset || ranges != nil && len(ranges) == 0 {
 		return false, err
 	}
@@ -120,11 +122,11 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 }
 
 // limit evaluates LIMIT; without one it returns the largest number.
-func limit(x *evalCtx, t term) (uint64, error) {
+func limit(x *expr.EvalCtx, t expr.Term) (uint64, error) {
 	if t == nil {
 		return math.MaxUint64, nil
 	}
-	v, err := t.eval(x)
+	v, err := t.Eval(x)
 	if err != nil {
 		return 0, err
 	}
@@ -143,13 +145,13 @@ func limit(x *evalCtx, t term) (uint64, error) {
 
 // resume sets the page size and continues where the last page ended.
 func (s *selection) resume() (bool, error) {
-	p := s.x.params
+	p := s.params
 	if s.q.grouped || p.PageSize <= 0 {
 		return true, nil
 	}
 	if s.mayNeedPaging(uint64(p.PageSize)) {
 		s.pageSize = uint64(p.PageSize)
-		if s.q.ordered && s.q.rest.hasKeyIn() {
+		if s.q.ordered && s.q.rest.HasKeyIn() {
 			return false, cqlerr.Invalidf("Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query")
 		}
 	}
@@ -183,7 +185,7 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 			return true
 		}
 		for _, r := range s.src.ranges {
-			if len(r.Start.Prefix) != n || len(r.End.Prefix) != n || comparePrefix(s.q.table.Clustering, r.Start.Prefix, r.End.Prefix) != 0 {
+			if len(r.Start.Prefix) != n || len(r.End.Prefix) != n || expr.ComparePrefix(s.q.table.Clustering, r.Start.Prefix, r.End.Prefix) != 0 {
 				return true
 			}
 		}
@@ -195,7 +197,7 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 // filtering reports whether rows that were read may be filtered out. ScyllaDB then
 // counts the rows of a page as it reads them.
 func (s *selection) filtering() bool {
-	return s.q.perPartition != nil || s.q.rest.needsFiltering() && !s.q.rest.indexed
+	return s.q.perPartition != nil || s.q.rest.NeedsFiltering() && !s.q.rest.Indexed
 }
 
 // page reads up to one page and returns the state for the next, nil if this
@@ -257,7 +259,7 @@ func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
 			s.fetched = 0
 		}
 		if s.q.columns != nil {
-			fill(s.q.columns.static, s.view.static, s.data)
+			fill(s.q.columns.static, s.view.Static, s.data)
 		}
 	}
 	return true, nil
@@ -268,8 +270,8 @@ func (s *selection) keeps() (bool, error) {
 	if s.fetched >= s.perPartition {
 		return false, nil
 	}
-	for _, f := range s.q.rest.filters {
-		ok, err := f.holds(s.x, &s.view)
+	for _, f := range s.q.rest.Filters {
+		ok, err := f.Holds(s.x, &s.view)
 		if !ok || err != nil {
 			return false, err
 		}
@@ -297,7 +299,7 @@ func (s *selection) emit() error {
 	vals := make([][]byte, len(s.q.selected))
 	for i := range s.q.selected {
 		var err error
-		if vals[i], err = s.q.selected[i].value(s.x, &s.view); err != nil {
+		if vals[i], err = s.q.selected[i].Value(s.x, &s.view); err != nil {
 			return err
 		}
 	}
@@ -320,7 +322,7 @@ func (s *selection) emitValues(vals [][]byte) error {
 		}
 		text = append(append(text, s.q.jsonKeys[i]...), ": "...)
 		var err error
-		if text, err = s.q.selected[i].typ.AppendJSON(text, v); err != nil {
+		if text, err = s.q.selected[i].Type.AppendJSON(text, v); err != nil {
 			return err
 		}
 	}
@@ -359,7 +361,7 @@ func (s *selection) sorted(ctx context.Context) error {
 		items = append(items, it)
 	}
 	slices.SortStableFunc(items, func(a, b item) int {
-		c := comparePrefix(s.q.table.Clustering, a.clustering, b.clustering)
+		c := expr.ComparePrefix(s.q.table.Clustering, a.clustering, b.clustering)
 		if s.q.reversed {
 			return -c
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 )
 
 // aggregate reads all rows and emits one per group. GROUP BY columns are a prefix of
@@ -28,7 +29,7 @@ func (s *selection) aggregate(ctx context.Context) error {
 			continue
 		}
 		if !g.open || g.ended() {
-			if !bytes.Equal(g.key, s.view.key) {
+			if !bytes.Equal(g.key, s.view.Key) {
 				groups = 0
 			}
 			if err := g.flush(); err != nil {
@@ -78,11 +79,11 @@ func (g *group) ended() bool {
 	if len(g.s.q.groupBy) == 0 {
 		return false
 	}
-	if !bytes.Equal(g.key, g.s.view.key) {
+	if !bytes.Equal(g.key, g.s.view.Key) {
 		return true
 	}
 	for i, c := range g.s.q.groupBy {
-		if c.Kind == catalog.Clustering && !sameBytes(g.by[i], g.s.view.value(c)) {
+		if c.Kind == catalog.Clustering && !expr.SameBytes(g.by[i], g.s.view.Value(c)) {
 			return true
 		}
 	}
@@ -93,10 +94,10 @@ func (g *group) ended() bool {
 func (g *group) begin(shown bool) error {
 	v := &g.s.view
 	g.open, g.shown = true, shown
-	g.key = append(g.key[:0], v.key...)
+	g.key = append(g.key[:0], v.Key...)
 	g.by = g.by[:0]
 	for _, c := range g.s.q.groupBy {
-		g.by = append(g.by, bytes.Clone(v.value(c)))
+		g.by = append(g.by, bytes.Clone(v.Value(c)))
 	}
 	return g.evaluate()
 }
@@ -104,20 +105,20 @@ func (g *group) begin(shown bool) error {
 // beginEmpty starts the one group of a statement that found no rows.
 func (g *group) beginEmpty() error {
 	g.open, g.shown = true, true
-	g.s.view.static, g.s.view.partition = nil, nil
-	g.s.view.setRow(nil)
+	g.s.view.Static, g.s.view.Partition = nil, nil
+	g.s.view.SetRow(nil)
 	return g.evaluate()
 }
 
 func (g *group) evaluate() error {
 	g.first = make([][]byte, len(g.s.q.selected))
-	clear(g.s.x.accs)
+	clear(g.s.x.Accs)
 	for i := range g.s.q.selected {
 		sel := &g.s.q.selected[i]
-		if sel.aggregates {
+		if sel.Aggregates {
 			continue
 		}
-		b, err := sel.value(g.s.x, &g.s.view)
+		b, err := sel.Value(g.s.x, &g.s.view)
 		if err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (g *group) evaluate() error {
 // add adds the current row to the group.
 func (g *group) add() error {
 	for _, a := range g.s.q.aggs {
-		if err := a.add(g.s.x, &g.s.x.accs[a.slot], &g.s.view); err != nil {
+		if err := a.Add(g.s.x, &g.s.x.Accs[a.Slot], &g.s.view); err != nil {
 			return err
 		}
 	}
@@ -142,8 +143,8 @@ func (g *group) flush() error {
 		return nil
 	}
 	for i := range g.s.q.selected {
-		if sel := &g.s.q.selected[i]; sel.aggregates {
-			b, err := sel.value(g.s.x, &g.s.view)
+		if sel := &g.s.q.selected[i]; sel.Aggregates {
+			b, err := sel.Value(g.s.x, &g.s.view)
 			if err != nil {
 				return err
 			}

@@ -8,13 +8,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
 // statement is a modification and the values of its execution.
 type statement struct {
 	m *modifyPlan
-	x *evalCtx
+	x *expr.EvalCtx
 }
 
 // checkCASLevels refuses levels that a conditional request may not have.
@@ -39,19 +40,18 @@ func serialLevel(p *Params) Consistency {
 // execConditional runs a conditional statement, or a batch with conditions, on its one
 // partition. Under the partition's lock it finishes earlier rounds, reads, checks, and
 // writes with a timestamp of its own.
-func (e *Engine) execConditional(ctx context.Context, list []statement, cols []ColumnSpec) (*Result, error) {
-	x := list[0].x
-	if err := checkCASLevels(x.params); err != nil {
+func (e *Engine) execConditional(ctx context.Context, list []statement, params *Params, cols []ColumnSpec) (*Result, error) {
+	if err := checkCASLevels(params); err != nil {
 		return nil, err
 	}
 	r := round{e: e, list: list, table: list[0].m.table, cols: cols}
 	if ok, err := r.begin(); !ok || err != nil {
 		return &Result{}, err
 	}
-	if err := e.available(r.table.Keyspace, serialLevel(x.params)); err != nil {
+	if err := e.available(r.table.Keyspace, serialLevel(params)); err != nil {
 		return nil, err
 	}
-	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: x.params.Consistency, Timeout: timeoutOf(list)})
+	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: params.Consistency, Timeout: timeoutOf(list)})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, cols []C
 		return nil, err
 	}
 	if len(muts) > 0 {
-		if err := e.commit(r.id, muts, x, v); err != nil {
+		if err := e.commit(r.id, muts, params, v); err != nil {
 			return nil, err
 		}
 	}
@@ -77,10 +77,10 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, cols []C
 
 // commit carries out a decided round, unless the hook or an unreachable level leaves it
 // for the next round on the partition.
-func (e *Engine) commit(id partitionID, muts []*store.Mutation, x *evalCtx, v Verdict) error {
-	if err := e.available(muts[0].Table.Keyspace, x.params.Consistency); err != nil {
+func (e *Engine) commit(id partitionID, muts []*store.Mutation, params *Params, v Verdict) error {
+	if err := e.available(muts[0].Table.Keyspace, params.Consistency); err != nil {
 		e.decide(id, muts)
-		return casTimeout(muts[0].Table, x.params.Consistency, err)
+		return casTimeout(muts[0].Table, params.Consistency, err)
 	}
 	switch v.Fate {
 	case FateDecided:
@@ -96,7 +96,7 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, x *evalCtx, v Ve
 // timeoutOf returns the shortest USING TIMEOUT of the statements, 0 if there is none.
 func timeoutOf(list []statement) (d time.Duration) {
 	for _, s := range list {
-		if t := s.x.timeout; t > 0 && (d == 0 || t < d) {
+		if t := s.x.Timeout; t > 0 && (d == 0 || t < d) {
 			d = t
 		}
 	}
@@ -122,7 +122,7 @@ func (r *round) begin() (ok bool, err error) {
 		if s.m.table != r.table {
 			return false, cqlerr.Invalidf("BATCH with conditions cannot span multiple tables")
 		}
-		if err := s.x.setTimeout(s.m.using.timeout); err != nil {
+		if err := s.x.SetTimeout(s.m.using.timeout); err != nil {
 			return false, err
 		}
 		keys, err := s.m.keys(s.x)
@@ -133,7 +133,7 @@ func (r *round) begin() (ok bool, err error) {
 			return false, cqlerr.Invalidf("BATCH with conditions cannot span multiple partitions")
 		}
 		r.key = keys[0]
-		ranges, unset, err := s.m.rest.rowRanges(s.x)
+		ranges, unset, err := s.m.rest.RowRanges(s.x)
 		if err != nil || unset {
 			return false, err
 		}
@@ -150,10 +150,10 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 		return nil, nil, err
 	}
 	applied := true
-	views := make([]rowView, len(r.list))
+	views := make([]expr.RowView, len(r.list))
 	founds := make([]bool, len(r.list))
 	for i, s := range r.list {
-		views[i] = rowView{table: r.table, now: s.x.now.Unix()}
+		views[i] = expr.RowView{Table: r.table, Now: s.x.Now.Unix()}
 		founds[i] = r.locate(i, before, &views[i])
 		if s.m.cond == nil {
 			continue
@@ -172,8 +172,8 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 	if !applied {
 		return res, nil, nil
 	}
-	ts := r.e.clock.micros()
-	b := builder{ballot: true}
+	ts := r.e.clock.Micros()
+	b := builder{e: r.e, ballot: true}
 	for _, s := range r.list {
 		if err := s.m.build(s.x, &b, ts, before.find); err != nil {
 			return nil, nil, err
@@ -221,7 +221,7 @@ func (r *round) read() (*partitionRows, error) {
 // locate makes v the row of a statement's condition and reports whether it exists. A
 // statement whose condition does not need a row of its own uses the static row instead,
 // if the partition is not empty.
-func (r *round) locate(i int, p *partitionRows, v *rowView) bool {
+func (r *round) locate(i int, p *partitionRows, v *expr.RowView) bool {
 	m := r.list[i].m
 	clustering := [][]byte(nil)
 	if len(r.ranges[i]) > 0 {
@@ -230,29 +230,29 @@ func (r *round) locate(i int, p *partitionRows, v *rowView) bool {
 	plain := len(r.table.Clustering) == 0
 	if plain || len(clustering) > 0 {
 		if row := p.find(rowKey(clustering)); row != nil {
-			v.show(p.static, row)
-			v.partition, _ = r.table.DecodeKey(r.key, nil)
+			v.Show(p.static, row)
+			v.Partition, _ = r.table.DecodeKey(r.key, nil)
 			return true
 		}
 	}
 	if !p.live || plain || len(clustering) > 0 && m.cond != nil && m.cond.regular {
 		return false
 	}
-	v.show(p.static, nil)
-	v.partition, _ = r.table.DecodeKey(r.key, nil)
+	v.Show(p.static, nil)
+	v.Partition, _ = r.table.DecodeKey(r.key, nil)
 	return true
 }
 
 // appendRow appends a row of the result: values before the change, nulls if there was
 // no row.
-func (r *round) appendRow(dst []byte, applied bool, v *rowView, found bool) []byte {
+func (r *round) appendRow(dst []byte, applied bool, v *expr.RowView, found bool) []byte {
 	dst = cqltype.AppendElement(dst, cqltype.EncodeBool(applied))
 	for _, c := range r.cols[1:] {
 		if !found {
 			dst = cqltype.AppendElement(dst, nil)
 			continue
 		}
-		dst = v.appendColumn(dst, r.table.ByName[c.Name])
+		dst = v.AppendColumn(dst, r.table.ByName[c.Name])
 	}
 	return dst
 }

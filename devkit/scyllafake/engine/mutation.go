@@ -6,6 +6,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -26,6 +27,7 @@ func (s stamp) cell(value []byte) store.Cell {
 // builder collects the changes of one request: one mutation per partition, whatever the
 // number of statements.
 type builder struct {
+	e *Engine
 	// ballot means that the request's timestamp is that of a decided round, which
 	// overrides USING TIMESTAMP of a statement.
 	ballot bool
@@ -110,17 +112,17 @@ func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
 				return &rows[i]
 			}
 		}
-	} else if i, ok := m.index[string(compositeKey(clustering))]; ok {
+	} else if i, ok := m.index[string(expr.CompositeKey(clustering))]; ok {
 		return &rows[i]
 	}
 	m.mut.Rows = append(rows, store.Row{Clustering: clustering})
 	n := len(m.mut.Rows) - 1
 	if m.index != nil {
-		m.index[string(compositeKey(clustering))] = n
+		m.index[string(expr.CompositeKey(clustering))] = n
 	} else if n > few {
 		m.index = make(map[string]int, 4*few)
 		for i := range m.mut.Rows {
-			m.index[string(compositeKey(m.mut.Rows[i].Clustering))] = i
+			m.index[string(expr.CompositeKey(m.mut.Rows[i].Clustering))] = i
 		}
 	}
 	return &m.mut.Rows[n]
@@ -132,10 +134,10 @@ func (m *mutationBuilder) finish() bool {
 	cols := m.mut.Table.Clustering
 	m.mut.Rows = slices.DeleteFunc(m.mut.Rows, emptyRow)
 	if len(m.mut.Rows) > 1 {
-		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return comparePrefix(cols, a.Clustering, b.Clustering) })
+		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return expr.ComparePrefix(cols, a.Clustering, b.Clustering) })
 	}
 	if len(m.mut.Ranges) > 1 {
-		m.mut.Ranges = joinRanges(cols, m.mut.Ranges)
+		m.mut.Ranges = expr.JoinRanges(cols, m.mut.Ranges)
 	}
 	if m.mut.Static != nil && emptyRow(*m.mut.Static) {
 		m.mut.Static = nil
@@ -227,7 +229,7 @@ func (c cellsWriter) put(path, value []byte) {
 }
 
 // addAll writes all elements of a serialised collection or UDT.
-func (c cellsWriter) addAll(x *evalCtx, t *cqltype.Type, v []byte, prepend bool) {
+func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend bool) {
 	switch t.Kind {
 	case cqltype.Set:
 		for e := range cqltype.Elements(v) {
@@ -244,9 +246,9 @@ func (c cellsWriter) addAll(x *evalCtx, t *cqltype.Type, v []byte, prepend bool)
 			}
 		}
 	case cqltype.List:
-		keys := x.e.clock.appendKeys
+		keys := x.Clock.AppendKeys
 		if prepend {
-			keys = x.e.clock.prependKeys
+			keys = x.Clock.PrependKeys
 		}
 		paths := keys(cqltype.Count(v))
 		i := 0

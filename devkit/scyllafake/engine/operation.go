@@ -8,6 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -16,7 +17,7 @@ type operation interface {
 	column() *catalog.Column
 	// needsRead reports whether apply needs the current row.
 	needsRead() bool
-	apply(w *rowWriter, x *evalCtx) error
+	apply(w *rowWriter, x *expr.EvalCtx) error
 }
 
 // onColumn is the common part of operations.
@@ -38,7 +39,7 @@ func (p *planner) assign(c *catalog.Column, a cql.Assignment) (operation, error)
 	on := onColumn{c}
 	switch a.Kind {
 	case cql.AssignSet:
-		v, err := p.term(a.Value, p.columnSpec(c), c)
+		v, err := p.Term(a.Value, p.ColumnSpec(c), c)
 		if err != nil {
 			return nil, err
 		}
@@ -62,11 +63,11 @@ func (p *planner) assign(c *catalog.Column, a cql.Assignment) (operation, error)
 	case a.Kind == cql.AssignPrepend && c.Type.Kind != cqltype.List:
 		return nil, cqlerr.Invalidf("Invalid operation (%s) for non list column %s", text, c.Name)
 	}
-	spec := p.columnSpec(c)
+	spec := p.ColumnSpec(c)
 	if a.Kind == cql.AssignRemove && c.Type.Kind == cqltype.Map {
 		spec.Type = cqltype.NewSet(c.Type.Key)
 	}
-	v, err := p.term(a.Value, spec, nil)
+	v, err := p.Term(a.Value, spec, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (p *planner) assign(c *catalog.Column, a cql.Assignment) (operation, error)
 }
 
 func assignmentText(a cql.Assignment) string {
-	v := termText(a.Value)
+	v := expr.TermText(a.Value)
 	switch a.Kind {
 	case cql.AssignPrepend:
 		return a.Column + " = " + v + " - " + a.Column
@@ -91,7 +92,7 @@ func assignmentText(a cql.Assignment) string {
 }
 
 func (p *planner) assignElement(c *catalog.Column, a cql.Assignment) (operation, error) {
-	text := c.Name + "[" + termText(a.Elem) + "] = " + termText(a.Value)
+	text := c.Name + "[" + expr.TermText(a.Elem) + "] = " + expr.TermText(a.Value)
 	switch {
 	case !c.Type.IsCollection():
 		return nil, cqlerr.Invalidf("Invalid operation (%s) for non collection column %s", text, c.Name)
@@ -104,7 +105,7 @@ func (p *planner) assignElement(c *catalog.Column, a cql.Assignment) (operation,
 	if err != nil {
 		return nil, err
 	}
-	v, err := p.term(a.Value, p.spec("value("+c.Name+")", c.Type.Elem), nil)
+	v, err := p.Term(a.Value, p.Spec("value("+c.Name+")", c.Type.Elem), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -115,18 +116,18 @@ func (p *planner) assignElement(c *catalog.Column, a cql.Assignment) (operation,
 }
 
 // elementTerm compiles the term between the brackets of c[…].
-func (p *planner) elementTerm(c *catalog.Column, t cql.Term) (term, error) {
+func (p *planner) elementTerm(c *catalog.Column, t cql.Term) (expr.Term, error) {
 	switch c.Type.Kind {
 	case cqltype.List:
-		return p.term(t, p.spec("idx("+c.Name+")", cqltype.TInt), nil)
+		return p.Term(t, p.Spec("idx("+c.Name+")", cqltype.TInt), nil)
 	case cqltype.Set:
-		return p.term(t, p.spec("value("+c.Name+")", c.Type.Elem), nil)
+		return p.Term(t, p.Spec("value("+c.Name+")", c.Type.Elem), nil)
 	}
-	return p.term(t, p.spec("key("+c.Name+")", c.Type.Key), nil)
+	return p.Term(t, p.Spec("key("+c.Name+")", c.Type.Key), nil)
 }
 
 func (p *planner) assignField(c *catalog.Column, field string, value cql.Term) (operation, error) {
-	text := c.Name + "." + field + " = " + termText(value)
+	text := c.Name + "." + field + " = " + expr.TermText(value)
 	switch {
 	case c.Type.Kind != cqltype.UDT:
 		return nil, cqlerr.Invalidf("Invalid operation (%s) for non-UDT column %s", text, c.Name)
@@ -137,7 +138,7 @@ func (p *planner) assignField(c *catalog.Column, field string, value cql.Term) (
 	if i < 0 {
 		return nil, cqlerr.Invalidf("UDT column %s does not have a field named %s", c.Name, field)
 	}
-	v, err := p.term(value, p.spec(c.Name+"."+field, c.Type.Fields[i].Type), nil)
+	v, err := p.Term(value, p.Spec(c.Name+"."+field, c.Type.Fields[i].Type), nil)
 	return setField{onColumn{c}, i, v}, err
 }
 
@@ -158,7 +159,7 @@ func (p *planner) removal(c *catalog.Column, t cql.DeleteTarget) (operation, err
 		return nil, err
 	}
 	if c.Type.Kind == cqltype.List {
-		return setIndex{onColumn{c}, k, null}, nil
+		return setIndex{onColumn{c}, k, expr.Null}, nil
 	}
 	return dropKey{onColumn{c}, k}, nil
 }
@@ -166,11 +167,11 @@ func (p *planner) removal(c *catalog.Column, t cql.DeleteTarget) (operation, err
 // setValue sets an atomic column.
 type setValue struct {
 	onColumn
-	value term
+	value expr.Term
 }
 
-func (o setValue) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o setValue) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset {
 		return err
 	}
@@ -181,7 +182,7 @@ func (o setValue) apply(w *rowWriter, x *evalCtx) error {
 // dropColumn deletes a column.
 type dropColumn struct{ onColumn }
 
-func (o dropColumn) apply(w *rowWriter, _ *evalCtx) error {
+func (o dropColumn) apply(w *rowWriter, _ *expr.EvalCtx) error {
 	if o.col.Type.IsMultiCell() {
 		w.cells(o.col).delete(w.at.ts)
 		return nil
@@ -194,11 +195,11 @@ func (o dropColumn) apply(w *rowWriter, _ *evalCtx) error {
 // before it writes the new elements.
 type setCells struct {
 	onColumn
-	value term
+	value expr.Term
 }
 
-func (o setCells) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o setCells) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset {
 		return err
 	}
@@ -211,12 +212,12 @@ func (o setCells) apply(w *rowWriter, x *evalCtx) error {
 // addCells adds to a collection.
 type addCells struct {
 	onColumn
-	value   term
+	value   expr.Term
 	prepend bool
 }
 
-func (o addCells) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o addCells) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset || v.Bytes == nil {
 		return err
 	}
@@ -227,11 +228,11 @@ func (o addCells) apply(w *rowWriter, x *evalCtx) error {
 // removeKeys removes elements from a set, or keys from a map.
 type removeKeys struct {
 	onColumn
-	value term
+	value expr.Term
 }
 
-func (o removeKeys) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o removeKeys) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset || v.Bytes == nil {
 		return err
 	}
@@ -245,11 +246,11 @@ func (o removeKeys) apply(w *rowWriter, x *evalCtx) error {
 // dropKey deletes one element of a set or map.
 type dropKey struct {
 	onColumn
-	key term
+	key expr.Term
 }
 
-func (o dropKey) apply(w *rowWriter, x *evalCtx) error {
-	k, err := o.key.eval(x)
+func (o dropKey) apply(w *rowWriter, x *expr.EvalCtx) error {
+	k, err := o.key.Eval(x)
 	switch {
 	case err != nil:
 		return err
@@ -263,11 +264,11 @@ func (o dropKey) apply(w *rowWriter, x *evalCtx) error {
 // setKey sets one entry of a map; null deletes it.
 type setKey struct {
 	onColumn
-	key, value term
+	key, value expr.Term
 }
 
-func (o setKey) apply(w *rowWriter, x *evalCtx) error {
-	k, err := o.key.eval(x)
+func (o setKey) apply(w *rowWriter, x *expr.EvalCtx) error {
+	k, err := o.key.Eval(x)
 	switch {
 	case err != nil:
 		return err
@@ -276,7 +277,7 @@ func (o setKey) apply(w *rowWriter, x *evalCtx) error {
 	case k.Bytes == nil:
 		return cqlerr.Invalidf("Invalid null map key")
 	}
-	v, err := o.value.eval(x)
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset {
 		return err
 	}
@@ -288,11 +289,11 @@ func (o setKey) apply(w *rowWriter, x *evalCtx) error {
 type setField struct {
 	onColumn
 	field int
-	value term
+	value expr.Term
 }
 
-func (o setField) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o setField) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset {
 		return err
 	}
@@ -305,13 +306,13 @@ func fieldPath(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(
 // setIndex sets the element of a list at an index; null deletes it.
 type setIndex struct {
 	onColumn
-	index, value term
+	index, value expr.Term
 }
 
 func (o setIndex) needsRead() bool { return true }
 
-func (o setIndex) apply(w *rowWriter, x *evalCtx) error {
-	i, err := o.index.eval(x)
+func (o setIndex) apply(w *rowWriter, x *expr.EvalCtx) error {
+	i, err := o.index.Eval(x)
 	switch {
 	case err != nil:
 		return err
@@ -320,14 +321,14 @@ func (o setIndex) apply(w *rowWriter, x *evalCtx) error {
 	case i.Bytes == nil:
 		return cqlerr.Invalidf("Invalid null value for list index")
 	}
-	v, err := o.value.eval(x)
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset {
 		return err
 	}
 	n, _ := cqltype.TInt.DecodeInt(i.Bytes)
 	list := w.before(o.col)
 	if len(list) == 0 {
-		if c, ok := o.value.(constant); ok && c.b == nil {
+		if c, ok := o.value.(expr.Constant); ok && c.Bytes == nil {
 			return cqlerr.Invalidf("Attempted to delete an element from a list which is null")
 		}
 		return cqlerr.Invalidf("Attempted to set an element on a list which is null")
@@ -342,18 +343,18 @@ func (o setIndex) apply(w *rowWriter, x *evalCtx) error {
 // removeValues removes from a list all elements of the given values.
 type removeValues struct {
 	onColumn
-	value term
+	value expr.Term
 }
 
 func (o removeValues) needsRead() bool { return true }
 
-func (o removeValues) apply(w *rowWriter, x *evalCtx) error {
-	v, err := o.value.eval(x)
+func (o removeValues) apply(w *rowWriter, x *expr.EvalCtx) error {
+	v, err := o.value.Eval(x)
 	if err != nil || v.Unset || v.Bytes == nil {
 		return err
 	}
 	for _, e := range w.before(o.col) {
-		if contains(o.col.Type, v.Bytes, e.Value, false) {
+		if expr.Contains(o.col.Type, v.Bytes, e.Value, false) {
 			w.cells(o.col).put(e.Path, nil)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 )
 
 // modifyKind is the kind of a modification.
@@ -25,12 +26,12 @@ var kindNames = [...]string{"INSERT", "UPDATE", "DELETE"}
 type modifyPlan struct {
 	table *catalog.Table
 	kind  modifyKind
-	rest  *restrictions
+	rest  *expr.Restrictions
 	ops   []operation
 	using using
 	cond  *conditions
 	// json is the value of INSERT … JSON; then rest and ops are empty.
-	json         term
+	json         expr.Term
 	defaultUnset bool
 
 	setsStatic, setsRegular bool
@@ -42,16 +43,16 @@ type modifyPlan struct {
 func (m *modifyPlan) onlyStatic() bool { return m.setsStatic && !m.setsRegular }
 
 // using contains the compiled attributes; nil is absent.
-type using struct{ timestamp, ttl, timeout term }
+type using struct{ timestamp, ttl, timeout expr.Term }
 
 func (p *planner) planModify(s cql.Statement) (*Plan, error) {
 	switch s := s.(type) {
 	case *cql.Insert:
-		p.begin(s.Binds)
+		p.Begin(s.Binds)
 	case *cql.Update:
-		p.begin(s.Binds)
+		p.Begin(s.Binds)
 	case *cql.Delete:
-		p.begin(s.Binds)
+		p.Begin(s.Binds)
 	}
 	m, err := p.modification(s)
 	if err != nil {
@@ -82,17 +83,17 @@ func (p *planner) modification(s cql.Statement) (*modifyPlan, error) {
 
 // modified resolves the table of a modification.
 func (p *planner) modified(n cql.Name) error {
-	if err := p.resolve(n); err != nil {
+	if err := p.Resolve(n); err != nil {
 		return err
 	}
-	if p.table.Kind == catalog.View {
+	if p.Table.Kind == catalog.View {
 		return cqlerr.Invalidf("Cannot directly modify a materialized view")
 	}
 	return nil
 }
 
 func (p *planner) column(name string) (*catalog.Column, error) {
-	if c := p.table.ByName[name]; c != nil {
+	if c := p.Table.ByName[name]; c != nil {
 		return c, nil
 	}
 	return nil, cqlerr.Invalidf("Unknown identifier %s", name)
@@ -105,16 +106,16 @@ func (p *planner) usingClause(u cql.Using, conditional bool) (using, error) {
 		return out, cqlerr.Invalidf("Cannot provide custom timestamp for conditional updates")
 	}
 	if u.Timestamp != nil {
-		if out.timestamp, err = p.term(u.Timestamp, p.spec("[timestamp]", cqltype.TBigInt), nil); err != nil {
+		if out.timestamp, err = p.Term(u.Timestamp, p.Spec("[timestamp]", cqltype.TBigInt), nil); err != nil {
 			return out, err
 		}
 	}
 	if u.TTL != nil {
-		if out.ttl, err = p.term(u.TTL, p.spec("[ttl]", cqltype.TInt), nil); err != nil {
+		if out.ttl, err = p.Term(u.TTL, p.Spec("[ttl]", cqltype.TInt), nil); err != nil {
 			return out, err
 		}
 	}
-	out.timeout, err = p.timeout(u.Timeout)
+	out.timeout, err = p.Timeout(u.Timeout)
 	return out, err
 }
 
@@ -122,10 +123,10 @@ func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
 	if err := p.modified(s.Table); err != nil {
 		return nil, err
 	}
-	if p.table.IsCounter() {
+	if p.Table.IsCounter() {
 		return nil, cqlerr.Invalidf("INSERT statement are not allowed on counter tables, use UPDATE instead")
 	}
-	m := &modifyPlan{table: p.table, kind: insertKind}
+	m := &modifyPlan{table: p.Table, kind: insertKind}
 	if s.JSON != nil {
 		return p.insertJSON(m, s)
 	}
@@ -156,11 +157,11 @@ func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
 
 func (p *planner) insertJSON(m *modifyPlan, s *cql.Insert) (*modifyPlan, error) {
 	var err error
-	if m.json, err = p.term(s.JSON, ColumnSpec{Type: cqltype.TText}, nil); err != nil {
+	if m.json, err = p.Term(s.JSON, ColumnSpec{Type: cqltype.TText}, nil); err != nil {
 		return nil, err
 	}
 	m.defaultUnset = s.DefaultUnset
-	m.setsStatic = len(p.table.Statics) > 0
+	m.setsStatic = len(p.Table.Statics) > 0
 	m.setsRegular = true
 	// ScyllaDB parses IF NOT EXISTS here and ignores it.
 	m.using, err = p.usingClause(s.Using, s.If != nil)
@@ -171,8 +172,8 @@ func (p *planner) update(s *cql.Update) (*modifyPlan, error) {
 	if err := p.modified(s.Table); err != nil {
 		return nil, err
 	}
-	m := &modifyPlan{table: p.table, kind: updateKind}
-	if p.table.IsCounter() {
+	m := &modifyPlan{table: p.Table, kind: updateKind}
+	if p.Table.IsCounter() {
 		return nil, p.counterUpdate(s)
 	}
 	u, err := p.usingClause(s.Using, s.If != nil)
@@ -205,7 +206,7 @@ func (p *planner) counterUpdate(s *cql.Update) error {
 		return cqlerr.Invalidf("Cannot provide custom timestamp for counter updates")
 	}
 	for _, a := range s.Set {
-		if c := p.table.ByName[a.Column]; c != nil && c.Type.Kind == cqltype.Counter && a.Kind == cql.AssignSet {
+		if c := p.Table.ByName[a.Column]; c != nil && c.Type.Kind == cqltype.Counter && a.Kind == cql.AssignSet {
 			return cqlerr.Invalidf("Cannot set the value of counter column %s (counters can only be incremented/decremented, not set)", c.Name)
 		}
 	}
@@ -216,13 +217,13 @@ func (p *planner) delete(s *cql.Delete) (*modifyPlan, error) {
 	if err := p.modified(s.Table); err != nil {
 		return nil, err
 	}
-	if p.table.IsCounter() {
+	if p.Table.IsCounter() {
 		return nil, errCounters
 	}
 	if s.Using.TTL != nil {
 		return nil, cqlerr.Invalidf("TTL attribute is not allowed for deletes")
 	}
-	m := &modifyPlan{table: p.table, kind: deleteKind}
+	m := &modifyPlan{table: p.Table, kind: deleteKind}
 	u, err := p.usingClause(s.Using, s.If != nil)
 	if err != nil {
 		return nil, err
@@ -259,7 +260,7 @@ func (m *modifyPlan) add(op operation) {
 // complete compiles the rest of a modification: WHERE, IF and, of an INSERT, USING.
 func (p *planner) complete(m *modifyPlan, where []cql.Relation, cond *cql.Cond, u cql.Using) error {
 	var err error
-	if m.rest, err = p.restrictions(where, false); err != nil {
+	if m.rest, err = p.Restrictions(where, false); err != nil {
 		return err
 	}
 	if cond != nil {
@@ -278,13 +279,13 @@ func (p *planner) complete(m *modifyPlan, where []cql.Relation, cond *cql.Cond, 
 // checkWhere refuses a WHERE clause that does not fit the modification.
 func (p *planner) checkWhere(m *modifyPlan) error {
 	r := m.rest
-	if len(r.tokens) > 0 {
+	if len(r.Tokens) > 0 {
 		return cqlerr.Invalidf("The token function cannot be used in WHERE clauses for %s statements", kindNames[m.kind])
 	}
-	if len(r.filters) > 0 {
-		return errNeedsFiltering
+	if len(r.Filters) > 0 {
+		return expr.ErrNeedsFiltering
 	}
-	if m.onlyStatic() && r.restrictsRows() && m.kind != insertKind {
+	if m.onlyStatic() && r.RestrictsRows() && m.kind != insertKind {
 		return cqlerr.Invalidf("Invalid restrictions on clustering columns since the %s statement modifies only static columns", kindNames[m.kind])
 	}
 	if m.kind != deleteKind {
@@ -292,7 +293,7 @@ func (p *planner) checkWhere(m *modifyPlan) error {
 			return cqlerr.Invalidf("Invalid operator in where clause %s", text)
 		}
 	}
-	if free := r.firstFree(); free != nil && !m.onlyStatic() {
+	if free := r.FirstFree(); free != nil && !m.onlyStatic() {
 		if m.kind != deleteKind {
 			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", free.Name)
 		}
@@ -302,12 +303,12 @@ func (p *planner) checkWhere(m *modifyPlan) error {
 			}
 		}
 	}
-	for i, list := range r.keys {
+	for i, list := range r.Keys {
 		if len(list) == 0 {
-			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", p.table.PartitionKey[i].Name)
+			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", p.Table.PartitionKey[i].Name)
 		}
 	}
-	if m.kind == deleteKind && len(m.ops) > 0 && !m.onlyStatic() && !r.namesRows() {
+	if m.kind == deleteKind && len(m.ops) > 0 && !m.onlyStatic() && !r.NamesRows() {
 		return cqlerr.Invalidf("Range deletions are not supported for specific columns")
 	}
 	if m.cond != nil {
@@ -318,17 +319,17 @@ func (p *planner) checkWhere(m *modifyPlan) error {
 
 // sliceText returns the clustering restriction with which an INSERT or UPDATE would
 // name a range of rows; "" if there is none.
-func (p *planner) sliceText(r *restrictions) string {
-	write := func(rel *relation) string {
-		names := make([]string, len(rel.cols))
-		for i, c := range rel.cols {
+func (p *planner) sliceText(r *expr.Restrictions) string {
+	write := func(rel *expr.Relation) string {
+		names := make([]string, len(rel.Cols))
+		for i, c := range rel.Cols {
 			names[i] = c.Name
 		}
-		return "(" + strings.Join(names, ", ") + ") " + opTexts[rel.op] + " " + constantText(rel)
+		return "(" + strings.Join(names, ", ") + ") " + expr.OpTexts[rel.Op] + " " + constantText(rel)
 	}
-	for _, list := range append([][]*relation{r.multi}, r.rows...) {
+	for _, list := range append([][]*expr.Relation{r.Multi}, r.Rows...) {
 		for _, rel := range list {
-			if rel.op != cql.OpEQ && rel.op != cql.OpIn {
+			if rel.Op != cql.OpEQ && rel.Op != cql.OpIn {
 				return "(" + write(rel) + ")"
 			}
 		}
@@ -336,13 +337,13 @@ func (p *planner) sliceText(r *restrictions) string {
 	return ""
 }
 
-func constantText(rel *relation) string {
-	if len(rel.value.terms) == 1 {
-		if c, ok := rel.value.terms[0].(constant); ok {
-			return "{ value: " + hex.EncodeToString(c.b) + " }"
+func constantText(rel *expr.Relation) string {
+	if len(rel.Value.Terms) == 1 {
+		if c, ok := rel.Value.Terms[0].(expr.Constant); ok {
+			return "{ value: " + hex.EncodeToString(c.Bytes) + " }"
 		}
 	}
-	return termText(rel.text.Value)
+	return expr.TermText(rel.Text.Value)
 }
 
 // checkConditional refuses a conditional statement that may touch several rows, or a
@@ -353,15 +354,15 @@ func (p *planner) checkConditional(m *modifyPlan) error {
 		what = "deletions"
 	}
 	switch {
-	case m.rest.hasKeyIn():
+	case m.rest.HasKeyIn():
 		return cqlerr.Invalidf("IN on the partition key is not supported with conditional %s", what)
-	case hasIn(m.rest.multi), len(m.rest.rows) > 0 && hasIn(m.rest.rows[len(m.rest.rows)-1]):
+	case expr.HasIn(m.rest.Multi), len(m.rest.Rows) > 0 && expr.HasIn(m.rest.Rows[len(m.rest.Rows)-1]):
 		return cqlerr.Invalidf("IN on the clustering key columns is not supported with conditional %s", what)
 	}
-	if m.cond.regular && m.rest.firstFree() != nil && m.onlyStatic() {
+	if m.cond.regular && m.rest.FirstFree() != nil && m.onlyStatic() {
 		return cqlerr.Invalidf("%s statements must restrict all PRIMARY KEY columns with equality relations in order to use IF condition on non static columns", kindNames[m.kind])
 	}
-	if m.kind == deleteKind && !m.onlyStatic() && len(p.table.Clustering) > 0 && !m.rest.namesRows() {
+	if m.kind == deleteKind && !m.onlyStatic() && len(p.Table.Clustering) > 0 && !m.rest.NamesRows() {
 		return cqlerr.Invalidf("DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to delete non static columns")
 	}
 	return nil

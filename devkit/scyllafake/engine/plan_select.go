@@ -5,21 +5,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 )
 
 // selectPlan is a planned SELECT.
 type selectPlan struct {
 	table  *catalog.Table
-	rest   *restrictions
+	rest   *expr.Restrictions
 	result []ColumnSpec
 
 	// columns is set instead of selected when only columns are selected.
 	columns  *projection
-	selected []selected
+	selected []expr.Selected
 	json     bool
 	jsonKeys []string
 
-	aggs    []*aggregate
+	aggs    []*expr.Aggregate
 	groupBy []*catalog.Column
 	// grouped means aggregates or GROUP BY.
 	grouped bool
@@ -28,18 +29,18 @@ type selectPlan struct {
 	ordered  bool // has ORDER BY
 	reversed bool
 
-	limit, perPartition, timeout term
+	limit, perPartition, timeout expr.Term
 	warnings                     []string
 }
 
 const warnFiltering = "This query should use ALLOW FILTERING and will be rejected in future versions."
 
 func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
-	p.begin(s.Binds)
-	if err := p.resolve(s.From); err != nil {
+	p.Begin(s.Binds)
+	if err := p.Resolve(s.From); err != nil {
 		return nil, err
 	}
-	if p.table.Kind == catalog.View {
+	if p.Table.Kind == catalog.View {
 		return nil, cqlerr.Unsupported("reading materialized views")
 	}
 	if s.TTL != nil {
@@ -48,12 +49,12 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 	if s.Timestamp != nil {
 		return nil, cqlerr.Invalidf("Specifying TIMESTAMP is not legal for SELECT statement")
 	}
-	q := &selectPlan{table: p.table, distinct: s.Distinct, json: s.JSON}
+	q := &selectPlan{table: p.Table, distinct: s.Distinct, json: s.JSON}
 	if err := p.selectClause(q, s); err != nil {
 		return nil, err
 	}
 	var err error
-	if q.rest, err = p.restrictions(s.Where, s.AllowFiltering); err != nil {
+	if q.rest, err = p.Restrictions(s.Where, s.AllowFiltering); err != nil {
 		return nil, err
 	}
 	for _, f := range []func(*selectPlan, *cql.Select) error{
@@ -68,30 +69,30 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 
 func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	if s.Star {
-		for _, c := range p.table.Columns() {
-			q.selected = append(q.selected, plainSelector(columnSelector{c}, c.Name, c.Type))
+		for _, c := range p.Table.Columns() {
+			q.selected = append(q.selected, expr.PlainSelector(expr.ColumnSelector{Col: c}, c.Name, c.Type))
 		}
 	}
 	for _, sel := range s.Selectors {
-		c, err := p.selector(sel.Expr, &q.aggs)
+		c, err := p.Selector(sel.Expr, &q.aggs)
 		if err != nil {
 			return err
 		}
 		if sel.Alias != "" {
-			c.name = sel.Alias
+			c.Name = sel.Alias
 		}
 		q.selected = append(q.selected, c)
 	}
 	q.grouped = len(q.aggs) > 0 || len(s.GroupBy) > 0
 	if q.json {
-		q.result = []ColumnSpec{p.spec("[json]", cqltype.TText)}
+		q.result = []ColumnSpec{p.Spec("[json]", cqltype.TText)}
 		for _, c := range q.selected {
-			q.jsonKeys = append(q.jsonKeys, string(appendJSONName(nil, c.name)))
+			q.jsonKeys = append(q.jsonKeys, string(expr.AppendJSONName(nil, c.Name)))
 		}
 		return nil
 	}
 	for _, c := range q.selected {
-		q.result = append(q.result, p.spec(c.name, c.typ))
+		q.result = append(q.result, p.Spec(c.Name, c.Type))
 	}
 	if !q.grouped {
 		q.columns = newProjection(q.selected)
@@ -104,7 +105,7 @@ func (p *planner) checkStatic(q *selectPlan, s *cql.Select) error {
 	static := false
 	for _, sel := range s.Selectors {
 		for name := range cql.Columns(sel.Expr) {
-			switch p.table.ByName[name].Kind {
+			switch p.Table.ByName[name].Kind {
 			case catalog.Static:
 				static = true
 			case catalog.PartitionKey:
@@ -113,7 +114,7 @@ func (p *planner) checkStatic(q *selectPlan, s *cql.Select) error {
 			}
 		}
 	}
-	if static && q.rest.restrictsRows() {
+	if static && q.rest.RestrictsRows() {
 		return cqlerr.Invalidf("Cannot restrict clustering columns when selecting only static columns")
 	}
 	return nil
@@ -125,21 +126,21 @@ func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
 	}
 	asked := map[*catalog.Column]bool{}
 	for _, s := range q.selected {
-		c, ok := s.selector.(columnSelector)
+		c, ok := s.Selector.(expr.ColumnSelector)
 		if !ok {
 			continue
 		}
-		if c.col.Kind == catalog.Clustering || c.col.Kind == catalog.Regular {
-			return cqlerr.Invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", c.col.Name)
+		if c.Col.Kind == catalog.Clustering || c.Col.Kind == catalog.Regular {
+			return cqlerr.Invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", c.Col.Name)
 		}
-		asked[c.col] = true
+		asked[c.Col] = true
 	}
-	for _, c := range p.table.PartitionKey {
+	for _, c := range p.Table.PartitionKey {
 		if len(asked) > 0 && !asked[c] {
 			return cqlerr.Invalidf("SELECT DISTINCT queries must request all the partition key columns (missing %s)", c.Name)
 		}
 	}
-	if q.rest.restrictsRows() {
+	if q.rest.RestrictsRows() {
 		return cqlerr.Invalidf("SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.")
 	}
 	return nil
@@ -148,17 +149,17 @@ func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
 // groupClause compiles GROUP BY: key columns in their order; those restricted by = may
 // be omitted.
 func (p *planner) groupClause(q *selectPlan, s *cql.Select) error {
-	key := append(append([]*catalog.Column{}, p.table.PartitionKey...), p.table.Clustering...)
+	key := append(append([]*catalog.Column{}, p.Table.PartitionKey...), p.Table.Clustering...)
 	at := 0
 	for _, name := range s.GroupBy {
-		c := p.table.ByName[name]
+		c := p.Table.ByName[name]
 		if c == nil {
 			return cqlerr.Invalidf("Group by unknown column %s", name)
 		}
 		if c.Kind > catalog.Clustering {
 			return cqlerr.Invalidf("Group by non-primary-key column %s", name)
 		}
-		for at < len(key) && key[at] != c && q.rest.equated(key[at]) {
+		for at < len(key) && key[at] != c && q.rest.Equated(key[at]) {
 			at++
 		}
 		if at == len(key) || key[at] != c {
@@ -167,31 +168,10 @@ func (p *planner) groupClause(q *selectPlan, s *cql.Select) error {
 		at++
 		q.groupBy = append(q.groupBy, c)
 	}
-	if len(s.GroupBy) > 0 && at < len(p.table.PartitionKey) {
+	if len(s.GroupBy) > 0 && at < len(p.Table.PartitionKey) {
 		return cqlerr.Invalidf("GROUP BY must include the entire partition key")
 	}
 	return nil
-}
-
-// equated reports whether a key column is restricted by =.
-func (r *restrictions) equated(c *catalog.Column) bool {
-	var list []*relation
-	if c.Kind == catalog.PartitionKey {
-		list = r.keys[c.Position]
-	} else if c.Position < len(r.rows) {
-		list = r.rows[c.Position]
-	}
-	for _, m := range r.multi {
-		if m.op == cql.OpEQ && c.Kind == catalog.Clustering && c.Position < len(m.cols) {
-			return true
-		}
-	}
-	for _, rel := range list {
-		if rel.op == cql.OpEQ {
-			return true
-		}
-	}
-	return false
 }
 
 func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
@@ -199,26 +179,26 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 		return nil
 	}
 	q.ordered = true
-	if q.rest.indexed {
+	if q.rest.Indexed {
 		return cqlerr.Invalidf("ORDER BY with 2ndary indexes is not supported.")
 	}
-	if !q.rest.namesPartitions() {
+	if !q.rest.NamesPartitions() {
 		return cqlerr.Invalidf("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.")
 	}
 	at := 0
 	for i, o := range s.OrderBy {
-		c := p.table.ByName[o.Column]
+		c := p.Table.ByName[o.Column]
 		if c == nil {
 			return cqlerr.Invalidf("Order by on unknown column %s", o.Column)
 		}
 		if c.Kind != catalog.Clustering {
 			return cqlerr.Invalidf("Order by is currently only supported on the clustered columns of the PRIMARY KEY, got %s", o.Column)
 		}
-		for at < c.Position && q.rest.equated(p.table.Clustering[at]) {
+		for at < c.Position && q.rest.Equated(p.Table.Clustering[at]) {
 			at++
 		}
 		if at != c.Position {
-			return cqlerr.Invalidf("Unsupported order by relation - column %s doesn't have an ordering or EQ relation.", p.table.Clustering[at].Name)
+			return cqlerr.Invalidf("Unsupported order by relation - column %s doesn't have an ordering or EQ relation.", p.Table.Clustering[at].Name)
 		}
 		at++
 		reversed := o.Desc != c.Desc
@@ -233,12 +213,12 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 // checkFiltering refuses a clause that would have to filter out rows it read, unless
 // ALLOW FILTERING or an index permits it.
 func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
-	q.rest.filterByPartOfKey()
+	q.rest.FilterByPartOfKey()
 	if !s.AllowFiltering {
-		if err := q.rest.mayFilter(); err != nil {
+		if err := q.rest.MayFilter(); err != nil {
 			return err
 		}
-		if q.rest.restrictsRows() && !q.rest.namesPartitions() && !q.rest.indexed {
+		if q.rest.RestrictsRows() && !q.rest.NamesPartitions() && !q.rest.Indexed {
 			q.warnings = []string{warnFiltering}
 		}
 	}
@@ -247,20 +227,20 @@ func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
 
 func (p *planner) selectLimits(q *selectPlan, s *cql.Select) error {
 	var err error
-	spec := p.spec("[limit]", cqltype.TInt)
+	spec := p.Spec("[limit]", cqltype.TInt)
 	if s.PerPartitionLimit != nil {
 		if q.distinct {
 			return cqlerr.Invalidf("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
 		}
-		if q.perPartition, err = p.term(s.PerPartitionLimit, spec, nil); err != nil {
+		if q.perPartition, err = p.Term(s.PerPartitionLimit, spec, nil); err != nil {
 			return err
 		}
 	}
 	if s.Limit != nil {
-		if q.limit, err = p.term(s.Limit, spec, nil); err != nil {
+		if q.limit, err = p.Term(s.Limit, spec, nil); err != nil {
 			return err
 		}
 	}
-	q.timeout, err = p.timeout(s.Timeout)
+	q.timeout, err = p.Timeout(s.Timeout)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -31,14 +32,14 @@ type slot struct {
 }
 
 // newProjection returns nil if anything but columns is selected.
-func newProjection(list []selected) *projection {
+func newProjection(list []expr.Selected) *projection {
 	p := &projection{}
 	for _, s := range list {
-		cs, ok := s.selector.(columnSelector)
+		cs, ok := s.Selector.(expr.ColumnSelector)
 		if !ok {
 			return nil
 		}
-		c := cs.col
+		c := cs.Col
 		o := projected{kind: c.Kind, at: c.Position, typ: c.Type}
 		if c.Kind >= catalog.Static {
 			o.at = p.slots
@@ -76,21 +77,21 @@ func fill(slots []slot, r *store.Row, data []*store.ColumnData) {
 
 // appendRow appends the row's values; data has a place for every slot, with static
 // columns already filled.
-func (p *projection) appendRow(dst []byte, v *rowView, data []*store.ColumnData) []byte {
-	fill(p.regular, v.row, data)
+func (p *projection) appendRow(dst []byte, v *expr.RowView, data []*store.ColumnData) []byte {
+	fill(p.regular, v.Row, data)
 	for i := range p.out {
 		o := &p.out[i]
 		switch o.kind {
 		case catalog.PartitionKey:
-			dst = cqltype.AppendElement(dst, v.partition[o.at])
+			dst = cqltype.AppendElement(dst, v.Partition[o.at])
 		case catalog.Clustering:
 			var b []byte
-			if o.at < len(v.clustering) {
-				b = v.clustering[o.at]
+			if o.at < len(v.Clustering) {
+				b = v.Clustering[o.at]
 			}
 			dst = cqltype.AppendElement(dst, b)
 		default:
-			dst = appendData(dst, o.typ, data[o.at])
+			dst = expr.AppendData(dst, o.typ, data[o.at])
 		}
 	}
 	return dst

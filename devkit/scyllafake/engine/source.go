@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -39,7 +40,7 @@ type source struct {
 // next moves view to the next row and reports whether it begins a partition. A
 // partition with static columns only is one row, unless rows are restricted by their
 // clustering key.
-func (s *source) next(view *rowView) (ok, first bool, err error) {
+func (s *source) next(view *expr.RowView) (ok, first bool, err error) {
 	for {
 		if s.it == nil {
 			if ok, err := s.openScan(); !ok || err != nil {
@@ -48,14 +49,14 @@ func (s *source) next(view *rowView) (ok, first bool, err error) {
 		}
 		if s.open {
 			if !s.onlyPartitions && s.it.NextRow() {
-				view.setRow(s.it.Row())
+				view.SetRow(s.it.Row())
 				s.static, s.yielded = false, true
 				s.rows++
 				return true, s.rows == 1, nil
 			}
 			s.open = false
 			if s.rows == 0 && !s.resumed && (s.onlyPartitions || s.ranges == nil && s.it.Static() != nil) && s.it.Err() == nil {
-				view.setRow(nil)
+				view.SetRow(nil)
 				s.static, s.yielded = true, true
 				return true, true, nil
 			}
@@ -64,7 +65,7 @@ func (s *source) next(view *rowView) (ok, first bool, err error) {
 			key := s.it.Key()
 			s.open, s.rows = true, 0
 			s.resumed = s.after != nil && s.after.Token == s.it.Token() && bytes.Equal(s.after.Key, key)
-			if err := view.startPartition(key, s.it.Token(), s.it.Static()); err != nil {
+			if err := view.StartPartition(key, s.it.Token(), s.it.Static()); err != nil {
 				return false, false, serverError("read a partition key", err)
 			}
 			continue
@@ -118,13 +119,13 @@ func (s *source) openScan() (ok bool, err error) {
 
 // position returns the position of the last row yielded; it shares no memory with the
 // scan. After the end it is known only with remember.
-func (s *source) position(v *rowView) store.Position {
+func (s *source) position(v *expr.RowView) store.Position {
 	if s.it == nil {
 		return s.last
 	}
-	p := store.Position{Token: v.token, Key: bytes.Clone(v.key), Whole: s.static}
+	p := store.Position{Token: v.Token, Key: bytes.Clone(v.Key), Whole: s.static}
 	if !s.static {
-		for _, c := range v.clustering {
+		for _, c := range v.Clustering {
 			p.Clustering = append(p.Clustering, append([]byte{}, c...))
 		}
 		p.Whole = len(s.table.Clustering) == 0

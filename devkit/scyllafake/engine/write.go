@@ -9,7 +9,7 @@ import (
 
 // write applies the changes of an unconditional request. kind is its kind if it spans
 // several partitions.
-func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, x *evalCtx) error {
+func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, params *Params, timeout time.Duration) error {
 	if len(muts) == 0 {
 		return nil
 	}
@@ -20,13 +20,13 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 		if i > 0 && m.Table.Keyspace == muts[i-1].Table.Keyspace {
 			continue
 		}
-		if err := e.available(m.Table.Keyspace, x.params.Consistency); err != nil {
+		if err := e.available(m.Table.Keyspace, params.Consistency); err != nil {
 			return err
 		}
 	}
 	v, err := e.before(ctx, Op{
 		Kind: kind, Keyspace: muts[0].Table.Keyspace, Table: muts[0].Table.Name,
-		Consistency: x.params.Consistency, Timeout: x.timeout, Mutations: muts,
+		Consistency: params.Consistency, Timeout: timeout, Mutations: muts,
 	})
 	if err != nil {
 		return err
@@ -75,13 +75,13 @@ func (e *Engine) finish(v Verdict) error {
 // read is a serial one.
 func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, err error) {
 	kind := OpRead
-	if s.x.params.Consistency.serial() {
+	if s.params.Consistency.serial() {
 		kind = OpSerialRead
 	}
 	if e.hook != nil {
 		v, err := e.before(ctx, Op{
 			Kind: kind, Keyspace: s.q.table.Keyspace, Table: s.q.table.Name,
-			Consistency: s.x.params.Consistency, Timeout: s.x.timeout,
+			Consistency: s.params.Consistency, Timeout: s.x.Timeout,
 		})
 		if err != nil {
 			return false, err
@@ -105,7 +105,7 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 func (e *Engine) apply(muts []*store.Mutation) error {
 	all := muts
 	if e.cdc != nil {
-		logs, err := e.cdc.Augment(muts, e.clock.now())
+		logs, err := e.cdc.Augment(muts, e.clock.Now())
 		if err != nil {
 			return err
 		}

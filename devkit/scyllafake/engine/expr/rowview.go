@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"encoding/binary"
@@ -8,42 +8,43 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// rowView is a row for selectors, filters and conditions: the values of its keys, the
+// RowView is a row for selectors, filters and conditions: the values of its keys, the
 // static row and the row itself. static, row and clustering are nil where they do not
 // exist.
-type rowView struct {
-	table      *catalog.Table
-	key        []byte
-	token      int64
-	partition  [][]byte
-	clustering [][]byte
-	static     *store.Row
-	row        *store.Row
-	now        int64 // Unix seconds, for TTL
+type RowView struct {
+	Table      *catalog.Table
+	Key        []byte
+	Token      int64
+	Partition  [][]byte
+	Clustering [][]byte
+	Static     *store.Row
+	Row        *store.Row
+	Now        int64 // Unix seconds, for TTL
 }
 
-// startPartition moves to a partition.
-func (v *rowView) startPartition(key []byte, token int64, static *store.Row) error {
-	v.key, v.token, v.static = key, token, static
-	v.row, v.clustering = nil, nil
+// StartPartition moves to a partition.
+func (v *RowView) StartPartition(key []byte, token int64, static *store.Row) error {
+	v.Key, v.Token, v.Static = key, token, static
+	v.Row, v.Clustering = nil, nil
 	var err error
-	v.partition, err = v.table.DecodeKey(key, v.partition)
+	v.Partition, err = v.Table.DecodeKey(key, v.Partition)
 	return err
 }
 
-func (v *rowView) setRow(r *store.Row) {
-	v.row = r
-	v.clustering = nil
+// SetRow makes r the row of the view; nil is none.
+func (v *RowView) SetRow(r *store.Row) {
+	v.Row = r
+	v.Clustering = nil
 	if r != nil {
-		v.clustering = r.Clustering
+		v.Clustering = r.Clustering
 	}
 }
 
 // data returns the stored content of a static or regular column, or nil.
-func (v *rowView) data(c *catalog.Column) *store.ColumnData {
-	r := v.row
+func (v *RowView) data(c *catalog.Column) *store.ColumnData {
+	r := v.Row
 	if c.Kind == catalog.Static {
-		r = v.static
+		r = v.Static
 	}
 	if r == nil {
 		return nil
@@ -51,17 +52,17 @@ func (v *rowView) data(c *catalog.Column) *store.ColumnData {
 	return r.Column(c.ID)
 }
 
-// value returns the serialised value of a column, nil if it has none.
-func (v *rowView) value(c *catalog.Column) []byte {
+// Value returns the serialised value of a column, nil if it has none.
+func (v *RowView) Value(c *catalog.Column) []byte {
 	switch c.Kind {
 	case catalog.PartitionKey:
-		if c.Position < len(v.partition) {
-			return v.partition[c.Position]
+		if c.Position < len(v.Partition) {
+			return v.Partition[c.Position]
 		}
 		return nil
 	case catalog.Clustering:
-		if c.Position < len(v.clustering) {
-			return v.clustering[c.Position]
+		if c.Position < len(v.Clustering) {
+			return v.Clustering[c.Position]
 		}
 		return nil
 	}
@@ -117,16 +118,16 @@ func fieldIndex(path []byte) int {
 	return int(binary.BigEndian.Uint16(path))
 }
 
-// appendColumn appends a column as a [bytes] of a result row.
-func (v *rowView) appendColumn(dst []byte, c *catalog.Column) []byte {
+// AppendColumn appends a column as a [bytes] of a result row.
+func (v *RowView) AppendColumn(dst []byte, c *catalog.Column) []byte {
 	if c.Kind >= catalog.Static {
-		return appendData(dst, c.Type, v.data(c))
+		return AppendData(dst, c.Type, v.data(c))
 	}
-	return cqltype.AppendElement(dst, v.value(c))
+	return cqltype.AppendElement(dst, v.Value(c))
 }
 
-// appendData appends the stored content of a column as a [bytes] of a result row.
-func appendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
+// AppendData appends the stored content of a column as a [bytes] of a result row.
+func AppendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
 	switch {
 	case d == nil:
 		return cqltype.AppendElement(dst, nil)
@@ -139,4 +140,10 @@ func appendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
 	dst = appendElements(append(dst, 0, 0, 0, 0), t, d.Elements)
 	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
 	return dst
+}
+
+// Show makes v the view of a static row and a row, either of which may be nil.
+func (v *RowView) Show(static, row *store.Row) {
+	v.Static = static
+	v.SetRow(row)
 }

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"strings"
@@ -12,13 +12,14 @@ import (
 // call is a function applied to terms.
 type call struct {
 	fn   *function
-	args []term
+	args []Term
 }
 
-func (c call) eval(x *evalCtx) (Value, error) {
+// Eval implements Term.
+func (c call) Eval(x *EvalCtx) (Value, error) {
 	args := make([][]byte, len(c.args))
 	for i, a := range c.args {
-		v, err := a.eval(x)
+		v, err := a.Eval(x)
 		if err != nil {
 			return Value{}, err
 		}
@@ -35,7 +36,7 @@ func (c call) eval(x *evalCtx) (Value, error) {
 }
 
 // call compiles a function call as a value for recv.
-func (p *planner) call(t cql.FuncCall, recv ColumnSpec) (term, error) {
+func (p *Compiler) call(t cql.FuncCall, recv ColumnSpec) (Term, error) {
 	fn, err := p.overload(t, recv.Type)
 	if err != nil {
 		return nil, err
@@ -47,10 +48,10 @@ func (p *planner) call(t cql.FuncCall, recv ColumnSpec) (term, error) {
 		return nil, cqlerr.Invalidf("Type error: cannot assign result of function system.%s (type %s) to %s (type %s)",
 			fn.name, fn.ret, recv.Name, recv.Type)
 	}
-	c := call{fn: fn, args: make([]term, len(t.Args))}
+	c := call{fn: fn, args: make([]Term, len(t.Args))}
 	for i, a := range t.Args {
-		spec := p.spec("arg"+itoa(i)+"(system."+fn.name+")", fn.args[i])
-		if c.args[i], err = p.term(a, spec, nil); err != nil {
+		spec := p.Spec("arg"+itoa(i)+"(system."+fn.name+")", fn.args[i])
+		if c.args[i], err = p.Term(a, spec, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -58,14 +59,14 @@ func (p *planner) call(t cql.FuncCall, recv ColumnSpec) (term, error) {
 }
 
 // overload selects the function that a call names; nil if there is none of the name.
-func (p *planner) overload(t cql.FuncCall, want *cqltype.Type) (*function, error) {
+func (p *Compiler) overload(t cql.FuncCall, want *cqltype.Type) (*function, error) {
 	if t.Name.Keyspace != "" && t.Name.Keyspace != "system" {
 		return nil, nil
 	}
 	name := strings.ToLower(t.Name.Name)
 	switch name {
 	case "token":
-		fn := tokenFunction(p.table)
+		fn := tokenFunction(p.Table)
 		return fn, checkArity(fn, len(t.Args))
 	case "fromjson":
 		if len(t.Args) != 1 {
@@ -128,7 +129,7 @@ const (
 	exact
 )
 
-func (p *planner) matches(args []cql.Term, f *function) fit {
+func (p *Compiler) matches(args []cql.Term, f *function) fit {
 	if len(args) != len(f.args) {
 		return misfit
 	}
@@ -139,7 +140,7 @@ func (p *planner) matches(args []cql.Term, f *function) fit {
 	return best
 }
 
-func (p *planner) matchesType(t cql.Term, want *cqltype.Type) fit {
+func (p *Compiler) matchesType(t cql.Term, want *cqltype.Type) fit {
 	var have *cqltype.Type
 	switch t := t.(type) {
 	case cql.Null, cql.Marker:
@@ -156,7 +157,7 @@ func (p *planner) matchesType(t cql.Term, want *cqltype.Type) fit {
 			have = f.ret
 		}
 	case cql.ColumnRef:
-		if c := p.table.ByName[t.Column]; c != nil {
+		if c := p.Table.ByName[t.Column]; c != nil {
 			have = c.Type
 		}
 	default:
@@ -188,7 +189,7 @@ func tokenFunction(t *catalog.Table) *function {
 	for i, c := range t.PartitionKey {
 		args[i] = c.Type
 	}
-	return &function{name: "token", args: args, ret: cqltype.TBigInt, call: func(_ *evalCtx, args [][]byte) ([]byte, error) {
+	return &function{name: "token", args: args, ret: cqltype.TBigInt, call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 		key, err := t.EncodeKey(args)
 		if err != nil {
 			return nil, cqlerr.Invalidf("%v", err)

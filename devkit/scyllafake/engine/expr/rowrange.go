@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"slices"
@@ -8,13 +8,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// rowRanges evaluates the clustering restrictions to ranges in table order that do not
+// RowRanges evaluates the clustering restrictions to ranges in table order that do not
 // overlap; nil means all rows, an empty slice none. unset means that a value was unset.
-func (r *restrictions) rowRanges(x *evalCtx) (ranges []store.Range, unset bool, err error) {
+func (r *Restrictions) RowRanges(x *EvalCtx) (ranges []store.Range, unset bool, err error) {
 	switch {
-	case len(r.multi) > 0:
+	case len(r.Multi) > 0:
 		return r.multiRanges(x)
-	case len(r.rows) > 0:
+	case len(r.Rows) > 0:
 		return r.singleRanges(x)
 	}
 	return nil, false, nil
@@ -22,9 +22,9 @@ func (r *restrictions) rowRanges(x *evalCtx) (ranges []store.Range, unset bool, 
 
 // singleRanges makes ranges of restrictions on single columns: a product of
 // values, and at most one slice at the end.
-func (r *restrictions) singleRanges(x *evalCtx) ([]store.Range, bool, error) {
+func (r *Restrictions) singleRanges(x *EvalCtx) ([]store.Range, bool, error) {
 	prefixes := [][][]byte{nil}
-	for i, list := range r.rows {
+	for i, list := range r.Rows {
 		col := r.table.Clustering[i]
 		discrete, slice := splitSlices(list)
 		iv, unset, err := intervalOf(x, col, slice)
@@ -65,7 +65,7 @@ func prefixRange(p [][]byte) store.Range {
 	return store.Range{Start: b, End: b}
 }
 
-func splitSlices(list []*relation) (discrete, slice []*relation) {
+func splitSlices(list []*Relation) (discrete, slice []*Relation) {
 	if len(list) == 1 {
 		if isSlice(list) {
 			return nil, list
@@ -73,7 +73,7 @@ func splitSlices(list []*relation) (discrete, slice []*relation) {
 		return list, nil
 	}
 	for _, r := range list {
-		if r.op == cql.OpEQ || r.op == cql.OpIn {
+		if r.Op == cql.OpEQ || r.Op == cql.OpIn {
 			discrete = append(discrete, r)
 		} else {
 			slice = append(slice, r)
@@ -90,9 +90,9 @@ type interval struct {
 	empty          bool
 }
 
-func intervalOf(x *evalCtx, col *catalog.Column, list []*relation) (iv interval, unset bool, err error) {
+func intervalOf(x *EvalCtx, col *catalog.Column, list []*Relation) (iv interval, unset bool, err error) {
 	for _, r := range list {
-		v, err := r.value.terms[0].eval(x)
+		v, err := r.Value.Terms[0].Eval(x)
 		if err != nil || v.Unset {
 			return iv, v.Unset, err
 		}
@@ -103,8 +103,8 @@ func intervalOf(x *evalCtx, col *catalog.Column, list []*relation) (iv interval,
 			iv.empty = true
 			continue
 		}
-		open := r.op == cql.OpGT || r.op == cql.OpLT
-		if r.op == cql.OpGT || r.op == cql.OpGE {
+		open := r.Op == cql.OpGT || r.Op == cql.OpLT
+		if r.Op == cql.OpGT || r.Op == cql.OpGE {
 			c := 1
 			if iv.hasLo {
 				c = col.Type.Compare(v.Bytes, iv.lo)
@@ -170,12 +170,12 @@ func (iv *interval) ranges(col *catalog.Column, prefixes [][][]byte) []store.Ran
 }
 
 // multiRanges makes ranges of restrictions on several columns at once.
-func (r *restrictions) multiRanges(x *evalCtx) ([]store.Range, bool, error) {
+func (r *Restrictions) multiRanges(x *EvalCtx) ([]store.Range, bool, error) {
 	var prefixes [][][]byte
 	named := false
 	s := tupleSlice{cols: r.table.Clustering}
-	for _, rel := range r.multi {
-		if rel.op == cql.OpEQ || rel.op == cql.OpIn {
+	for _, rel := range r.Multi {
+		if rel.Op == cql.OpEQ || rel.Op == cql.OpIn {
 			tuples, unset, err := rel.tuples(x)
 			if err != nil || unset {
 				return nil, unset, err
@@ -191,14 +191,14 @@ func (r *restrictions) multiRanges(x *evalCtx) ([]store.Range, bool, error) {
 			prefixes, named = tuples, true
 			continue
 		}
-		vals, unset, err := rel.value.eval(x, nil)
+		vals, unset, err := rel.Value.Eval(x, nil)
 		if err != nil || unset {
 			return nil, unset, err
 		}
 		if slices.ContainsFunc(vals, isNull) {
 			return []store.Range{}, false, nil
 		}
-		s.add(rel.op, vals)
+		s.Add(rel.Op, vals)
 	}
 	if !named {
 		return s.ranges(), false, nil
@@ -213,13 +213,13 @@ func (r *restrictions) multiRanges(x *evalCtx) ([]store.Range, bool, error) {
 }
 
 // comparePrefixes orders clustering prefixes as the table does.
-func (r *restrictions) comparePrefixes(a, b [][]byte) int {
-	return comparePrefix(r.table.Clustering, a, b)
+func (r *Restrictions) comparePrefixes(a, b [][]byte) int {
+	return ComparePrefix(r.table.Clustering, a, b)
 }
 
-// comparePrefix orders clustering values as the table does; a prefix precedes its
+// ComparePrefix orders clustering values as the table does; a prefix precedes its
 // extensions.
-func comparePrefix(cols []*catalog.Column, a, b [][]byte) int {
+func ComparePrefix(cols []*catalog.Column, a, b [][]byte) int {
 	for i := range min(len(a), len(b)) {
 		c := cols[i].Type.Compare(a[i], b[i])
 		if cols[i].Desc {

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"slices"
@@ -16,8 +16,8 @@ type tupleSlice struct {
 	loOpen, hiOpen bool
 }
 
-// add narrows the slice by one bound.
-func (s *tupleSlice) add(op cql.Op, vals [][]byte) {
+// Add narrows the slice by one bound.
+func (s *tupleSlice) Add(op cql.Op, vals [][]byte) {
 	open := op == cql.OpGT || op == cql.OpLT
 	if op == cql.OpGT || op == cql.OpGE {
 		if s.lo == nil || s.compareEdges(edge{vals, open}, s.loEdge()) > 0 {
@@ -133,4 +133,48 @@ func (s *tupleSlice) split(prefix [][]byte, byLo, byHi bool) []store.Range {
 		below, above = above, below
 	}
 	return slices.Concat(below, middle, above)
+}
+
+// edge is a position between clustering keys: before or after all keys with a prefix.
+type edge struct {
+	prefix [][]byte
+	after  bool
+}
+
+func startEdge(b store.Bound) edge { return edge{b.Prefix, !b.Inclusive && len(b.Prefix) > 0} }
+func endEdge(b store.Bound) edge   { return edge{b.Prefix, b.Inclusive || len(b.Prefix) == 0} }
+
+func (e edge) start() store.Bound { return store.Bound{Prefix: e.prefix, Inclusive: !e.after} }
+func (e edge) end() store.Bound   { return store.Bound{Prefix: e.prefix, Inclusive: e.after} }
+
+// compareEdges orders edges as the table orders its rows.
+func compareEdges(cols []*catalog.Column, a, b edge) int {
+	n := min(len(a.prefix), len(b.prefix))
+	return orderEdges(ComparePrefix(cols, a.prefix[:n], b.prefix[:n]), a, b)
+}
+
+// orderEdges orders edges; c is the order of the common part of their prefixes.
+func orderEdges(c int, a, b edge) int {
+	n := min(len(a.prefix), len(b.prefix))
+	if c != 0 {
+		return c
+	}
+	// The longer one is inside the range of the shorter prefix.
+	switch {
+	case len(a.prefix) > n:
+		if b.after {
+			return -1
+		}
+		return 1
+	case len(b.prefix) > n:
+		if a.after {
+			return 1
+		}
+		return -1
+	case a.after == b.after:
+		return 0
+	case a.after:
+		return 1
+	}
+	return -1
 }

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"time"
@@ -8,38 +8,38 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// timeout compiles USING TIMEOUT. No statement here takes long enough for a timeout,
+// Timeout compiles USING TIMEOUT. No statement here takes long enough for a timeout,
 // but an invalid one is refused, and hooks receive it.
-func (p *planner) timeout(t cql.Term) (term, error) {
+func (p *Compiler) Timeout(t cql.Term) (Term, error) {
 	if t == nil {
 		return nil, nil
 	}
 	spec := ColumnSpec{Keyspace: "[batch]", Table: "[batch]", Name: "[timeout]", Type: cqltype.TDuration}
-	if p.table != nil {
-		spec = p.spec(spec.Name, spec.Type)
+	if p.Table != nil {
+		spec = p.Spec(spec.Name, spec.Type)
 	}
-	v, err := p.term(t, spec, nil)
+	v, err := p.Term(t, spec, nil)
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := v.(constant); ok {
-		if _, err := timeoutValue(Value{Bytes: c.b}); err != nil {
+	if c, ok := v.(Constant); ok {
+		if _, err := timeoutValue(Value{Bytes: c.Bytes}); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// setTimeout evaluates a timeout into the execution; t may be nil.
-func (x *evalCtx) setTimeout(t term) error {
+// SetTimeout evaluates a timeout into the execution; t may be nil.
+func (x *EvalCtx) SetTimeout(t Term) error {
 	if t == nil {
 		return nil
 	}
-	v, err := t.eval(x)
+	v, err := t.Eval(x)
 	if err != nil {
 		return err
 	}
-	x.timeout, err = timeoutValue(v)
+	x.Timeout, err = timeoutValue(v)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"encoding/binary"
@@ -16,7 +16,7 @@ type function struct {
 	args  []*cqltype.Type
 	ret   *cqltype.Type
 	nulls bool
-	call  func(x *evalCtx, args [][]byte) ([]byte, error)
+	call  func(x *EvalCtx, args [][]byte) ([]byte, error)
 }
 
 // functions contains the overloads by name.
@@ -37,7 +37,7 @@ func indexFunctions() map[string][]*function {
 var idFunctions = []function{
 	{name: "now", ret: cqltype.TTimeUUID, call: newTimeUUID},
 	{name: "currentTimeUUID", ret: cqltype.TTimeUUID, call: newTimeUUID},
-	{name: "uuid", ret: cqltype.TUUID, call: func(*evalCtx, [][]byte) ([]byte, error) {
+	{name: "uuid", ret: cqltype.TUUID, call: func(*EvalCtx, [][]byte) ([]byte, error) {
 		u := uuid.New()
 		return u[:], nil
 	}},
@@ -52,14 +52,14 @@ var idFunctions = []function{
 }
 
 var timeFunctions = []function{
-	{name: "currentTimestamp", ret: cqltype.TTimestamp, call: func(x *evalCtx, _ [][]byte) ([]byte, error) {
-		return cqltype.EncodeInt64(x.now.UnixMilli()), nil
+	{name: "currentTimestamp", ret: cqltype.TTimestamp, call: func(x *EvalCtx, _ [][]byte) ([]byte, error) {
+		return cqltype.EncodeInt64(x.Now.UnixMilli()), nil
 	}},
-	{name: "currentDate", ret: cqltype.TDate, call: func(x *evalCtx, _ [][]byte) ([]byte, error) {
-		return dateOfMillis(x.now.UnixMilli()), nil
+	{name: "currentDate", ret: cqltype.TDate, call: func(x *EvalCtx, _ [][]byte) ([]byte, error) {
+		return dateOfMillis(x.Now.UnixMilli()), nil
 	}},
-	{name: "currentTime", ret: cqltype.TTime, call: func(x *evalCtx, _ [][]byte) ([]byte, error) {
-		return cqltype.EncodeInt64(floorMod(x.now.UnixMilli(), dayMillis) * 1e6), nil
+	{name: "currentTime", ret: cqltype.TTime, call: func(x *EvalCtx, _ [][]byte) ([]byte, error) {
+		return cqltype.EncodeInt64(floorMod(x.Now.UnixMilli(), dayMillis) * 1e6), nil
 	}},
 	{name: "dateOf", args: types(cqltype.TTimeUUID), ret: cqltype.TTimestamp, call: pure(uuidTimestamp)},
 	{name: "unixTimestampOf", args: types(cqltype.TTimeUUID), ret: cqltype.TBigInt, call: pure(uuidTimestamp)},
@@ -79,8 +79,8 @@ var timeFunctions = []function{
 func types(t ...*cqltype.Type) []*cqltype.Type { return t }
 
 // pure makes a call of a function of one value; an empty value gives null.
-func pure(f func([]byte) []byte) func(*evalCtx, [][]byte) ([]byte, error) {
-	return func(_ *evalCtx, args [][]byte) ([]byte, error) {
+func pure(f func([]byte) []byte) func(*EvalCtx, [][]byte) ([]byte, error) {
+	return func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 		if len(args[0]) == 0 {
 			return nil, nil
 		}
@@ -88,8 +88,8 @@ func pure(f func([]byte) []byte) func(*evalCtx, [][]byte) ([]byte, error) {
 	}
 }
 
-func newTimeUUID(x *evalCtx, _ [][]byte) ([]byte, error) {
-	u := x.e.clock.timeUUID()
+func newTimeUUID(x *EvalCtx, _ [][]byte) ([]byte, error) {
+	u := x.Clock.timeUUID()
 	return u[:], nil
 }
 
@@ -113,10 +113,10 @@ func blobFunctions() []function {
 	var out []function
 	add := func(name string, t *cqltype.Type) {
 		out = append(out,
-			function{name: name + "AsBlob", args: types(t), ret: cqltype.TBlob, call: func(_ *evalCtx, args [][]byte) ([]byte, error) {
+			function{name: name + "AsBlob", args: types(t), ret: cqltype.TBlob, call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 				return args[0], nil
 			}},
-			function{name: "blobAs" + name, args: types(cqltype.TBlob), ret: t, call: func(_ *evalCtx, args [][]byte) ([]byte, error) {
+			function{name: "blobAs" + name, args: types(cqltype.TBlob), ret: t, call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 				return args[0], t.Validate(args[0])
 			}})
 	}

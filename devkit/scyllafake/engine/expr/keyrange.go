@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"bytes"
@@ -12,12 +12,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// partitionKeys returns the serialised keys that the clause names, in ascending order
+// PartitionKeys returns the serialised keys that the clause names, in ascending order
 // of their values and without duplicates. unset means that a value was unset: a write
 // then does nothing and a read finds nothing.
-func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err error) {
-	if len(r.keys) == 1 && len(r.keys[0]) == 1 && r.keys[0][0].op == cql.OpEQ {
-		v, err := r.keys[0][0].value.terms[0].eval(x)
+func (r *Restrictions) PartitionKeys(x *EvalCtx) (keys [][]byte, unset bool, err error) {
+	if len(r.Keys) == 1 && len(r.Keys[0]) == 1 && r.Keys[0][0].Op == cql.OpEQ {
+		v, err := r.Keys[0][0].Value.Terms[0].Eval(x)
 		if err == nil && v.Bytes == nil && !v.Unset {
 			err = x.nullKey()
 		}
@@ -26,9 +26,9 @@ func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err
 		}
 		return [][]byte{v.Bytes}, false, nil
 	}
-	perColumn := make([][][]byte, len(r.keys))
+	perColumn := make([][][]byte, len(r.Keys))
 	n := 1
-	for i, list := range r.keys {
+	for i, list := range r.Keys {
 		vals, skip, err := intersect(x, r.table.PartitionKey[i].Type, list)
 		if err != nil || skip {
 			return nil, skip, err
@@ -40,7 +40,7 @@ func (r *restrictions) partitionKeys(x *evalCtx) (keys [][]byte, unset bool, err
 		return nil, false, err
 	}
 	keys = make([][]byte, 0, n)
-	parts := make([][]byte, len(r.keys))
+	parts := make([][]byte, len(r.Keys))
 	err = product(perColumn, parts, func() error {
 		key, err := r.table.EncodeKey(parts)
 		if err != nil {
@@ -81,7 +81,7 @@ func product(columns [][][]byte, parts [][]byte, f func() error) error {
 
 // intersect evaluates the = and IN relations of one column to the sorted
 // values that satisfy all of them.
-func intersect(x *evalCtx, t *cqltype.Type, list []*relation) (vals [][]byte, unset bool, err error) {
+func intersect(x *EvalCtx, t *cqltype.Type, list []*Relation) (vals [][]byte, unset bool, err error) {
 	for i, rel := range list {
 		tuples, skip, err := rel.tuples(x)
 		if err != nil || skip {
@@ -104,11 +104,11 @@ func intersect(x *evalCtx, t *cqltype.Type, list []*relation) (vals [][]byte, un
 	return vals, false, nil
 }
 
-// tokenRange evaluates the token bounds; empty means that they exclude each other.
-func (r *restrictions) tokenRange(x *evalCtx) (lo, hi int64, empty bool, err error) {
+// TokenRange evaluates the token bounds; empty means that they exclude each other.
+func (r *Restrictions) TokenRange(x *EvalCtx) (lo, hi int64, empty bool, err error) {
 	lo, hi = math.MinInt64, math.MaxInt64
-	for _, b := range r.tokens {
-		v, err := b.value.eval(x)
+	for _, b := range r.Tokens {
+		v, err := b.value.Eval(x)
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -143,11 +143,11 @@ func (r *restrictions) tokenRange(x *evalCtx) (lo, hi int64, empty bool, err err
 	return lo, hi, lo > hi, nil
 }
 
-// sameBytes is bytes.Equal, but distinguishes null from the empty value.
-func sameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
+// SameBytes is bytes.Equal, but distinguishes null from the empty value.
+func SameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// compositeKey returns the composite form of any number of values, one included.
-func compositeKey(vals [][]byte) []byte {
+// CompositeKey returns the composite form of any number of values, one included.
+func CompositeKey(vals [][]byte) []byte {
 	var key []byte
 	for _, v := range vals {
 		key = binary.BigEndian.AppendUint16(key, uint16(len(v)))

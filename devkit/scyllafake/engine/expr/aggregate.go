@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"math"
@@ -9,17 +9,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// aggregate is an aggregate function in a select clause and its state for the current
+// Aggregate is an aggregate function in a select clause and its state for the current
 // group. A plan's aggregates are copied for each execution; slot is the index in the
 // copy.
-type aggregate struct {
+type Aggregate struct {
 	kind string // count, min, max, sum, avg
-	arg  *selected
-	slot int
+	arg  *Selected
+	Slot int
 }
 
-// accumulator is the state of an aggregate in one execution.
-type accumulator struct {
+// Accumulator is the state of an aggregate in one execution.
+type Accumulator struct {
 	count int64
 	best  []byte
 	sum   *big.Int // integers and unscaled decimals
@@ -29,41 +29,42 @@ type accumulator struct {
 
 // aggregateSelector returns the result of an aggregate; it reads the accumulators of
 // the execution, not the row.
-type aggregateSelector struct{ agg *aggregate }
+type aggregateSelector struct{ agg *Aggregate }
 
-func (s aggregateSelector) value(x *evalCtx, _ *rowView) ([]byte, error) {
-	return s.agg.result(&x.accs[s.agg.slot])
+// Value implements Selector.
+func (s aggregateSelector) Value(x *EvalCtx, _ *RowView) ([]byte, error) {
+	return s.agg.result(&x.Accs[s.agg.Slot])
 }
 
-func (p *planner) aggregateSelector(name string, t cql.FuncCall, aggs *[]*aggregate) (selected, error) {
+func (p *Compiler) aggregateSelector(name string, t cql.FuncCall, aggs *[]*Aggregate) (Selected, error) {
 	if aggs == nil {
-		return selected{}, cqlerr.Invalidf("aggregate functions cannot be used as arguments of aggregate functions")
+		return Selected{}, cqlerr.Invalidf("aggregate functions cannot be used as arguments of aggregate functions")
 	}
-	agg := &aggregate{kind: name, slot: len(*aggs)}
-	out := selected{selector: aggregateSelector{agg}, name: "count", typ: cqltype.TBigInt, aggregates: true}
+	agg := &Aggregate{kind: name, Slot: len(*aggs)}
+	out := Selected{Selector: aggregateSelector{agg}, Name: "count", Type: cqltype.TBigInt, Aggregates: true}
 	if len(t.Args) == 0 && name == "count" {
 		*aggs = append(*aggs, agg)
 		return out, nil
 	}
 	if len(t.Args) != 1 {
-		return selected{}, cqlerr.Invalidf("Invalid number of arguments in call to function system.%s: 1 required but %d provided", name, len(t.Args))
+		return Selected{}, cqlerr.Invalidf("Invalid number of arguments in call to function system.%s: 1 required but %d provided", name, len(t.Args))
 	}
-	arg, err := p.selector(t.Args[0], nil)
+	arg, err := p.Selector(t.Args[0], nil)
 	if err != nil {
-		return selected{}, err
+		return Selected{}, err
 	}
 	agg.arg = &arg
-	out.name = "system." + name + "(" + arg.name + ")"
+	out.Name = "system." + name + "(" + arg.Name + ")"
 	switch name {
 	case "min", "max":
-		out.typ = arg.typ
+		out.Type = arg.Type
 	case "sum", "avg":
-		if !isNumber(arg.typ) {
-			return selected{}, cqlerr.Invalidf("Invalid call to function system.%s, none of its type signatures match (known type signatures: )", name)
+		if !isNumber(arg.Type) {
+			return Selected{}, cqlerr.Invalidf("Invalid call to function system.%s, none of its type signatures match (known type signatures: )", name)
 		}
-		out.typ = arg.typ
-		if arg.typ.Kind == cqltype.Counter {
-			out.typ = cqltype.TBigInt
+		out.Type = arg.Type
+		if arg.Type.Kind == cqltype.Counter {
+			out.Type = cqltype.TBigInt
 		}
 	}
 	*aggs = append(*aggs, agg)
@@ -79,30 +80,30 @@ func isNumber(t *cqltype.Type) bool {
 	return false
 }
 
-// add adds a row to the group.
-func (a *aggregate) add(x *evalCtx, acc *accumulator, v *rowView) error {
+// Add adds a row to the group.
+func (a *Aggregate) Add(x *EvalCtx, acc *Accumulator, v *RowView) error {
 	if a.arg == nil {
 		acc.count++
 		return nil
 	}
-	b, err := a.arg.value(x, v)
+	b, err := a.arg.Value(x, v)
 	if err != nil || b == nil {
 		return err
 	}
 	switch a.kind {
 	case "min":
-		if acc.best == nil || a.arg.typ.Compare(b, acc.best) < 0 {
+		if acc.best == nil || a.arg.Type.Compare(b, acc.best) < 0 {
 			acc.best = append([]byte{}, b...)
 		}
 	case "max":
-		if acc.best == nil || a.arg.typ.Compare(b, acc.best) > 0 {
+		if acc.best == nil || a.arg.Type.Compare(b, acc.best) > 0 {
 			acc.best = append([]byte{}, b...)
 		}
 	case "sum", "avg":
 		if len(b) == 0 {
 			return nil
 		}
-		if err := acc.addNumber(a.arg.typ, b); err != nil {
+		if err := acc.addNumber(a.arg.Type, b); err != nil {
 			return err
 		}
 	}
@@ -110,7 +111,7 @@ func (a *aggregate) add(x *evalCtx, acc *accumulator, v *rowView) error {
 	return nil
 }
 
-func (acc *accumulator) addNumber(t *cqltype.Type, b []byte) error {
+func (acc *Accumulator) addNumber(t *cqltype.Type, b []byte) error {
 	switch t.Kind {
 	case cqltype.Float:
 		acc.float += float64(decodeFloat(b))
@@ -158,7 +159,7 @@ func pow10(n int64) (*big.Int, error) {
 }
 
 // result returns the aggregate of the group; sum and avg of no rows are 0.
-func (a *aggregate) result(acc *accumulator) ([]byte, error) {
+func (a *Aggregate) result(acc *Accumulator) ([]byte, error) {
 	switch a.kind {
 	case "count":
 		return cqltype.EncodeInt64(acc.count), nil
@@ -166,7 +167,7 @@ func (a *aggregate) result(acc *accumulator) ([]byte, error) {
 		return acc.best, nil
 	}
 	avg := a.kind == "avg" && acc.count > 0
-	switch t := a.arg.typ; t.Kind {
+	switch t := a.arg.Type; t.Kind {
 	case cqltype.Float, cqltype.Double:
 		f := acc.float
 		if avg {
@@ -184,7 +185,7 @@ func (a *aggregate) result(acc *accumulator) ([]byte, error) {
 	if avg {
 		sum = new(big.Int).Quo(sum, big.NewInt(acc.count))
 	}
-	switch t := a.arg.typ; t.Kind {
+	switch t := a.arg.Type; t.Kind {
 	case cqltype.Varint:
 		return cqltype.EncodeVarint(sum), nil
 	case cqltype.Decimal:

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 func toJSON(t *cqltype.Type) *function {
 	return &function{
 		name: "tojson", args: types(t), ret: cqltype.TText, nulls: true,
-		call: func(_ *evalCtx, args [][]byte) ([]byte, error) { return t.AppendJSON(nil, args[0]) },
+		call: func(_ *EvalCtx, args [][]byte) ([]byte, error) { return t.AppendJSON(nil, args[0]) },
 	}
 }
 
@@ -20,7 +20,7 @@ func toJSON(t *cqltype.Type) *function {
 func fromJSON(t *cqltype.Type) *function {
 	return &function{
 		name: "fromjson", args: types(cqltype.TText), ret: t,
-		call: func(_ *evalCtx, args [][]byte) ([]byte, error) {
+		call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 			j, err := cqltype.ParseJSON(string(args[0]))
 			if err != nil {
 				return nil, err
@@ -30,18 +30,18 @@ func fromJSON(t *cqltype.Type) *function {
 	}
 }
 
-// appendJSONName appends a column's name as a key of SELECT JSON: with its double
+// AppendJSONName appends a column's name as a key of SELECT JSON: with its double
 // quotes if it needs them in CQL because of upper case.
-func appendJSONName(dst []byte, name string) []byte {
+func AppendJSONName(dst []byte, name string) []byte {
 	if strings.ToLower(name) != name {
 		name = `"` + name + `"`
 	}
 	return cqltype.AppendJSONString(dst, name)
 }
 
-// jsonColumns parses the object of INSERT JSON: the value of each column in it. Names
+// JsonColumns parses the object of INSERT JSON: the value of each column in it. Names
 // fold to lower case unless they are quoted themselves.
-func jsonColumns(t *catalog.Table, text string) (map[*catalog.Column][]byte, error) {
+func JsonColumns(t *catalog.Table, text string) (map[*catalog.Column][]byte, error) {
 	j, err := cqltype.ParseJSON(text)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"slices"
@@ -10,38 +10,38 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// relation is a compiled relation of a WHERE clause on columns of one table. IN sets
+// Relation is a compiled relation of a WHERE clause on columns of one table. IN sets
 // members or list, all others value.
-type relation struct {
-	op      cql.Op
-	cols    []*catalog.Column
+type Relation struct {
+	Op      cql.Op
+	Cols    []*catalog.Column
 	multi   bool
-	elem    term // of c[elem]
-	value   row
+	elem    Term // of c[elem]
+	Value   row
 	members []row
-	list    term // of "IN ?": a list of values, or of tuples if multi
-	text    *cql.Relation
+	list    Term // of "IN ?": a list of values, or of tuples if multi
+	Text    *cql.Relation
 }
 
 // row is the right side of a relation: one term per column, or one term that
 // is a tuple of them.
 type row struct {
-	terms []term
-	tuple term
+	Terms []Term
+	tuple Term
 	n     int // components of tuple
 }
 
-// eval returns one value per column; an unset one among them makes the whole unset.
-func (r row) eval(x *evalCtx, dst [][]byte) (vals [][]byte, unset bool, err error) {
+// Eval returns one value per column; an unset one among them makes the whole unset.
+func (r row) Eval(x *EvalCtx, dst [][]byte) (vals [][]byte, unset bool, err error) {
 	if r.tuple != nil {
-		v, err := r.tuple.eval(x)
+		v, err := r.tuple.Eval(x)
 		if err != nil || v.Unset {
 			return nil, v.Unset, err
 		}
 		return tupleValues(v.Bytes, r.n, dst), false, nil
 	}
-	for _, t := range r.terms {
-		v, err := t.eval(x)
+	for _, t := range r.Terms {
+		v, err := t.Eval(x)
 		if err != nil || v.Unset {
 			return nil, v.Unset, err
 		}
@@ -60,10 +60,10 @@ func tupleValues(v []byte, n int, dst [][]byte) [][]byte {
 
 // tuples evaluates the right side of = or IN to its tuples. A null in = gives none; in
 // IN it is refused. skip means that a value was unset.
-func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
+func (r *Relation) tuples(x *EvalCtx) (out [][][]byte, skip bool, err error) {
 	switch {
-	case r.op != cql.OpIn:
-		vals, unset, err := r.value.eval(x, nil)
+	case r.Op != cql.OpIn:
+		vals, unset, err := r.Value.Eval(x, nil)
 		if err != nil || unset {
 			return nil, unset, err
 		}
@@ -72,22 +72,22 @@ func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 		}
 		return [][][]byte{vals}, false, nil
 	case r.list != nil:
-		v, err := r.list.eval(x)
+		v, err := r.list.Eval(x)
 		if err != nil {
 			return nil, false, err
 		}
 		if v.Unset {
-			return nil, false, cqlerr.Invalidf("Invalid unset value for column %s", r.cols[0].Name)
+			return nil, false, cqlerr.Invalidf("Invalid unset value for column %s", r.Cols[0].Name)
 		}
 		if v.Bytes == nil {
-			return nil, false, cqlerr.Invalidf("Invalid null value for column %s", r.cols[0].Name)
+			return nil, false, cqlerr.Invalidf("Invalid null value for column %s", r.Cols[0].Name)
 		}
 		for e := range cqltype.Elements(v.Bytes) {
 			if !r.multi {
 				out = append(out, [][]byte{e})
 				continue
 			}
-			vals := tupleValues(e, len(r.cols), nil)
+			vals := tupleValues(e, len(r.Cols), nil)
 			if slices.ContainsFunc(vals, isNull) {
 				return nil, false, errNullElement
 			}
@@ -96,7 +96,7 @@ func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 		return out, false, nil
 	}
 	for _, m := range r.members {
-		vals, unset, err := m.eval(x, nil)
+		vals, unset, err := m.Eval(x, nil)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -112,9 +112,9 @@ func (r *relation) tuples(x *evalCtx) (out [][][]byte, skip bool, err error) {
 
 // nullKey returns the error for a null where a key column needs a value, or nil if
 // nulls match nothing.
-func (x *evalCtx) nullKey() error {
-	if x.strictKeys {
-		return errNullKey
+func (x *EvalCtx) nullKey() error {
+	if x.StrictKeys {
+		return ErrNullKey
 	}
 	return nil
 }
@@ -123,14 +123,14 @@ func isNull(b []byte) bool { return b == nil }
 
 // relation compiles one relation that is not on a token. find finds a column or returns
 // an error.
-func (p *planner) relation(r *cql.Relation, find func(string) (*catalog.Column, error)) (*relation, error) {
-	out := &relation{op: r.Op, multi: r.Multi, text: r}
+func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column, error)) (*Relation, error) {
+	out := &Relation{Op: r.Op, multi: r.Multi, Text: r}
 	for _, name := range r.Columns {
 		c, err := find(name)
 		if err != nil {
 			return nil, err
 		}
-		out.cols = append(out.cols, c)
+		out.Cols = append(out.Cols, c)
 	}
 	switch r.Op {
 	case cql.OpNE:
@@ -140,15 +140,15 @@ func (p *planner) relation(r *cql.Relation, find func(string) (*catalog.Column, 
 	case cql.OpContains, cql.OpContainsKey:
 		return out, p.contains(out, r)
 	case cql.OpLike:
-		if k := out.cols[0].Type.Kind; k != cqltype.Varchar && k != cqltype.ASCII {
-			return nil, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", out.cols[0].Name)
+		if k := out.Cols[0].Type.Kind; k != cqltype.Varchar && k != cqltype.ASCII {
+			return nil, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", out.Cols[0].Name)
 		}
 	}
 	if r.Multi {
 		return out, p.multiRelation(out, r)
 	}
-	col := out.cols[0]
-	spec := p.columnSpec(col)
+	col := out.Cols[0]
+	spec := p.ColumnSpec(col)
 	if r.Field != "" {
 		return nil, cqlerr.Unsupported("a relation on a field of a user-defined type")
 	}
@@ -156,7 +156,7 @@ func (p *planner) relation(r *cql.Relation, find func(string) (*catalog.Column, 
 		return out, p.elementRelation(out, r)
 	}
 	if col.Type.IsMultiCell() && r.Op != cql.OpEQ {
-		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '%s' relation", col.Name, col.Type, opTexts[r.Op])
+		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '%s' relation", col.Name, col.Type, OpTexts[r.Op])
 	}
 	if col.Type.IsMultiCell() {
 		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '=' relation", col.Name, col.Type)
@@ -165,34 +165,34 @@ func (p *planner) relation(r *cql.Relation, find func(string) (*catalog.Column, 
 		return nil, cqlerr.Invalidf("Slice restriction are not supported on duration columns")
 	}
 	if r.Op != cql.OpIn {
-		t, err := p.term(r.Value, spec, col)
-		out.value.terms = []term{t}
+		t, err := p.Term(r.Value, spec, col)
+		out.Value.Terms = []Term{t}
 		return out, err
 	}
 	spec.Name = "in(" + col.Name + ")"
 	if r.Value != nil {
 		spec.Type = cqltype.NewList(col.Type)
 		var err error
-		out.list, err = p.term(r.Value, spec, nil)
+		out.list, err = p.Term(r.Value, spec, nil)
 		return out, err
 	}
 	spec.Name = "value(" + spec.Name + ")"
 	for _, m := range r.In {
-		t, err := p.term(m, spec, nil)
+		t, err := p.Term(m, spec, nil)
 		if err != nil {
 			return nil, err
 		}
-		out.members = append(out.members, row{terms: []term{t}})
+		out.members = append(out.members, row{Terms: []Term{t}})
 	}
 	return out, nil
 }
 
-func (p *planner) contains(out *relation, r *cql.Relation) error {
-	col := out.cols[0]
-	spec := p.columnSpec(col)
+func (p *Compiler) contains(out *Relation, r *cql.Relation) error {
+	col := out.Cols[0]
+	spec := p.ColumnSpec(col)
 	switch {
 	case !col.Type.IsCollection():
-		return cqlerr.Invalidf("Cannot use %s on non-collection column %s", opTexts[r.Op], col.Name)
+		return cqlerr.Invalidf("Cannot use %s on non-collection column %s", OpTexts[r.Op], col.Name)
 	case r.Op == cql.OpContainsKey && col.Type.Kind != cqltype.Map:
 		return cqlerr.Invalidf("Cannot use CONTAINS KEY on non-map column %s", col.Name)
 	case r.Op == cql.OpContainsKey:
@@ -200,13 +200,13 @@ func (p *planner) contains(out *relation, r *cql.Relation) error {
 	default:
 		spec.Name, spec.Type = "value("+col.Name+")", col.Type.Elem
 	}
-	t, err := p.term(r.Value, spec, nil)
-	out.value.terms = []term{t}
+	t, err := p.Term(r.Value, spec, nil)
+	out.Value.Terms = []Term{t}
 	return err
 }
 
-func (p *planner) elementRelation(out *relation, r *cql.Relation) error {
-	col := out.cols[0]
+func (p *Compiler) elementRelation(out *Relation, r *cql.Relation) error {
+	col := out.Cols[0]
 	if col.Type.Kind != cqltype.Map {
 		return cqlerr.Invalidf("Column %s cannot be used as a map", col.Name)
 	}
@@ -214,18 +214,18 @@ func (p *planner) elementRelation(out *relation, r *cql.Relation) error {
 		return cqlerr.Invalidf("Only EQ relations are supported on map entries")
 	}
 	var err error
-	if out.elem, err = p.term(r.Elem, p.spec("key("+col.Name+")", col.Type.Key), nil); err != nil {
+	if out.elem, err = p.Term(r.Elem, p.Spec("key("+col.Name+")", col.Type.Key), nil); err != nil {
 		return err
 	}
-	t, err := p.term(r.Value, p.spec("value("+col.Name+")", col.Type.Elem), nil)
-	out.value.terms = []term{t}
+	t, err := p.Term(r.Value, p.Spec("value("+col.Name+")", col.Type.Elem), nil)
+	out.Value.Terms = []Term{t}
 	return err
 }
 
 // multiRelation compiles the right side of (a, b) op …. All columns must be
 // clustering columns in their order.
-func (p *planner) multiRelation(out *relation, r *cql.Relation) error {
-	for i, c := range out.cols {
+func (p *Compiler) multiRelation(out *Relation, r *cql.Relation) error {
+	for i, c := range out.Cols {
 		if c.Kind != catalog.Clustering {
 			return cqlerr.Invalidf("Multi-column relations can only be applied to clustering columns but was applied to: %s", c.Name)
 		}
@@ -233,20 +233,20 @@ func (p *planner) multiRelation(out *relation, r *cql.Relation) error {
 			return cqlerr.Invalidf("Clustering columns may not be skipped in multi-column relations. They should appear in the PRIMARY KEY order. Got %s", relationText(r))
 		}
 	}
-	fields := make([]*cqltype.Type, len(out.cols))
-	for i, c := range out.cols {
+	fields := make([]*cqltype.Type, len(out.Cols))
+	for i, c := range out.Cols {
 		fields[i] = c.Type
 	}
 	typ := cqltype.NewTuple(fields...)
 	name := "(" + strings.Join(r.Columns, ",") + ")"
 	var err error
 	if r.Op != cql.OpIn {
-		out.value, err = p.rowOf(r.Value, name, typ, r)
+		out.Value, err = p.rowOf(r.Value, name, typ, r)
 		return err
 	}
 	name = "in" + name
 	if r.Value != nil {
-		out.list, err = p.term(r.Value, p.spec(name, cqltype.NewList(typ)), nil)
+		out.list, err = p.Term(r.Value, p.Spec(name, cqltype.NewList(typ)), nil)
 		return err
 	}
 	for _, m := range r.In {
@@ -259,19 +259,19 @@ func (p *planner) multiRelation(out *relation, r *cql.Relation) error {
 	return nil
 }
 
-func (p *planner) rowOf(t cql.Term, name string, typ *cqltype.Type, r *cql.Relation) (row, error) {
+func (p *Compiler) rowOf(t cql.Term, name string, typ *cqltype.Type, r *cql.Relation) (row, error) {
 	lit, ok := t.(cql.TupleLit)
 	if !ok {
-		v, err := p.term(t, p.spec(name, typ), nil)
+		v, err := p.Term(t, p.Spec(name, typ), nil)
 		return row{tuple: v, n: len(typ.Fields)}, err
 	}
 	if len(lit.Elems) != len(typ.Fields) {
-		return row{}, cqlerr.Invalidf("Expected %d elements in value tuple, but got %d: %s", len(typ.Fields), len(lit.Elems), termText(lit))
+		return row{}, cqlerr.Invalidf("Expected %d elements in value tuple, but got %d: %s", len(typ.Fields), len(lit.Elems), TermText(lit))
 	}
-	out := row{terms: make([]term, len(lit.Elems))}
+	out := row{Terms: make([]Term, len(lit.Elems))}
 	for i, e := range lit.Elems {
 		var err error
-		if out.terms[i], err = p.term(e, p.spec(name+"["+itoa(i)+"]", typ.Fields[i].Type), nil); err != nil {
+		if out.Terms[i], err = p.Term(e, p.Spec(name+"["+itoa(i)+"]", typ.Fields[i].Type), nil); err != nil {
 			return row{}, err
 		}
 	}

@@ -1,33 +1,33 @@
-package engine
+package expr
 
 import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// holds reports whether the row satisfies the relation. A relation with null
+// Holds reports whether the row satisfies the relation. A relation with null
 // on either side never holds.
-func (r *relation) holds(x *evalCtx, v *rowView) (bool, error) {
-	col := r.cols[0]
-	have := v.value(col)
+func (r *Relation) Holds(x *EvalCtx, v *RowView) (bool, error) {
+	col := r.Cols[0]
+	have := v.Value(col)
 	switch {
 	case r.elem != nil:
-		key, err := r.elem.eval(x)
+		key, err := r.elem.Eval(x)
 		if err != nil {
 			return false, err
 		}
-		have = mapValue(col.Type, have, key.Bytes)
-		want, err := r.value.terms[0].eval(x)
+		have = MapValue(col.Type, have, key.Bytes)
+		want, err := r.Value.Terms[0].Eval(x)
 		return have != nil && want.Bytes != nil && col.Type.Elem.Compare(have, want.Bytes) == 0, err
-	case r.op == cql.OpContains || r.op == cql.OpContainsKey:
-		want, err := r.value.terms[0].eval(x)
+	case r.Op == cql.OpContains || r.Op == cql.OpContainsKey:
+		want, err := r.Value.Terms[0].Eval(x)
 		if err != nil || want.Bytes == nil {
 			return false, err
 		}
-		return contains(col.Type, have, want.Bytes, r.op == cql.OpContainsKey), nil
+		return Contains(col.Type, have, want.Bytes, r.Op == cql.OpContainsKey), nil
 	case have == nil:
 		return false, nil
-	case r.op == cql.OpIn || r.op == cql.OpEQ:
+	case r.Op == cql.OpIn || r.Op == cql.OpEQ:
 		tuples, unset, err := r.tuples(x)
 		if err != nil || unset {
 			return false, err
@@ -39,18 +39,18 @@ func (r *relation) holds(x *evalCtx, v *rowView) (bool, error) {
 		}
 		return false, nil
 	}
-	want, err := r.value.terms[0].eval(x)
+	want, err := r.Value.Terms[0].Eval(x)
 	if err != nil || want.Unset || want.Bytes == nil {
 		return false, err
 	}
-	if r.op == cql.OpLike {
-		return like(have, want.Bytes), nil
+	if r.Op == cql.OpLike {
+		return Like(have, want.Bytes), nil
 	}
-	return satisfies(r.op, col.Type.Compare(have, want.Bytes)), nil
+	return Satisfies(r.Op, col.Type.Compare(have, want.Bytes)), nil
 }
 
-// satisfies reports whether the result c of a comparison satisfies op.
-func satisfies(op cql.Op, c int) bool {
+// Satisfies reports whether the result c of a comparison satisfies op.
+func Satisfies(op cql.Op, c int) bool {
 	switch op {
 	case cql.OpEQ:
 		return c == 0
@@ -68,8 +68,8 @@ func satisfies(op cql.Op, c int) bool {
 	return false
 }
 
-// mapValue returns the value of a key in a serialised map, nil if it is absent.
-func mapValue(t *cqltype.Type, m, key []byte) []byte {
+// MapValue returns the value of a key in a serialised map, nil if it is absent.
+func MapValue(t *cqltype.Type, m, key []byte) []byte {
 	if key == nil {
 		return nil
 	}
@@ -81,8 +81,8 @@ func mapValue(t *cqltype.Type, m, key []byte) []byte {
 	return nil
 }
 
-// contains reports whether a serialised collection has the element, or key.
-func contains(t *cqltype.Type, have, want []byte, key bool) bool {
+// Contains reports whether a serialised collection has the element, or key.
+func Contains(t *cqltype.Type, have, want []byte, key bool) bool {
 	if t.Kind != cqltype.Map {
 		for e := range cqltype.Elements(have) {
 			if t.Elem.Compare(e, want) == 0 {
@@ -99,9 +99,9 @@ func contains(t *cqltype.Type, have, want []byte, key bool) bool {
 	return false
 }
 
-// like matches LIKE patterns: % is any text, _ one character, \ takes the next one
+// Like matches LIKE patterns: % is any text, _ one character, \ takes the next one
 // literally.
-func like(text, pattern []byte) bool {
+func Like(text, pattern []byte) bool {
 	var backText, backPattern []byte // where to resume after the last %
 	for {
 		switch {

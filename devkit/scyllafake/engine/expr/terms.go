@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"slices"
@@ -10,30 +10,31 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// evalCtx is the context of evaluating terms: one execution of a statement.
-type evalCtx struct {
-	e      *Engine
-	vals   []Value // in the order of the plan's bind columns
-	params *Params
-	now    time.Time
-	accs   []accumulator // of the plan's aggregates
-	// timeout is the statement's USING TIMEOUT, 0 without one.
-	timeout time.Duration
-	// strictKeys refuses a null for a key column; without it a null matches nothing.
-	strictKeys bool
+// EvalCtx is the context of evaluating terms: one execution of a statement.
+type EvalCtx struct {
+	Clock *Clock
+	Vals  []Value // in the order of the plan's bind columns
+	Now   time.Time
+	Accs  []Accumulator // of the plan's aggregates
+	// Timeout is the statement's USING TIMEOUT, 0 without one.
+	Timeout time.Duration
+	// StrictKeys refuses a null for a key column; without it a null matches nothing.
+	StrictKeys bool
 }
 
-// term is a value expression compiled for the type of its target.
-type term interface {
-	eval(x *evalCtx) (Value, error)
+// Term is a value expression compiled for the type of its target.
+type Term interface {
+	Eval(x *EvalCtx) (Value, error)
 }
 
-// constant is a value known when the statement is planned.
-type constant struct{ b []byte }
+// Constant is a value known when the statement is planned.
+type Constant struct{ Bytes []byte }
 
-func (c constant) eval(*evalCtx) (Value, error) { return Value{Bytes: c.b}, nil }
+// Eval implements Term.
+func (c Constant) Eval(*EvalCtx) (Value, error) { return Value{Bytes: c.Bytes}, nil }
 
-var null = constant{}
+// Null is the constant null.
+var Null = Constant{}
 
 // bound is the value of a marker.
 type bound struct {
@@ -41,8 +42,9 @@ type bound struct {
 	spec  ColumnSpec
 }
 
-func (b bound) eval(x *evalCtx) (Value, error) {
-	v := x.vals[b.index]
+// Eval implements Term.
+func (b bound) Eval(x *EvalCtx) (Value, error) {
+	v := x.Vals[b.index]
 	if v.Unset || v.Bytes == nil {
 		return v, nil
 	}
@@ -56,10 +58,11 @@ func (b bound) eval(x *evalCtx) (Value, error) {
 // collection builds a list, set or map of its elements; keys is nil except for maps.
 type collection struct {
 	typ         *cqltype.Type
-	keys, elems []term
+	keys, elems []Term
 }
 
-func (c collection) eval(x *evalCtx) (Value, error) {
+// Eval implements Term.
+func (c collection) Eval(x *EvalCtx) (Value, error) {
 	keys, err := evalElements(x, c.keys)
 	if err != nil {
 		return Value{}, err
@@ -74,10 +77,10 @@ func (c collection) eval(x *evalCtx) (Value, error) {
 	return Value{Bytes: cqltype.Normalize(c.typ, cqltype.BuildCollection(elems...))}, nil
 }
 
-func evalElements(x *evalCtx, terms []term) ([][]byte, error) {
+func evalElements(x *EvalCtx, terms []Term) ([][]byte, error) {
 	out := make([][]byte, len(terms))
 	for i, t := range terms {
-		v, err := t.eval(x)
+		v, err := t.Eval(x)
 		switch {
 		case err != nil:
 			return nil, err
@@ -92,15 +95,16 @@ func evalElements(x *evalCtx, terms []term) ([][]byte, error) {
 }
 
 // tuple builds a tuple or UDT of its components; a nil term is an omitted field.
-type tuple struct{ elems []term }
+type tuple struct{ elems []Term }
 
-func (t tuple) eval(x *evalCtx) (Value, error) {
+// Eval implements Term.
+func (t tuple) Eval(x *EvalCtx) (Value, error) {
 	parts := make([][]byte, len(t.elems))
 	for i, e := range t.elems {
 		if e == nil {
 			continue
 		}
-		v, err := e.eval(x)
+		v, err := e.Eval(x)
 		if err != nil {
 			return Value{}, err
 		}
@@ -112,18 +116,18 @@ func (t tuple) eval(x *evalCtx) (Value, error) {
 	return Value{Bytes: cqltype.BuildTuple(parts...)}, nil
 }
 
-// term compiles t as a value for recv. target is the column if recv is the whole of
+// Term compiles t as a value for recv. target is the column if recv is the whole of
 // one.
-func (p *planner) term(t cql.Term, recv ColumnSpec, target *catalog.Column) (term, error) {
+func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Term, error) {
 	switch t := t.(type) {
 	case cql.Null:
-		return null, nil
+		return Null, nil
 	case cql.Marker:
 		p.marker(t.Index, recv, target)
-		return bound{t.Index, p.binds[t.Index]}, nil
+		return bound{t.Index, p.Binds[t.Index]}, nil
 	case cql.Literal:
 		b, err := literal(t, recv)
-		return constant{b}, err
+		return Constant{b}, err
 	case cql.ListLit:
 		if recv.Type.Kind != cqltype.List {
 			return nil, cqlerr.Invalidf("Invalid list literal for %s of type %s", recv.Name, recv.Type)
@@ -154,32 +158,32 @@ func (p *planner) term(t cql.Term, recv ColumnSpec, target *catalog.Column) (ter
 			return nil, err
 		}
 		if !assignable(typ, recv.Type) {
-			return nil, cqlerr.Invalidf("Cannot assign value %s to %s of type %s", termText(t), recv.Name, recv.Type)
+			return nil, cqlerr.Invalidf("Cannot assign value %s to %s of type %s", TermText(t), recv.Name, recv.Type)
 		}
-		return p.term(t.Arg, p.spec(castName(t.Type), typ), nil)
+		return p.Term(t.Arg, p.Spec(castName(t.Type), typ), nil)
 	}
-	return nil, cqlerr.Invalidf("Invalid value %s for %s", termText(t), recv.Name)
+	return nil, cqlerr.Invalidf("Invalid value %s for %s", TermText(t), recv.Name)
 }
 
 // castName returns the name of a marker after a type hint, "(int)?".
 func castName(typ string) string { return "(" + typ + ")" }
 
-func (p *planner) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (term, error) {
+func (p *Compiler) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (Term, error) {
 	c := collection{typ: recv.Type}
 	var err error
-	part := func(terms []cql.Term, spec ColumnSpec) []term {
-		out := make([]term, 0, len(terms))
+	part := func(terms []cql.Term, spec ColumnSpec) []Term {
+		out := make([]Term, 0, len(terms))
 		for _, t := range terms {
 			if err != nil {
 				return nil
 			}
 			if lit, ok := t.(cql.Literal); ok && !fits(lit, spec.Type) {
 				err = cqlerr.Invalidf("Invalid %s literal for %s: value %s is not of type %s",
-					kind, recv.Name, termText(t), spec.Type)
+					kind, recv.Name, TermText(t), spec.Type)
 				return nil
 			}
-			var e term
-			e, err = p.term(t, spec, nil)
+			var e Term
+			e, err = p.Term(t, spec, nil)
 			out = append(out, e)
 		}
 		return out
@@ -200,11 +204,11 @@ func (p *planner) collection(kind string, keys, elems []cql.Term, recv ColumnSpe
 	return fold(c, append(slices.Clone(c.keys), c.elems...)...)
 }
 
-func (p *planner) tuple(t cql.TupleLit, recv ColumnSpec) (term, error) {
+func (p *Compiler) tuple(t cql.TupleLit, recv ColumnSpec) (Term, error) {
 	if recv.Type.Kind != cqltype.Tuple {
 		// One value in parentheses is that value.
 		if len(t.Elems) == 1 {
-			return p.term(t.Elems[0], recv, nil)
+			return p.Term(t.Elems[0], recv, nil)
 		}
 		return nil, cqlerr.Invalidf("Invalid tuple type literal for %s of type %s", recv.Name, recv.Type)
 	}
@@ -212,7 +216,7 @@ func (p *planner) tuple(t cql.TupleLit, recv ColumnSpec) (term, error) {
 		return nil, cqlerr.Invalidf("Invalid tuple literal for %s: too many elements. Type %s expects %d but got %d",
 			recv.Name, recv.Type, len(recv.Type.Fields), len(t.Elems))
 	}
-	out := tuple{make([]term, len(t.Elems))}
+	out := tuple{make([]Term, len(t.Elems))}
 	for i, e := range t.Elems {
 		spec := recv
 		spec.Name = recv.Name + "[" + itoa(i) + "]"
@@ -221,18 +225,18 @@ func (p *planner) tuple(t cql.TupleLit, recv ColumnSpec) (term, error) {
 			return nil, cqlerr.Invalidf("Invalid tuple literal for %s: component %d is not of type %s", recv.Name, i, spec.Type)
 		}
 		var err error
-		if out.elems[i], err = p.term(e, spec, nil); err != nil {
+		if out.elems[i], err = p.Term(e, spec, nil); err != nil {
 			return nil, err
 		}
 	}
 	return fold(out, out.elems...)
 }
 
-func (p *planner) udt(t cql.UDTLit, recv ColumnSpec) (term, error) {
+func (p *Compiler) udt(t cql.UDTLit, recv ColumnSpec) (Term, error) {
 	if recv.Type.Kind != cqltype.UDT {
 		return nil, cqlerr.Invalidf("Invalid user type literal for %s of type %s", recv.Name, recv.Type)
 	}
-	out := tuple{make([]term, len(recv.Type.Fields))}
+	out := tuple{make([]Term, len(recv.Type.Fields))}
 	for i, name := range t.Fields {
 		n := recv.Type.FieldIndex(name)
 		if n < 0 {
@@ -245,7 +249,7 @@ func (p *planner) udt(t cql.UDTLit, recv ColumnSpec) (term, error) {
 			return nil, cqlerr.Invalidf("Invalid user type literal for %s: field %s is not of type %s", recv.Name, name, spec.Type)
 		}
 		var err error
-		if out.elems[n], err = p.term(t.Values[i], spec, nil); err != nil {
+		if out.elems[n], err = p.Term(t.Values[i], spec, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -254,17 +258,17 @@ func (p *planner) udt(t cql.UDTLit, recv ColumnSpec) (term, error) {
 
 // fold evaluates t now if all its parts are constants. Nulls among them are refused at
 // execution, as ScyllaDB does.
-func fold(t term, parts ...term) (term, error) {
+func fold(t Term, parts ...Term) (Term, error) {
 	for _, part := range parts {
-		if c, ok := part.(constant); part != nil && (!ok || c.b == nil) {
+		if c, ok := part.(Constant); part != nil && (!ok || c.Bytes == nil) {
 			return t, nil
 		}
 	}
-	v, err := t.eval(nil)
+	v, err := t.Eval(nil)
 	if err != nil {
 		return nil, err
 	}
-	return constant{v.Bytes}, nil
+	return Constant{v.Bytes}, nil
 }
 
 // assignable reports whether a value of from can be assigned to a column of to.

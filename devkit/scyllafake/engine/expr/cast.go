@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"encoding/binary"
@@ -16,9 +16,9 @@ func castFunction(from, to *cqltype.Type) (*function, error) {
 	switch {
 	case to.Kind == cqltype.Varchar && !from.IsCollection() && from.Kind != cqltype.UDT && from.Kind != cqltype.Tuple,
 		to.Kind == cqltype.ASCII && from.Kind != cqltype.Varchar && !from.IsCollection() && from.Kind != cqltype.UDT && from.Kind != cqltype.Tuple:
-		f.call = func(_ *evalCtx, args [][]byte) ([]byte, error) { return []byte(from.Text(args[0])), nil }
+		f.call = func(_ *EvalCtx, args [][]byte) ([]byte, error) { return []byte(from.Text(args[0])), nil }
 	case isNumber(from) && isNumber(to) && to.Kind != cqltype.Counter:
-		f.call = func(_ *evalCtx, args [][]byte) ([]byte, error) {
+		f.call = func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 			if len(args[0]) == 0 {
 				return args[0], nil
 			}

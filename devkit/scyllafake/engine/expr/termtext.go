@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"strconv"
@@ -9,8 +9,8 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// termText formats a term as in ScyllaDB's messages.
-func termText(t cql.Term) string {
+// TermText formats a term as in ScyllaDB's messages.
+func TermText(t cql.Term) string {
 	var b strings.Builder
 	writeTerm(&b, t)
 	return b.String()
@@ -80,7 +80,8 @@ func writeTerms(b *strings.Builder, open, end byte, terms []cql.Term) {
 	b.WriteByte(end)
 }
 
-var opTexts = map[cql.Op]string{
+// OpTexts contains the texts of operators.
+var OpTexts = map[cql.Op]string{
 	cql.OpEQ: "=", cql.OpNE: "!=", cql.OpLT: "<", cql.OpLE: "<=", cql.OpGT: ">", cql.OpGE: ">=",
 	cql.OpIn: "IN", cql.OpContains: "CONTAINS", cql.OpContainsKey: "CONTAINS KEY",
 	cql.OpLike: "LIKE", cql.OpIsNotNull: "IS NOT",
@@ -95,18 +96,18 @@ func relationText(r *cql.Relation) string {
 	case r.Multi:
 		left = "(" + left + ")"
 	case r.Elem != nil:
-		left += "[" + termText(r.Elem) + "]"
+		left += "[" + TermText(r.Elem) + "]"
 	}
 	right := "null"
 	switch {
 	case r.Op == cql.OpIsNotNull:
 		right = "NULL"
 	case r.Value != nil:
-		right = termText(r.Value)
+		right = TermText(r.Value)
 	case r.Op == cql.OpIn:
 		var b strings.Builder
 		writeTerms(&b, '(', ')', r.In)
 		right = b.String()
 	}
-	return left + " " + opTexts[r.Op] + " " + right
+	return left + " " + OpTexts[r.Op] + " " + right
 }

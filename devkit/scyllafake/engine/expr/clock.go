@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"crypto/rand"
@@ -17,9 +17,9 @@ const gregorianTicks = 0x01b21dd213814000
 // far before it as the current time lies after it, so that a later prepend sorts first.
 const listEpoch = 1262304000000000
 
-// clock returns times and ids made of them. Timestamps and uuids never repeat and never
+// Clock returns times and ids made of them. Timestamps and uuids never repeat and never
 // decrease, even if the wall clock does.
-type clock struct {
+type Clock struct {
 	wall func() time.Time
 	node uint64 // low eight bytes of the node's uuids
 
@@ -28,18 +28,20 @@ type clock struct {
 	micro int64  // last timestamp or list time
 }
 
-func newClock(wall func() time.Time) *clock {
+// NewClock returns a clock over a wall clock.
+func NewClock(wall func() time.Time) *Clock {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	b[0] = b[0]&0x3f | 0x80
 	b[2] |= 1 // a random node id is a multicast address
-	return &clock{wall: wall, node: binary.BigEndian.Uint64(b[:])}
+	return &Clock{wall: wall, node: binary.BigEndian.Uint64(b[:])}
 }
 
-func (c *clock) now() time.Time { return c.wall() }
+// Now returns the time by the wall clock.
+func (c *Clock) Now() time.Time { return c.wall() }
 
-// micros returns the time in microseconds, greater than every one before.
-func (c *clock) micros() int64 {
+// Micros returns the time in microseconds, greater than every one before.
+func (c *Clock) Micros() int64 {
 	now := c.wall().UnixMicro()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +50,7 @@ func (c *clock) micros() int64 {
 }
 
 // timeUUID returns a new version 1 uuid, as now() does.
-func (c *clock) timeUUID() [16]byte {
+func (c *Clock) timeUUID() [16]byte {
 	ticks := uint64(c.wall().UnixNano()/100) + gregorianTicks
 	c.mu.Lock()
 	ticks = max(ticks, c.ticks+1)
@@ -70,32 +72,32 @@ const maxListSeq = 0x3fff
 
 // listSeq returns the low half of a list key. A timeuuid compares these bytes as signed
 // ones, hence the flipped sign bits.
-func (c *clock) listSeq(seq uint64) uint64 {
+func (c *Clock) listSeq(seq uint64) uint64 {
 	return (seq^0x8080)<<48 | c.node&0xffffffffffff
 }
 
-// appendKeys returns the keys of n elements appended to a list.
-func (c *clock) appendKeys(n int) [][16]byte {
+// AppendKeys returns the keys of n elements appended to a list.
+func (c *Clock) AppendKeys(n int) [][16]byte {
 	keys := make([][16]byte, n)
 	var at int64
 	for i := range keys {
 		seq := uint64(i % (maxListSeq + 1))
 		if seq == 0 {
-			at = c.micros()
+			at = c.Micros()
 		}
 		keys[i] = cqltype.TimeUUIDAt(at, c.listSeq(seq))
 	}
 	return keys
 }
 
-// prependKeys returns the keys of n elements prepended to a list, in list order.
-func (c *clock) prependKeys(n int) [][16]byte {
+// PrependKeys returns the keys of n elements prepended to a list, in list order.
+func (c *Clock) PrependKeys(n int) [][16]byte {
 	keys := make([][16]byte, n)
 	var at int64
 	for i := range keys {
 		seq := uint64(i % (maxListSeq + 1))
 		if seq == 0 {
-			at = 2*listEpoch - c.micros()
+			at = 2*listEpoch - c.Micros()
 		}
 		keys[n-1-i] = cqltype.TimeUUIDAt(at, c.listSeq(maxListSeq-seq))
 	}

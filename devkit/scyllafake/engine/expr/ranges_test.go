@@ -1,4 +1,4 @@
-package engine
+package expr
 
 import (
 	"math/rand/v2"
@@ -21,7 +21,7 @@ func clusteringColumns(desc ...bool) []*catalog.Column {
 	return out
 }
 
-// values are the serialised ints of a clustering prefix.
+// ints returns the serialised ints of a clustering prefix.
 func ints(n ...int) [][]byte {
 	out := make([][]byte, len(n))
 	for i, v := range n {
@@ -33,17 +33,17 @@ func ints(n ...int) [][]byte {
 // covers reports whether a range has the row, in the words of store.Range.
 func covers(cols []*catalog.Column, r store.Range, row [][]byte) bool {
 	after := func(b store.Bound) bool { // row is not before b
-		c := comparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
+		c := ComparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
 		return c > 0 || c == 0 && b.Inclusive
 	}
 	before := func(b store.Bound) bool {
-		c := comparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
+		c := ComparePrefix(cols, row[:len(b.Prefix)], b.Prefix)
 		return c < 0 || c == 0 && b.Inclusive
 	}
 	return after(r.Start) && before(r.End)
 }
 
-// allRows are the rows of a small table with three clustering columns.
+// allRows returns the rows of a small table with three clustering columns.
 func allRows(cols []*catalog.Column) [][][]byte {
 	var out [][][]byte
 	for a := range 4 {
@@ -53,7 +53,7 @@ func allRows(cols []*catalog.Column) [][][]byte {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b [][]byte) int { return comparePrefix(cols, a, b) })
+	slices.SortFunc(out, func(a, b [][]byte) int { return ComparePrefix(cols, a, b) })
 	return out
 }
 
@@ -78,7 +78,7 @@ func TestTupleSlice_Ranges(t *testing.T) {
 		cols := randomDirections(rnd)
 		s := tupleSlice{cols: cols}
 		for range 1 + rnd.IntN(3) {
-			s.add([]cql.Op{cql.OpGT, cql.OpGE, cql.OpLT, cql.OpLE}[rnd.IntN(4)], randomPrefix(rnd))
+			s.Add([]cql.Op{cql.OpGT, cql.OpGE, cql.OpLT, cql.OpLE}[rnd.IntN(4)], randomPrefix(rnd))
 		}
 		ranges := s.ranges()
 		at := 0
@@ -131,7 +131,7 @@ func TestJoinRanges(t *testing.T) {
 				ranges = append(ranges, store.RangeDeletion{Range: r, Deletion: store.Deletion{Set: true, Timestamp: int64(1 + rnd.IntN(2))}})
 			}
 		}
-		joined := joinRanges(cols, ranges)
+		joined := JoinRanges(cols, ranges)
 		for _, row := range allRows(cols) {
 			want, _ := deletedAt(cols, ranges, row)
 			got, n := deletedAt(cols, joined, row)
@@ -148,47 +148,18 @@ func TestJoinRanges(t *testing.T) {
 	}
 }
 
-func TestBeats(t *testing.T) {
-	t.Parallel()
-	live := store.Cell{Timestamp: 5, Value: []byte{1}}
-	with := func(f func(*store.Cell)) store.Cell {
-		c := live
-		f(&c)
-		return c
-	}
-	dead := store.Cell{Timestamp: 5, Dead: true}
-	ttl := with(func(c *store.Cell) { c.TTL, c.Expiry = 10, 100 })
-	for _, c := range []struct {
-		name         string
-		winner, lose store.Cell
-	}{
-		{"later", with(func(c *store.Cell) { c.Timestamp = 6 }), dead},
-		{"deletion", dead, ttl},
-		{"TTL", ttl, with(func(c *store.Cell) { c.Value = []byte{9} })},
-		{"later expiry", with(func(c *store.Cell) { c.TTL, c.Expiry = 5, 101 }), ttl},
-		{"larger value, unsigned", with(func(c *store.Cell) { c.Value = []byte{0xff} }), live},
-	} {
-		if !beats(&c.winner, &c.lose) || beats(&c.lose, &c.winner) {
-			t.Errorf("%s: beats is wrong", c.name)
-		}
-	}
-	if beats(&live, &live) {
-		t.Error("a cell beats itself")
-	}
-}
-
 func TestClock_ListKeys(t *testing.T) {
 	t.Parallel()
-	c := newClock(func() time.Time { return time.UnixMicro(1_795_236_982_000_000) })
+	c := NewClock(func() time.Time { return time.UnixMicro(1_795_236_982_000_000) })
 	var list [][16]byte
 	ordered := func() bool {
 		return slices.IsSortedFunc(list, func(a, b [16]byte) int { return cqltype.TTimeUUID.Compare(a[:], b[:]) })
 	}
-	list = c.appendKeys(3)
-	list = append(list, c.appendKeys(maxListSeq+10)...)
-	list = append(c.prependKeys(3), list...)
-	list = append(c.prependKeys(maxListSeq+10), list...)
-	list = append(list, c.appendKeys(1)...)
+	list = c.AppendKeys(3)
+	list = append(list, c.AppendKeys(maxListSeq+10)...)
+	list = append(c.PrependKeys(3), list...)
+	list = append(c.PrependKeys(maxListSeq+10), list...)
+	list = append(list, c.AppendKeys(1)...)
 	if !ordered() {
 		t.Error("list keys are not in list order")
 	}
@@ -202,7 +173,7 @@ func TestClock_ListKeys(t *testing.T) {
 func TestClock_NeverRepeats(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMicro(1_795_236_982_000_000)
-	c := newClock(func() time.Time { return now })
+	c := NewClock(func() time.Time { return now })
 	seen := map[[16]byte]bool{}
 	last := int64(0)
 	for i := range 100 {
@@ -214,7 +185,7 @@ func TestClock_NeverRepeats(t *testing.T) {
 			t.Fatalf("uuid %x repeats", u)
 		}
 		seen[u] = true
-		ts := c.micros()
+		ts := c.Micros()
 		if ts <= last {
 			t.Fatalf("timestamp %d after %d", ts, last)
 		}
@@ -245,8 +216,8 @@ func TestLike(t *testing.T) {
 		{"mississippi", "%iss%ip%", true},
 		{"mississippi", "%iss%ix%", false},
 	} {
-		if got := like([]byte(c.text), []byte(c.pattern)); got != c.want {
-			t.Errorf("like(%q, %q) = %v, want %v", c.text, c.pattern, got, c.want)
+		if got := Like([]byte(c.text), []byte(c.pattern)); got != c.want {
+			t.Errorf("Like(%q, %q) = %v, want %v", c.text, c.pattern, got, c.want)
 		}
 	}
 }
