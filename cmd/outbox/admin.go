@@ -15,16 +15,17 @@ import (
 func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Serve the HTTP API for operators, and the web console, until SIGTERM",
-		Long: `Serve the HTTP API for operators, to dead letters, relays, orders and scheduled
-messages, and the web console on it at /console/, until SIGTERM. The API
-describes itself at /openapi.json, and at /docs as a page. The process also runs
-the jobs that are made through it, and verifies continuously that every event of the
-outbox is in its topic (verify.rows_per_second); for that it needs the relay's settings.
+		Short: "Serve the HTTP API for operators and the web console",
+		Long: `Serve the HTTP API for operators until SIGTERM: dead letters, relays, orders and
+scheduled messages. The web console is at /console/, the API's description at
+/openapi.json and, as a page, at /docs.
 
-Who may use it are admin.tokens: 'outbox token NAME --role viewer' prints a token,
-and the entry for the setting, which has only its hash. Or an OpenID Connect
-issuer says so: admin.oidc_issuer.`,
+The process also runs the jobs that are created through the API. It verifies
+continuously that every event of the outbox is in its topic
+(verify.rows_per_second); this requires the relay's settings.
+
+Clients authenticate by a token of admin.tokens, or by a JWT of admin.oidc_issuer.
+'outbox token NAME --role viewer' prints a token and its entry for the setting.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runAdmin),
 	}
@@ -47,7 +48,7 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 			return err
 		}
 		admin.Works(a.Ready)
-		log.Info("who may use the admin API", "addr", a.Addr, "tls", c.HTTP.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
+		log.Info("admin API serving", "addr", a.Addr, "tls", c.HTTP.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
 		return a.Wait()
 	})
 }

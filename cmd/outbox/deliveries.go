@@ -18,11 +18,11 @@ import (
 func newDeliveriesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deliveries",
-		Short: "Look at what became of events at the rules of 'outbox react', and repeat it",
-		Long: `Look at what became of events at the rules of 'outbox react', and repeat it.
+		Short: "List and repeat deliveries of events by the rules of outbox react",
+		Long: `List and repeat deliveries of events by the rules of 'outbox react'.
 
-A delivery is one event at one rule: pending while it is tried again, delivered, or
-failed. What was not tried yet is the lag of the rule's consumer group.`,
+A delivery is one event at one rule: pending while it is retried, delivered, or
+failed. Events without an attempt are the lag of the rule's consumer group.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -30,7 +30,7 @@ failed. What was not tried yet is the lag of the rule's consumer group.`,
 	return cmd
 }
 
-// deliveriesFilter are the flags that say which deliveries.
+// deliveriesFilter contains the flags that select deliveries.
 type deliveriesFilter struct {
 	cli.Listing
 	rule, plugin, state, event string
@@ -40,12 +40,12 @@ func (f *deliveriesFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.rule, "rule", "", "deliveries of this rule")
 	fl.StringVar(&f.plugin, "plugin", "", "deliveries to this target or plugin")
-	fl.StringVar(&f.state, "state", "", "deliveries that are pending, failed or delivered")
+	fl.StringVar(&f.state, "state", "", "pending, failed or delivered")
 	fl.StringVar(&f.event, "event", "", "deliveries of the event with this id")
-	f.Listing.AddFlags(cmd, "deliveries", "began", limit)
+	f.Listing.AddFlags(cmd, "deliveries", "started", limit)
 }
 
-// filter is what the flags say.
+// filter returns the filter of the flags.
 func (f *deliveriesFilter) filter(now time.Time) (out delivery.Filter, err error) {
 	out = delivery.Filter{Rule: f.rule, Plugin: f.plugin, State: delivery.State(f.state), Event: f.event}
 	if f.state != "" {
@@ -79,7 +79,7 @@ func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
 	return f(s)
 }
 
-// listDeliveries reads those that match; more says that there are more than limit.
+// listDeliveries reads up to limit deliveries that match f; more reports that there are others.
 func listDeliveries(cmd *cobra.Command, s *delivery.Store, f delivery.Filter, limit int) (out []*delivery.Delivery, more bool, err error) {
 	err = s.List(cmd.Context(), f, func(d *delivery.Delivery) error {
 		if limit > 0 && len(out) == limit {
@@ -122,7 +122,7 @@ func newDeliveriesListCommand() *cobra.Command {
 	return cmd
 }
 
-// deliveryTable is deliveries as a list.
+// deliveryTable prints deliveries as a list.
 var deliveryTable = cli.Table[*delivery.Delivery]{
 	Header: "DELIVERY\tRULE\tSTATE\tATTEMPTS\tTYPE\tAGGREGATE\tBEGAN\tERROR",
 	Row: func(w io.Writer, d *delivery.Delivery) {
@@ -146,7 +146,7 @@ func newDeliveriesShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "show DELIVERY",
-		Short: "Show all of a delivery: the event, its attempts and its last error",
+		Short: "Show a delivery: the event, its attempts and its last error",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := deliveryIDs(args)
@@ -159,7 +159,7 @@ func newDeliveriesShowCommand() *cobra.Command {
 			return withDeliveries(cmd, func(s *delivery.Store) error {
 				d, err := s.Read(cmd.Context(), ids[0])
 				if errors.Is(err, delivery.ErrNotFound) {
-					return cli.WithHint(err, "outbox deliveries list shows which there are")
+					return cli.WithHint(err, "outbox deliveries list prints the ids")
 				}
 				if err != nil {
 					return err
@@ -203,7 +203,7 @@ func printDelivery(w io.Writer, v *delivery.View) error {
 		field("payload", string(v.Event.Payload()))
 	}
 	for i, t := range v.Tries {
-		came := "taken"
+		came := "accepted"
 		if t.Error != "" {
 			came = t.Error
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// repeatFlags are those of repeat.
+// repeatFlags contains the flags of repeat.
 type repeatFlags struct {
 	deliveriesFilter
 	dlqConfirm
@@ -23,13 +23,13 @@ type repeatFlags struct {
 	output string
 }
 
-// repeated is what repeat prints as JSON. The deliveries are those meant.
+// repeated is the result of repeat as JSON. The tally is of the selected deliveries.
 type repeated struct {
 	delivery.Tally
 	DryRun bool `json:"dry_run,omitempty"`
 	Asked  int  `json:"asked"`
-	// Refused are pending already, or went while they were looked at; Missing have no
-	// delivery.
+	// Refused counts deliveries that were pending already, or deleted after the preview.
+	// Missing contains the ids without a delivery.
 	Refused int      `json:"refused"`
 	Missing []string `json:"missing,omitempty"`
 }
@@ -38,15 +38,16 @@ func newDeliveriesRepeatCommand() *cobra.Command {
 	var f repeatFlags
 	cmd := &cobra.Command{
 		Use:   "repeat [DELIVERY...]",
-		Short: "Have deliveries made again",
-		Long: `Have deliveries made again, by the process that runs their rule, within a second.
-The rule is not asked again whether the event is for it.
+		Short: "Repeat deliveries",
+		Long: `Repeat deliveries. The process that runs the rule repeats them within a second,
+without evaluating the rule's expression again.
 
-Name deliveries, or say which by flags; without --state only failed ones are meant.
-What would be done is shown first. On a terminal it asks; elsewhere it needs --yes.
+Select deliveries by id or by flags; without --state only failed ones. The command
+prints a preview first. On a terminal it asks for confirmation; elsewhere it
+requires --yes.
 
-Exit status: 0 all was asked for; 1 it failed, or some deliveries are pending or
-were not found; 2 the command line or the configuration is wrong.`,
+Exit status: 0 all were requested; 1 failure, or some deliveries are pending or
+were not found; 2 wrong command line or configuration.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := deliveryIDs(args)
@@ -61,15 +62,15 @@ were not found; 2 the command line or the configuration is wrong.`,
 			case err != nil:
 				return err
 			case len(ids) > 0 && (!f.empty() || f.Limit != 0):
-				return cli.Usage(errors.New("deliveries and flags do not go together: use one or the other"))
+				return cli.Usage(errors.New("delivery ids and filters cannot be combined: use one of them"))
 			case len(ids) == 0 && f.empty():
-				return cli.Usage(errors.New("which deliveries? name them, or use a flag such as --rule or --state failed"))
+				return cli.Usage(errors.New("no deliveries selected: name ids, or use a filter such as --rule or --state failed"))
 			}
 			if f.state == "" {
 				filter.State = delivery.Failed
 			}
 			if filter.Until.IsZero() {
-				filter.Until = time.Now().Add(time.Second) // what fails after the preview is not meant
+				filter.Until = time.Now().Add(time.Second) // excludes deliveries that fail after the preview
 			}
 			return withDeliveries(cmd, func(s *delivery.Store) error { return f.repeat(cmd, s, ids, filter) })
 		},
@@ -116,14 +117,14 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 		asked, err := s.RepeatAll(ctx, meant, by.Name, by.Reason)
 		out.Asked, out.Refused = asked.Asked, asked.Pending+asked.Missing
 		if err != nil {
-			return fmt.Errorf("%w; %d of %d were asked for", err, out.Asked, len(some))
+			return fmt.Errorf("%w; %d of %d were requested", err, out.Asked, len(some))
 		}
 	}
 	switch {
 	case f.output != "table":
 		err = cli.PrintAs(cmd.OutOrStdout(), f.output, &out)
 	case !f.dryRun:
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "repeat: %d asked for, %d refused since they are pending, %d not found\n", out.Asked, out.Refused, len(out.Missing))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "repeat: %d requested, %d refused because they are pending, %d not found\n", out.Asked, out.Refused, len(out.Missing))
 	}
 	if err == nil && !f.dryRun && (out.Refused > 0 || len(out.Missing) > 0) {
 		return cli.QuietError{}
@@ -138,11 +139,11 @@ func (r *repeated) preview(w io.Writer) {
 	counts(w, "by state", r.ByState)
 	counts(w, "by last error", r.ByError)
 	for _, id := range r.Missing {
-		fmt.Fprintf(w, "there is no delivery %s\n", id)
+		fmt.Fprintf(w, "delivery %s does not exist\n", id)
 	}
 }
 
-// counted is so many deliveries, in words.
+// counted returns the number of deliveries with its noun.
 func counted(n int) string {
 	if n == 1 {
 		return "1 delivery"

@@ -16,19 +16,19 @@ import (
 func newDLQCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Look at dead letters, and replay, discard or release them",
-		Long: `Look at dead letters, and replay, discard or release them.
+		Short: "List, replay, discard, release and edit dead letters",
+		Long: `List, replay, discard, release and edit dead letters.
 
-A dead letter is an event that the relay could not publish. Later events of its
-aggregate are parked behind it, so that the order is kept. These commands change
-letters in the database; the relay sees it within a second and does the rest.
+A dead letter is an event that the relay could not publish. It blocks the later
+events of its aggregate, which keeps their order. These commands change dead
+letters in the database; the relay acts on the change within a second.
 
-Each change shows first what it would do. On a terminal it asks; elsewhere it
-needs --yes. --dry-run only shows it.
+Each change prints a preview first. On a terminal it asks for confirmation;
+elsewhere it requires --yes. --dry-run only prints the preview.
 
-Exit status: 0 all was done; 1 it failed, or some letters were refused, were not
-found, or died again; 2 the command line or the configuration is wrong; 3 all was
-asked for, and the relay had not published all of it when --wait was up.`,
+Exit status: 0 success; 1 failure, or some dead letters were refused, not found, or
+failed again; 2 wrong command line or configuration; 3 the change was made, and the
+relay had not published all dead letters within --wait.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -41,7 +41,7 @@ asked for, and the relay had not published all of it when --wait was up.`,
 	return cmd
 }
 
-// dlqFilter are the flags that say which letters.
+// dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
 	cli.Listing
 	errorType, eventType, aggregate string
@@ -50,15 +50,15 @@ type dlqFilter struct {
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.errorType, "error-type", "", "letters of this error class, such as record_too_large")
-	fl.StringVar(&f.eventType, "event-type", "", "letters of this event type, such as OrderCreated")
-	fl.StringVar(&f.aggregate, "aggregate", "", "letters of this aggregate")
-	fl.StringSliceVar(&f.statuses, "status", nil, "letters that stand there: pending, parked, processing, failed, manual, resolved, archived; several by commas")
-	f.Listing.AddFlags(cmd, "letters", "died", limit)
+	fl.StringVar(&f.errorType, "error-type", "", "dead letters of this error class, such as record_too_large")
+	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
+	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
+	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: pending, parked, processing, failed, manual, resolved, archived")
+	f.Listing.AddFlags(cmd, "dead letters", "failed last", limit)
 	f.complete(cmd)
 }
 
-// filter is what the flags say.
+// filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate}
 	for _, s := range f.statuses {
@@ -71,7 +71,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 	return out, err
 }
 
-// empty tells whether no flag says which letters.
+// empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
 	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.Start == "" && f.End == "" && len(f.statuses) == 0
 }
@@ -88,7 +88,7 @@ func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
 	return withDLQConfig(cmd, func(_ *app.Config, s *dlq.Store) error { return f(s) })
 }
 
-// withDLQConfig is withDLQ for who needs more of the configuration.
+// withDLQConfig is withDLQ with the configuration.
 func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store) error) error {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
@@ -105,15 +105,15 @@ func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store) error) er
 // eventIDs reads the ids on the command line.
 func eventIDs(args []string) ([]gocql.UUID, error) { return idsOf(args, "event id", "outbox dlq list") }
 
-// idsOf reads ids; what they are, and which command shows them, is for errors,
-// which name each that is none.
+// idsOf parses ids. The error lists every invalid one; what and shownBy, the kind of id and
+// the command that prints it, are parts of its text.
 func idsOf(args []string, what, shownBy string) ([]gocql.UUID, error) {
 	var out []gocql.UUID
 	var errs []error
 	for _, a := range args {
 		id, err := gocql.ParseUUID(a)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q is no %s: write it as %s shows it", a, what, shownBy))
+			errs = append(errs, fmt.Errorf("%q is not a valid %s: copy it from %s", a, what, shownBy))
 		}
 		out = append(out, id)
 	}

@@ -18,11 +18,12 @@ import (
 func newDLQArchiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive",
-		Short: "Look into the archive of old dead letters, fill it, and bring letters back",
-		Long: `Look into the archive of old dead letters, fill it, and bring letters back.
+		Short: "List, fill and restore the archive of old dead letters",
+		Long: `List, fill and restore the archive of old dead letters.
 
-The archive is retention.archive: a folder, or a bucket by URL. Its objects are
-compressed JSON Lines, one letter a line, by day, each with a manifest.`,
+The archive is retention.archive: a folder, or the URL of a bucket. Its objects are
+compressed JSON Lines, one dead letter per line, grouped by day, each with a
+manifest.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -33,7 +34,7 @@ compressed JSON Lines, one letter a line, by day, each with a manifest.`,
 // openArchive opens retention.archive.
 func openArchive(c *app.Config, cmd *cobra.Command) (*archive.Archive, error) {
 	if c.Retention.Archive == "" {
-		return nil, cli.Usage(cli.WithHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
+		return nil, cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
 	}
 	a, err := archive.Open(cmd.Context(), c.Retention.Archive)
 	if err != nil {
@@ -42,7 +43,7 @@ func openArchive(c *app.Config, cmd *cobra.Command) (*archive.Archive, error) {
 	return a, nil
 }
 
-// withArchive runs f with the archive; it reaches no database.
+// withArchive runs f with the archive. It opens no database session.
 func withArchive(cmd *cobra.Command, f func(*app.Config, *archive.Archive) error) (err error) {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
@@ -63,9 +64,9 @@ type manifestView struct {
 	Expires *time.Time `json:"expires,omitempty"`
 }
 
-// manifestTable is the archive's objects as a list.
+// manifestTable prints the archive's objects as a list.
 var manifestTable = cli.Table[manifestView]{
-	Header: "OBJECT\tLETTERS\tBYTES\tDIED FROM\tTO\tEXPIRES",
+	Header: "OBJECT\tDEAD LETTERS\tBYTES\tFAILED FROM\tTO\tEXPIRES",
 	Row: func(w io.Writer, v manifestView) {
 		expires := "-"
 		if v.Expires != nil {
@@ -110,7 +111,7 @@ func newArchiveListCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "start-date", "", "objects written then or later: a date, a time (RFC 3339), or how long ago, such as 720h; UTC")
+	cmd.Flags().StringVar(&since, "start-date", "", "objects written since: a date, a time (RFC 3339) or an age such as 720h; UTC")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionRetention)
 	return cmd
@@ -119,10 +120,10 @@ func newArchiveListCommand() *cobra.Command {
 func newArchiveShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show OBJECT|EVENT_ID",
-		Short: "Print the letters of an object, or one letter, as JSON Lines",
-		Long: `Print the letters of an object, or one letter, as JSON Lines. The object is
-checked against its manifest; exit status 1 if it is damaged. A letter is found
-by the database, which knows its object.`,
+		Short: "Print the dead letters of an object, or one of them, as JSON Lines",
+		Long: `Print the dead letters of an object, or one of them, as JSON Lines. The command
+checks the object against its manifest; exit status 1 if it is damaged. For an
+event id it reads the name of the object from the database.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := func(r archive.Record) error {
@@ -146,7 +147,7 @@ by the database, which knows its object.`,
 					return err
 				}
 				if l.Archive == "" {
-					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its letter is %s", id, l.Status), "outbox dlq show %s", id)
+					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its dead letter is %s", id, l.Status), "outbox dlq show %s", id)
 				}
 				r, err := a.DeadLetter(cmd.Context(), l.Archive, id)
 				if err != nil {
@@ -162,7 +163,7 @@ by the database, which knows its object.`,
 
 func archiveHint(err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
-		return cli.WithHint(err, "outbox dlq archive list shows what there is; objects go after retention.keep")
+		return cli.WithHint(err, "outbox dlq archive list prints the objects; they expire after retention.keep")
 	}
 	return err
 }
@@ -172,10 +173,10 @@ func newArchiveRunCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Sweep now: move what is old to the archive, and remove what has expired",
-		Long: `Sweep now: move what is old to the archive, and remove what has expired. A relay
-with retention.archive does so by itself. An object is read back before its
-letters are removed from the database; an interruption loses nothing.`,
+		Short: "Archive old dead letters and delete expired objects now",
+		Long: `Archive old dead letters and delete expired objects now. A relay with
+retention.archive does so periodically. An object is read back before its dead
+letters are deleted from the database, so an interruption loses nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -201,20 +202,20 @@ letters are removed from the database; an interruption loses nothing.`,
 				if output != "table" {
 					return cli.PrintAs(cmd.OutOrStdout(), output, r)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resolved and %d failed letters moved to %s; %d failed stay because others wait behind them, %d were changed meanwhile\n%s expired, %s forgotten\n",
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resolved and %d failed dead letters moved to %s; %d failed ones stay because they block others, %d were changed concurrently\n%s expired, %s deleted\n",
 					r.Archived[dlq.Resolved], r.Archived[dlq.Failed], cli.Plural(len(r.Objects), "object"), r.Held, r.Changed,
 					cli.Plural(len(r.Expired), "object"), cli.Plural(r.Forgotten, "outline"))
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show what would be moved and removed")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be moved and deleted")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention)
 	return cmd
 }
 
-// planSweep prints what a sweep would do.
+// planSweep prints the plan of a sweep.
 func planSweep(cmd *cobra.Command, sweeper *archive.Sweeper, output string) error {
 	plan, more, err := sweeper.Plan(cmd.Context())
 	if err != nil {
@@ -227,7 +228,7 @@ func planSweep(cmd *cobra.Command, sweeper *archive.Sweeper, output string) erro
 	if more {
 		least = "at least "
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "would move %s%d resolved and %d failed letters; %d failed stay because others wait behind them; %s expired\n",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "would move %s%d resolved and %d failed dead letters; %d failed ones stay because they block others; %s expired\n",
 		least, plan.Archived[dlq.Resolved], plan.Archived[dlq.Failed], plan.Held, cli.Plural(len(plan.Expired), "object"))
 	return err
 }

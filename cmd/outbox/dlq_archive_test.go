@@ -48,7 +48,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if _, errOut := b.run(cli.ExitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("purge without a terminal and --yes said %q", errOut)
 	}
-	if out, errOut := b.run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 letter of 1 aggregate") {
+	if out, errOut := b.run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 dead letter of 1 aggregate") {
 		t.Errorf("purge --dry-run printed %q, %q", out, errOut)
 	}
 	if b.status(done) != dlq.Resolved {
@@ -87,7 +87,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("archive list printed %s", out)
 	}
 	b.archive(cli.ExitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
-	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 letter") {
+	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 dead letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
 	}
 	b.run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
@@ -142,10 +142,10 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
 		t.Errorf("with 30 days: %q", out)
 	}
-	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed letters") || b.status(id) != dlq.Resolved {
+	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed dead letters") || b.status(id) != dlq.Resolved {
 		t.Errorf("a dry run: %q, and the letter is %s", out, b.status(id))
 	}
-	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed letters moved to 1 object") {
+	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed dead letters moved to 1 object") {
 		t.Errorf("with a day: %q", out)
 	}
 	b.run(cli.ExitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")

@@ -22,7 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// dlqChange is a command that changes letters.
+// dlqChange is a command that changes dead letters.
 type dlqChange struct {
 	action      dlq.Action
 	short, long string
@@ -30,37 +30,38 @@ type dlqChange struct {
 
 var dlqChanges = []dlqChange{
 	{
-		dlq.ActionReplay, "Have the relay publish letters now",
-		`Have the relay publish letters now, in the order of their aggregates. Letters
-parked behind them follow by themselves. One that fails again waits as before.
+		dlq.ActionReplay, "Replay dead letters",
+		`Replay dead letters: the relay publishes them now, in the order of their
+aggregates, then the events that they block. A dead letter that fails again stays.
 
-Before that it looks whether a relay runs, whether its breaker is closed and
-whether the broker answers; --force goes on all the same. Afterwards it waits for
-what becomes of the letters, for as long as --wait says.`,
+The command first checks that a relay runs, that its breaker is closed and that
+the broker answers. --force skips these checks. The command then waits up to
+--wait for the results.`,
 	},
 	{
-		dlq.ActionDiscard, "Give letters up for good: they will never be published",
-		`Give letters up for good: they will never be published, and consumers lack them.
-The letters stay to be looked at; those parked behind them go on.`,
+		dlq.ActionDiscard, "Discard dead letters: never publish them",
+		`Discard dead letters: they are never published, and consumers do not receive them.
+The dead letters stay in the database; the events that they block are published.`,
 	},
 	{
-		dlq.ActionRelease, "Let the later events of an aggregate pass a letter",
-		`Let the later events of an aggregate pass a letter. The letter stays, manual, and
-can be replayed later, out of order, or discarded.`,
+		dlq.ActionRelease, "Publish later events of the aggregate before the dead letter",
+		`Publish later events of the aggregate before the dead letter. The dead letter stays
+with status manual. It can be replayed later, out of order, or discarded.`,
 	},
 	{
-		dlq.ActionResolve, "Close letters that were settled elsewhere",
-		`Close letters that were settled elsewhere, such as by hand in the systems that
-consume them. They will not be published; those parked behind them go on.`,
+		dlq.ActionResolve, "Resolve dead letters that were handled elsewhere",
+		`Resolve dead letters that were handled elsewhere, such as by hand in the systems
+that consume them. They are not published; the events that they block are.`,
 	},
 	{
-		dlq.ActionPark, "Put letters aside: no automatic replay until somebody says so",
-		`Put letters aside: they are manual, not replayed by themselves, and hold back the
-later events of their aggregates until they are replayed, discarded or released.`,
+		dlq.ActionPark, "Suspend dead letters: stop their automatic replay",
+		`Suspend dead letters: with status manual they are not replayed automatically. They
+block the later events of their aggregates until an operator replays, discards or
+releases them.`,
 	},
 }
 
-// dlqChangeFlags are those of every change.
+// dlqChangeFlags contains the flags of every change.
 type dlqChangeFlags struct {
 	dlqFilter
 	dlqConfirm
@@ -79,10 +80,9 @@ func newDLQChangeCommand(c dlqChange) *cobra.Command {
 		Short: c.short,
 		Long: c.long + `
 
-Name events, or say which by filters, or --all. Without --status
-` + meantWithout[c.action] + ` letters are meant. What would be done is shown first.
-It is done by a job, which is kept: an interruption pauses it, and
-'outbox dlq jobs resume' goes on.`,
+Select dead letters by event id, by filters, or by --all. Without --status this
+means ` + meantWithout[c.action] + ` ones. The command prints a preview first. The change is a job in the
+database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
@@ -94,7 +94,7 @@ It is done by a job, which is kept: an interruption pauses it, and
 				return err
 			}
 			if len(ids) > 0 && f.object != "" {
-				return cli.Usage(errors.New("event ids and --object do not go together: use one or the other"))
+				return cli.Usage(errors.New("event ids and --object cannot be combined: use one of them"))
 			}
 			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store) error {
 				return withKeeper(conf, cmd, s, func(a jobs.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
@@ -106,55 +106,55 @@ It is done by a job, which is kept: an interruption pauses it, and
 	f.dlqActor.addFlags(cmd, "history")
 	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "all letters that are meant without --status, without any filter")
-	fl.Float64Var(&f.rate, "rate", 0, "letters per second at most; 0 means as fast as it goes")
+	fl.BoolVar(&f.all, "all", false, "apply to every eligible dead letter; cannot be combined with filters")
+	fl.Float64Var(&f.rate, "rate", 0, "maximum number of dead letters per second; 0 is no limit")
 	size := jobs.DefaultBatchSize
 	sections := []string{app.SectionScylla}
 	switch c.action {
 	case dlq.ActionPurge:
 		size = jobs.MaxBatchSize
-		fl.BoolVar(&f.force, "force", false, "failed and manual letters too")
-		fl.BoolVar(&f.noArchive, "no-archive", false, "lose the letters: write them to no archive")
+		fl.BoolVar(&f.force, "force", false, "include failed and manual dead letters")
+		fl.BoolVar(&f.noArchive, "no-archive", false, "delete the dead letters without archiving them")
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionRestore:
-		fl.StringVar(&f.object, "object", "", "all letters of this object that are archived")
+		fl.StringVar(&f.object, "object", "", "all archived dead letters of this object")
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionReplay:
-		fl.BoolVar(&f.canary, "canary", false, "begin with 1, 2, 5 and 20 letters, and pause if one dies of the same error again")
-		fl.BoolVar(&f.force, "force", false, "replay though no relay, breaker or broker is well")
+		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
+		fl.BoolVar(&f.force, "force", false, "skip the checks of relay, breaker and broker")
 		sections = append(sections, app.SectionKafka)
 	}
-	fl.IntVar(&f.batchSize, "batch-size", size, "letters between two saves of the job's progress")
+	fl.IntVar(&f.batchSize, "batch-size", size, "number of dead letters between two saves of the job's progress")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, sections...)
 	return cmd
 }
 
-// meantWithout says which letters are meant without --status.
+// meantWithout contains the statuses that a change selects without --status.
 var meantWithout = map[dlq.Action]string{
-	dlq.ActionReplay: "only open", dlq.ActionDiscard: "only open", dlq.ActionRelease: "only open",
-	dlq.ActionResolve: "only open", dlq.ActionPark: "only open",
+	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionRelease: "open",
+	dlq.ActionResolve: "open", dlq.ActionPark: "open",
 	dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
 
-// dlqConfirm are the flags of what asks before it changes something.
+// dlqConfirm contains the flags of commands that ask for confirmation.
 type dlqConfirm struct{ dryRun, yes bool }
 
 func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show what would be done")
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it without asking")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only print the preview")
+	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// dlqActor are the flags that say who changes something, and why.
+// dlqActor contains the flags of the actor and the reason of a change.
 type dlqActor struct{ reason, actor string }
 
-// AddFlags adds them; keeper is what has it afterwards: history or audit.
+// addFlags adds the flags; keeper is the name of the record in their help: history or audit.
 func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why; kept in the "+keeper)
-	cmd.Flags().StringVar(&f.actor, "actor", "", "who; kept in the "+keeper+" (default the user of this machine)")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the "+keeper)
+	cmd.Flags().StringVar(&f.actor, "actor", "", "actor, recorded in the "+keeper+" (default the user of this machine)")
 }
 
-// by is who changes something.
+// by returns the actor of the change.
 func (f *dlqActor) by() dlq.Actor {
 	by := dlq.Actor{Name: f.actor, Reason: f.reason}
 	if by.Name == "" {
@@ -163,9 +163,8 @@ func (f *dlqActor) by() dlq.Actor {
 	return by
 }
 
-// scope returns the filter that the flags of a change mean, and refuses what says
-// too much or too little: named says that the command line has event ids, all
-// that it has --all.
+// scope returns the filter of the flags. It is an error of usage to select nothing, or to
+// combine event ids (named), filters and --all (all).
 func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Filter, error) {
 	filter, err := f.filter(now)
 	if err == nil {
@@ -175,17 +174,17 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 	case err != nil:
 		return filter, err
 	case named && (!f.empty() || all || f.Limit != 0):
-		return filter, cli.Usage(errors.New("event ids and filters do not go together: use one or the other"))
+		return filter, cli.Usage(errors.New("event ids and filters cannot be combined: use one of them"))
 	case !named && f.empty() && !all:
-		return filter, cli.Usage(errors.New("which letters? name event ids, use a filter such as --error-type, or --all"))
+		return filter, cli.Usage(errors.New("no dead letters selected: name event ids, use a filter such as --error-type, or --all"))
 	case all && !f.empty():
-		return filter, cli.Usage(errors.New("--all and filters do not go together: use one or the other"))
+		return filter, cli.Usage(errors.New("--all and filters cannot be combined: use one of them"))
 	}
 	return filter, nil
 }
 
-// check returns the job that the flags mean; named says that the command line
-// names the letters.
+// check returns the job of the flags; named reports that the command line names the dead
+// letters.
 func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jobs.Spec, error) {
 	spec := jobs.Spec{
 		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.Limit,
@@ -199,7 +198,7 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jo
 	case f.rate < 0:
 		return spec, cli.Usage(fmt.Errorf("--rate %v must not be negative", f.rate))
 	case f.canary && spec.Follow < 0:
-		return spec, cli.Usage(errors.New("--canary waits for what becomes of letters: use it with --wait, or --detach"))
+		return spec, cli.Usage(errors.New("--canary needs the results of its first dead letters: use it with --wait or --detach"))
 	case f.batchSize < 1 || f.batchSize > jobs.MaxBatchSize:
 		return spec, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, jobs.MaxBatchSize))
 	}
@@ -207,32 +206,32 @@ func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jo
 		spec.Filter.Status = spec.Statuses()
 	}
 	if !named && (spec.Filter.Until.IsZero() || spec.Filter.Until.After(now)) {
-		spec.Filter.Until = now.UTC() // what dies after the preview is not meant
+		spec.Filter.Until = now.UTC() // excludes dead letters written after the preview
 	}
 	return spec, nil
 }
 
-// changed is what a change prints as JSON.
+// changed is the result of a change as JSON.
 type changed struct {
 	Preview jobs.Preview `json:"preview"`
 	DryRun  bool         `json:"dry_run,omitempty"`
 	Changed int          `json:"changed"`
-	// Refused are letters that were named and stand where the action cannot begin,
-	// and those that moved on since the preview.
+	// Refused counts the dead letters whose status does not permit the action, or has
+	// changed since the preview.
 	Refused int `json:"refused"`
-	// Missing are event ids that have no letter.
+	// Missing contains the event ids without a dead letter.
 	Missing []string `json:"missing,omitempty"`
-	// Failed are letters that were replayed and died again.
+	// Failed counts the dead letters whose replay failed.
 	Failed int `json:"failed"`
-	// Skipped says what the change leaves out and what goes on behind it; the
-	// letters' histories say it of each.
+	// Skipped describes the events that are not published, and those that they no longer
+	// block. The history of each dead letter contains the same.
 	Skipped string   `json:"skipped,omitempty"`
 	Errors  []string `json:"errors,omitempty"`
-	// Job did it.
+	// Job made the change.
 	Job *jobView `json:"job,omitempty"`
 }
 
-// refuse counts a letter that was refused.
+// refuse counts a refused dead letter and keeps its error.
 func (c *changed) refuse(err error) {
 	c.Refused++
 	if len(c.Errors) < dlqErrors {
@@ -240,18 +239,18 @@ func (c *changed) refuse(err error) {
 	}
 }
 
-// dlqErrors is how many errors are shown.
+// dlqErrors is the maximum number of errors in the output.
 const dlqErrors = 10
 
-// needsArchive refuses what needs retention.archive where there is none.
+// needsArchive returns an error if the action requires retention.archive and it is empty.
 func needsArchive(spec *jobs.Spec) error {
 	if spec.Action == dlq.ActionPurge {
-		return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: the letters would be lost"), "--retention-archive names an archive; --no-archive loses them"))
+		return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: the dead letters would be lost"), "set --retention-archive; or delete them without an archive by --no-archive"))
 	}
-	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: there is no archive"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
+	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
 }
 
-// target reads the letters that are meant: of ids, of an object, or of the filter.
+// target reads the selected dead letters: by ids, by object, or by the filter.
 func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
 	if f.object != "" {
 		events, err := f.objectIDs(cmd, conf)
@@ -269,8 +268,8 @@ func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 	return slices.DeleteFunc(letters, func(l dlq.DeadLetter) bool { return !spec.Means(&l) }), nil, err
 }
 
-// change shows what the job would do and, once that is confirmed, makes it and
-// runs it. a is the archive, nil without one.
+// change prints the preview of the job and, after the confirmation, creates and runs it. a
+// is the archive, nil without one.
 func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Store, a jobs.Archive, spec jobs.Spec, ids []gocql.UUID) error {
 	ctx, action := cmd.Context(), spec.Action
 	js := jobs.New(s)
@@ -314,7 +313,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 				return err
 			}
 		}
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "letter"))); err != nil {
+		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "dead letter"))); err != nil {
 			return err
 		}
 		job, err := f.dlqRun.create(cmd, js, a, narrow(js, spec, named, may), f.by())
@@ -330,14 +329,14 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 	if err := f.report(cmd, action, &out); jobErr == nil {
 		return err
 	}
-	return jobErr // it says more
+	return jobErr // it has the details
 }
 
-// narrow is the job that changes the letters of the preview.
+// narrow returns the job for the dead letters of the preview.
 func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.DeadLetter) jobs.Spec {
 	if named || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
 		spec.Filter, spec.Limit = dlq.Filter{}, 0
-		for i := range may { // those that were shown, and no other
+		for i := range may { // only dead letters of the preview
 			spec.IDs = append(spec.IDs, may[i].EventID)
 		}
 		return spec
@@ -348,7 +347,7 @@ func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.DeadLetter) job
 	return spec
 }
 
-// report prints what was done, and returns the error that the exit status is of.
+// report prints the result, and returns the error of the exit status.
 func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *changed) error {
 	w := cmd.OutOrStdout()
 	var err error
@@ -380,18 +379,18 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *chan
 	return nil
 }
 
-// skipped is what a change left out, in words; empty if it leaves out nothing.
+// skipped describes the events that a change excludes from publishing, empty for none.
 func skipped(action dlq.Action, c *changed) string {
 	what, ok := map[dlq.Action]string{
-		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "passed by later ones of their aggregates",
+		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "published after later ones of their aggregates",
 	}[action]
 	if !ok || c.Changed == 0 {
 		return ""
 	}
-	return fmt.Sprintf("skipped: %s, %s; dead letters behind them that go on: %d", cli.Plural(c.Changed, "event"), what, c.Preview.Followers)
+	return fmt.Sprintf("skipped: %s, %s; events that they no longer block: %d", cli.Plural(c.Changed, "event"), what, c.Preview.Followers)
 }
 
-// readLetters reads the letters of events, each once; missing have none.
+// readLetters reads the dead letters of events, each once; missing contains the ids without one.
 func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
 	found, err := s.ReadMany(ctx, ids)
 	if err != nil {
@@ -414,9 +413,9 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 
 func printPreview(w io.Writer, out *changed) {
 	p := &out.Preview
-	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.DeadLetters, "letter"), cli.Plural(p.Aggregates, "aggregate"))
+	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.DeadLetters, "dead letter"), cli.Plural(p.Aggregates, "aggregate"))
 	if p.Estimated >= 1 {
-		by := map[string]string{"rate": "at the given rate", "jobs before": "as jobs before went", "default rate": "as no job was made before"}[p.EstimatedBy]
+		by := map[string]string{"rate": "at the given rate", "jobs before": "by the rate of earlier jobs", "default rate": "by the default rate"}[p.EstimatedBy]
 		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
 	}
 	fmt.Fprintln(w)
@@ -439,9 +438,9 @@ func printPreview(w io.Writer, out *changed) {
 		if p.FollowersOf < p.Aggregates {
 			more = fmt.Sprintf(" in the first %d aggregates", p.FollowersOf)
 		}
-		fmt.Fprintf(w, "parked behind them%s: %s\n", more, cli.Plural(p.Followers, "letter"))
+		fmt.Fprintf(w, "blocked by them%s: %s\n", more, cli.Plural(p.Followers, "event"))
 	}
-	counts(w, "left as they are, since "+string(p.Action)+" cannot begin there", wide(p.Refused))
+	counts(w, "not eligible for "+string(p.Action), wide(p.Refused))
 	for _, id := range out.Missing {
 		fmt.Fprintf(w, "event %s has no dead letter\n", id)
 	}
@@ -455,21 +454,21 @@ func wide[K ~string](m map[K]int) map[K]int64 {
 	return out
 }
 
-// confirm returns nil if the change may be made.
+// confirm returns nil if --yes is set or the user confirms the change.
 func (f *dlqConfirm) confirm(cmd *cobra.Command, question string) error {
 	if f.yes {
 		return nil
 	}
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return cli.Usage(cli.WithHint(errors.New("nothing was changed: there is no terminal to ask on"), "--yes does it without asking"))
+		return cli.Usage(cli.WithHint(errors.New("nothing was changed: there is no terminal for the confirmation"), "--yes skips the confirmation"))
 	}
 	return ask(in, cmd.ErrOrStderr(), question)
 }
 
-// ask asks a question to which only yes is an assent.
+// ask prints a question and returns an error unless the answer is yes.
 func ask(in io.Reader, out io.Writer, question string) error {
-	fmt.Fprintf(out, "%s Type yes to go on: ", question)
+	fmt.Fprintf(out, "%s Type yes to continue: ", question)
 	line, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the answer: %w", err)
@@ -480,7 +479,7 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return nil
 }
 
-// thisUser names who runs the command.
+// thisUser returns the name of the user who runs the command.
 func thisUser() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username

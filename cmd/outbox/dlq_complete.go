@@ -14,10 +14,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// completionTime bounds how long a shell waits for the database.
+// completionTime bounds the wait of a shell for the database.
 const completionTime = 2 * time.Second
 
-// complete lets the shell complete the filter's flags.
+// complete adds shell completion of the filter's flags.
 func (f *dlqFilter) complete(cmd *cobra.Command) {
 	for flag, values := range map[string]func(*cobra.Command) []string{
 		"status": func(*cobra.Command) []string { return statusNames() },
@@ -32,16 +32,16 @@ func (f *dlqFilter) complete(cmd *cobra.Command) {
 			return values(cmd), cobra.ShellCompDirectiveNoFileComp
 		})
 		if err != nil {
-			panic(err) // there is no such flag
+			panic(err) // no such flag
 		}
 	}
 }
 
-// forCompletion asks the database, if it answers soon.
+// forCompletion queries the database, bounded by completionTime.
 func forCompletion(cmd *cobra.Command, ask func(context.Context, *dlq.Store) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
-	_ = withDLQ(cmd, func(s *dlq.Store) error { return ask(ctx, s) }) // the shell has no use for an error
+	_ = withDLQ(cmd, func(s *dlq.Store) error { return ask(ctx, s) }) // a shell ignores errors
 }
 
 func statsKeys(cmd *cobra.Command, of func(*dlq.Stats) map[string]int64) (keys []string) {
@@ -55,7 +55,7 @@ func statsKeys(cmd *cobra.Command, of func(*dlq.Stats) map[string]int64) (keys [
 	return keys
 }
 
-// completeJobs completes the id of a job, with what it is about.
+// completeJobs completes the id of a job, with a description.
 func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// dlqEditFlags are those of outbox dlq edit.
+// dlqEditFlags contains the flags of outbox dlq edit.
 type dlqEditFlags struct {
 	dlqConfirm
 	dlqActor
@@ -33,16 +33,15 @@ func newDLQEditCommand() *cobra.Command {
 	var f dlqEditFlags
 	cmd := &cobra.Command{
 		Use:   "edit EVENT_ID",
-		Short: "Change the payload or the headers of a dead event, and have it published",
-		Long: `Change the payload or the headers of a dead event, and have it published in its
-place in the order of its aggregate, under a new id. The record names the original
-in its header ce_originalid. The original stays as it was; outbox dlq show shows
-both.
+		Short: "Edit payload or headers of a dead letter and replay it",
+		Long: `Edit payload or headers of a dead letter and replay it. The relay publishes it under
+a new id, at its place in the order of its aggregate. The header ce_originalid of the
+record contains the original id. The original is kept; 'outbox dlq show' prints both.
 
-Without --payload-file, --header, --without-header or --content-type it opens the
-payload in $VISUAL or $EDITOR; JSON is indented there, and stored without white
-space. A payload whose event type has a JSON Schema (dlq.schemas) must fit it. The
-difference is shown first.`,
+Without --payload-file, --header, --without-header or --content-type the command
+opens the payload in $VISUAL or $EDITOR; JSON is indented there, and stored without
+white space. If the event type has a JSON Schema (dlq.schemas), the payload must fit
+it. The command prints the difference first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
@@ -59,7 +58,7 @@ difference is shown first.`,
 				}
 				l, err := s.Read(cmd.Context(), ids[0])
 				if errors.Is(err, dlq.ErrNotFound) {
-					return cli.WithHint(err, "outbox dlq list shows which there are")
+					return cli.WithHint(err, "outbox dlq list prints the ids")
 				}
 				if err != nil {
 					return err
@@ -80,7 +79,7 @@ difference is shown first.`,
 	return cmd
 }
 
-// edited is what an edit prints as JSON.
+// edited is the result of an edit as JSON.
 type edited struct {
 	EventID    string         `json:"event_id"`
 	EditedID   string         `json:"edited_id,omitempty"`
@@ -147,7 +146,7 @@ func printDifference(w io.Writer, d *dlq.Difference) {
 	}
 }
 
-// changed is what the flags, or the editor, make of the content.
+// changed returns the content after the flags or the editor.
 func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error) {
 	e.Headers = maps.Clone(e.Headers)
 	for _, name := range f.without {
@@ -184,16 +183,16 @@ func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error)
 	return e, nil
 }
 
-// editPayload lets somebody edit a payload.
+// editPayload opens a payload in the user's editor.
 func editPayload(cmd *cobra.Command, payload []byte) ([]byte, error) {
 	in, isFile := cmd.InOrStdin().(*os.File)
 	if !isFile || !term.IsTerminal(int(in.Fd())) {
-		return nil, cli.Usage(cli.WithHint(errors.New("there is no terminal to edit on"), "use --payload-file, --header, --without-header or --content-type"))
+		return nil, cli.Usage(cli.WithHint(errors.New("there is no terminal for the editor"), "use --payload-file, --header, --without-header or --content-type"))
 	}
 	return editWith(cmd.Context(), editor(), payload, in, cmd.ErrOrStderr())
 }
 
-// editor is the command that edits a file.
+// editor returns the command of the editor.
 func editor() string {
 	for _, name := range []string{"VISUAL", "EDITOR"} {
 		if v := os.Getenv(name); v != "" {
@@ -203,9 +202,8 @@ func editor() string {
 	return "vi"
 }
 
-// editWith opens a payload in an editor and returns what was saved. JSON is
-// indented for it, and compacted after; what was not touched comes back to the
-// byte.
+// editWith opens a payload in an editor and returns the saved text. JSON is indented for the
+// editor and compacted afterwards; an unchanged payload is returned byte for byte.
 func editWith(ctx context.Context, editor string, payload []byte, in io.Reader, out io.Writer) (_ []byte, err error) {
 	shown, name := payload, "payload-*.txt"
 	var pretty bytes.Buffer

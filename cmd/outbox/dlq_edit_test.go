@@ -35,7 +35,7 @@ func TestDLQ_Edit(t *testing.T) {
 		t.Helper()
 		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
 	}
-	if _, errOut := edit(cli.ExitUsage); !strings.Contains(errOut, "no terminal to edit on") {
+	if _, errOut := edit(cli.ExitUsage); !strings.Contains(errOut, "no terminal for the editor") {
 		t.Errorf("edit without a terminal says %q", errOut)
 	}
 	if _, errOut := edit(cli.ExitUsage, "--payload-file", good); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 )
 
-// healthy returns nil if a replay of the letters may begin, and says what speaks
-// against it.
+// healthy returns nil if relays and broker are ready for a replay of the dead letters, or
+// with --force. The error lists the problems.
 func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dlq.DeadLetter) error {
 	tables := make(map[string]bool)
 	for i := range letters {
@@ -26,7 +26,7 @@ func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dl
 	}
 	text := strings.Join(problems, "; ")
 	if f.force {
-		fmt.Fprintln(cmd.ErrOrStderr(), "not well: "+text+"; going on, as --force says")
+		fmt.Fprintln(cmd.ErrOrStderr(), "problems: "+text+"; continuing because of --force")
 		return nil
 	}
 	return cli.WithHint(errors.New("nothing was replayed: "+text), "fix it, or add --force: the relay publishes the dead letters once it can")

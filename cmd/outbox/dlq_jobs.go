@@ -53,7 +53,7 @@ func viewOfJob(j *jobs.Job) *jobView {
 	return v
 }
 
-// status is the error that the exit status is of.
+// status returns the error of the exit status.
 func (v *jobView) status() error {
 	switch {
 	case v.State == jobs.Failed, v.State == jobs.Cancelled, v.State == jobs.Paused, v.Progress.Failed() > 0:
@@ -64,18 +64,18 @@ func (v *jobView) status() error {
 	return nil
 }
 
-// printReport says what became of a job's letters.
+// printReport prints the results of a job.
 func printReport(w io.Writer, v *jobView) {
 	p := &v.Progress
 	if v.Action == dlq.ActionReplay && v.Started != nil {
-		fmt.Fprintf(w, "%d published, %d died again, %d still waiting", p.Replayed, p.Failed(), p.Waiting)
+		fmt.Fprintf(w, "%d published, %d failed again, %d still waiting", p.Replayed, p.Failed(), p.Waiting)
 		if p.Overtaken > 0 {
-			fmt.Fprintf(w, ", %d changed by somebody else meanwhile", p.Overtaken)
+			fmt.Fprintf(w, ", %d changed concurrently", p.Overtaken)
 		}
 		fmt.Fprintln(w)
 	}
-	counts(w, "died again, by error", wideText(p.FailedAgain))
-	counts(w, "left as they are", wideText(p.Skipped))
+	counts(w, "failed again, by error", wideText(p.FailedAgain))
+	counts(w, "skipped", wideText(p.Skipped))
 	if v.Error != "" {
 		fmt.Fprintln(w, cli.Clean(v.Error, 0))
 	}
@@ -87,12 +87,12 @@ func wideText(m map[string]int) map[string]int64 { return wide(m) }
 func newDLQJobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List jobs, which change letters in bulk; pause, resume, cancel and watch them",
-		Long: `List jobs, which change letters in bulk; pause, resume, cancel and watch them.
+		Short: "List, pause, resume, cancel and watch bulk changes of dead letters",
+		Long: `List, pause, resume, cancel and watch bulk changes of dead letters.
 
-Every change by outbox dlq, the console and the HTTP API over more than one letter
-is a job in the database. One process at a time runs it; if that one dies, another
-goes on where it was. A job changes a letter once.`,
+Every change of more than one dead letter by outbox dlq, the console or the HTTP API
+is a job in the database. One process at a time runs it; if that process fails,
+another one continues. A job changes a dead letter once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -108,7 +108,7 @@ func newDLQJobsListCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List jobs, the newest first",
+		Short: "List jobs, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -126,13 +126,13 @@ func newDLQJobsListCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "this many jobs at most")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of jobs")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
-// jobTable is bulk jobs as a list.
+// jobTable prints jobs as a list.
 var jobTable = cli.Table[*jobs.Job]{
 	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
 	Row: func(w io.Writer, j *jobs.Job) {
@@ -143,8 +143,7 @@ var jobTable = cli.Table[*jobs.Job]{
 	None: "there are no jobs",
 }
 
-// withJob runs f with the job that a command names, once output is known to be
-// one of the forms.
+// withJob checks output and runs f with the job of the command line.
 func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *jobs.Job) error) error {
 	if err := cli.CheckOutput(output); err != nil {
 		return err
@@ -156,7 +155,7 @@ func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.St
 	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
 		j, err := jobs.New(s).Read(cmd.Context(), id)
 		if errors.Is(err, jobs.ErrNoJob) {
-			return cli.WithHint(err, "outbox dlq jobs list shows which there are")
+			return cli.WithHint(err, "outbox dlq jobs list prints the ids")
 		}
 		if err != nil {
 			return err
@@ -169,7 +168,7 @@ func newDLQJobsShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:               "show JOB",
-		Short:             "Show all of a job: what it is to do, how far it is, who did what to it",
+		Short:             "Show a job: its selection, progress, results and history",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -200,17 +199,17 @@ func printJob(w io.Writer, output string, v *jobView) error {
 			}
 		}
 		if !f.Since.IsZero() {
-			field("died since", f.Since.UTC().Format(time.RFC3339))
+			field("failed since", f.Since.UTC().Format(time.RFC3339))
 		}
-		field("died before", f.Until.UTC().Format(time.RFC3339))
+		field("failed before", f.Until.UTC().Format(time.RFC3339))
 	} else if v.IDs > 0 {
-		field("letters named", v.IDs)
+		field("event ids", v.IDs)
 	}
 	if v.Force {
-		field("force", "failed and manual letters too")
+		field("force", "includes failed and manual dead letters")
 	}
 	if v.NoArchive {
-		field("archive", "none: the letters are lost")
+		field("archive", "none: the dead letters are deleted")
 	}
 	if v.Rate > 0 {
 		field("rate", fmt.Sprintf("%v/s", v.Rate))
@@ -241,7 +240,7 @@ func printJob(w io.Writer, output string, v *jobView) error {
 func newDLQJobsWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "watch JOB",
-		Short:             "Look on until a job is finished or paused, without running it",
+		Short:             "Watch a job until it ends or pauses, without running it",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -268,21 +267,20 @@ func newDLQJobsWatchCommand() *cobra.Command {
 	return cmd
 }
 
-// jobSteer is a command that steers a job.
+// jobSteer is a command that pauses, resumes or cancels a job.
 type jobSteer struct {
 	what, short string
 	do          func(*jobs.Store, context.Context, gocql.UUID, dlq.Actor) error
-	// ask says that it takes a confirmation: what anybody may want at once, and can
-	// be undone, does not.
+	// ask requires a confirmation. A command that is urgent and can be undone has none.
 	ask bool
-	// then goes on with the job in this process, unless it is detached.
+	// then continues the job in this process, unless --detach is set.
 	then func(*jobSteerFlags, *cobra.Command, *jobs.Store, jobs.Archive, *jobs.Job) (*jobs.Job, error)
 }
 
 var jobSteers = []jobSteer{
-	{"pause", "Have a job stop between two letters", (*jobs.Store).Pause, false, nil},
-	{"resume", "Let a paused job go on where it was, here", (*jobs.Store).Resume, true, (*jobSteerFlags).resume},
-	{"cancel", "End a job; what it did stays done", (*jobs.Store).Cancel, true, (*jobSteerFlags).end},
+	{"pause", "Pause a job between two dead letters", (*jobs.Store).Pause, false, nil},
+	{"resume", "Resume a paused job in this process", (*jobs.Store).Resume, true, (*jobSteerFlags).resume},
+	{"cancel", "Cancel a job; its changes remain", (*jobs.Store).Cancel, true, (*jobSteerFlags).end},
 }
 
 type jobSteerFlags struct {
@@ -311,11 +309,11 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 	sections := []string{app.SectionScylla}
 	switch st.what {
 	case "resume":
-		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin' and return immediately")
 		sections = append(sections, app.SectionRetention)
 	case "cancel":
-		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave its report to 'outbox admin', and return at once")
-		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long its report may take, such as for what becomes of letters that it replayed")
+		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the report to 'outbox admin' and return immediately")
+		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum wait for the results of replayed dead letters")
 	}
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, sections...)
@@ -323,7 +321,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 }
 
 func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a jobs.Archive, j *jobs.Job) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d letters done\n", j.Action, j.Created().Format(cli.ListTime), cli.Clean(j.Actor.Name, 40),
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d dead letters done\n", j.Action, j.Created().Format(cli.ListTime), cli.Clean(j.Actor.Name, 40),
 		j.State, j.Progress.Done, j.Progress.Total)
 	if f.dryRun {
 		return nil
@@ -356,16 +354,15 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a
 	case v.Finished == nil:
 		return cli.WaitsError{}
 	}
-	return nil // it is what was asked for
+	return nil // the requested result
 }
 
-// resume runs the job here.
+// resume runs the job in this process.
 func (f *jobSteerFlags) resume(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
 	return runJob(cmd, s, a, j, f.by())
 }
 
-// end makes the report of a cancelled job final, if it is not yet; a runner that
-// has the job does so by itself.
+// end completes the report of a cancelled job, unless the process that runs it does.
 func (f *jobSteerFlags) end(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
 	if !j.Finished.IsZero() {
 		return j, nil

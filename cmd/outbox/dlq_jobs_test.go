@@ -93,7 +93,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	if err := b.store.Discard(t.Context(), b.id(one), dlq.Actor{Name: "eve"}); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed by somebody else meanwhile") {
+	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed concurrently") {
 		t.Errorf("jobs cancel printed %q", out)
 	}
 	b.run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
@@ -174,7 +174,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	b.relaySays("running", "closed", -time.Hour)
 	replay(cli.ExitWaits)
 	b.relaySays("running", "open", -time.Hour)
-	if errOut := replay(cli.ExitWaits, "--force"); !strings.Contains(errOut, "going on") {
+	if errOut := replay(cli.ExitWaits, "--force"); !strings.Contains(errOut, "continuing because of --force") {
 		t.Errorf("replay --force says %q", errOut)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// dlqListed is how many letters a listing has unless --limit says otherwise.
+// dlqListed is the default of --limit.
 const dlqListed = 100
 
 func newDLQListCommand() *cobra.Command {
@@ -26,7 +26,7 @@ func newDLQListCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters, those that died last first",
+		Short: "List dead letters, last failure first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := f.filter(time.Now())
@@ -51,8 +51,8 @@ func newDLQListCommand() *cobra.Command {
 	return cmd
 }
 
-// collect reads the letters that filter means; more says that there are more
-// than limit.
+// collect reads up to limit dead letters that match filter; more reports that there are
+// others.
 func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (letters []dlq.DeadLetter, more bool, err error) {
 	err = s.List(cmd.Context(), filter, func(l *dlq.DeadLetter) error {
 		if limit > 0 && len(letters) == limit {
@@ -65,17 +65,17 @@ func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (le
 	return letters, more, err
 }
 
-// shown is what show prints as JSON.
+// shown is the result of show as JSON.
 type shown struct {
 	letterView
 	History []dlq.Change `json:"history"`
-	// Edits are what took the event's place, oldest first; the last one counts.
+	// Edits are the replacements of the event, oldest first; the last one is published.
 	Edits []editView `json:"edits,omitempty"`
-	// Chain are the open letters of the aggregate, in order.
+	// Chain contains the open dead letters of the aggregate, in order.
 	Chain []chainView `json:"chain"`
 }
 
-// editView is an edit of a letter.
+// editView is an edit of a dead letter.
 type editView struct {
 	EditedID    string            `json:"edited_id"`
 	By          string            `json:"by"`
@@ -86,11 +86,11 @@ type editView struct {
 	// Payload is set if the payload is text, PayloadBase64 if not.
 	Payload       *string `json:"payload,omitempty"`
 	PayloadBase64 []byte  `json:"payload_base64,omitempty"`
-	// Difference is to what would have been published before.
+	// Difference is the difference to the previous content.
 	Difference dlq.Difference `json:"difference"`
 }
 
-// readEither reads the letter of an event, or that of which an edit has the id.
+// readEither reads the dead letter with the id of an event, or of one of its edits.
 func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.DeadLetter, error) {
 	l, err := s.Read(ctx, id)
 	if !errors.Is(err, dlq.ErrNotFound) {
@@ -106,7 +106,7 @@ func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.DeadLette
 	return s.Read(ctx, event)
 }
 
-// editsOf are the edits of a letter.
+// editsOf reads the edits of a dead letter.
 func editsOf(ctx context.Context, s *dlq.Store, l *dlq.DeadLetter) (out []editView, err error) {
 	if l.Edit == nil {
 		return nil, nil
@@ -138,7 +138,7 @@ func newDLQShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "show EVENT_ID",
-		Short: "Show all of a dead letter: the event, its error, its history, and what waits behind it",
+		Short: "Show a dead letter: event, error, history and blocked events",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
@@ -151,7 +151,7 @@ func newDLQShowCommand() *cobra.Command {
 			return withDLQ(cmd, func(s *dlq.Store) error {
 				l, err := readEither(cmd.Context(), s, ids[0])
 				if errors.Is(err, dlq.ErrNotFound) {
-					return cli.WithHint(err, "outbox dlq list shows which there are")
+					return cli.WithHint(err, "outbox dlq list prints the ids")
 				}
 				if err != nil {
 					return err
@@ -197,7 +197,7 @@ func printShown(w io.Writer, v *shown) error {
 		printDifference(w, &e.Difference)
 	}
 	if len(v.Chain) > 0 {
-		fmt.Fprintf(w, "\nopen letters of the aggregate, in order:\n")
+		fmt.Fprintf(w, "\nopen dead letters of the aggregate, in order:\n")
 		for _, c := range v.Chain {
 			mark := "  "
 			if c.EventID == v.EventID {
@@ -220,7 +220,7 @@ func printShown(w io.Writer, v *shown) error {
 	return tw.Flush()
 }
 
-// printLetter prints what is known of a letter, a field a line.
+// printLetter prints a dead letter, one field per line.
 func printLetter(w io.Writer, v *letterView) error {
 	tw := cli.NewColumns(w)
 	field := cli.FieldsOn(tw)
@@ -255,7 +255,7 @@ func printLetter(w io.Writer, v *letterView) error {
 	for i, e := range v.ErrorChain {
 		field(fmt.Sprintf("cause %d", i+1), e)
 	}
-	field("attempts", fmt.Sprintf("%d, and %d replays that failed", v.Attempts, v.Replays))
+	field("attempts", fmt.Sprintf("%d, and %d failed replays", v.Attempts, v.Replays))
 	field("first failed at", at(&v.FirstFailedAt))
 	field("last failed at", at(&v.LastFailedAt))
 	strategy := v.Strategy
@@ -278,12 +278,12 @@ func printLetter(w io.Writer, v *letterView) error {
 	case v.Payload != nil:
 		field("payload", *v.Payload)
 	case v.PayloadBase64 != nil:
-		field("payload", fmt.Sprintf("%d bytes, no text: 0x%x", len(v.PayloadBase64), v.PayloadBase64[:min(len(v.PayloadBase64), 64)]))
+		field("payload", fmt.Sprintf("%d bytes, not text: 0x%x", len(v.PayloadBase64), v.PayloadBase64[:min(len(v.PayloadBase64), 64)]))
 	}
 	return tw.Flush()
 }
 
-// statsView is what stats prints as JSON.
+// statsView is the result of stats as JSON.
 type statsView struct {
 	Open        int64                `json:"open"`
 	Oldest      *time.Time           `json:"oldest_open,omitempty"`

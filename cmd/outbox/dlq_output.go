@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// letterView is a letter for people and scripts; its names are those of the table.
+// letterView is a dead letter as JSON. Its keys are the columns of the table.
 type letterView struct {
 	EventID       string            `json:"event_id"`
 	Status        dlq.Status        `json:"status"`
@@ -75,7 +75,7 @@ func viewOf(l *dlq.DeadLetter) letterView {
 	return v
 }
 
-// textOrBytes is a payload as text, or as bytes if it is none.
+// textOrBytes returns a payload as text, or as bytes if it is not text.
 func textOrBytes(payload []byte) (*string, []byte) {
 	switch {
 	case payload == nil:
@@ -95,7 +95,7 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// letterTable is dead letters as a list.
+// letterTable prints dead letters as a list.
 var letterTable = cli.Table[dlq.DeadLetter]{
 	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
 	Row: func(w io.Writer, l dlq.DeadLetter) {
@@ -114,7 +114,7 @@ var letterTable = cli.Table[dlq.DeadLetter]{
 	None: "no dead letter matches",
 }
 
-// counts prints what is in a map, most first.
+// counts prints the entries of a map, largest number first.
 func counts[K ~string, N int | int64](w io.Writer, title string, m map[K]N) {
 	keys := make([]K, 0, len(m))
 	for k, n := range m {

@@ -12,31 +12,32 @@ import (
 
 func newDLQPurgeCommand() *cobra.Command {
 	return newDLQChangeCommand(dlqChange{
-		dlq.ActionPurge, "Move resolved and archived letters out of the database now",
+		dlq.ActionPurge, "Purge resolved and archived dead letters from the database",
 		`Move resolved and archived letters out of the database now, rather than when their
 retention is over. An outline stays: ids, times, outcome, who purged it and why, so
 that the event is never published by mistake. What edits would have published goes
 with the letter.
 
-Letters go to retention.archive first, and can be restored from there. Without an
-archive, --no-archive says that they are to be lost. Failed and manual letters,
-whose events are in no topic, need --force; those parked behind them go on.
-Pending, parked and claimed ones cannot be purged: discard them first.`,
+Dead letters are first written to retention.archive, from where they can be restored.
+Without an archive, --no-archive deletes them. Failed and manual ones, whose events
+are in no topic, require --force; the events that they block are published. Pending,
+parked and claimed ones cannot be purged: discard them first.`,
 	})
 }
 
 func newArchiveRestoreCommand() *cobra.Command {
 	return newDLQChangeCommand(dlqChange{
-		dlq.ActionRestore, "Bring letters back from the archive",
-		`Bring letters back from the archive, as they were: resolved, or, if they were
-failed, manual and released, because their aggregates have gone on. They stay in
-the archive's object too. --object names all letters of an object.
+		dlq.ActionRestore, "Restore dead letters from the archive",
+		`Restore dead letters from the archive. Resolved ones are resolved again. Failed ones
+become manual and released, because later events of their aggregates have been
+published. The archive keeps its object. --object restores all dead letters of an
+object.
 
-A relay that runs takes them in, and replays one when somebody says so.`,
+A running relay reads them, and replays them when an operator requests it.`,
 	})
 }
 
-// objectIDs are the events of the object that --object names.
+// objectIDs reads the event ids of the object of --object.
 func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *app.Config) ([]string, error) {
 	a, err := openArchive(c, cmd)
 	if err != nil {
@@ -49,7 +50,7 @@ func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *app.Config) ([]string,
 	return m.Events, nil
 }
 
-// withKeeper runs f with what runs jobs: the archive, or nil without one.
+// withKeeper runs f with the archive for jobs, nil without one.
 func withKeeper(c *app.Config, cmd *cobra.Command, s *dlq.Store, f func(jobs.Archive) error) error {
 	k, closeArchive, err := c.Keeper(cmd.Context(), s)
 	if err != nil {

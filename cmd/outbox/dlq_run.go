@@ -17,26 +17,26 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 )
 
-// jobPoll is how often a job that this process runs or watches is looked at.
+// jobPoll is the interval between two reads of a job that this process runs or watches.
 const jobPoll = 250 * time.Millisecond
 
-// jobLease is for how long a job waits for a command that was killed.
+// jobLease is the time after which another process continues the job of a killed command.
 const jobLease = 10 * time.Second
 
-// dlqRun are the flags of what runs a job.
+// dlqRun contains the flags of commands that run a job.
 type dlqRun struct {
 	detach bool
 	wait   time.Duration
 }
 
 func (f *dlqRun) addFlags(cmd *cobra.Command, replay bool) {
-	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin', and return at once")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin' and return immediately")
 	if replay {
-		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for what becomes of the letters; 0 does not wait")
+		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum wait for the results; 0 does not wait")
 	}
 }
 
-// follow is how long the job waits for what becomes of letters.
+// follow returns the maximum wait of the job for the results of its dead letters.
 func (f *dlqRun) follow() time.Duration {
 	switch {
 	case f.detach:
@@ -47,7 +47,7 @@ func (f *dlqRun) follow() time.Duration {
 	return -1
 }
 
-// create makes a job and runs it. The job is nil if there is none.
+// create creates a job and runs it. The job is nil if it was not created.
 func (f *dlqRun) create(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, spec jobs.Spec, by dlq.Actor) (*jobs.Job, error) {
 	job, err := s.Create(cmd.Context(), spec, by)
 	if err != nil {
@@ -59,8 +59,8 @@ func (f *dlqRun) create(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, spec 
 	return runJob(cmd, s, a, job, by)
 }
 
-// runJob runs a job in this process, or looks on while another one does. An
-// interruption pauses it. a is the archive, nil without one.
+// runJob runs a job in this process, or watches it while another one runs it. An
+// interruption pauses the job. a is the archive, nil without one.
 func runJob(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, job *jobs.Job, by dlq.Actor) (*jobs.Job, error) {
 	ctx := cmd.Context()
 	runner := jobRunner(s, a)
@@ -77,7 +77,7 @@ func runJob(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, job *jobs.Job, by
 	if ctx.Err() == nil {
 		return last, err
 	}
-	// Whoever stops the command wants no other process to go on.
+	// An interruption of the command stops the job in every process.
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
 	by.Reason = "the command was interrupted"
@@ -87,15 +87,15 @@ func runJob(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, job *jobs.Job, by
 	if now, err := s.Read(detached, job.ID); err == nil {
 		last = now
 	}
-	return last, cli.WithHint(fmt.Errorf("interrupted: job %s is %s after %d of %d letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
-		"outbox dlq jobs resume %s goes on with the rest", job.ID)
+	return last, cli.WithHint(fmt.Errorf("interrupted: job %s is %s after %d of %d dead letters", job.ID, last.State, last.Progress.Done, last.Progress.Total),
+		"outbox dlq jobs resume %s continues it", job.ID)
 }
 
 func jobRunner(s *jobs.Store, a jobs.Archive) *jobs.Runner {
 	return jobs.NewRunner(s, jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease, Archive: a})
 }
 
-// showingJob shows a job's progress while run runs, if there is much to show.
+// showingJob shows the progress of a large job while run runs.
 func showingJob(cmd *cobra.Command, s *jobs.Store, job *jobs.Job, run func() error) error {
 	var seen atomic.Pointer[jobs.Job]
 	seen.Store(job)
@@ -130,7 +130,7 @@ func showingJob(cmd *cobra.Command, s *jobs.Store, job *jobs.Job, run func() err
 	return err
 }
 
-// jobDetail is what a progress bar says beside the numbers.
+// jobDetail returns the text of a progress bar.
 func jobDetail(j *jobs.Job) string {
 	if j.Action != dlq.ActionReplay {
 		return string(j.State)
@@ -143,7 +143,7 @@ func jobDetail(j *jobs.Job) string {
 func jobID(arg string) (gocql.UUID, error) {
 	id, err := gocql.ParseUUID(arg)
 	if err != nil {
-		return id, cli.Usage(fmt.Errorf("%q is no job's id: write it as outbox dlq jobs list shows it", arg))
+		return id, cli.Usage(fmt.Errorf("%q is not a valid job id: copy it from outbox dlq jobs list", arg))
 	}
 	return id, nil
 }

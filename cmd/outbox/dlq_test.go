@@ -212,7 +212,7 @@ func TestDLQ_Commands(t *testing.T) {
 				t.Errorf("%s without a terminal says %q", c.action, errOut)
 			}
 			_, errOut := b.run(cli.ExitOK, string(c.action), head, "--dry-run")
-			if !strings.Contains(errOut, string(c.action)+" 1 letter of 1 aggregate\n") || !strings.Contains(errOut, "parked behind them: 1 letter\n") {
+			if !strings.Contains(errOut, string(c.action)+" 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "blocked by them: 1 event\n") {
 				t.Errorf("%s --dry-run says %q", c.action, errOut)
 			}
 			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")

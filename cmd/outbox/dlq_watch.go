@@ -16,12 +16,12 @@ import (
 func newDLQWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch",
-		Short: "Tell people of dead letters and move old ones to the archive, until SIGTERM",
-		Long: `Tell people of dead letters and move old ones to the archive, until SIGTERM.
+		Short: "Send notifications about dead letters and archive old ones",
+		Long: `Send notifications about dead letters and move old ones to the archive, until SIGTERM.
 
-The relay does so too. Of all processes one at a time is on duty; a process of
-its own is for those who do not want it in the relay's, or who keep the secrets of
-its targets elsewhere. Metrics are at the admin address.`,
+The relay does this too; one of all processes at a time does it. Use a separate
+process to keep the secrets of the targets out of the relay. Metrics are at
+admin.addr.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runWatch),
 	}

@@ -17,10 +17,10 @@ func newDoctorCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check ScyllaDB, Kafka and their permissions, and report what to fix",
-		Long: `Check that ScyllaDB and Kafka are reachable and may be used, and report what to fix.
-It leaves nothing behind: the one row it writes is deleted again. Exit status 1
-if a check failed.`,
+		Short: "Check ScyllaDB, Kafka and permissions; report problems and fixes",
+		Long: `Check that ScyllaDB and Kafka are reachable, and that the relay has the permissions it
+needs. The report contains a fix for every failed check. The command writes one row
+and deletes it. Exit status 1 if a check failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.OneOf("output", output, "text", "json"); err != nil {

@@ -23,11 +23,11 @@ func newLoadCommand() *cobra.Command {
 		Short: "Post a file of orders and cancellations to an order API",
 		Long: `Post a file of orders and cancellations to an order API.
 
-The file holds JSON lines, also packed with gzip:
+The file contains JSON lines, optionally compressed with gzip:
   {"op":"create","order":{"invoice":"1","country":"…","currency":"GBP","lines":[…]}}
   {"op":"cancel","invoice":"1","credit_note":"…"}
-A line that is broken or rejected is reported with its number and skipped.
-Exit status 1 if there was one.`,
+An invalid or rejected line is reported with its number and skipped; the exit status
+is then 1.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.OneOf("output", output, "text", "json"); err != nil {
@@ -38,7 +38,7 @@ Exit status 1 if there was one.`,
 				return cli.Usage(fmt.Errorf("--api %q: use a URL such as http://127.0.0.1:8080", api))
 			}
 			if rate < 0 {
-				return cli.Usage(fmt.Errorf("--rate %g: use requests per second, or 0 for as fast as it goes", rate))
+				return cli.Usage(fmt.Errorf("--rate %g: use requests per second, or 0 for no limit", rate))
 			}
 			if attempts < 1 {
 				return cli.Usage(fmt.Errorf("--attempts %d: use a number from 1", attempts))
@@ -64,9 +64,9 @@ Exit status 1 if there was one.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&api, "api", "http://127.0.0.1:8080", "the order API")
-	cmd.Flags().Float64Var(&rate, "rate", 0, "requests per second at most; 0 means as fast as it goes")
-	cmd.Flags().IntVar(&attempts, "attempts", load.DefaultAttempts, "how often a line is sent, a second or more apart, while the API is away or says not now")
+	cmd.Flags().StringVar(&api, "api", "http://127.0.0.1:8080", "URL of the order API")
+	cmd.Flags().Float64Var(&rate, "rate", 0, "maximum number of requests per second; 0 is no limit")
+	cmd.Flags().IntVar(&attempts, "attempts", load.DefaultAttempts, "maximum attempts per line while the API is unreachable or answers 429 or 503")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run executes a command line. Results go to out, everything else to errOut.
+// run executes a command line. Results are written to out, everything else to errOut.
 func run(args []string, out, errOut io.Writer) int {
 	return cli.Execute(newRoot(out, errOut), args, errOut)
 }
@@ -21,10 +21,10 @@ func run(args []string, out, errOut io.Writer) int {
 func newRoot(out, errOut io.Writer) *cobra.Command {
 	root := cli.NewRoot("outbox", "A transactional outbox for ScyllaDB and the relay that carries it to Kafka", `A transactional outbox for ScyllaDB and the relay that carries it to Kafka.
 
-Run 'outbox schema migrate' once, then 'outbox orders' and 'outbox relay', each
-as many times as needed. 'outbox doctor' reports what is missing, 'outbox verify'
-whether an event was lost. 'outbox-dev run' starts all of it in one process, with
-embedded engines and sample orders.`, out, errOut)
+Run 'outbox schema migrate' once, then any number of 'outbox orders' and 'outbox
+relay'. 'outbox doctor' checks the installation, 'outbox verify' proves that no event
+was lost. 'outbox-dev run' starts everything in one process, with embedded engines
+and sample orders.`, out, errOut)
 	root.AddCommand(
 		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
 		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), cli.NewVersionCommand(),

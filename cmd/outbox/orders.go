@@ -15,7 +15,7 @@ import (
 func newOrdersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "orders",
-		Short: "Serve the API of orders and messages, until SIGTERM",
+		Short: "Serve the HTTP API of orders and messages",
 		Args:  cobra.NoArgs,
 		RunE:  app.WithConfig(runOrders),
 	}

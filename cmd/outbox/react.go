@@ -16,15 +16,14 @@ import (
 func newReactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "react",
-		Short: "Tell people and programs of events, by rules, until SIGTERM",
-		Long: `Tell people and programs of events, by rules, until SIGTERM.
+		Short: "Deliver events to notification targets by rules",
+		Long: `Deliver events to notification targets by rules, until SIGTERM.
 
-The rules stand in the configuration file, as react.rules: which topics and event
-types, a CEL expression over the event, and the target that gets it: e-mail, Slack
-and others by shoutrrr URL, a signed webhook, or the log. Each rule has a consumer
-group, queue, attempts and time-out of its own. Several processes share the work.
-'outbox deliveries' shows what became of the events. Metrics are at the admin
-address.`,
+The rules are react.rules in the configuration file. A rule contains topics, event
+types, a CEL expression over the event, and a target: e-mail, Slack and others by
+shoutrrr URL, a signed webhook, or the log. Each rule has its own consumer group,
+queue, attempts and timeout. Several processes share the work. 'outbox deliveries'
+lists the deliveries. Metrics are at admin.addr.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runReact),
 	}
@@ -33,7 +32,7 @@ address.`,
 }
 
 func runReact(cmd *cobra.Command, c *app.Config) error {
-	// What is wrong with the rules is said before anything is waited for.
+	// The rules are checked before the database is connected.
 	check := func(log *slog.Logger) error {
 		_, err := c.Reactor(nil, prometheus.NewRegistry(), log)
 		return err
@@ -48,7 +47,7 @@ func runReact(cmd *cobra.Command, c *app.Config) error {
 			return cli.Usage(err)
 		}
 		admin.Works(func() (bool, any) { return true, struct{}{} })
-		log.Info("reacting to events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", admin.URL)
+		log.Info("delivering events", "rules", len(c.React.Rules), "targets", len(c.React.Targets), "admin", admin.URL)
 		return reactor.Run(ctx)
 	})
 }

@@ -74,7 +74,7 @@ func TestReact_BadRulesAreUsage(t *testing.T) {
 	for yaml, want := range map[string]string{
 		"": "there are no rules",
 		"- {name: a, topics: [x], to: log, when: 'event_type = \"y\"'}": "rule a: when: line 1, column 12",
-		"- {name: a, topics: [x], to: ops}":                             `rule a: to "ops": there is no such target or plugin; there are log`,
+		"- {name: a, topics: [x], to: ops}":                             `rule a: to "ops": no such target or plugin; use one of log`,
 		"- {name: a, topics: [x], to: log, title: '{{.event}}'}":        "rule a: title: an event has no event",
 	} {
 		file := filepath.Join(t.TempDir(), "outbox.yaml")
@@ -195,11 +195,11 @@ react:
 	mu.Lock()
 	status = http.StatusNoContent
 	mu.Unlock()
-	if out := ask(cli.ExitOK, "repeat", failed.ID, "--yes", "--actor", "mara", "--reason", "mended"); !strings.Contains(out, "repeat: 1 asked for, 0 refused") {
+	if out := ask(cli.ExitOK, "repeat", failed.ID, "--yes", "--actor", "mara", "--reason", "fixed"); !strings.Contains(out, "repeat: 1 requested, 0 refused") {
 		t.Errorf("repeat:\n%s", out)
 	}
 	done := await("delivered")
-	if done.ID != failed.ID || done.Repeats != 1 || done.RepeatedBy != "mara" || done.Reason != "mended" {
+	if done.ID != failed.ID || done.Repeats != 1 || done.RepeatedBy != "mara" || done.Reason != "fixed" {
 		t.Errorf("the delivery is %+v", done)
 	}
 	cancel()

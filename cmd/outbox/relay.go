@@ -14,28 +14,27 @@ func newRelayCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Carry events from the outbox to their topics, until SIGTERM",
-		Long: `Carry events from the outbox to their topics, until SIGTERM.
+		Short: "Publish the events of the outbox to their topics",
+		Long: `Publish the events of the outbox to their topics, until SIGTERM.
 
-When it starts for the first time with a table that may be older than its CDC
-log, or was away for longer than the log keeps its rows, it also scans the
-outbox table for what the log does not have, beside everything else. A scan
-that is interrupted goes on at the next start. --backfill-from asks for one:
-every event written since that time which is not in its topic is published. The
-same time asks once, so the flag may stay where it is.`,
+The relay also scans the outbox table, concurrently, if the CDC log may lack events:
+at its first start with a table that may be older than its log, or after an absence
+longer than the log keeps its rows. An interrupted scan continues at the next start.
+--backfill-from requests a scan: it publishes every event written since that time
+that is not in its topic. Each time is scanned once, so the flag may stay set.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			var backfillFrom time.Time
 			if from != "" {
 				var err error
 				if backfillFrom, err = time.Parse(time.RFC3339, from); err != nil {
-					return cli.Usage(fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; how long ago would be another time at each start", from))
+					return cli.Usage(fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; an age would be another time at each start", from))
 				}
 			}
 			return app.RunRelay(cmd, c, backfillFrom)
 		}),
 	}
-	cmd.Flags().StringVar(&from, "backfill-from", "", "publish every event written since this time (RFC 3339) that is not in its topic, once for the same time")
+	cmd.Flags().StringVar(&from, "backfill-from", "", "publish events written since this time (RFC 3339) that are not in their topics")
 	app.AddFlags(cmd, app.RelaySections...)
 	cmd.AddCommand(newReshardCommand())
 	return cmd

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
-// reshardFlags are those of relay reshard.
+// reshardFlags contains the flags of relay reshard.
 type reshardFlags struct {
 	dlqConfirm
 	dlqActor
@@ -23,26 +23,26 @@ func newReshardCommand() *cobra.Command {
 	var f reshardFlags
 	cmd := &cobra.Command{
 		Use:   "reshard --to N",
-		Short: "Divide what instances of the relay share into another number of shards",
-		Long: `Divide what instances of the relay share into another number of shards.
+		Short: "Change the number of shards of a relay",
+		Long: `Change the number of shards of a relay.
 
-Stop all instances first: it refuses while one runs, and one that was killed counts
-as running for relay.session_timeout. Then start them with relay.shards set to the
-new number; they go on where the others were, and nothing is lost or published twice.
-One that is started with another number refuses to work, and says so.
+Stop all instances first. The command fails while one runs; a killed instance counts
+as running for relay.session_timeout. Then start the instances with relay.shards set
+to the new number. They continue from the checkpoints; no event is lost or published
+twice. An instance with another number exits with an error.
 
-The number is written into the table relay_sharing, then the topic
-outbox.relay.NAME.shards gets as many partitions: partitions are added, or, for
-fewer, it is deleted and made anew; nothing is ever in it. If this is interrupted,
-no instance works before it was done once more, with this number or another one.
-The Kafka user needs the right ALTER, or for fewer DELETE and CREATE, on that topic,
-and DESCRIBE on the group.
+The command writes the number into the table relay_sharing, then changes the
+partitions of the topic outbox.relay.NAME.shards: it adds partitions or, for a smaller
+number, deletes the topic, which is always empty, and creates it again. After an
+interruption no instance works until the command has been run again, with this or
+another number. The Kafka user needs ALTER on that topic, or DELETE and CREATE for a
+smaller number, and DESCRIBE on the group.
 
-What would be done is shown first. On a terminal it asks; elsewhere it needs --yes.
-What was asked for is kept in the audit (GET /v1/dlq/audit).
+The command prints a preview first. On a terminal it asks for confirmation; elsewhere
+it requires --yes. The audit trail records the change (GET /v1/dlq/audit).
 
-Exit status: 0 it is divided so; 1 it failed, or instances run; 2 the command line or
-the configuration is wrong.`,
+Exit status: 0 success; 1 failure, or instances run; 2 wrong command line or
+configuration.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			if f.to < 1 || f.to > share.MaxShards {
@@ -51,7 +51,7 @@ the configuration is wrong.`,
 			return reshard(c, cmd, &f)
 		}),
 	}
-	cmd.Flags().IntVar(&f.to, "to", 0, "the new number of shards")
+	cmd.Flags().IntVar(&f.to, "to", 0, "new number of shards")
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionLog)

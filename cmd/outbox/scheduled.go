@@ -24,7 +24,7 @@ import (
 func newScheduledCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduled",
-		Short: "List messages that wait for their time; release or take back many",
+		Short: "List, release and cancel scheduled messages",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -32,26 +32,26 @@ func newScheduledCommand() *cobra.Command {
 		newScheduledListCommand(),
 		newScheduledChangeCommand(scheduledChange{
 			name: "release", action: "release-messages", done: "released", one: (*messages.Service).ReleaseMany,
-			short: "Have messages go out now that wait for their time",
-			what:  "Those that are not due yet become due at once, and go out as fast as relay.schedule_rate lets\nthem. Until then they can be taken back.",
+			short: "Release scheduled messages now",
+			what:  "The messages become due immediately and are published at up to relay.schedule_rate.\nUntil then they can be cancelled.",
 		}),
 		newScheduledChangeCommand(scheduledChange{
-			name: "cancel", action: "cancel-messages", done: "taken back", due: true, one: (*messages.Service).CancelMany,
-			short: "Take back messages that wait for their time",
-			what:  "They are never published, and their payloads are removed at once. This cannot be undone.",
+			name: "cancel", action: "cancel-messages", done: "cancelled", due: true, one: (*messages.Service).CancelMany,
+			short: "Cancel scheduled messages",
+			what:  "The messages are never published, and their payloads are deleted. This cannot be undone.",
 		}),
 	)
 	return cmd
 }
 
-// scheduledChange is what is done with many messages.
+// scheduledChange is a command that changes many messages.
 type scheduledChange struct {
 	name, action, done, short, what string
-	due                             bool // those that are due already, too
+	due                             bool // includes messages that are due
 	one                             func(*messages.Service, context.Context, messages.Many, int, float64) (messages.Tally, messages.Changed, messages.Rest, error)
 }
 
-// scheduledFlags say which messages, and how they are changed.
+// scheduledFlags contains the flags of a change.
 type scheduledFlags struct {
 	scheduledChange
 	scheduledFilter
@@ -71,12 +71,13 @@ func newScheduledChangeCommand(change scheduledChange) *cobra.Command {
 
 ` + change.what + `
 
-Say which by flags. What would be done is counted first. On a terminal it asks;
-elsewhere it needs --yes. What is handed in after the command began is not meant.
-Running it again is harmless: it does what is left to do. The audit has it.
+Select messages by flags. The command counts them first. On a terminal it asks for
+confirmation; elsewhere it requires --yes. Messages that are accepted after the start
+of the command are excluded. A second run handles the remaining messages. The audit
+trail records the change.
 
-Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 1 it failed;
-2 the command line or the configuration is wrong.`,
+Exit status: 0 all were ` + change.done + ` or published before; 1 failure; 2 wrong command
+line or configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			many, err := f.many(time.Now())
@@ -95,8 +96,8 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 	}
 	f.scheduledFilter.addFlags(cmd)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.all, "all", false, "all messages that wait")
-	fl.Float64Var(&f.rate, "rate", 0, "this many in a second at most; 0 means as fast as it goes")
+	fl.BoolVar(&f.all, "all", false, "all scheduled messages")
+	fl.Float64Var(&f.rate, "rate", 0, "maximum number of messages per second; 0 is no limit")
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit")
 	cli.OutputFlag(cmd, &f.output)
@@ -104,7 +105,7 @@ Exit status: 0 all of them were ` + change.done + `, or had gone by themselves; 
 	return cmd
 }
 
-// many is what the flags mean.
+// many returns the selection of the flags.
 func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
 	m, err := f.filter(now)
 	if m.Due = f.due; m.CreatedUntil.IsZero() {
@@ -114,24 +115,24 @@ func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
 	case err != nil:
 		return m, err
 	case f.empty() && !f.all:
-		return m, cli.Usage(errors.New("which messages? use a flag such as --topic or --client, or --all"))
+		return m, cli.Usage(errors.New("no messages selected: use a filter such as --topic or --client, or --all"))
 	case !f.empty() && f.all:
-		return m, cli.Usage(errors.New("--all and filters do not go together: use one or the other"))
+		return m, cli.Usage(errors.New("--all and filters cannot be combined: use one of them"))
 	case f.rate != 0 && !(f.rate >= messages.MinRate):
-		return m, cli.Usage(fmt.Errorf("--rate %g: must be %g or more; 0 is as fast as it goes", f.rate, messages.MinRate))
+		return m, cli.Usage(fmt.Errorf("--rate %g: must be %g or more; 0 is no limit", f.rate, messages.MinRate))
 	}
 	return m, nil
 }
 
-// scheduledReport is what the command prints as JSON.
+// scheduledReport is the result of the command as JSON.
 type scheduledReport struct {
 	DryRun bool `json:"dry_run,omitempty"`
 	messages.Tally
 	messages.Changed
 }
 
-// scheduled opens a session, which is the caller's to close, and what works on messages
-// by it.
+// scheduled opens a session, which the caller closes, and returns the service of messages
+// on it.
 func scheduled(c *app.Config, log *slog.Logger) (*gocql.Session, *messages.Service, error) {
 	consistency, _ := c.Scylla.Consistencies()
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
@@ -180,19 +181,19 @@ func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many 
 			return err
 		}
 		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
-			return fmt.Errorf("%w; %d were %s before, and the same command does the rest", err, report.Changed.Changed, f.done)
+			return fmt.Errorf("%w; %d were %s; run the same command again for the rest", err, report.Changed.Changed, f.done)
 		}
 	}
 	if f.output != "table" {
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, &report)
 	}
 	if !f.dryRun {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s, %d had gone before\n", f.name, report.Changed.Changed, f.done, report.Gone)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d %s, %d were published before\n", f.name, report.Changed.Changed, f.done, report.Gone)
 	}
 	return err
 }
 
-// change makes the change, and has the audit say so.
+// change makes the change and records it in the audit trail.
 func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *gocql.Session, service *messages.Service, log *slog.Logger, many messages.Many, report *scheduledReport) error {
 	detail, err := json.Marshal(struct {
 		Topic        string    `json:"topic,omitempty"`
@@ -216,16 +217,16 @@ func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *g
 			report.Gone += done.Gone
 			return rest, err
 		})
-		said, _ := json.Marshal(report.Changed) // numbers alone
-		return string(said), err
+		detail, _ := json.Marshal(report.Changed) // only numbers, so no error
+		return string(detail), err
 	})
 }
 
-// scheduledPatience is how often a call is made again while the database is away.
+// scheduledPatience is the maximum number of retries while the database is unreachable.
 const scheduledPatience = 10
 
-// toTheEnd makes one call after the other, each from where the one before has ended.
-// It waits for a database that has just gone away.
+// toTheEnd repeats a call, each time from the end of the previous one, until nothing is left.
+// It retries while the database is unreachable.
 func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) (messages.Rest, error)) error {
 	for failed := 0; ; {
 		rest, err := call(many)
@@ -259,7 +260,7 @@ func (f *scheduledFlags) preview(w io.Writer, t *messages.Tally) {
 	}
 }
 
-// othersNamed is what a Tally counts by name, with a name for the rest.
+// othersNamed returns the counts of a Tally by name, with a name for the rest.
 func othersNamed(by map[string]int) map[string]int {
 	out := maps.Clone(by)
 	if n, ok := out[""]; ok {

@@ -15,10 +15,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// noneScheduled is said where a filter lets no message through.
+// noneScheduled is the text for a filter without results.
 const noneScheduled = "no message that waits matches"
 
-// scheduledFilter are the flags that say which of the messages that wait.
+// scheduledFilter contains the flags that select scheduled messages.
 type scheduledFilter struct {
 	topic, key, client                     string
 	from, until, createdFrom, createdUntil string
@@ -28,17 +28,17 @@ func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
 	fl.StringVar(&f.key, "key", "", "messages with this key")
-	fl.StringVar(&f.client, "client", "", "messages that this client handed in: a token's name, or 'address 192.0.2.1'")
-	fl.StringVar(&f.from, "from", "", "messages that are due then or later: a date, a time (RFC 3339), or in how long, such as 24h; UTC")
-	fl.StringVar(&f.until, "until", "", "messages that are due before")
-	fl.StringVar(&f.createdFrom, "start-date", "", "messages that were handed in then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
-	fl.StringVar(&f.createdUntil, "end-date", "", "messages that were handed in before; a date includes its day")
+	fl.StringVar(&f.client, "client", "", "messages of this client: the name of a token, or 'address 192.0.2.1'")
+	fl.StringVar(&f.from, "from", "", "messages due since: a date, a time (RFC 3339) or a duration from now such as 24h; UTC")
+	fl.StringVar(&f.until, "until", "", "messages due before")
+	fl.StringVar(&f.createdFrom, "start-date", "", "messages accepted since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&f.createdUntil, "end-date", "", "messages accepted before; a date includes its day")
 }
 
 func (f *scheduledFilter) empty() bool { return *f == scheduledFilter{} }
 
-// filter is what the flags mean: those that are overdue too, unless --from says
-// otherwise. Errors are of usage.
+// filter returns the selection of the flags. Without --from it includes overdue messages.
+// Errors are of usage.
 func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 	m := messages.Many{Due: true}
 	m.Topic, m.Key, m.Client = f.topic, f.key, f.client
@@ -78,11 +78,11 @@ func newScheduledListCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List messages that wait for their time, the next to be delivered first",
-		Long: `List messages that wait for their time, the next to be delivered first.
+		Short: "List scheduled messages, next delivery first",
+		Long: `List scheduled messages, next delivery first.
 
-Those whose time has come and that are not on their way yet are among them. Payloads
-are not shown: GET /v1/messages/{id}/content and the console do.`,
+The list includes messages that are due and not published yet. It contains no
+payloads: GET /v1/messages/{id}/content and the console show them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			many, err := f.filter(time.Now())
@@ -116,14 +116,14 @@ are not shown: GET /v1/messages/{id}/content and the console do.`,
 		},
 	}
 	f.addFlags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", dlqListed, "this many messages at most, the next to be delivered first; 0 means all")
+	cmd.Flags().IntVar(&limit, "limit", dlqListed, "maximum number of messages; 0 is all")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
 }
 
-// listScheduled reads those that are meant; more says that there are more than limit,
-// of which 0 is none.
+// listScheduled reads up to limit selected messages, 0 for all; more reports that there are
+// others.
 func listScheduled(cmd *cobra.Command, service *messages.Service, many messages.Many, limit int) (out []messages.View, more bool, err error) {
 	err = toTheEnd(cmd.Context(), many, func(many messages.Many) (messages.Rest, error) {
 		room := schedule.MaxPage
@@ -142,7 +142,7 @@ func listScheduled(cmd *cobra.Command, service *messages.Service, many messages.
 	return out, more, err
 }
 
-// scheduledView is a message that waits, for scripts, named as in GET /v1/messages.
+// scheduledView is a scheduled message as JSON, with the keys of GET /v1/messages.
 type scheduledView struct {
 	ID        string         `json:"id"`
 	State     messages.State `json:"state"`
@@ -153,9 +153,9 @@ type scheduledView struct {
 	DeliverAt time.Time      `json:"deliver_at"`
 }
 
-// scheduledTable is messages that wait as a list.
+// scheduledTable prints scheduled messages as a list.
 var scheduledTable = cli.Table[messages.View]{
-	Header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tHANDED IN\tDUE",
+	Header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tACCEPTED\tDUE",
 	Row: func(w io.Writer, v messages.View) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, cli.Clean(v.Topic, 60), cli.Clean(v.Key, 40), cli.Clean(v.Client, 40), v.CreatedAt.Format(cli.ListTime), v.DeliverAt.Format(cli.ListTime))
 	},

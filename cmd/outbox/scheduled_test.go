@@ -55,13 +55,13 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"release"}, "which messages?"},
+		{[]string{"release"}, "no messages selected"},
 		{[]string{"release", "--all", "--topic", "a"}, "--all and filters"},
 		{[]string{"cancel", "--topic", "a", "--rate", "-1"}, "--rate -1"},
 		{[]string{"cancel", "--topic", "a", "--rate", "0.05"}, "--rate 0.05: must be 0.1 or more"},
 		{[]string{"cancel", "--from", "3h", "--until", "1h"}, "--from 3h is not before"},
 		{[]string{"cancel", "--from", "soon"}, "--from"},
-		{append([]string{"release"}, mine...), "--yes does it without asking"},
+		{append([]string{"release"}, mine...), "--yes skips the confirmation"},
 	} {
 		if _, errOut := scheduled(cli.ExitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
 			t.Errorf("%v said %q, want %q", tt.args, errOut, tt.want)
@@ -76,7 +76,7 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		t.Errorf("after a dry run %d are due and %d wait", due, waiting)
 	}
 	out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1", "--actor", "ann"}, mine...)...)
-	if out != "release: 2 released, 0 had gone before\n" || !strings.Contains(errOut, "release 2 messages") || !strings.Contains(errOut, "shop") {
+	if out != "release: 2 released, 0 were published before\n" || !strings.Contains(errOut, "release 2 messages") || !strings.Contains(errOut, "shop") {
 		t.Errorf("release printed %q, %q", out, errOut)
 	}
 	if due, waiting := waits(); due != 2 || waiting != 2 {
@@ -91,11 +91,11 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 	if out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
 		t.Errorf("release again as JSON printed %q, %q", out, errOut)
 	}
-	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 taken back, 0 had gone before\n" {
+	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 cancelled, 0 were published before\n" {
 		t.Errorf("cancel printed %q", out)
 	}
 	if due, waiting := waits(); due+waiting != 0 {
-		t.Errorf("after all were taken back %d are due and %d wait", due, waiting)
+		t.Errorf("after all were cancelled %d are due and %d wait", due, waiting)
 	}
 	var actor, detail, reason, outcome string
 	if err := b.session.Query("SELECT actor, detail, reason, outcome FROM admin_audit WHERE action = 'release-messages' ALLOW FILTERING").

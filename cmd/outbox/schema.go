@@ -16,7 +16,7 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Make, show or print the tables",
+		Short: "Create, show and print the tables",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -27,7 +27,7 @@ func newSchemaCommand() *cobra.Command {
 func newSchemaMigrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the keyspace up to date; safe to run at any time, from any number of places",
+		Short: "Migrate the keyspace; safe to run repeatedly and concurrently",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := app.LoadConfig(cmd)
@@ -58,7 +58,7 @@ func newSchemaStatusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which migrations the keyspace has; exit status 1 if it is not up to date",
+		Short: "Show the applied migrations; exit status 1 if some are missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.OneOf("output", output, "text", "json"); err != nil {
@@ -112,7 +112,7 @@ func printStatus(w io.Writer, r schema.Report) error {
 func newSchemaPrintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Print the CQL that migrate would run on an empty cluster; needs no connection",
+		Short: "Print the CQL of a new keyspace, without a connection",
 		Args:  cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return schema.Print(cmd.OutOrStdout(), c.SchemaOptions(nil))

@@ -54,13 +54,13 @@ func newTailCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json (one object a line)")
-	cmd.Flags().BoolVar(&all, "from-start", false, "begin with the oldest event instead of the next")
-	cmd.Flags().IntVarP(&count, "count", "n", 0, "end after so many events; 0 means never")
+	cmd.Flags().BoolVar(&all, "from-start", false, "start with the oldest event instead of the next")
+	cmd.Flags().IntVarP(&count, "count", "n", 0, "exit after this number of events; 0 is never")
 	app.AddFlags(cmd, app.SectionKafka)
 	return cmd
 }
 
-// tail hands records to show until ctx ends or count were shown.
+// tail calls show with each record until ctx ends or count records were shown.
 func tail(ctx context.Context, client *kgo.Client, count int, show func(*kgo.Record) error) error {
 	for shown := 0; ; {
 		fetches := client.PollFetches(ctx)
@@ -84,7 +84,7 @@ func tail(ctx context.Context, client *kgo.Client, count int, show func(*kgo.Rec
 	}
 }
 
-// printEvent prints an event for people: no producer decides what their terminal does.
+// printEvent prints an event as text without control characters.
 func printEvent(w io.Writer, r *kgo.Record) error {
 	e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 	if err != nil {
@@ -92,7 +92,7 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, cli.Clean(err.Error(), 0), cli.Clean(string(r.Value), 0))
 		return err
 	}
-	number := "" // of a table without numbers
+	number := "" // empty for a table without sequence numbers
 	if e.Sequence > 0 {
 		number = fmt.Sprintf(" seq %d", e.Sequence)
 	}
@@ -103,8 +103,8 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	return err
 }
 
-// printEventJSON prints a record as one JSON object, its payload as JSON if it
-// is that, as text otherwise.
+// printEventJSON prints a record as one JSON object. The payload is JSON if it is valid JSON,
+// and text otherwise.
 func printEventJSON(w io.Writer, r *kgo.Record) error {
 	headers := make(map[string]string, len(r.Headers))
 	for _, h := range r.Headers {

@@ -13,11 +13,10 @@ func newTokenCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
 		Use:   "token NAME",
-		Short: "Make a bearer token, and the entry of http.tokens or admin.tokens that lets it in",
-		Long: `Make a bearer token of 256 random bits and print it, once: it is kept nowhere.
-Below it stands the entry for the settings, which has its hash alone, so that who
-reads that cannot use it: http.tokens for orders and messages, admin.tokens for
-the admin API and its console, or both.`,
+		Short: "Create a bearer token and its entry for http.tokens or admin.tokens",
+		Long: `Create a bearer token of 256 random bits and print it. It is not stored.
+The second line is its entry for http.tokens (orders and messages), admin.tokens
+(admin API and console), or both. The entry contains only the token's hash.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, hash := access.NewToken()

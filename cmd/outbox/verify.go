@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// verifyFlags are the command's own.
+// verifyFlags contains the flags of verify that are not settings.
 type verifyFlags struct {
 	since, until, state, output string
 	topics                      []string
@@ -37,47 +37,45 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Prove that every event of the outbox is in its topic, once and in order",
 		Long: `Prove that every event of the outbox is in its topic, once and in order.
 
-It scans the outbox table by token range and then reads the topics, as any
-client could, and names every event that is missing, double or out of sequence,
-every number that an aggregate lacks, and every row that is no event. The last line
-is the verdict.
+The command scans the outbox table by token range and then reads the topics. It
+lists every event that is missing, duplicate or out of sequence, every gap in the
+sequence numbers of an aggregate, and every row that is not a valid event. The last
+line is the verdict.
 
-Exit status: 0 events were checked and no problem was found; 1 there is a problem, or
-the check failed; 2 the command line or the configuration is wrong; 3 no event could
-be checked, for example because all of them are too young.
+Exit status: 0 events were checked, without a problem; 1 a problem, or the check
+failed; 2 wrong command line or configuration; 3 no event could be checked, for
+example because all of them are too young.
 
 Events younger than the relay's confidence window and ` + app.VerifyMargin.String() + ` are not checked, nor are
-those with a later delivery time: they need not be in a topic yet. With --wait the
-command waits first until the events that are there now are old enough. Rows that
-have expired and records that a topic has deleted prove nothing and are not held
-against anybody. An event with a dead letter is not missing: it is dead, or
-parked behind one of its aggregate, or closed by an operator who discarded it or
-settled it by hand. The exit status does not change for these. A dead letter that
-was replayed must be in its topic.
+events with a later delivery time: they may not be in a topic yet. With --wait the
+command first waits until the present events are old enough. Expired rows and
+records that a topic has deleted are not problems. An event with a dead letter is
+not missing: it is a dead letter, blocked by one of its aggregate, or discarded or
+resolved by an operator. These do not change the exit status. A replayed dead letter
+must be in its topic.
 
-With --repair it asks the running relay to publish what is missing, waits for
-its answers, and says what became of each; exit status 0 then also if all of it
-was published and nothing else is wrong. Dead letters it leaves alone: outbox dlq is
-for them. A relay that is only late needs no
-repair: it comes to its events by itself, and is waited for.
+With --repair the command asks the running relay to publish the missing events, and
+reports the result of each. The exit status is then 0 if all of them were published
+and no other problem was found. Dead letters are not repaired: use outbox dlq. Events
+of a relay that is only late need no repair; the command waits for them.
 
-Memory is 100 bytes for an event, whatever its payload. With --resume FILE what
-was read is kept there until the end, and the same command goes on after an
+Memory is 100 bytes per event, whatever its payload. With --resume FILE the command
+keeps its progress in the file, and the same command continues after an
 interruption.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error { return runVerify(c, cmd, f) }),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.since, "since", "", "leave out what was written before: a time (RFC 3339), or how long ago, such as 24h")
-	fl.StringVar(&f.until, "until", "", "events written after it are not checked; default now, less the confidence window and "+app.VerifyMargin.String())
-	fl.BoolVar(&f.wait, "wait", false, "wait until what was written before --until (default now) is old enough to be checked")
-	fl.StringSliceVar(&f.topics, "more-topics", nil, "read these topics too, such as those of an earlier configuration")
-	fl.IntVar(&f.rate, "rate", verifyRate, "rows per second at most; 0 means as fast as it goes")
-	fl.IntVar(&f.parallel, "parallel", verify.DefaultParallel, "token ranges read at the same time")
-	fl.BoolVar(&f.fromFirst, "from-first", false, "nothing has expired or been deleted: an aggregate that does not begin with 1 has a gap")
-	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish what is missing")
-	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "how long to wait for its answers")
-	fl.StringVar(&f.state, "resume", "", "keep in this file what was read, and go on from it")
+	fl.StringVar(&f.since, "since", "", "check events written since: a time (RFC 3339) or an age such as 24h")
+	fl.StringVar(&f.until, "until", "", "check events written before; default now less the confidence window and "+app.VerifyMargin.String())
+	fl.BoolVar(&f.wait, "wait", false, "wait until the events before --until (default now) are old enough")
+	fl.StringSliceVar(&f.topics, "more-topics", nil, "additional topics, such as those of an earlier configuration")
+	fl.IntVar(&f.rate, "rate", verifyRate, "maximum number of rows per second; 0 is no limit")
+	fl.IntVar(&f.parallel, "parallel", verify.DefaultParallel, "token ranges read concurrently")
+	fl.BoolVar(&f.fromFirst, "from-first", false, "report a gap if an aggregate does not start with 1, as nothing has expired")
+	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish missing events")
+	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "maximum wait for its answers")
+	fl.StringVar(&f.state, "resume", "", "keep the progress in this file and continue from it")
 	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
@@ -91,7 +89,7 @@ const (
 	verifyShown = 20
 )
 
-// window returns which events are to be checked, and how long to wait first.
+// window returns the events to check, and the time to wait first.
 func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.Window, wait time.Duration, err error) {
 	w.FromFirst, w.Until = f.fromFirst, now
 	if !f.wait {
@@ -116,14 +114,14 @@ func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.
 	return w, wait, nil
 }
 
-// timeOrAge reads a time, or how long ago it is.
+// timeOrAge parses a time or an age.
 func timeOrAge(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, fmt.Errorf("%q: write a time such as 2026-01-02T15:04:05Z, or how long ago, such as 24h", s)
+		return t, fmt.Errorf("%q: write a time such as 2026-01-02T15:04:05Z, or an age such as 24h", s)
 	}
 	return t, nil
 }
@@ -177,7 +175,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		return verifyError(ctx, err, f.state)
 	}
 	if v.Resumed() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "went on from %s, with its --since and --until\n", f.state)
+		fmt.Fprintf(cmd.ErrOrStderr(), "continued from %s, with its --since and --until\n", f.state)
 	}
 	var repairs *repairs
 	if f.repair {
@@ -201,22 +199,22 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	return nil
 }
 
-// verifyError says what to do about an error.
+// verifyError adds a hint to an error.
 func verifyError(ctx context.Context, err error, state string) error {
 	switch {
 	case errors.Is(err, verify.ErrOtherState):
-		return cli.WithHint(err, "remove it to begin anew, or name another file with --resume")
+		return cli.WithHint(err, "remove it to start from the beginning, or name another file with --resume")
 	case ctx.Err() != nil && state != "":
-		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "the same command goes on from %s", state)
+		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "the same command continues from %s", state)
 	case ctx.Err() != nil:
-		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "with --resume FILE the next run would go on from here")
+		return cli.WithHint(fmt.Errorf("interrupted: %w", err), "with --resume FILE the next run continues from here")
 	case state != "":
-		return cli.WithHint(err, "the same command goes on from %s", state)
+		return cli.WithHint(err, "the same command continues from %s", state)
 	}
 	return err
 }
 
-// verifyProgress draws the ranges that are scanned, and then the records that are read.
+// verifyProgress shows the number of scanned ranges, then of read records.
 func verifyProgress(w io.Writer, v *verify.Verification) *cli.Progress {
 	detail := func() string {
 		p := v.Progress()
@@ -296,7 +294,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
 	}
-	since := "from the first on"
+	since := "from the first event"
 	if !v.Window.Since.IsZero() {
 		since = "since " + v.Window.Since.UTC().Format(time.RFC3339)
 	}
@@ -307,14 +305,14 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		n    int64
 		text string
 	}{
-		{c.Young, "written later: too young to be checked"},
-		{c.Pending, "pending: not in a topic and written later, or to be delivered later"},
-		{c.Dead, "in the dead letters: outbox dlq list shows them"},
-		{c.Parked, "parked behind a dead letter of their aggregate"},
-		{c.Closed, "closed as dead letters: discarded or settled by hand"},
-		{c.Untold, "not in a topic that has deleted what is as old: nothing can be told of them"},
-		{c.Unknown, "in a topic without a row in the outbox: deleted since, or never written"},
-		{c.Foreign, "records in the topics that are no events of an outbox"},
+		{c.Young, "too young to be checked"},
+		{c.Pending, "pending: written or delivered later"},
+		{c.Dead, "with a dead letter: outbox dlq list shows them"},
+		{c.Parked, "blocked by a dead letter of their aggregate"},
+		{c.Closed, "with a closed dead letter: discarded or resolved by an operator"},
+		{c.Untold, "undetermined: the topic has deleted records of that age"},
+		{c.Unknown, "in a topic without a row in the outbox: deleted, or never written"},
+		{c.Foreign, "records in the topics that are not events of an outbox"},
 	} {
 		if x.n > 0 {
 			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)

@@ -67,8 +67,8 @@ func TestVerify_DeadLetters(t *testing.T) {
 		"parked      event " + next.ID.String(),
 		"closed      event " + discarded.ID.String(), "(dead letter, discarded at ", ": sent by post)",
 		"closed      event " + byHand.ID.String(), "by_hand at ",
-		"6 events, 1 in their topics: 0 missing", "1 in the dead letters", "1 parked behind", "2 closed", "1 pending",
-		"asked for 0 events",
+		"6 events, 1 in their topics: 0 missing", "1 with a dead letter", "1 blocked by", "2 with a closed dead letter", "1 pending",
+		"repair: 0 events requested",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)
@@ -104,7 +104,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
 	})
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
-		!strings.Contains(stdout, "3 closed") || !strings.Contains(stdout, "2 in the dead letters") {
+		!strings.Contains(stdout, "3 with a closed dead letter") || !strings.Contains(stdout, "2 with a dead letter") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	if err := b.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", none).Exec(); err != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// repairs are what became of the events that were missing.
+// repairs is the result of a repair of missing events.
 type repairs struct {
 	Asked     int `json:"asked"`
 	Published int `json:"published"`
-	// Left are those that were not published.
+	// Left contains the events that were not published.
 	Left []leftEvent `json:"left"`
 }
 
-// leftEvent is an event that is still missing, or may be.
+// leftEvent is an event that is, or may be, still missing.
 type leftEvent struct {
 	Event     gocql.UUID        `json:"event"`
 	Aggregate gocql.UUID        `json:"aggregate"`
@@ -44,7 +44,7 @@ func (r *repairs) print(out *strings.Builder) {
 	if r == nil {
 		return
 	}
-	fmt.Fprintf(out, "repair: the relay was asked for %d events and has published %d\n", r.Asked, r.Published)
+	fmt.Fprintf(out, "repair: %d events requested, %d published\n", r.Asked, r.Published)
 	for i, l := range r.Left {
 		if i == verifyShown {
 			fmt.Fprintf(out, "%-10s  and %d more; -o json lists them all\n", "left", len(r.Left)-i)
@@ -54,7 +54,7 @@ func (r *repairs) print(out *strings.Builder) {
 	}
 }
 
-// repair asks the relay for all that is missing and waits for its answers.
+// repair requests all missing events from the relay and waits for its answers.
 func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
 	var missing []relay.Repair
 	v.Ledger().Check(v.Window, func(f verify.Finding) {
@@ -77,8 +77,8 @@ func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests 
 	return r, nil
 }
 
-// ask asks for some events and waits for the answers until the deadline. What
-// is not answered by then is not asked for any more.
+// ask requests events and waits for the answers until the deadline. Unanswered requests are
+// withdrawn.
 func (r *repairs) ask(ctx context.Context, requests *relay.Repairs, part []relay.Repair, deadline time.Time) error {
 	answers, err := requests.Publish(ctx, part, deadline)
 	for _, a := range answers {
@@ -87,7 +87,7 @@ func (r *repairs) ask(ctx context.Context, requests *relay.Repairs, part []relay
 			continue
 		}
 		if a.State == relay.RepairAsked && a.Detail == "" {
-			a.Detail = "no relay has answered: is one of this name running?"
+			a.Detail = "no answer: is a relay of this name running?"
 		}
 		r.Left = append(r.Left, leftEvent{a.EventID, a.Aggregate, a.Sequence, a.State, a.Detail})
 	}

@@ -220,7 +220,7 @@ func TestVerify_Repair(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
-	if code != cli.ExitOK || !strings.Contains(stdout, "asked for 2 events and has published 2") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "2 events requested, 2 published") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	stop()
@@ -287,7 +287,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 	}
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
-	if want := fmt.Sprintf("asked for %d events and has published %d", asked, asked); code != cli.ExitOK || !strings.Contains(stdout, want) {
+	if want := fmt.Sprintf("%d events requested, %d published", asked, asked); code != cli.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("status %d, want %q\n%s%s", code, want, stdout, stderr)
 	}
 	stop()
@@ -323,7 +323,7 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 	lost := b.add(1, outbox.NewID(), 0)
 	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--repair-wait", "1ns")
 	for _, want := range []string{
-		"asked for 1 events and has published 0", "asked       event " + lost.ID.String(), "is one of this name running?",
+		"1 events requested, 0 published", "asked       event " + lost.ID.String(), "is a relay of this name running?",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout does not say %q:\n%s%s", want, stdout, stderr)

@@ -40,7 +40,7 @@ func TestVerify_ResumesAfterAnInterruption(t *testing.T) {
 	}
 	grown(grown(0)) // the file contains its target and its first progress
 	p.Signal(syscall.SIGINT)
-	if code := p.Wait(); code != 1 || !strings.Contains(p.Log(), "hint: the same command goes on from "+state) {
+	if code := p.Wait(); code != 1 || !strings.Contains(p.Log(), "hint: the same command continues from "+state) {
 		t.Fatalf("status %d\n%s", code, p.Log())
 	}
 	var got struct {
