@@ -141,7 +141,7 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no token", []string{"admin"}, "nobody could come in"},
+		{"no token", []string{"admin"}, "configure tokens or an OpenID Connect issuer"},
 		{"a role that does not exist", []string{"token", "x", "--role", "root"}, `role "root"`},
 		{"an odd name", []string{"token", "a b"}, "name"},
 		{"OIDC without an audience", []string{"admin", "--config", file, "--admin-oidc-issuer", "https://id.example.com"}, "audience"},

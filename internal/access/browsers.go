@@ -7,32 +7,31 @@ import (
 	"strings"
 )
 
-// Browsers keeps a page of another origin from using the API through the browser
-// of somebody who may reach it: the API of a machine's own loopback, say, which
-// knows no tokens because nobody else comes there.
+// Browsers refuses requests that a page of another origin sends through the browser of a
+// user with access: for example to an API on loopback, which has no tokens because other
+// machines cannot reach it.
 //
-//   - A request that may change something must not come from another origin, as
-//     Sec-Fetch-Site says, or Origin (403). Programs send neither.
-//   - Its body, if it has one, must say that it is JSON (415): a page may send
-//     forms, texts and bodies without a type anywhere, and JSON only where it is let.
-//     Nor may it be compressed, which nothing here would undo (415).
-//   - With Hosts a request must name a host of that list (403). Otherwise a page
-//     could make its own name resolve to this server (DNS rebinding) and be of
-//     the same origin.
+//   - A request that may change something must not come from another origin, by
+//     Sec-Fetch-Site or Origin (403). Programs send neither.
+//   - A body must have a JSON content type (415): pages can send forms, texts and bodies
+//     without a type to any origin, but JSON only with permission. It must not be
+//     compressed, because nothing decompresses it (415).
+//   - With Hosts a request must name a host of that list (403). Otherwise a page could
+//     resolve its own name to this server (DNS rebinding) and have the same origin.
 type Browsers struct {
-	// Hosts is for servers without tokens. Nil allows any host: a foreign page has
-	// no token to send, so a server with tokens needs no list.
+	// Hosts is for servers without tokens. Nil allows any host: a server with tokens needs
+	// no list, because a page of another origin has no token.
 	Hosts *Hosts
-	// Refuse answers for the server.
+	// Refuse writes the response to a refused request.
 	Refuse func(http.ResponseWriter, *http.Request, *Error)
-	// Logger gets what was refused and where it came from.
+	// Logger logs refused requests with their address.
 	Logger *slog.Logger
 }
 
-// sameOrigin asks the headers that browsers send. It lets GET, HEAD and OPTIONS pass.
+// sameOrigin checks the headers that browsers send. It allows GET, HEAD and OPTIONS.
 var sameOrigin = http.NewCrossOriginProtection()
 
-// Wrap puts the checks before next.
+// Wrap checks requests before next.
 func (b Browsers) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if e := b.check(r); e != nil {
@@ -58,25 +57,25 @@ func (b Browsers) check(r *http.Request) *Error {
 	if sameOrigin.Check(r) != nil {
 		return &Error{
 			Status: http.StatusForbidden, Reason: ForeignOrigin,
-			Detail: "A page of another origin may not change anything here. Send the request from a program, or from this server's own pages.",
+			Detail: "Requests of another origin may not change anything. Use a program or this server's own pages.",
 		}
 	}
 	if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
 		return &Error{Status: http.StatusUnsupportedMediaType, Reason: NoJSON, Detail: "Send the body as JSON, with the header Content-Type: application/json."}
 	}
 	if coding := r.Header.Get("Content-Encoding"); r.ContentLength != 0 && coding != "" && !strings.EqualFold(coding, "identity") {
-		return &Error{Status: http.StatusUnsupportedMediaType, Reason: Encoded, Detail: "Send the body as it is, without Content-Encoding: compressed ones are not taken."}
+		return &Error{Status: http.StatusUnsupportedMediaType, Reason: Encoded, Detail: "Send the body uncompressed, without Content-Encoding."}
 	}
 	return nil
 }
 
-// reads tells whether a method changes nothing.
+// reads reports whether a method changes nothing.
 func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// isJSON tells whether a media type is JSON, or a kind of it that a browser does
-// not send to others by itself either.
+// isJSON reports whether a media type is JSON, or a kind of it that a browser does not
+// send to other origins without permission either.
 func isJSON(contentType string) bool {
 	t, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (t == "application/json" || strings.HasPrefix(t, "application/") && strings.HasSuffix(t, "+json"))

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// certificate is a TLS certificate in two files, which somebody renews while the
-// process runs. It is safe for concurrent use.
+// certificate is a TLS certificate in two files that are renewed while the process runs.
+// It is safe for concurrent use.
 type certificate struct {
 	cert, key string
 	log       *slog.Logger
 
 	mu   sync.Mutex
 	pair *tls.Certificate
-	seen [2]version // of the files when they were read last, rightly or not
+	seen [2]version // of the files at the last read, successful or not
 }
 
-// version tells one state of a file from another.
+// version identifies a state of a file.
 type version struct {
 	changed time.Time
 	size    int64
@@ -38,9 +38,9 @@ func newCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	return c, nil
 }
 
-// get is for tls.Config. Two questions to the file system cost little beside the
-// handshake that asks. What cannot be used, as while only one of the files has been
-// replaced, leaves the certificate as it is.
+// get is for tls.Config. Two stat calls cost little compared to the handshake. Files that
+// cannot be loaded, as while only one of them is replaced, leave the certificate
+// unchanged.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,9 +49,9 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair, nil
 	}
 	if err := c.read(seen); err != nil {
-		c.log.Warn("the new TLS certificate cannot be used; the old one stays", "cert", c.cert, "err", err)
+		c.log.Warn("failed to load new TLS certificate, keeping the old one", "cert", c.cert, "err", err)
 	} else {
-		c.log.Info("a new TLS certificate is used", "cert", c.cert, "until", c.pair.Leaf.NotAfter)
+		c.log.Info("TLS certificate reloaded", "cert", c.cert, "until", c.pair.Leaf.NotAfter)
 	}
 	return c.pair, nil
 }
@@ -67,7 +67,7 @@ func (c *certificate) look() (seen [2]version, err error) {
 	return seen, nil
 }
 
-// read takes the files as they are. They are not read again before they change.
+// read loads the files. They are not read again before they change.
 func (c *certificate) read(seen [2]version) error {
 	c.seen = seen
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)

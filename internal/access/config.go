@@ -10,29 +10,29 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultRequestsPerSecond is how many requests a principal may make.
+	// DefaultRequestsPerSecond is the request rate of a principal.
 	DefaultRequestsPerSecond = 50
-	// DefaultRequestsBurst is how many of them may come at once.
+	// DefaultRequestsBurst is the request burst of a principal.
 	DefaultRequestsBurst = 100
-	// DefaultFailuresPerMinute is how often an address may come with a wrong token.
+	// DefaultFailuresPerMinute is the rate of failed authentications of an address.
 	DefaultFailuresPerMinute = 10
 )
 
-// Config is who may come in.
+// Config configures a Gate.
 type Config struct {
-	// Tokens are the bearer tokens. At least one, unless there is an issuer.
+	// Tokens are the bearer tokens. At least one is required without an issuer.
 	Tokens []Token
-	// OIDC lets in who has a JWT of an issuer. Without an Issuer nobody.
+	// OIDC accepts the JWTs of an issuer. An empty Issuer disables it.
 	OIDC OIDC
-	// RequestsPerSecond and RequestsBurst bound what a principal may ask. Defaults
-	// 50 and 100.
+	// RequestsPerSecond and RequestsBurst bound the requests of a principal. Defaults 50
+	// and 100.
 	RequestsPerSecond float64
 	RequestsBurst     int
-	// FailuresPerMinute bounds how often an address may come with a token that is
-	// nobody's. Beyond that it hears 429, tokens that are right excepted, and the
-	// log keeps quiet. Default 10.
+	// FailuresPerMinute bounds the failed authentications of an address. Beyond it,
+	// invalid tokens receive 429 and are not logged; valid tokens are still accepted.
+	// Default 10.
 	FailuresPerMinute int
-	// Logger gets who was refused and why, never a token. Default discards.
+	// Logger logs refused requests with the reason, never a token. Default discards.
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -55,13 +55,13 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	if c.RequestsPerSecond <= 0 || c.RequestsBurst < 1 {
-		errs = append(errs, fmt.Errorf("requests: %g a second and %d at once: must be positive", c.RequestsPerSecond, c.RequestsBurst))
+		errs = append(errs, fmt.Errorf("requests: rate %g per second and burst %d must be positive", c.RequestsPerSecond, c.RequestsBurst))
 	}
 	if c.FailuresPerMinute < 1 {
 		errs = append(errs, fmt.Errorf("failures per minute %d: must be at least 1", c.FailuresPerMinute))
 	}
 	if len(c.Tokens) == 0 && c.OIDC.Issuer == "" {
-		errs = append(errs, errors.New("nobody could come in: there are no tokens and no OpenID Connect issuer"))
+		errs = append(errs, errors.New("configure tokens or an OpenID Connect issuer; without them every request would be refused"))
 	}
 	return errors.Join(append(errs, c.OIDC.validate())...)
 }

@@ -1,14 +1,13 @@
-// Package access says who may use an HTTP API.
+// Package access authenticates and authorizes the requests of an HTTP API.
 //
-// A Gate turns the bearer token of a request into a Principal with a Role. A
-// token is either one of the configuration's, which holds only its hash, or a
-// JWT of an OpenID Connect issuer. Huma asks for the role that each operation
-// names; an operation that names none is open to administrators alone. There are
-// no cookies, so a page elsewhere cannot make a browser use somebody's rights;
-// Browsers keeps it from using what somebody may do without any.
+// A Gate maps the bearer token of a request to a Principal with a Role. A token is
+// either in the configuration, which contains only its hash, or a JWT of an OpenID
+// Connect issuer. Huma checks the role that an operation needs; an operation without a
+// role needs the role admin. There are no cookies, so a page of another origin cannot
+// use the rights of a user through the browser. Browsers refuses such requests to
+// servers without tokens.
 //
-// Beside it stand what every such API needs: request ids, headers that keep
-// browsers from doing anything with an answer, Proxies, which finds out who asked
-// behind them, and Listen, which does not let
-// tokens travel in the clear.
+// The package also has what every such API needs: request ids, security headers,
+// Proxies, which determines the client address behind reverse proxies, and Listen,
+// which refuses to receive tokens unencrypted.
 package access

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Gate lets requests in. It is safe for concurrent use.
+// Gate authenticates requests. It is safe for concurrent use.
 type Gate struct {
 	log      *slog.Logger
 	tokens   []known
@@ -26,7 +26,7 @@ type Gate struct {
 	failures *limits // by address
 }
 
-// New returns a Gate. Every problem of the configuration is reported at once.
+// New returns a Gate. Its error contains every problem of the configuration.
 func New(c Config) (*Gate, error) {
 	c = c.withDefaults()
 	tokens, err := readTokens(c.Tokens)
@@ -44,7 +44,7 @@ func New(c Config) (*Gate, error) {
 	return g, nil
 }
 
-// Reason says more than the status about why a request was not let in.
+// Reason distinguishes refusals with the same status.
 type Reason string
 
 // The reasons of Browsers; the other errors have none.
@@ -55,21 +55,21 @@ const (
 	Encoded       Reason = "encoded body"
 )
 
-// Error is why a request was not let in.
+// Error is the reason why a request was refused.
 type Error struct {
 	// Status is 401, 403, 415, 429 or 503.
 	Status int
-	// Reason is why, where the status does not say it.
+	// Reason is set if the status is ambiguous.
 	Reason Reason
-	// Detail says it to the caller.
+	// Detail is the text for the caller.
 	Detail string
-	// RetryAfter is when another attempt may help; zero if none does.
+	// RetryAfter is the time after which a retry may succeed; zero if it cannot.
 	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string { return e.Detail }
 
-// Type is the type of the problem document that tells of the error.
+// Type returns the type of the error's problem document.
 func (e *Error) Type() string {
 	switch e.Status {
 	case http.StatusUnauthorized:
@@ -92,7 +92,7 @@ func (e *Error) Type() string {
 	return httpapi.TypeIdentity
 }
 
-// Header adds the headers that go with the error.
+// Header adds the headers of the error.
 func (e *Error) Header(h http.Header) {
 	if e.Status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="outbox"`)
@@ -105,14 +105,14 @@ func (e *Error) Header(h http.Header) {
 	}
 }
 
-// maxToken bounds what is looked at; JWTs with many claims are some kilobytes.
+// maxToken bounds the size of a token; JWTs with many claims have some kilobytes.
 const maxToken = 16 << 10
 
-// Authenticate says who comes with an Authorization header from an address,
+// Authenticate returns the principal of an Authorization header from an address,
 // host:port. The error is an *Error.
 //
-// A right token is let in also from where many wrong ones came, since others may
-// share the address. Only wrong ones are refused with 429 then.
+// A valid token is accepted even after many invalid ones from the same address, because
+// clients may share an address. Only invalid tokens are then refused with 429.
 func (g *Gate) Authenticate(ctx context.Context, authorization, remote string) (Principal, error) {
 	secret, err := bearer(authorization)
 	if err != nil {
@@ -134,10 +134,10 @@ func tooOften(wait time.Duration) error {
 	return &Error{Status: http.StatusTooManyRequests, Detail: "Too many requests with this token.", RetryAfter: wait}
 }
 
-// jwt is Authenticate for what is no token of the configuration.
+// jwt is Authenticate for tokens that are not in the configuration.
 func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) {
 	tooMany := func(wait time.Duration) error {
-		return &Error{Status: http.StatusTooManyRequests, Detail: "Too many wrong tokens came from this address.", RetryAfter: wait}
+		return &Error{Status: http.StatusTooManyRequests, Detail: "Too many failed authentications from this address.", RetryAfter: wait}
 	}
 	why := errors.New("nobody's token")
 	if g.issuer != nil && !made(secret) {
@@ -146,14 +146,14 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 		case err == nil:
 			return p, nil
 		case errors.Is(err, errIssuer):
-			g.log.WarnContext(ctx, "cannot tell whose token it is", "err", err)
-			return Principal{}, &Error{Status: http.StatusServiceUnavailable, Detail: "The OpenID Connect issuer cannot be asked for its keys.", RetryAfter: issuerPause}
+			g.log.WarnContext(ctx, "failed to verify token", "err", err)
+			return Principal{}, &Error{Status: http.StatusServiceUnavailable, Detail: "The OpenID Connect issuer cannot be reached.", RetryAfter: issuerPause}
 		case errors.Is(err, errRole):
 			if wait, ok := g.requests.take(p.Name); !ok {
 				return Principal{}, tooOften(wait)
 			}
-			g.log.WarnContext(ctx, "refused: the token names no role", "name", p.Name, "remote", from)
-			return Principal{}, &Error{Status: http.StatusForbidden, Detail: "The token is valid but names no role for this API."}
+			g.log.WarnContext(ctx, "refused: token without role", "name", p.Name, "remote", from)
+			return Principal{}, &Error{Status: http.StatusForbidden, Detail: "The token is valid but contains no role for this API."}
 		}
 		why = err
 	}
@@ -161,10 +161,10 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 		return Principal{}, tooMany(wait)
 	}
 	g.log.WarnContext(ctx, "refused: wrong token", "remote", from, "err", why)
-	return Principal{}, &Error{Status: http.StatusUnauthorized, Detail: "The token is not known, or has run out."}
+	return Principal{}, &Error{Status: http.StatusUnauthorized, Detail: "The token is unknown or has expired."}
 }
 
-// bearer is the token of an Authorization header.
+// bearer returns the token of an Authorization header.
 func bearer(header string) (string, error) {
 	scheme, secret, _ := strings.Cut(header, " ")
 	secret = strings.TrimSpace(secret)
@@ -174,13 +174,13 @@ func bearer(header string) (string, error) {
 	case !strings.EqualFold(scheme, "Bearer") || secret == "":
 		return "", &Error{Status: http.StatusUnauthorized, Detail: "The Authorization header must be Bearer and a token."}
 	case len(secret) > maxToken:
-		return "", &Error{Status: http.StatusUnauthorized, Detail: "The token is too long to be one."}
+		return "", &Error{Status: http.StatusUnauthorized, Detail: "The token is too long."}
 	}
 	return secret, nil
 }
 
-// Network is what wrong tokens are counted by: the address, with a port or without,
-// of IPv6 the network that one customer has.
+// Network returns the key by which failed authentications are counted: the address
+// without its port, for IPv6 the network of one customer.
 func Network(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -193,7 +193,7 @@ func Network(remote string) string {
 	return ip.Mask(net.CIDRMask(64, 128)).String() + "/64"
 }
 
-// Permit returns an *Error unless p may do what needs the role.
+// Permit returns an *Error unless p has the role.
 func Permit(p Principal, needed Role) error {
 	if p.Role.May(needed) {
 		return nil

@@ -184,7 +184,7 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"failures", `token 2 ("ok"): name: it is there twice`, `also that of "ok"`, `token 3 ("a b"): name`, `role "root"`, `"sha256:"`, "the token itself", "use https", "audience"} {
+	for _, want := range []string{"failures", `token 2 ("ok"): name: used twice`, `also used by "ok"`, `token 3 ("a b"): name`, `role "root"`, `"sha256:"`, "the token itself", "use https", "audience"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %q:\n%v", want, err)
 		}
@@ -192,7 +192,7 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 	if strings.Contains(err.Error(), secret) {
 		t.Error("the error shows a token")
 	}
-	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "nobody could come in") {
+	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "configure tokens") {
 		t.Errorf("New() without tokens = %v", err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Hosts is the list of names that a server without tokens answers to. It protects
+// Hosts is the list of host names that a server without tokens accepts. It protects
 // against DNS rebinding: a browser sends the name of the page, which an attacker can
-// make resolve to any address, but cannot make equal to a name of this list.
+// resolve to any address but cannot make equal to a name of this list.
 //
 // IP addresses and localhost are always allowed: no DNS answer changes what a browser
 // connects to for them. The zero value allows nothing else.
@@ -30,7 +30,7 @@ func NewHosts(addr string, names []string) (*Hosts, error) {
 	for _, name := range names {
 		plain := plainHost(strings.TrimSpace(name))
 		if len(plain) > 253 || !hostForm.MatchString(plain) {
-			errs = append(errs, fmt.Errorf("host %q: write a name without scheme, port and wildcard, such as orders.example.com", clip(name)))
+			errs = append(errs, fmt.Errorf("host %q: must be a name without scheme, port and wildcard, such as orders.example.com", clip(name)))
 			continue
 		}
 		h.names[plain] = true
@@ -38,7 +38,7 @@ func NewHosts(addr string, names []string) (*Hosts, error) {
 	return h, errors.Join(errs...)
 }
 
-// Allow reports whether the server answers to a Host header, with or without a port.
+// Allow reports whether the server accepts a Host header, with or without a port.
 func (h *Hosts) Allow(header string) bool {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -51,5 +51,6 @@ func (h *Hosts) Allow(header string) bool {
 	return host == "localhost" || h.names[host]
 }
 
-// plainHost is a name as names are compared: in lower case, without the dot of the root.
+// plainHost returns a name in the form for comparison: lower case, without the dot of the
+// root.
 func plainHost(host string) string { return strings.TrimSuffix(strings.ToLower(host), ".") }

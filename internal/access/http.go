@@ -15,9 +15,9 @@ const RequestIDHeader = "X-Request-Id"
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
 
-// WithRequestIDs gives each request an id, or keeps the one that it came with,
-// and says it in the answer. What is logged with the request's context through
-// trace.Handler says it too, and the id of the trace that the request belongs to.
+// WithRequestIDs keeps the id of each request or generates one, and returns it in the
+// response. Records that are logged with the request's context through trace.Handler
+// contain it and the trace id of the request.
 func WithRequestIDs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(RequestIDHeader)
@@ -31,12 +31,11 @@ func WithRequestIDs(next http.Handler) http.Handler {
 	})
 }
 
-// RequestIDOf is the id of a request; empty without WithRequestIDs.
+// RequestIDOf returns the id of a request; empty without WithRequestIDs.
 func RequestIDOf(ctx context.Context) string { return trace.RequestID(ctx) }
 
-// WithSecureHeaders keeps browsers from running, framing, guessing at or keeping
-// an answer. A handler with pages of its own sets its own Content-Security-Policy
-// and Cache-Control.
+// WithSecureHeaders prevents browsers from executing, framing, sniffing or caching
+// responses. A handler with pages sets its own Content-Security-Policy and Cache-Control.
 func WithSecureHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

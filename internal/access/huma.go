@@ -13,8 +13,8 @@ const (
 	roleKey = "access.role"
 )
 
-// Needs makes an operation ask for a role, and describes that. It changes op and
-// returns it, for use within huma.Register.
+// Needs sets and describes the role that an operation needs. It changes op and returns
+// it, for use within huma.Register.
 func Needs(role Role, op huma.Operation) huma.Operation {
 	if op.Metadata == nil {
 		op.Metadata = make(map[string]any)
@@ -28,18 +28,19 @@ func Needs(role Role, op huma.Operation) huma.Operation {
 	return op
 }
 
-// Describe says in an API's description how to come in.
+// Describe adds authentication to the description of an API.
 func Describe(c *huma.Config) {
 	if c.Components.SecuritySchemes == nil {
 		c.Components.SecuritySchemes = make(map[string]*huma.SecurityScheme)
 	}
 	c.Components.SecuritySchemes[scheme] = &huma.SecurityScheme{
-		Type: "http", Scheme: "bearer", Description: "A token of the configuration, or a JWT of its OpenID Connect issuer. x-role says what role an operation needs.",
+		Type: "http", Scheme: "bearer", Description: "A token of the configuration, or a JWT of its OpenID Connect issuer. x-role is the role that an operation needs.",
 	}
 }
 
-// Huma lets requests of an API in, each operation's by the role that it Needs.
-// An operation that names none needs Admin, so that none is open by oversight.
+// Huma is a middleware that authenticates requests and checks the role that Needs gives
+// the operation. An operation without a role needs Admin, so that none is open by
+// mistake.
 func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 	p, err := g.Authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.RemoteAddr())
 	if err == nil {
@@ -61,18 +62,18 @@ func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 	}
 	ctx.SetHeader("Content-Type", "application/problem+json")
 	ctx.SetStatus(e.Status)
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(e.problem()) // a caller that hung up misses nothing
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(e.problem()) // a caller that closed the request misses nothing
 }
 
 func asError(err error) *Error {
 	var e *Error
 	if !errors.As(err, &e) {
-		e = &Error{Status: http.StatusInternalServerError, Detail: "Something unexpected happened; the log has the details."}
+		e = &Error{Status: http.StatusInternalServerError, Detail: "Internal error; see the log."}
 	}
 	return e
 }
 
-// problem is the error as RFC 9457 has it.
+// problem returns the error as a problem document of RFC 9457.
 func (e *Error) problem() *huma.ErrorModel {
 	return &huma.ErrorModel{Type: e.Type(), Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
 }

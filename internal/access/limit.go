@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limits are limiters by name, of which it keeps a bounded number.
+// limits is a bounded number of limiters by name.
 type limits struct {
 	rate  rate.Limit
 	burst int
@@ -17,14 +17,14 @@ type limits struct {
 	by map[string]*rate.Limiter
 }
 
-// maxLimits bounds the memory that many addresses or people can take.
+// maxLimits bounds the memory of limiters for many addresses or principals.
 const maxLimits = 10_000
 
 func newLimits(r rate.Limit, burst int, now func() time.Time) *limits {
 	return &limits{rate: r, burst: burst, now: now, by: make(map[string]*rate.Limiter)}
 }
 
-// take takes one of what name may have; if there is none, wait says when there is.
+// take takes one token of name; if there is none, wait is the time until the next.
 func (l *limits) take(name string) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,21 +37,21 @@ func (l *limits) take(name string) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// limiter is that of name. Called locked.
+// limiter returns the limiter of name. The lock must be held.
 func (l *limits) limiter(name string, now time.Time) *rate.Limiter {
 	lim := l.by[name]
 	if lim != nil {
 		return lim
 	}
 	if len(l.by) >= maxLimits {
-		for n, old := range l.by { // those that are full again are as good as new
+		for n, old := range l.by { // full limiters equal new ones
 			if old.TokensAt(now) >= float64(l.burst) {
 				delete(l.by, n)
 			}
 		}
 	}
 	if len(l.by) >= maxLimits {
-		for n := range l.by { // somebody uses many: any of them goes
+		for n := range l.by { // none is full: remove any
 			delete(l.by, n)
 			break
 		}

@@ -9,20 +9,20 @@ import (
 	"net"
 )
 
-// ErrInClear says that an address beyond loopback has no TLS.
-var ErrInClear = errors.New("tokens would travel in the clear")
+// ErrInClear means that an address beyond loopback has no TLS.
+var ErrInClear = errors.New("tokens would be sent unencrypted")
 
-// Listen listens on addr, host:port, with TLS if there is a certificate: one that is
-// renewed in its files is used by the next connection. Beyond loopback it refuses to
-// listen without one, unless insecure says that something else protects the way.
-// log is told of renewals.
+// Listen listens on addr, host:port, with TLS if there is a certificate. A certificate
+// that is renewed in its files is used by the next connection. Beyond loopback Listen
+// refuses to listen without a certificate, unless insecure is set because the connection
+// is protected otherwise. log logs renewals.
 func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slog.Logger) (net.Listener, error) {
 	if (cert == "") != (key == "") {
-		return nil, errors.New("the TLS certificate and its key go together: one is missing")
+		return nil, errors.New("the TLS certificate and its key are both required")
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: write host:port: %w", addr, err)
+		return nil, fmt.Errorf("address %q: must be host:port: %w", addr, err)
 	}
 	if cert == "" && !insecure && !loopbackHost(host) {
 		return nil, fmt.Errorf("listen on %s without TLS: %w", addr, ErrInClear)
@@ -45,8 +45,8 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	return tls.NewListener(ln, conf), nil
 }
 
-// loopbackHost tells whether a host is this machine alone. A name other than
-// localhost may come to mean something else, so it is not.
+// loopbackHost reports whether a host is only this machine. A name other than localhost
+// may resolve to another machine later, so it is not.
 func loopbackHost(host string) bool {
 	if host == "localhost" {
 		return true

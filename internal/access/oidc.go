@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// OIDC is an OpenID Connect issuer whose JWTs are taken as bearer tokens.
+// OIDC is an OpenID Connect issuer whose JWTs are accepted as bearer tokens.
 type OIDC struct {
 	// Issuer is its URL, with /.well-known/openid-configuration below it. https,
 	// or http on loopback.
 	Issuer string
-	// Audience is who the tokens must be for: this API's client id.
+	// Audience is the required audience of the tokens: this API's client id.
 	Audience string
 	// RoleClaim is the claim with the roles: a text or a list of texts; dots lead
 	// into objects. Default "roles".
 	RoleClaim string
-	// RolePrefix stands before viewer, operator and admin in that claim. Default
-	// "outbox-"; other values there are ignored.
+	// RolePrefix is the prefix of viewer, operator and admin in that claim. Default
+	// "outbox-"; other values are ignored.
 	RolePrefix string
-	// Client reaches the issuer. Default: one that gives up after 10 s. What the issuer
-	// leads to, its keys or a redirect, is asked by https too, or http on loopback.
+	// Client sends requests to the issuer. Default: a client with a timeout of 10 s. The
+	// issuer's keys and redirects must also use https, or http on loopback.
 	Client *http.Client
 }
 
@@ -45,7 +45,7 @@ const (
 const (
 	// issuerTimeout bounds one request to the issuer.
 	issuerTimeout = 10 * time.Second
-	// issuerPause is how long after a failure it is left alone.
+	// issuerPause is the pause after a failed request.
 	issuerPause = 5 * time.Second
 )
 
@@ -61,14 +61,14 @@ func (o OIDC) withDefaults(now func() time.Time) OIDC {
 	return o
 }
 
-// private tells whether nobody on the way can change what an address answers.
+// private reports whether responses of an address cannot be changed on the way.
 func private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
 }
 
-// line is the way to the issuer. It asks nobody in the clear, and after a failure
-// nobody for issuerPause: any token of an unknown key would have it ask. Its errors
-// are errIssuer.
+// line is the transport to the issuer. It sends no unencrypted requests, and none for
+// issuerPause after a failure, because any token of an unknown key causes a request. Its
+// errors are errIssuer.
 type line struct {
 	next http.RoundTripper
 	now  func() time.Time
@@ -111,18 +111,18 @@ func (o OIDC) validate() error {
 	u, err := url.Parse(o.Issuer)
 	switch {
 	case err != nil || u.Host == "":
-		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: write its URL, such as https://id.example.com", clip(o.Issuer)))
+		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: must be a URL such as https://id.example.com", clip(o.Issuer)))
 	case !private(u):
-		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: use https; who can change its answers can sign tokens", clip(o.Issuer)))
+		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: use https; over http its keys could be replaced", clip(o.Issuer)))
 	}
 	if o.Audience == "" {
-		errs = append(errs, errors.New("OpenID Connect audience is empty: without it tokens for any other service would be taken"))
+		errs = append(errs, errors.New("OpenID Connect audience is required; without it tokens for other services would be accepted"))
 	}
 	return errors.Join(errs...)
 }
 
-// issuer verifies tokens. It asks the issuer for its keys when the first token
-// comes, so that neither needs the other to be up.
+// issuer verifies tokens. It requests the issuer's keys at the first token, so that
+// neither depends on the other to start.
 type issuer struct {
 	conf OIDC
 	now  func() time.Time
@@ -130,18 +130,18 @@ type issuer struct {
 	group singleflight.Group
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil until the issuer answered
+	verifier *oidc.IDTokenVerifier // nil until the issuer responded
 	failed   time.Time
 	err      error
 }
 
-// errIssuer says that the issuer cannot be asked, so that nothing is known of a token.
+// errIssuer means that the issuer cannot be reached, so a token cannot be verified.
 var errIssuer = errors.New("the OpenID Connect issuer cannot be reached")
 
-// errRole says that the token is right and names no role.
-var errRole = errors.New("the token names no role")
+// errRole means that the token is valid and contains no role.
+var errRole = errors.New("the token contains no role")
 
-// ready returns what verifies tokens.
+// ready returns the verifier of tokens.
 func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.mu.Lock()
 	v, failed, err := i.verifier, i.failed, i.err
@@ -152,7 +152,8 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err != nil && i.now().Sub(failed) < issuerPause {
 		return nil, err
 	}
-	// The keys are fetched for all who wait, so not on behalf of one of them.
+	// The fetch serves all waiting callers, so the context of one of them must not cancel
+	// it.
 	ch := i.group.DoChan("", func() (any, error) {
 		p, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), i.conf.Client), i.conf.Issuer)
 		i.mu.Lock()
@@ -178,20 +179,19 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 }
 
-// publicKey are the algorithms of signatures that are taken: those whose key the
-// issuer alone has.
+// publicKey are the accepted signature algorithms: those whose key only the issuer has.
 var publicKey = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// verifierOf is the provider's own verifier, but for telling whether it had the keys.
+// verifierOf returns the provider's verifier, which also reports whether it had the keys.
 func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDTokenVerifier, error) {
 	var said struct {
 		Keys       string   `json:"jwks_uri"`
 		Algorithms []string `json:"id_token_signing_alg_values_supported"`
 	}
 	if err := p.Claims(&said); err != nil {
-		return nil, fmt.Errorf("read its description: %w", err)
+		return nil, fmt.Errorf("read the issuer's metadata: %w", err)
 	}
 	algorithms := slices.DeleteFunc(said.Algorithms, func(a string) bool { return !slices.Contains(publicKey, a) })
 	client := *i.conf.Client
@@ -200,7 +200,7 @@ func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDToke
 	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.now, SupportedSigningAlgs: algorithms}), nil
 }
 
-// verify returns who a JWT is of.
+// verify returns the principal of a JWT.
 func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
 	v, err := i.ready(ctx)
 	if err != nil {
@@ -232,9 +232,9 @@ func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
 // maxName bounds a name of the issuer. OpenID Connect bounds a subject to 255.
 const maxName = 255
 
-// nameIn is the address of a person whose issuer says that it is theirs, and the
-// subject otherwise: other names a person may choose, and so be another in an audit.
-// The claim is part of the name, so that no subject can equal an address.
+// nameIn returns the e-mail address if the issuer has verified it, and otherwise the
+// subject. Users may choose other names and so impersonate others in the audit trail. The
+// claim is part of the name, so that no subject can equal an address.
 func nameIn(claims map[string]any, subject string) (string, error) {
 	email, _ := claims["email"].(string)
 	if verified, _ := claims["email_verified"].(bool); verified && nameable(email) {
@@ -251,7 +251,7 @@ func nameable(s string) bool {
 	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// role is the highest of the roles that the claims name; empty for none.
+// role returns the highest role in the claims; empty for none.
 func (o OIDC) role(claims map[string]any) (best Role) {
 	var at any = claims
 	for part := range strings.SplitSeq(o.RoleClaim, ".") {

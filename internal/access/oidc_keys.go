@@ -34,8 +34,8 @@ type keyFetch struct {
 	now  func() time.Time
 
 	mu sync.Mutex
-	at time.Time // of the last answer
-	is error     // what was wrong with it
+	at time.Time // of the last response
+	is error     // its error
 }
 
 // RoundTrip implements http.RoundTripper. The verifier makes one request at a time.
@@ -55,7 +55,7 @@ func (k *keyFetch) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxKeys))
 	if err = errors.Join(err, resp.Body.Close()); err == nil && !json.Valid(body) {
-		err = errors.New("they are no JSON")
+		err = errors.New("the keys are not valid JSON")
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: its keys: %w", errIssuer, err)
@@ -70,8 +70,8 @@ func (k *keyFetch) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// keys tells, by what verify has put into the context, that they could not be
-// fetched: the verifier makes a text of any error.
+// keys reports through the context of verify that the keys could not be fetched, because
+// the verifier converts every error to text.
 type keys struct{ oidc.KeySet }
 
 type awayKey struct{}

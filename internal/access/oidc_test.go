@@ -275,7 +275,7 @@ func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 		_, err := g.Authenticate(t.Context(), token, "10.0.0.1:1")
 		seen[statusOf(err)]++
 	}
-	if said := strings.Count(log.String(), "names no role"); seen[http.StatusForbidden] != 3 || seen[http.StatusTooManyRequests] != 7 || said != 3 {
+	if said := strings.Count(log.String(), "token without role"); seen[http.StatusForbidden] != 3 || seen[http.StatusTooManyRequests] != 7 || said != 3 {
 		t.Errorf("answers %v and %d lines of the log, want 3 times 403, told each, and 429 then", seen, said)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Places bounds what is done at the same time. One holder has at most half of the
-// places, so that no caller alone keeps the others out. It is safe for concurrent use.
+// Places bounds concurrent operations. One holder has at most half of the places, so that
+// it cannot starve the others. It is safe for concurrent use.
 type Places struct {
 	total, each int
 
@@ -16,7 +16,7 @@ type Places struct {
 		sync.Mutex
 		taken   int
 		by      map[string]int // places of each named holder
-		waiting []*waiter      // the first to come first
+		waiting []*waiter      // in order of arrival
 	}
 }
 
@@ -33,9 +33,9 @@ func NewPlaces(total int) *Places {
 	return p
 }
 
-// Holder returns by whom places are counted: the principal of ctx or, without one, the
-// network of the remote address. It is empty for loopback without a principal: an
-// operator's machine, or a proxy that stands for all its callers.
+// Holder returns the key by which places are counted: the principal of ctx or, without
+// one, the network of the remote address. It is empty for loopback without a principal:
+// an operator's machine, or a proxy for many callers.
 func Holder(ctx context.Context, remote string) string {
 	if p, ok := From(ctx); ok {
 		return p.Name
@@ -91,7 +91,7 @@ func (p *Places) Wait(ctx context.Context, holder string) (give func(), err erro
 	return nil, ctx.Err()
 }
 
-// Taken returns how many places are taken.
+// Taken returns the number of taken places.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *Places) takeLocked(holder string) (give func()) {
 	return sync.OnceFunc(func() { p.give(holder) })
 }
 
-// give gives a place back, to the first of those who wait that may have it.
+// give returns a place, which the first eligible waiter takes.
 func (p *Places) give(holder string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *Places) give(holder string) {
 		if !p.freeLocked(w.holder) {
 			return false
 		}
-		p.takeLocked(w.holder) // Wait returns what gives it back
+		p.takeLocked(w.holder) // Wait returns its give
 		close(w.ready)
 		return true
 	})

@@ -9,39 +9,38 @@ import (
 	"strings"
 )
 
-// ForwardedHeader is the header in which proxies say who asked them.
+// ForwardedHeader is the header in which proxies report the client address.
 type ForwardedHeader string
 
 // The headers that Proxies reads.
 const (
-	// XForwardedFor is a list of addresses, each proxy's caller at its end.
+	// XForwardedFor is a list of addresses; each proxy appends its client.
 	XForwardedFor ForwardedHeader = "x-forwarded-for"
 	// Forwarded is that of RFC 7239.
 	Forwarded ForwardedHeader = "forwarded"
 )
 
-// maxHops bounds how many proxies a request may have come through, and so what its
-// headers may cost.
+// maxHops bounds the number of proxies of a request, and so the cost of its headers.
 const maxHops = 16
 
-// Proxies finds out who asked where proxies stand before a server. The zero value
-// trusts none. It is safe for concurrent use.
+// Proxies determines the client address of requests through reverse proxies. The zero
+// value trusts none. It is safe for concurrent use.
 //
-// Anybody may send these headers, so only what a trusted proxy has added counts:
-// they are read from their end, as long as who said so is trusted itself. One header
-// alone is read, since a proxy that writes one passes the other on as it came.
+// Any client may send these headers, so only the entries of trusted proxies are used: the
+// header is read from its end for as long as the sender of an entry is trusted. Only one
+// header is read, because a proxy that writes one forwards the other unchanged.
 type Proxies struct {
 	trusted []netip.Prefix
 	header  ForwardedHeader
 }
 
-// NewProxies returns those of the networks in CIDR notation, or single addresses,
-// that write the header. Every problem is reported at once.
+// NewProxies returns the Proxies in the networks, in CIDR notation or single addresses,
+// that write the header. Its error contains every problem.
 func NewProxies(networks []string, header ForwardedHeader) (Proxies, error) {
 	p := Proxies{header: ForwardedHeader(strings.ToLower(string(header)))}
 	var errs []error
 	if p.header != XForwardedFor && p.header != Forwarded {
-		errs = append(errs, fmt.Errorf("header %q: use %s or %s, whichever the proxies write", header, XForwardedFor, Forwarded))
+		errs = append(errs, fmt.Errorf("header %q: use %s or %s, the one that the proxies write", header, XForwardedFor, Forwarded))
 	}
 	for _, s := range networks {
 		n, err := network(s)
@@ -62,18 +61,18 @@ func network(s string) (netip.Prefix, error) {
 	}
 	switch {
 	case err != nil || n.Addr().Is4In6():
-		return netip.Prefix{}, errors.New("write a network such as 10.0.0.0/8 or 2001:db8::/32, or an address")
+		return netip.Prefix{}, errors.New("must be an address or a network such as 10.0.0.0/8 or 2001:db8::/32")
 	case n.Bits() == 0:
-		return netip.Prefix{}, errors.New("trusts everybody, so that a caller could name any address as its own; write the networks of the proxies alone")
+		return netip.Prefix{}, errors.New("would trust every address, so that callers could forge theirs; use only the networks of the proxies")
 	case n != n.Masked():
-		return netip.Prefix{}, fmt.Errorf("has bits beyond its length; write %s", n.Masked())
+		return netip.Prefix{}, fmt.Errorf("has bits beyond its length; use %s", n.Masked())
 	}
 	return n, nil
 }
 
-// Wrap has next see who asked as the request's RemoteAddr: an address without a
-// port where a proxy says who, and otherwise what it was. All that counts, logs or
-// judges by address belongs behind it.
+// Wrap sets the client address as the RemoteAddr of the request for next, without a port
+// if a proxy reported it. Handlers that limit, log or authorize by address belong behind
+// it.
 func (p Proxies) Wrap(next http.Handler) http.Handler {
 	if len(p.trusted) == 0 {
 		return next
@@ -90,9 +89,9 @@ func (p Proxies) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// caller follows the header from its end, from one trusted proxy to the one before
-// it. Who is not trusted is the caller; where a proxy does not say whom it heard, it
-// stands for them all.
+// caller follows the header from its end, from each trusted proxy to its client. The
+// first untrusted address is the caller; a proxy that reports no client is the caller
+// itself.
 func (p Proxies) caller(at netip.Addr, h http.Header) netip.Addr {
 	said := elements{lines: h.Values(string(p.header)), quotes: p.header == Forwarded}
 	for range maxHops {
@@ -124,12 +123,12 @@ func (p Proxies) trusts(a netip.Addr) bool {
 	return false
 }
 
-// clean is an address as networks are compared with it.
+// clean returns an address in the form for comparison with networks.
 func clean(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// node reads the address of who asked, with or without a port: 192.0.2.1,
-// 192.0.2.1:80, 2001:db8::1, [2001:db8::1] or [2001:db8::1]:80. False for what hides
-// it, as RFC 7239 lets a proxy do, and for what is none.
+// node parses a client address with or without a port: 192.0.2.1, 192.0.2.1:80,
+// 2001:db8::1, [2001:db8::1] or [2001:db8::1]:80. It returns false for an obfuscated
+// address of RFC 7239 and for an invalid one.
 func node(s string) (netip.Addr, bool) {
 	if host, _, err := net.SplitHostPort(s); err == nil {
 		s = host
@@ -140,17 +139,16 @@ func node(s string) (netip.Addr, bool) {
 	return clean(a), err == nil && a.Zone() == ""
 }
 
-// elements takes a list header apart from its end, no further than it is asked.
-// What a caller wrote at its beginning, a quotation mark too many, say, does not
-// change how what stands behind that is read.
+// elements parses a list header from its end, only as far as requested. What a client
+// wrote at its beginning, such as an unpaired quotation mark, does not change how the
+// rest is parsed.
 type elements struct {
-	lines  []string // not begun yet
-	rest   string   // of the line before those
+	lines  []string // not started yet
+	rest   string   // of the current line
 	quotes bool     // within quotation marks a comma is text
 }
 
-// last takes the last element that is not empty, as lists may have; false: there
-// is none.
+// last removes and returns the last element that is not empty; false if there is none.
 func (e *elements) last() (string, bool) {
 	for range maxHops {
 		if e.rest == "" {
@@ -170,7 +168,7 @@ func (e *elements) last() (string, bool) {
 	return "", false
 }
 
-// lastOutside is where c stands last outside of quotation marks, or -1.
+// lastOutside returns the last index of c outside of quotation marks, or -1.
 func lastOutside(s string, c byte, quotes bool) int {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -184,7 +182,7 @@ func lastOutside(s string, c byte, quotes bool) int {
 	return -1
 }
 
-// escaped tells whether a backslash takes its meaning from s[i].
+// escaped reports whether s[i] is escaped by a backslash.
 func escaped(s string, i int) bool {
 	n := 0
 	for ; i > n && s[i-1-n] == '\\'; n++ {
@@ -192,8 +190,8 @@ func escaped(s string, i int) bool {
 	return n%2 == 1
 }
 
-// forwardedFor is the value of for of an element of Forwarded: for="[::1]:80";proto=https.
-// False if there is none, or more than one.
+// forwardedFor returns the value of for in an element of Forwarded, such as
+// for="[::1]:80";proto=https. It returns false if there is none or more than one.
 func forwardedFor(element string) (string, bool) {
 	value, found := "", false
 	for rest := element; rest != ""; {
@@ -212,7 +210,7 @@ func forwardedFor(element string) (string, bool) {
 		value, found = v, true
 	}
 	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-		value = value[1 : len(value)-1] // an address has nothing to escape
+		value = value[1 : len(value)-1] // an address needs no escapes
 	}
 	return value, found
 }

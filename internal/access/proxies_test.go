@@ -131,8 +131,8 @@ func TestNewProxies_NamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	_, err := NewProxies([]string{"10.0.0.1/8", "0.0.0.0/0", "::/0", "::ffff:10.0.0.0/104", "proxy", "fe80::1%eth0", "10.0.0.0/33"}, "X-Real-IP")
 	for _, want := range []string{
-		`"X-Real-IP": use x-forwarded-for or forwarded`, "write 10.0.0.0/8", `"0.0.0.0/0": trusts everybody`, `"::/0": trusts everybody`,
-		`"::ffff:10.0.0.0/104": write a network`, `"proxy": write a network`, `"fe80::1%eth0": write a network`, `"10.0.0.0/33": write a network`,
+		`"X-Real-IP": use x-forwarded-for or forwarded`, "use 10.0.0.0/8", `"0.0.0.0/0": would trust every address`, `"::/0": would trust every address`,
+		`"::ffff:10.0.0.0/104": must be an address or a network`, `"proxy": must be an address or a network`, `"fe80::1%eth0": must be an address or a network`, `"10.0.0.0/33": must be an address or a network`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewProxies() = %v, want it to say %s", err, want)

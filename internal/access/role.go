@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Role is what somebody may do. Each role may do what those before it may.
+// Role is a set of permissions. Each role includes the previous ones.
 type Role string
 
 // The roles.
 const (
 	// Viewer reads.
 	Viewer Role = "viewer"
-	// Operator also does what can be done again or undone.
+	// Operator also makes changes that can be repeated or undone.
 	Operator Role = "operator"
 	// Admin does everything.
 	Admin Role = "admin"
 )
 
-// Roles are all roles, from the one that may least.
+// Roles are all roles, the least privileged first.
 var Roles = []Role{Viewer, Operator, Admin}
 
-// ParseRole reads a role's name.
+// ParseRole parses the name of a role.
 func ParseRole(s string) (Role, error) {
 	if slices.Contains(Roles, Role(s)) {
 		return Role(s), nil
@@ -30,16 +30,16 @@ func ParseRole(s string) (Role, error) {
 	return "", fmt.Errorf("role %q: use viewer, operator or admin", s)
 }
 
-// May tells whether the role includes another. Nobody may what no role names.
+// May reports whether the role includes another. It is false for unknown roles.
 func (r Role) May(needed Role) bool {
 	have, need := slices.Index(Roles, r), slices.Index(Roles, needed)
 	return need >= 0 && have >= need
 }
 
-// Principal is who asks.
+// Principal is an authenticated user or program.
 type Principal struct {
-	// Name is the token's, or "oidc:", the claim (email or sub) with a colon, and its
-	// value. It is in audits and logs.
+	// Name is the name of the token, or "oidc:" with the claim (email or sub), a colon
+	// and its value. Audit trails and logs contain it.
 	Name string
 	// Role is what the principal may do.
 	Role Role
@@ -47,12 +47,12 @@ type Principal struct {
 
 type principalKey struct{}
 
-// With returns a context that says who asks.
+// With returns a context with a principal.
 func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// From returns who asks; false if nobody was let in.
+// From returns the principal of a context; false if there is none.
 func From(ctx context.Context) (Principal, bool) {
 	p, ok := ctx.Value(principalKey{}).(Principal)
 	return p, ok

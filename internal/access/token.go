@@ -12,35 +12,34 @@ import (
 	"strings"
 )
 
-// Token is a bearer token as the configuration has it: the token itself is known
-// to its owner alone.
+// Token is a bearer token in the configuration, which contains only its hash.
 type Token struct {
-	// Name is who uses it: 1 to 64 letters, digits and ._-
+	// Name is the name of the user: 1 to 64 letters, digits and ._-
 	Name string
 	// Role is what the owner may do.
 	Role Role
-	// Hash is "sha256:" and the token's SHA-256 in hex, as NewToken gives it.
+	// Hash is "sha256:" and the token's SHA-256 in hex, as NewToken returns it.
 	//
-	// A plain hash is right here, where it would be wrong for a password: a token
-	// is 256 random bits, so nobody finds it by trying, however fast the hash is. A
-	// slow one would only let strangers keep the processor and the memory busy.
+	// Unlike a password, a token has 256 random bits, which cannot be guessed however
+	// fast the hash is. A slow hash would only allow denial of service.
 	Hash string
 }
 
-// ParseToken reads a token as settings have it: NAME:ROLE:HASH. New judges the parts.
+// ParseToken parses the form of a token in settings, NAME:ROLE:HASH. New validates the
+// parts.
 func ParseToken(s string) (Token, error) {
 	name, rest, ok := strings.Cut(strings.TrimSpace(s), ":")
 	role, hash, ok2 := strings.Cut(rest, ":")
 	switch {
 	case made(s):
-		return Token{}, errors.New("this is the token itself, which the configuration must not have; write what was printed below it")
+		return Token{}, errors.New("this is the token itself, which the configuration must not contain; use the line printed below it")
 	case !ok || !ok2:
-		return Token{}, errors.New("write NAME:ROLE:sha256:HEX, as it was printed with the token")
+		return Token{}, errors.New("must be NAME:ROLE:sha256:HEX, as printed with the token")
 	}
 	return Token{Name: name, Role: Role(role), Hash: hash}, nil
 }
 
-// String is the token as settings have it.
+// String returns the form of the token in settings.
 func (t Token) String() string { return t.Name + ":" + string(t.Role) + ":" + t.Hash }
 
 const (
@@ -49,7 +48,7 @@ const (
 	hashPrefix  = "sha256:"
 )
 
-// NewToken makes a token of 256 random bits, and its hash for the configuration.
+// NewToken returns a token of 256 random bits, and its hash for the configuration.
 func NewToken() (secret, hash string) {
 	b := make([]byte, tokenBytes)
 	_, _ = rand.Read(b) // it never fails: the process ends if there is no randomness
@@ -58,20 +57,20 @@ func NewToken() (secret, hash string) {
 	return secret, hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// made tells whether a text has the form of what NewToken makes.
+// made reports whether a text has the form of a token of NewToken.
 func made(secret string) bool {
 	return strings.HasPrefix(secret, tokenPrefix)
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// known is a token that was read from the configuration.
+// known is a token of the configuration.
 type known struct {
 	principal Principal
 	hash      [sha256.Size]byte
 }
 
-// readTokens checks tokens and reports everything that is wrong with them.
+// readTokens validates tokens and reports every problem.
 func readTokens(tokens []Token) ([]known, error) {
 	var out []known
 	var errs []error
@@ -84,7 +83,7 @@ func readTokens(tokens []Token) ([]known, error) {
 		if !nameForm.MatchString(t.Name) {
 			wrong("name: use 1 to 64 letters, digits, dots, underscores and dashes")
 		} else if names[t.Name] {
-			wrong("name: it is there twice, and an audit could not tell the two apart")
+			wrong("name: used twice; audit entries would be ambiguous")
 		}
 		names[t.Name] = true
 		role, err := ParseRole(string(t.Role))
@@ -95,11 +94,11 @@ func readTokens(tokens []Token) ([]known, error) {
 		sum, err := hex.DecodeString(text)
 		switch {
 		case made(t.Hash):
-			wrong("hash: this is the token itself, which the configuration must not have; put the hash there that was printed with it")
+			wrong("hash: this is the token itself, which the configuration must not contain; use the hash printed with it")
 		case !ok || err != nil || len(sum) != sha256.Size:
-			wrong("hash: write %q and 64 hexadecimal digits, as they were printed with the token", hashPrefix)
+			wrong("hash: must be %q and 64 hexadecimal digits, as printed with the token", hashPrefix)
 		case hashes[text] != "":
-			wrong("hash: it is also that of %q", hashes[text])
+			wrong("hash: also used by %q", hashes[text])
 		}
 		hashes[text] = t.Name
 		k := known{principal: Principal{Name: t.Name, Role: role}}
@@ -109,8 +108,8 @@ func readTokens(tokens []Token) ([]known, error) {
 	return out, errors.Join(errs...)
 }
 
-// find returns whose token it is. It takes the same time whichever of them it is,
-// and if it is none.
+// find returns the principal of a token. Its duration does not depend on which token
+// matches, or whether one does.
 func find(tokens []known, secret string) (Principal, bool) {
 	sum := sha256.Sum256([]byte(secret))
 	at := -1
@@ -124,7 +123,7 @@ func find(tokens []known, secret string) (Principal, bool) {
 	return tokens[at].principal, true
 }
 
-// clip keeps error texts short, whatever a configuration holds.
+// clip bounds the length of values in error texts.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -2,13 +2,11 @@ package access
 
 import "strings"
 
-// Subprotocol is before a bearer token that is offered as a WebSocket's
-// subprotocol.
+// Subprotocol is the prefix of a bearer token that is offered as a WebSocket subprotocol.
 const Subprotocol = "bearer."
 
-// OrSubprotocol is a request's Authorization header or, without one, what it
-// would be for the token that Sec-WebSocket-Protocol offers: a browser cannot
-// set headers for a WebSocket.
+// OrSubprotocol returns the Authorization header or, without one, its equivalent for the
+// token in Sec-WebSocket-Protocol, because browsers cannot set headers for a WebSocket.
 func OrSubprotocol(authorization, protocols string) string {
 	if authorization != "" {
 		return authorization
