@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // BenchmarkIntake compares the handlers with the raw client that writes the same
@@ -27,7 +28,7 @@ func BenchmarkIntake(b *testing.B) {
 		}
 	}
 	insert := func(x *bundle) error {
-		one := x.session.Batch(gocql.UnloggedBatch)
+		one := x.Session.Batch(gocql.UnloggedBatch)
 		if err := outbox.Append(one, row()); err != nil {
 			return err
 		}
@@ -50,8 +51,8 @@ func BenchmarkIntake(b *testing.B) {
 	b.Run("batch/handler", func(b *testing.B) {
 		x := setup(b)
 		for b.Loop() {
-			if r := request(b, x.handler, "POST", "/v1/messages/batch", body); r.status != 202 {
-				b.Fatal(r.text)
+			if r := world.Request(b, x.handler, "POST", "/v1/messages/batch", body); r.Status != 202 {
+				b.Fatal(r.Text)
 			}
 		}
 		b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "messages/s")
@@ -73,8 +74,8 @@ func BenchmarkIntake(b *testing.B) {
 	}
 	single("raw client", insert)
 	single("handler", func(x *bundle) error {
-		if r := request(b, x.handler, "POST", "/v1/messages", `{"topic":"t","payload":{"n":1,"text":"some payload of a usual kind"}}`); r.status != 202 {
-			return fmt.Errorf("POST = %d %s", r.status, r.text)
+		if r := world.Request(b, x.handler, "POST", "/v1/messages", `{"topic":"t","payload":{"n":1,"text":"some payload of a usual kind"}}`); r.Status != 202 {
+			return fmt.Errorf("POST = %d %s", r.Status, r.Text)
 		}
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A page of another origin cannot change anything on the server of orders and
@@ -34,14 +35,14 @@ func TestServer_NoPageElsewhereChangesAnything(t *testing.T) {
 			Responses   map[string]any
 		}
 	}
-	if err := json.Unmarshal([]byte(request(t, srv.Handler(), "GET", "/openapi.json", "").text), &doc); err != nil {
+	if err := json.Unmarshal([]byte(world.Request(t, srv.Handler(), "GET", "/openapi.json", "").Text), &doc); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(method, path, typ string, status int, header ...string) {
 		t.Helper()
-		r := request(t, srv.Handler(), method, path, "{}", header...)
-		if r.status != status || r.body["type"] != "urn:scylla-outbox:problem:"+typ || r.body["detail"] == "" {
-			t.Errorf("%s %s with %q = %d %s, want %d %s", method, path, header, r.status, r.text, status, typ)
+		r := world.Request(t, srv.Handler(), method, path, "{}", header...)
+		if r.Status != status || r.Body["type"] != "urn:scylla-outbox:problem:"+typ || r.Body["detail"] == "" {
+			t.Errorf("%s %s with %q = %d %s, want %d %s", method, path, header, r.Status, r.Text, status, typ)
 		}
 	}
 	seen := 0

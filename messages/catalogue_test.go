@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The server's catalogue and its description contain every problem type of
@@ -21,8 +22,8 @@ func TestProblems_AreInTheCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list struct{ Problems []httpapi.ProblemKind }
-	r := request(t, srv.Handler(), "GET", "/problems", "")
-	if err := json.Unmarshal([]byte(r.text), &list); err != nil {
+	r := world.Request(t, srv.Handler(), "GET", "/problems", "")
+	if err := json.Unmarshal([]byte(r.Text), &list); err != nil {
 		t.Fatal(err)
 	}
 	listed := map[string]int{}
@@ -32,7 +33,7 @@ func TestProblems_AreInTheCatalogue(t *testing.T) {
 			t.Errorf("%+v is not whole", p)
 		}
 	}
-	doc := request(t, srv.Handler(), "GET", "/openapi.json", "").text
+	doc := world.Request(t, srv.Handler(), "GET", "/openapi.json", "").Text
 	urn := regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`)
 	found := 0
 	for _, file := range []string{"problem.go", "../internal/httpapi/types.go", "../outbox/client/problem.go"} {

@@ -9,27 +9,22 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a service on an in-memory node.
 type bundle struct {
 	*Service
-	node    *scyllafake.Server
-	session *gocql.Session
+	world.World
 	handler http.Handler
 }
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
-	node, session := scyllatest.Start(t)
-	b := &bundle{node: node, session: session}
+	b := &bundle{World: world.Start(t)}
 	b.Service = b.another(t, change...)
 	b.handler = newHandler(b.Service)
 	return b
@@ -43,7 +38,7 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := NewService(b.session, cfg)
+	s, err := NewService(b.Session, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +49,6 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 // allows.
 func (b *bundle) brief() { b.cfg.WriteBudget = time.Second }
 
-// eventually waits until ok returns true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so after five minutes: %s", what)
-		}
-	}
-}
-
 func newHandler(s *Service) http.Handler {
 	mux := http.NewServeMux()
 	cfg := huma.DefaultConfig("Messages", "1")
@@ -72,39 +57,19 @@ func newHandler(s *Service) http.Handler {
 	return access.WithRequestIDs(mux)
 }
 
-// fault adds a rule for operations of one kind; count 0 means all.
-func (b *bundle) fault(count int, e faults.Effect, kinds ...engine.OpKind) (hits func() int) {
-	id := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: kinds}, Count: count, Effect: e})
-	return func() int { return b.node.Faults().Hits(id) }
-}
-
 // events are the outbox's, by id; the CDC log must have each at one time only.
 func (b *bundle) events(t testing.TB) map[gocql.UUID]outbox.Event {
 	t.Helper()
 	out := map[gocql.UUID]outbox.Event{}
-	var sc outbox.Scanner
-	iter := b.session.Query("SELECT " + outbox.Columns + " FROM outbox_messages").Iter()
-	for iter.Scan(sc.Dest()...) {
-		e, err := sc.Event()
-		if err != nil {
-			t.Fatal(err)
+	for _, e := range b.Outbox(t) {
+		out[e.ID] = e.Event
+	}
+	at := map[gocql.UUID]time.Time{}
+	for _, row := range b.Log(t) {
+		if first, again := at[row.Event]; again && !first.Equal(row.At) {
+			t.Errorf("event %s is in the CDC log at two times", row.Event)
 		}
-		out[e.ID] = e
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
-	}
-	at := map[gocql.UUID]int64{}
-	iter = b.session.Query(`SELECT event_id, "cdc$time" FROM outbox_messages_scylla_cdc_log`).Iter()
-	var id, when gocql.UUID
-	for iter.Scan(&id, &when) {
-		if first, again := at[id]; again && first != when.Timestamp() {
-			t.Errorf("event %s is in the CDC log at two times", id)
-		}
-		at[id] = when.Timestamp()
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
+		at[row.Event] = row.At
 	}
 	if len(at) != len(out) {
 		t.Errorf("%d events in the CDC log, %d in the outbox", len(at), len(out))

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // Every operation of the order API, including messages and event streams,
@@ -41,7 +42,7 @@ func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
 				Responses   map[string]any        `json:"responses"`
 			} `json:"paths"`
 		}
-		if err := json.Unmarshal([]byte(request(t, srv.Handler(), "GET", "/openapi.json", "").text), &doc); err != nil {
+		if err := json.Unmarshal([]byte(world.Request(t, srv.Handler(), "GET", "/openapi.json", "").Text), &doc); err != nil {
 			t.Fatal(err)
 		}
 		seen := 0
@@ -67,11 +68,11 @@ func TestServer_EveryOperationDeclaresItsSecurity(t *testing.T) {
 				}
 				url := strings.ReplaceAll(path, "{id}", "x") // refused by its form, as there is no database
 				for _, m := range []string{http.MethodGet, http.MethodHead} {
-					if r := request(t, srv.Handler(), m, url, "", "Authorization", "Bearer "+secret); r.status == http.StatusForbidden {
+					if r := world.Request(t, srv.Handler(), m, url, "", "Authorization", "Bearer "+secret); r.Status == http.StatusForbidden {
 						t.Errorf("%s %s by a viewer = 403", m, path)
 					}
-					if r := request(t, srv.Handler(), m, url, ""); r.status != http.StatusUnauthorized {
-						t.Errorf("%s %s without a token = %d, want 401", m, path, r.status)
+					if r := world.Request(t, srv.Handler(), m, url, ""); r.Status != http.StatusUnauthorized {
+						t.Errorf("%s %s without a token = %d, want 401", m, path, r.Status)
 					}
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The server stops while messages are being stored and while others wait for a
@@ -22,7 +23,7 @@ import (
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: time.Hour} })
-	service, err := orders.New(b.session, orders.Config{})
+	service, err := orders.New(b.Session, orders.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
 
-	hits := b.fault(0, faults.Effect{Freeze: true}, engine.OpWrite, engine.OpLoggedBatch)
+	hits := b.Fault(0, faults.Effect{Freeze: true}, engine.OpWrite, engine.OpLoggedBatch)
 	type answer struct {
 		status int
 		text   string
@@ -67,15 +68,15 @@ func TestServer_DrainsOnStop(t *testing.T) {
 			go func() { answers <- post(path, body) }()
 		}
 	}
-	eventually(t, "two have places, the other two wait", func() bool { _, waiting := b.guard.Load(); return waiting == 2 && hits() >= 2 })
+	world.Eventually(t, "two have places, the other two wait", func() bool { _, waiting := b.guard.Load(); return waiting == 2 && hits() >= 2 })
 	stop()
-	eventually(t, "the server drains", func() bool { return request(t, srv.Handler(), "GET", "/readyz", "").status == 503 })
+	world.Eventually(t, "the server drains", func() bool { return world.Request(t, srv.Handler(), "GET", "/readyz", "").Status == 503 })
 	select {
 	case err := <-served:
 		t.Fatalf("Serve() = %v while requests are under way", err)
 	default:
 	}
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	for range 4 {
 		if a := <-answers; a.err != nil || a.status != 202 {
 			t.Errorf("a request under way got %d %s, %v", a.status, a.text, a.err)

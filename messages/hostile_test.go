@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bytesPerByte bounds the allocations per byte of a body. The worst case is a
@@ -63,8 +64,8 @@ func withoutDatabase(t testing.TB) *Service {
 // answer returns the response to a body.
 func answer(t *testing.T, h http.Handler, path, body string) hostile.Answer {
 	t.Helper()
-	r := request(t, h, "POST", path, body)
-	return hostile.Answer{Status: r.status, Text: r.text, Locations: r.locations()}
+	r := world.Request(t, h, "POST", path, body)
+	return hostile.Answer{Status: r.Status, Text: r.Text, Locations: locations(r)}
 }
 
 // The response to a hostile body is short and names the problem, and the memory is
@@ -106,9 +107,9 @@ func TestHTTP_HostileBatches(t *testing.T) {
 			items = append(items, tt.body)
 		}
 	}
-	r := request(t, h, "POST", "/v1/messages/batch", `{"messages":[`+strings.Join(items, ",")+`]}`)
-	if r.status != 207 || r.body["rejected"] != float64(len(items)) || len(items) < 5 {
-		t.Errorf("a batch of %d bad items: %d %.300s", len(items), r.status, r.text)
+	r := world.Request(t, h, "POST", "/v1/messages/batch", `{"messages":[`+strings.Join(items, ",")+`]}`)
+	if r.Status != 207 || r.Body["rejected"] != float64(len(items)) || len(items) < 5 {
+		t.Errorf("a batch of %d bad items: %d %.300s", len(items), r.Status, r.Text)
 	}
 }
 

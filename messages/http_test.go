@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestHTTP_StoresWhatItTakes(t *testing.T) {
@@ -28,11 +29,11 @@ func TestHTTP_StoresWhatItTakes(t *testing.T) {
 		{`{"topic":"t","payload_base64":"AAEC","content_type":"image/png"}`, "", "\x00\x01\x02", "image/png", nil},
 		{`{"topic":"t","payload":1,"deliver_at":"2020-01-01T00:00:00Z"}`, "", "1", "application/json", nil},
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", tt.body, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", access.RequestIDHeader, "req-1")
-		if r.status != 202 || r.body["state"] != "queued" || r.header.Get("Location") != "/v1/messages/"+fmt.Sprint(r.body["id"]) {
-			t.Fatalf("POST %s = %d %s", tt.body, r.status, r.text)
+		r := world.Request(t, b.handler, "POST", "/v1/messages", tt.body, "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", access.RequestIDHeader, "req-1")
+		if r.Status != 202 || r.Body["state"] != "queued" || r.Header.Get("Location") != "/v1/messages/"+fmt.Sprint(r.Body["id"]) {
+			t.Fatalf("POST %s = %d %s", tt.body, r.Status, r.Text)
 		}
-		e, ok := b.events(t)[r.id(t)]
+		e, ok := b.events(t)[r.ID(t)]
 		if !ok {
 			t.Fatalf("POST %s: no event", tt.body)
 		}
@@ -88,19 +89,19 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 		{`{"topic":"t","headers":{"a":null,"b":"","c":null}}`, 422, []string{"body.headers.a", "body.headers.c"}},
 		{`{"topic":"t","headers":{"":"1"}}`, 422, []string{"body.headers."}},
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", tt.body)
-		if r.status != tt.status || !slices.Equal(r.locations(), tt.want) || r.header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("POST %s = %d %s, want %d with %v", tt.body, r.status, r.text, tt.status, tt.want)
+		r := world.Request(t, b.handler, "POST", "/v1/messages", tt.body)
+		if r.Status != tt.status || !slices.Equal(locations(r), tt.want) || r.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("POST %s = %d %s, want %d with %v", tt.body, r.Status, r.Text, tt.status, tt.want)
 		}
 	}
-	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"billing.events"}`); r.status != 202 {
-		t.Errorf("POST to an allowed topic = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"billing.events"}`); r.Status != 202 {
+		t.Errorf("POST to an allowed topic = %d %s", r.Status, r.Text)
 	}
 	if n := len(b.events(t)); n != 1 {
 		t.Errorf("%d events are stored, want the allowed one", n)
 	}
-	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":"`+strings.Repeat("x", 10_000)+`"}`); r.status != 413 {
-		t.Errorf("POST of an oversized body = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":"`+strings.Repeat("x", 10_000)+`"}`); r.Status != 413 {
+		t.Errorf("POST of an oversized body = %d %s", r.Status, r.Text)
 	}
 }
 
@@ -119,9 +120,9 @@ func TestHTTP_ProblemsContainTheFix(t *testing.T) {
 		`{"topic":"t","key":"a","headers":{"ce_partitionkey":"b"}}`:      "use key",
 		`{"topic":"t","delay":"1h","deliver_at":"2027-01-31T08:00:00Z"}`: "mutually exclusive",
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", body)
-		if r.status != 422 || !strings.Contains(r.text, want) {
-			t.Errorf("POST %.80s = %d %s, want a problem with %q", body, r.status, r.text, want)
+		r := world.Request(t, b.handler, "POST", "/v1/messages", body)
+		if r.Status != 422 || !strings.Contains(r.Text, want) {
+			t.Errorf("POST %.80s = %d %s, want a problem with %q", body, r.Status, r.Text, want)
 		}
 	}
 	if n := len(b.events(t)); n != 0 {
@@ -148,12 +149,12 @@ func TestHTTP_TakesTimesOfAnyZone(t *testing.T) {
 		in(now.Add(-1), kathmandu):           "now",
 		"0000-01-01T00:00:00Z":               "now",
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","deliver_at":"`+at+`"}`)
+		r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","deliver_at":"`+at+`"}`)
 		switch {
-		case want == "" && r.status != 422, want != "" && r.status != 202:
-			t.Errorf("POST for %s = %d %s", at, r.status, r.text)
-		case want == "now" && r.body["state"] != "queued", want != "" && want != "now" && r.body["deliver_at"] != want:
-			t.Errorf("POST for %s = %s, want it for %q", at, r.text, want)
+		case want == "" && r.Status != 422, want != "" && r.Status != 202:
+			t.Errorf("POST for %s = %d %s", at, r.Status, r.Text)
+		case want == "now" && r.Body["state"] != "queued", want != "" && want != "now" && r.Body["deliver_at"] != want:
+			t.Errorf("POST for %s = %s, want it for %q", at, r.Text, want)
 		}
 	}
 }
@@ -187,72 +188,72 @@ func TestHTTP_BatchHasAResultForEach(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := `{"messages":[{"topic":"a","payload":1},{"topic":""},{"topic":"b","delay":"1h"},{"nonsense":true},5]}`
-	r := request(t, b.handler, "POST", "/v1/messages/batch", body, "Idempotency-Key", "k")
-	if r.status != 207 || r.body["accepted"] != 2.0 || r.body["rejected"] != 3.0 {
-		t.Fatalf("POST = %d %s", r.status, r.text)
+	r := world.Request(t, b.handler, "POST", "/v1/messages/batch", body, "Idempotency-Key", "k")
+	if r.Status != 207 || r.Body["accepted"] != 2.0 || r.Body["rejected"] != 3.0 {
+		t.Fatalf("POST = %d %s", r.Status, r.Text)
 	}
-	results, _ := r.body["results"].([]any)
+	results, _ := r.Body["results"].([]any)
 	for i, want := range []float64{202, 422, 202, 422, 422} {
 		one, _ := results[i].(map[string]any)
 		if one["index"] != float64(i) || one["status"] != want || (one["message"] != nil) != (want == 202) || (one["problem"] != nil) != (want == 422) {
 			t.Errorf("result %d = %v, want status %g", i, one, want)
 		}
 	}
-	again := request(t, b.handler, "POST", "/v1/messages/batch", body, "Idempotency-Key", "k")
-	if again.status != 207 || again.text != r.text {
-		t.Errorf("the same batch again = %d %s, want %s", again.status, again.text, r.text)
+	again := world.Request(t, b.handler, "POST", "/v1/messages/batch", body, "Idempotency-Key", "k")
+	if again.Status != 207 || again.Text != r.Text {
+		t.Errorf("the same batch again = %d %s, want %s", again.Status, again.Text, r.Text)
 	}
 	if len(b.events(t)) != 1 || len(b.waiting(t)) != 1 {
 		t.Errorf("%d events and %d waiting messages, want one of each", len(b.events(t)), len(b.waiting(t)))
 	}
 	for _, bad := range []string{`{"messages":[]}`, `{"messages":[` + strings.Repeat(`{"topic":"t"},`, MaxBatch) + `{"topic":"t"}]}`, `[]`, `{"messages":[],"x":1}`} {
-		if r := request(t, b.handler, "POST", "/v1/messages/batch", bad); r.status != 422 {
-			t.Errorf("POST %.40s… = %d %.200s", bad, r.status, r.text)
+		if r := world.Request(t, b.handler, "POST", "/v1/messages/batch", bad); r.Status != 422 {
+			t.Errorf("POST %.40s… = %d %.200s", bad, r.Status, r.Text)
 		}
 	}
 	full := `{"messages":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"t"},`, MaxBatch), ",") + `]}`
-	if r := request(t, b.handler, "POST", "/v1/messages/batch", full); r.status != 202 || r.body["accepted"] != float64(MaxBatch) {
-		t.Errorf("POST of a full batch = %d %.200s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages/batch", full); r.Status != 202 || r.Body["accepted"] != float64(MaxBatch) {
+		t.Errorf("POST of a full batch = %d %.200s", r.Status, r.Text)
 	}
 }
 
 func TestHTTP_SameKeyIsOneMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	post := func(body, address string) reply {
+	post := func(body, address string) world.Response {
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages", strings.NewReader(body))
 		r.Host = "localhost"
 		r.Header.Set("Idempotency-Key", "k")
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		b.handler.ServeHTTP(w, r)
-		out := reply{status: w.Code, header: w.Result().Header, text: w.Body.String()}
-		if err := json.Unmarshal(w.Body.Bytes(), &out.body); err != nil {
+		out := world.Response{Status: w.Code, Header: w.Result().Header, Text: w.Body.String()}
+		if err := json.Unmarshal(w.Body.Bytes(), &out.Body); err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
 	first := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1")
 	again := post(`{"delay":"1h", "topic":"t"}`, "192.0.2.1:2")
-	if first.status != 202 || again.status != 202 || first.id(t) != again.id(t) || again.header.Get("Idempotency-Replayed") != "true" ||
-		first.body["deliver_at"] != again.body["deliver_at"] {
-		t.Errorf("first %s, again %v %s", first.text, again.header, again.text)
+	if first.Status != 202 || again.Status != 202 || first.ID(t) != again.ID(t) || again.Header.Get("Idempotency-Replayed") != "true" ||
+		first.Body["deliver_at"] != again.Body["deliver_at"] {
+		t.Errorf("first %s, again %v %s", first.Text, again.Header, again.Text)
 	}
-	if r := post(`{"topic":"other"}`, "192.0.2.1:1"); r.status != 422 || r.body["type"] != problemKeyReuse {
-		t.Errorf("another message with the key = %d %s", r.status, r.text)
+	if r := post(`{"topic":"other"}`, "192.0.2.1:1"); r.Status != 422 || r.Body["type"] != problemKeyReuse {
+		t.Errorf("another message with the key = %d %s", r.Status, r.Text)
 	}
-	if other := post(`{"topic":"t","delay":"1h"}`, "192.0.2.2:1"); other.status != 202 || other.id(t) == first.id(t) {
-		t.Errorf("another client's same key = %d %s", other.status, other.text)
+	if other := post(`{"topic":"t","delay":"1h"}`, "192.0.2.2:1"); other.Status != 202 || other.ID(t) == first.ID(t) {
+		t.Errorf("another client's same key = %d %s", other.Status, other.Text)
 	}
 	// A cancelled message stays cancelled.
-	if r := request(t, b.handler, "DELETE", "/v1/messages/"+first.id(t).String(), ""); r.status != 204 {
-		t.Fatalf("DELETE = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "DELETE", "/v1/messages/"+first.ID(t).String(), ""); r.Status != 204 {
+		t.Fatalf("DELETE = %d %s", r.Status, r.Text)
 	}
-	if r := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1"); r.status != 202 || r.text != first.text || r.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("POST again after DELETE = %d %s, want the first response, %s", r.status, r.text, first.text)
+	if r := post(`{"topic":"t","delay":"1h"}`, "192.0.2.1:1"); r.Status != 202 || r.Text != first.Text || r.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("POST again after DELETE = %d %s, want the first response, %s", r.Status, r.Text, first.Text)
 	}
-	if r := request(t, b.handler, "GET", "/v1/messages/"+first.id(t).String(), ""); r.body["state"] != "cancelled" {
-		t.Errorf("GET = %d %s, want it cancelled", r.status, r.text)
+	if r := world.Request(t, b.handler, "GET", "/v1/messages/"+first.ID(t).String(), ""); r.Body["state"] != "cancelled" {
+		t.Errorf("GET = %d %s, want it cancelled", r.Status, r.Text)
 	}
 	if n := len(b.waiting(t)); n != 1 {
 		t.Errorf("%d messages are waiting, want only the other client's", n)

@@ -12,18 +12,19 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestHTTP_QuotaIsEachClients(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MessagesPerSecond = 0.001 })
 	batch := `{"messages":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"t"},`, MaxBatch), ",") + `]}`
-	if r := request(t, b.handler, "POST", "/v1/messages/batch", batch); r.status != 202 {
-		t.Fatalf("POST of a full batch = %d %.200s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages/batch", batch); r.Status != 202 {
+		t.Fatalf("POST of a full batch = %d %.200s", r.Status, r.Text)
 	}
-	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
-	if r.status != 429 || r.body["type"] != problemQuota || r.header.Get("Retry-After") == "" {
-		t.Errorf("POST beyond the quota = %d %v %s", r.status, r.header, r.text)
+	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	if r.Status != 429 || r.Body["type"] != problemQuota || r.Header.Get("Retry-After") == "" {
+		t.Errorf("POST beyond the quota = %d %v %s", r.Status, r.Header, r.Text)
 	}
 	other := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/messages", strings.NewReader(`{"topic":"t"}`))
 	other.Host = "localhost"
@@ -64,30 +65,30 @@ func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 			if tt.count == 0 {
 				b.brief()
 			}
-			hits := b.fault(tt.count, tt.effect, tt.kinds...)
-			r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":1}`, "Idempotency-Key", "k")
-			if r.status != tt.status || hits() == 0 {
-				t.Errorf("POST = %d %s after %d faults, want %d", r.status, r.text, hits(), tt.status)
+			hits := b.Fault(tt.count, tt.effect, tt.kinds...)
+			r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":1}`, "Idempotency-Key", "k")
+			if r.Status != tt.status || hits() == 0 {
+				t.Errorf("POST = %d %s after %d faults, want %d", r.Status, r.Text, hits(), tt.status)
 			}
-			if r.status == 503 && r.header.Get("Retry-After") == "" {
+			if r.Status == 503 && r.Header.Get("Retry-After") == "" {
 				t.Error("503 without Retry-After")
 			}
-			b.node.Faults().Clear()
+			b.Node.Faults().Clear()
 			if n := len(b.events(t)); (n == 1) != tt.stored {
 				t.Errorf("%d events, want stored %t", n, tt.stored)
 			}
-			var again reply
+			var again world.Response
 			for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				if again = request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":1}`, "Idempotency-Key", "k"); again.status == 202 {
+				if again = world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","payload":1}`, "Idempotency-Key", "k"); again.Status == 202 {
 					break
 				}
 			}
 			events := b.events(t)
-			if _, ok := events[again.id(t)]; !ok || len(events) != 1 {
+			if _, ok := events[again.ID(t)]; !ok || len(events) != 1 {
 				t.Errorf("after a retry there are %d events", len(events))
 			}
-			if tt.stored && again.id(t) != r.id(t) {
-				t.Errorf("the retry has id %s, want %s", again.id(t), r.id(t))
+			if tt.stored && again.ID(t) != r.ID(t) {
+				t.Errorf("the retry has id %s, want %s", again.ID(t), r.ID(t))
 			}
 		})
 	}
@@ -100,21 +101,21 @@ func TestHTTP_BreakerOpensAndCloses(t *testing.T) {
 	b.brief()
 	closing.cfg.WriteBudget = b.cfg.WriteBudget
 	closes := newHandler(closing)
-	hits := b.fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpWrite)
+	hits := b.Fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpWrite)
 	for range 10 {
 		for _, h := range []http.Handler{b.handler, closes} {
-			if r := request(t, h, "POST", "/v1/messages", `{"topic":"t"}`); r.status != 503 {
-				t.Fatalf("POST = %d %s", r.status, r.text)
+			if r := world.Request(t, h, "POST", "/v1/messages", `{"topic":"t"}`); r.Status != 503 {
+				t.Fatalf("POST = %d %s", r.Status, r.Text)
 			}
 		}
 	}
 	asked := hits()
-	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
-	if r.status != 503 || r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != nil || hits() != asked {
-		t.Errorf("POST with an open breaker = %d %v %s after %d database requests", r.status, r.header, r.text, hits()-asked)
+	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	if r.Status != 503 || r.Header.Get("Retry-After") == "" || r.Body["outcome_unknown"] != nil || hits() != asked {
+		t.Errorf("POST with an open breaker = %d %v %s after %d database requests", r.Status, r.Header, r.Text, hits()-asked)
 	}
-	b.node.Faults().Clear()
-	eventually(t, "the breaker closes", func() bool { return request(t, closes, "POST", "/v1/messages", `{"topic":"t"}`).status == 202 })
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the breaker closes", func() bool { return world.Request(t, closes, "POST", "/v1/messages", `{"topic":"t"}`).Status == 202 })
 	if n := len(b.events(t)); n != 1 {
 		t.Errorf("%d events, want one", n)
 	}
@@ -127,30 +128,30 @@ func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Breaker = Breaker{Failures: 3, Open: time.Hour} })
 	closing := b.another(t, func(c *Config) { c.Breaker = Breaker{Failures: 3, Open: 300 * time.Millisecond} })
 	closes := newHandler(closing)
-	stored := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
-	hits := b.fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpRead)
-	paths := [][2]string{{"GET", "/v1/messages/" + stored.id(t).String()}, {"GET", "/v1/messages?state=scheduled"}, {"DELETE", "/v1/messages/" + stored.id(t).String()}}
+	stored := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`)
+	hits := b.Fault(0, faults.Effect{Failure: faults.Unavailable(0, 1)}, engine.OpRead)
+	paths := [][2]string{{"GET", "/v1/messages/" + stored.ID(t).String()}, {"GET", "/v1/messages?state=scheduled"}, {"DELETE", "/v1/messages/" + stored.ID(t).String()}}
 	for range 3 {
 		for _, h := range []http.Handler{b.handler, closes} {
-			if r := request(t, h, "GET", paths[0][1], ""); r.status != 503 {
-				t.Fatalf("GET = %d %s", r.status, r.text)
+			if r := world.Request(t, h, "GET", paths[0][1], ""); r.Status != 503 {
+				t.Fatalf("GET = %d %s", r.Status, r.Text)
 			}
 		}
 	}
 	asked := hits()
 	for _, p := range paths {
-		if r := request(t, b.handler, p[0], p[1], ""); r.status != 503 || r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != nil {
-			t.Errorf("%s %s with an open breaker = %d %v %s", p[0], p[1], r.status, r.header, r.text)
+		if r := world.Request(t, b.handler, p[0], p[1], ""); r.Status != 503 || r.Header.Get("Retry-After") == "" || r.Body["outcome_unknown"] != nil {
+			t.Errorf("%s %s with an open breaker = %d %v %s", p[0], p[1], r.Status, r.Header, r.Text)
 		}
 	}
 	if n := hits() - asked; n > 0 {
 		t.Errorf("%d database requests", n)
 	}
-	b.node.Faults().Clear()
-	eventually(t, "the breaker closes", func() bool {
-		r := request(t, closes, "GET", paths[0][1], "")
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the breaker closes", func() bool {
+		r := world.Request(t, closes, "GET", paths[0][1], "")
 		state, _ := closing.guard.Breaker()
-		return r.status == 200 && state == "closed"
+		return r.Status == 200 && state == "closed"
 	})
 }
 
@@ -162,31 +163,31 @@ func TestHTTP_ShedsLoad(t *testing.T) {
 		c.Load = Load{MaxInFlight: 2, MaxWaiting: 1, MaxWait: 50 * time.Millisecond}
 		c.AttemptTimeout, c.WriteBudget = time.Minute, time.Minute
 	})
-	hits := b.fault(2, faults.Effect{Freeze: true}, engine.OpWrite)
+	hits := b.Fault(2, faults.Effect{Freeze: true}, engine.OpWrite)
 	batch := `{"messages":[{"topic":"t"},{"topic":"t"},{"topic":"t"}]}`
 	var wg sync.WaitGroup
 	stored := map[string]string{"/v1/messages/batch": batch, "/v1/messages": `{"topic":"t"}`}
 	for path, body := range stored {
 		wg.Go(func() {
-			if r := request(t, b.handler, "POST", path, body); r.status != 202 {
-				t.Errorf("POST %s with a place = %d %s", path, r.status, r.text)
+			if r := world.Request(t, b.handler, "POST", path, body); r.Status != 202 {
+				t.Errorf("POST %s with a place = %d %s", path, r.Status, r.Text)
 			}
 		})
 	}
-	eventually(t, "all places are taken", func() bool { return hits() == 2 })
+	world.Eventually(t, "all places are taken", func() bool { return hits() == 2 })
 	var refused sync.WaitGroup
 	for range 10 {
 		for path, body := range stored {
 			refused.Go(func() {
-				r := request(t, b.handler, "POST", path, body)
-				if r.status != 429 || r.header.Get("Retry-After") != "1" || r.body["type"] != problemOverload {
-					t.Errorf("POST %s without a place = %d %v %s", path, r.status, r.header, r.text)
+				r := world.Request(t, b.handler, "POST", path, body)
+				if r.Status != 429 || r.Header.Get("Retry-After") != "1" || r.Body["type"] != problemOverload {
+					t.Errorf("POST %s without a place = %d %v %s", path, r.Status, r.Header, r.Text)
 				}
 			})
 		}
 	}
 	refused.Wait()
-	b.node.Faults().Thaw()
+	b.Node.Faults().Thaw()
 	wg.Wait()
 	if n := len(b.events(t)); n != 4 {
 		t.Errorf("%d events, want the 4 of the requests that had a place", n)
@@ -194,7 +195,7 @@ func TestHTTP_ShedsLoad(t *testing.T) {
 	if n := testutil.ToFloat64(b.metrics.results.WithLabelValues(resultOverload)); n != 20 {
 		t.Errorf("%v requests count as shed, want 20, read or unread", n)
 	}
-	if r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.status != 202 {
-		t.Errorf("after the load: %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.Status != 202 {
+		t.Errorf("after the load: %d %s", r.Status, r.Text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A message that is due soon is submitted with an unknown outcome, and again
@@ -22,7 +23,7 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 	ago.Store(int64(2 * time.Hour))
 	b := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) } })
 	b.brief()
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}},
 		Effect: faults.Effect{
 			Failure: faults.WriteTimeout(faults.BatchLog, 0, 1), Fate: engine.FateLater, Later: []time.Duration{3 * time.Second},
@@ -35,17 +36,17 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 		t.Fatalf("Accept() = %v, want an unknown outcome", err)
 	}
 	ago.Store(0)
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	a, err := b.Accept(t.Context(), n, opts)
 	if err != nil || a.ID != u.ID || a.State != Scheduled {
 		t.Fatalf("Accept() again = %+v, %v, want it scheduled", a, err)
 	}
 	written := func() bool {
 		var id gocql.UUID
-		err := b.session.Query("SELECT id FROM scheduled_messages WHERE id = ?", a.ID).Scan(&id)
+		err := b.Session.Query("SELECT id FROM scheduled_messages WHERE id = ?", a.ID).Scan(&id)
 		return err == nil
 	}
-	eventually(t, "the schedule has it", written)
+	world.Eventually(t, "the schedule has it", written)
 	if err := b.Cancel(t.Context(), a.ID); err != nil {
 		t.Fatalf("Cancel() = %v", err)
 	}
@@ -60,18 +61,18 @@ func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const batch = `{"messages":[{"topic":"t","payload":1},{"topic":"t","delay":"1h"},{"topic":"t","delay":"soon"}]}`
-	first := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
-	if first.status != 207 {
-		t.Fatalf("POST = %d %s", first.status, first.text)
+	first := world.Request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.Status != 207 {
+		t.Fatalf("POST = %d %s", first.Status, first.Text)
 	}
-	results := first.body["results"].([]any)
+	results := first.Body["results"].([]any)
 	later := results[1].(map[string]any)["message"].(map[string]any)
-	if r := request(t, b.handler, "DELETE", later["self"].(string), ""); r.status != 204 {
-		t.Fatalf("DELETE = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "DELETE", later["self"].(string), ""); r.Status != 204 {
+		t.Fatalf("DELETE = %d %s", r.Status, r.Text)
 	}
-	again := request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
-	if first.header.Get("Idempotency-Replayed") != "" || again.header.Get("Idempotency-Replayed") != "true" || again.text != first.text {
-		t.Errorf("again %v %s, want the first response, %s", again.header, again.text, first.text)
+	again := world.Request(t, b.handler, "POST", "/v1/messages/batch", batch, "Idempotency-Key", "k")
+	if first.Header.Get("Idempotency-Replayed") != "" || again.Header.Get("Idempotency-Replayed") != "true" || again.Text != first.Text {
+		t.Errorf("again %v %s, want the first response, %s", again.Header, again.Text, first.Text)
 	}
 	if events, waiting := len(b.events(t)), len(b.waiting(t)); events != 1 || waiting != 0 {
 		t.Errorf("%d events and %d waiting messages, want one and none", events, waiting)

@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // setupMany is setup with the operators' routes for bulk operations.
@@ -63,12 +64,12 @@ type manyAnswer struct {
 
 func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
 	t.Helper()
-	r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
-	if r.status != 200 {
-		t.Fatalf("%s %s = %d %s", what, body, r.status, r.text)
+	r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
+	if r.Status != 200 {
+		t.Fatalf("%s %s = %d %s", what, body, r.Status, r.Text)
 	}
 	var out manyAnswer
-	if err := json.Unmarshal([]byte(r.text), &out); err != nil {
+	if err := json.Unmarshal([]byte(r.Text), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -181,8 +182,8 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"release", "cancel"} {
-			if r := request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.status != 422 {
-				t.Errorf("%s %s = %d %s, want 422", what, body, r.status, r.text)
+			if r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.Status != 422 {
+				t.Errorf("%s %s = %d %s, want 422", what, body, r.Status, r.Text)
 			}
 		}
 	}
@@ -190,8 +191,8 @@ func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
 		t.Errorf("%d are due and %d wait", due, waits)
 	}
 	// The clients' API does not have the operators' routes.
-	if r := request(t, newHandler(b.Service), "POST", "/v1/scheduled/cancel", `{"filter":{"topic":"a"}}`); r.status != http.StatusMethodNotAllowed && r.status != 404 {
-		t.Errorf("cancel by the callers' API = %d %s", r.status, r.text)
+	if r := world.Request(t, newHandler(b.Service), "POST", "/v1/scheduled/cancel", `{"filter":{"topic":"a"}}`); r.Status != http.StatusMethodNotAllowed && r.Status != 404 {
+		t.Errorf("cancel by the callers' API = %d %s", r.Status, r.Text)
 	}
 }
 
@@ -205,11 +206,11 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	b.laterMany(t, "a", "shop", 60)
 	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	if r := request(t, b.handler, "POST", "/v1/scheduled/release", body); r.status != 503 || r.body["outcome_unknown"] != true || r.header.Get("Retry-After") == "" {
-		t.Errorf("release = %d %v %s", r.status, r.header, r.text)
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	if r := world.Request(t, b.handler, "POST", "/v1/scheduled/release", body); r.Status != 503 || r.Body["outcome_unknown"] != true || r.Header.Get("Retry-After") == "" {
+		t.Errorf("release = %d %v %s", r.Status, r.Header, r.Text)
 	}
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	if p := b.many(t, "cancel", `{"filter":{"topic":"a"},"dry_run":true}`); p.Preview.Messages != 60 {
 		t.Errorf("%d messages are counted after attempts that failed, want each once, 60", p.Preview.Messages)
 	}

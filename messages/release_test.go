@@ -16,16 +16,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // later hands a message in for a time, and returns its path.
 func (b *bundle) later(t testing.TB, delay string) (path string) {
 	t.Helper()
-	r := request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","key":"k","payload":{"n":1},"headers":{"a":"b"},"delay":"`+delay+`"}`)
-	if r.status != 202 || r.body["state"] != "scheduled" {
-		t.Fatalf("POST = %d %s", r.status, r.text)
+	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","key":"k","payload":{"n":1},"headers":{"a":"b"},"delay":"`+delay+`"}`)
+	if r.Status != 202 || r.Body["state"] != "scheduled" {
+		t.Fatalf("POST = %d %s", r.Status, r.Text)
 	}
-	return "/v1/messages/" + r.id(t).String()
+	return "/v1/messages/" + r.ID(t).String()
 }
 
 // relay runs the scheduler of a relay until the test ends.
@@ -50,12 +51,12 @@ func (b *bundle) relay(t testing.TB) {
 func (b *bundle) becomes(t testing.TB, path string, want State) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		r := request(t, b.handler, "GET", path, "")
-		if r.body["state"] == string(want) {
+		r := world.Request(t, b.handler, "GET", path, "")
+		if r.Body["state"] == string(want) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("GET %s = %s, want it %s", path, r.text, want)
+			t.Fatalf("GET %s = %s, want it %s", path, r.Text, want)
 		}
 	}
 }
@@ -67,21 +68,21 @@ func TestHTTP_ReleasedGoesOutAtOnce(t *testing.T) {
 	b := setup(t)
 	b.relay(t)
 	path, other := b.later(t, "24h"), b.later(t, "24h")
-	r := request(t, b.handler, "POST", path+"/release", "")
-	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r.body["deliver_at"]))
-	if r.status != 200 || err != nil || time.Since(at) < 0 || r.id(t).String() != strings.TrimPrefix(path, "/v1/messages/") {
-		t.Fatalf("POST release = %d %s", r.status, r.text)
+	r := world.Request(t, b.handler, "POST", path+"/release", "")
+	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r.Body["deliver_at"]))
+	if r.Status != 200 || err != nil || time.Since(at) < 0 || r.ID(t).String() != strings.TrimPrefix(path, "/v1/messages/") {
+		t.Fatalf("POST release = %d %s", r.Status, r.Text)
 	}
 	b.becomes(t, path, Queued)
-	e := b.events(t)[r.id(t)]
+	e := b.events(t)[r.ID(t)]
 	if !e.DeliverAt.Equal(at) || string(e.Payload) != `{"n":1}` || string(e.Key()) != "k" {
 		t.Errorf("event %+v, want it for %s", e, at)
 	}
-	if again := request(t, b.handler, "POST", path+"/release", ""); again.status != 409 || again.body["type"] != problemNotWaiting || again.body["state"] != "queued" {
-		t.Errorf("POST release again = %d %s", again.status, again.text)
+	if again := world.Request(t, b.handler, "POST", path+"/release", ""); again.Status != 409 || again.Body["type"] != problemNotWaiting || again.Body["state"] != "queued" {
+		t.Errorf("POST release again = %d %s", again.Status, again.Text)
 	}
-	if r := request(t, b.handler, "GET", other, ""); r.body["state"] != "scheduled" {
-		t.Errorf("GET of the other = %s", r.text)
+	if r := world.Request(t, b.handler, "GET", other, ""); r.Body["state"] != "scheduled" {
+		t.Errorf("GET of the other = %s", r.Text)
 	}
 	if events, waiting := b.events(t), b.waiting(t); len(events) != 1 || len(waiting) != 1 {
 		t.Errorf("%d events, and %d messages wait, want one of each", len(events), len(waiting))
@@ -95,25 +96,25 @@ func TestHTTP_ReleasedStaysDueWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	soon, path := b.later(t, "1h"), b.later(t, "24h")
-	first := request(t, b.handler, "POST", path+"/release", "")
-	again := request(t, b.handler, "POST", path+"/release", "")
-	if first.status != 200 || first.text != again.text {
-		t.Errorf("POST release = %d %s, again %d %s", first.status, first.text, again.status, again.text)
+	first := world.Request(t, b.handler, "POST", path+"/release", "")
+	again := world.Request(t, b.handler, "POST", path+"/release", "")
+	if first.Status != 200 || first.Text != again.Text {
+		t.Errorf("POST release = %d %s, again %d %s", first.Status, first.Text, again.Status, again.Text)
 	}
-	if r := request(t, b.handler, "GET", path, ""); r.body["state"] != "scheduled" || !strings.Contains(r.text, "released by hand") {
-		t.Errorf("GET = %s", r.text)
+	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["state"] != "scheduled" || !strings.Contains(r.Text, "released by hand") {
+		t.Errorf("GET = %s", r.Text)
 	}
 	if w := b.waiting(t); len(w) != 2 || pathOf(w[0].ID) != path || pathOf(w[1].ID) != soon {
 		t.Errorf("%+v are waiting, want the released one first", w)
 	}
-	if r := request(t, b.handler, "DELETE", path, ""); r.status != 204 {
-		t.Errorf("DELETE = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "DELETE", path, ""); r.Status != 204 {
+		t.Errorf("DELETE = %d %s", r.Status, r.Text)
 	}
-	if r := request(t, b.handler, "POST", path+"/release", ""); r.status != 409 || r.body["state"] != "cancelled" || !strings.Contains(r.text, "cancelled") {
-		t.Errorf("POST release of a cancelled one = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", path+"/release", ""); r.Status != 409 || r.Body["state"] != "cancelled" || !strings.Contains(r.Text, "cancelled") {
+		t.Errorf("POST release of a cancelled one = %d %s", r.Status, r.Text)
 	}
-	if r := request(t, b.handler, "POST", "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e/release", ""); r.status != 404 || r.body["type"] != problemNotFound {
-		t.Errorf("POST release of an unknown id = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e/release", ""); r.Status != 404 || r.Body["type"] != problemNotFound {
+		t.Errorf("POST release of an unknown id = %d %s", r.Status, r.Text)
 	}
 }
 
@@ -123,14 +124,14 @@ func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	t.Parallel()
 	k := &known{}
 	b := setup(t, func(c *Config) { c.DeadLetters, c.Finder = k, k })
-	path := "/v1/messages/" + request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).id(t).String()
+	path := "/v1/messages/" + world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).ID(t).String()
 	for state, want := range map[State]string{Queued: "already released or published", DLQPending: "Replay the dead letter", Retrying: "Replay the dead letter", Failed: "Replay the dead letter", Resolved: "is resolved", Archived: "is resolved"} {
 		if k.letter = nil; state != Queued {
 			k.letter = &DeadLetter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
 		}
-		r := request(t, b.handler, "POST", path+"/release", "")
-		if r.status != 409 || r.body["state"] != string(state) || !strings.Contains(r.text, want) {
-			t.Errorf("POST release in state %s = %d %s, want %q", state, r.status, r.text, want)
+		r := world.Request(t, b.handler, "POST", path+"/release", "")
+		if r.Status != 409 || r.Body["state"] != string(state) || !strings.Contains(r.Text, want) {
+			t.Errorf("POST release in state %s = %d %s, want %q", state, r.Status, r.Text, want)
 		}
 	}
 	if n := len(b.events(t)); n != 1 {
@@ -153,18 +154,18 @@ func TestHTTP_ReleasesRace(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				time.Sleep(time.Duration(300+i%7-3) * time.Millisecond)
-				if r := request(t, b.handler, "POST", paths[i]+"/release", ""); r.status != 200 && r.status != 409 {
-					t.Errorf("POST release = %d %s", r.status, r.text)
+				if r := world.Request(t, b.handler, "POST", paths[i]+"/release", ""); r.Status != 200 && r.Status != 409 {
+					t.Errorf("POST release = %d %s", r.Status, r.Text)
 				}
 			})
 		}
 		if i%3 == 0 {
 			all.Go(func() {
 				time.Sleep(time.Duration(300+i%7-3) * time.Millisecond)
-				if r := request(t, b.handler, "DELETE", paths[i], ""); r.status == 204 {
+				if r := world.Request(t, b.handler, "DELETE", paths[i], ""); r.Status == 204 {
 					taken.Store(paths[i], true)
-				} else if r.status != 409 {
-					t.Errorf("DELETE = %d %s", r.status, r.text)
+				} else if r.Status != 409 {
+					t.Errorf("DELETE = %d %s", r.Status, r.Text)
 				}
 			})
 		}
@@ -214,18 +215,18 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 			if tt.count == 0 {
 				b.brief()
 			}
-			hits := b.fault(tt.count, tt.effect, engine.OpCAS)
-			r := request(t, b.handler, "POST", path+"/release", "")
-			if r.status != tt.status || hits() == 0 {
-				t.Errorf("POST release = %d %s after %d faults, want %d", r.status, r.text, hits(), tt.status)
+			hits := b.Fault(tt.count, tt.effect, engine.OpCAS)
+			r := world.Request(t, b.handler, "POST", path+"/release", "")
+			if r.Status != tt.status || hits() == 0 {
+				t.Errorf("POST release = %d %s after %d faults, want %d", r.Status, r.Text, hits(), tt.status)
 			}
-			if r.status == 503 && (r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || !strings.Contains(r.text, "retry")) {
-				t.Errorf("POST release = %v %s", r.header, r.text)
+			if r.Status == 503 && (r.Header.Get("Retry-After") == "" || r.Body["outcome_unknown"] != true || !strings.Contains(r.Text, "retry")) {
+				t.Errorf("POST release = %v %s", r.Header, r.Text)
 			}
-			b.node.Faults().Clear()
+			b.Node.Faults().Clear()
 			b.relay(t)
-			for end := time.Now().Add(5 * time.Minute); r.status != 200 && r.status != 409 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				r = request(t, b.handler, "POST", path+"/release", "")
+			for end := time.Now().Add(5 * time.Minute); r.Status != 200 && r.Status != 409 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				r = world.Request(t, b.handler, "POST", path+"/release", "")
 			}
 			b.becomes(t, path, Queued)
 			if n := len(b.events(t)); n != 1 {
@@ -243,16 +244,16 @@ func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
 	b.relay(t)
 	b.becomes(t, b.later(t, "1ms"), Queued) // the relay works
 	path := b.later(t, "24h")
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Func: func(o engine.Op) bool { return o.Table == "scheduled_messages" }}, Count: 1,
 		Effect: faults.Effect{Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply},
 	})
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpSerialRead}}, Count: 1,
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Delay: time.Second}, // it is published concurrently
 	})
-	if r := request(t, b.handler, "POST", path+"/release", ""); r.status != 200 {
-		t.Errorf("POST release = %d %s", r.status, r.text)
+	if r := world.Request(t, b.handler, "POST", path+"/release", ""); r.Status != 200 {
+		t.Errorf("POST release = %d %s", r.Status, r.Text)
 	}
 	b.becomes(t, path, Queued)
 	if n := len(b.events(t)); n != 2 {
@@ -265,33 +266,33 @@ func TestHTTP_ContentIsShown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	waits := b.later(t, "24h")
-	r := request(t, b.handler, "GET", waits+"/content", "")
-	headers, _ := r.body["headers"].(map[string]any)
-	if r.status != 200 || r.body["payload_text"] != `{"n":1}` || r.body["content_type"] != "application/json" || headers["a"] != "b" || len(headers) != 1 && headers["x-request-id"] == nil {
-		t.Errorf("GET content = %d %s", r.status, r.text)
+	r := world.Request(t, b.handler, "GET", waits+"/content", "")
+	headers, _ := r.Body["headers"].(map[string]any)
+	if r.Status != 200 || r.Body["payload_text"] != `{"n":1}` || r.Body["content_type"] != "application/json" || headers["a"] != "b" || len(headers) != 1 && headers["x-request-id"] == nil {
+		t.Errorf("GET content = %d %s", r.Status, r.Text)
 	}
 	for body, want := range map[string]string{
 		`{"topic":"t","key":"k","payload_base64":"/wD+"}`: "\xff\x00\xfe",
 		`{"topic":"t"}`: "",
 		`{"topic":"t","payload_text":"<script>alert(1)</script>"}`: "<script>alert(1)</script>",
 	} {
-		path := "/v1/messages/" + request(t, b.handler, "POST", "/v1/messages", body).id(t).String()
-		r := request(t, b.handler, "GET", path+"/content", "")
-		got, ok := r.body["payload_text"].(string)
+		path := "/v1/messages/" + world.Request(t, b.handler, "POST", "/v1/messages", body).ID(t).String()
+		r := world.Request(t, b.handler, "GET", path+"/content", "")
+		got, ok := r.Body["payload_text"].(string)
 		if !ok {
-			raw, err := base64.StdEncoding.DecodeString(fmt.Sprint(r.body["payload_base64"]))
+			raw, err := base64.StdEncoding.DecodeString(fmt.Sprint(r.Body["payload_base64"]))
 			if got = string(raw); err != nil {
 				t.Error(err)
 			}
 		}
-		if r.status != 200 || got != want || r.body["payload_bytes"] != float64(len(want)) || strings.Contains(r.text, "partitionkey") {
-			t.Errorf("GET content of %s = %d %s", body, r.status, r.text)
+		if r.Status != 200 || got != want || r.Body["payload_bytes"] != float64(len(want)) || strings.Contains(r.Text, "partitionkey") {
+			t.Errorf("GET content of %s = %d %s", body, r.Status, r.Text)
 		}
 	}
-	request(t, b.handler, "DELETE", waits, "")
+	world.Request(t, b.handler, "DELETE", waits, "")
 	for _, path := range []string{waits, "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e"} {
-		if r := request(t, b.handler, "GET", path+"/content", ""); r.status != http.StatusNotFound {
-			t.Errorf("GET content of %s = %d %s", path, r.status, r.text)
+		if r := world.Request(t, b.handler, "GET", path+"/content", ""); r.Status != http.StatusNotFound {
+			t.Errorf("GET content of %s = %d %s", path, r.Status, r.Text)
 		}
 	}
 	if _, err := b.Content(t.Context(), gocql.UUID{}); !errors.Is(err, ErrNotFound) {

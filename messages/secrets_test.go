@@ -3,6 +3,8 @@ package messages
 import (
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A response or the log must not repeat a secret in the wrong field.
@@ -25,13 +27,13 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 		"name of a member":   {`{"topic":"t","a ` + secret + `":1}`, "body.a…"},
 		"twice in a payload": {`{"topic":"t","payload":{"a ` + secret + `":1,"a ` + secret + `":1}}`, "body.payload.a…"},
 	} {
-		r := request(t, b.handler, "POST", "/v1/messages", tt.message)
-		if r.status != 422 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
-			t.Errorf("%s: %d %s, want 422 with %s and without the sent value", name, r.status, r.text, tt.location)
+		r := world.Request(t, b.handler, "POST", "/v1/messages", tt.message)
+		if r.Status != 422 || strings.Contains(r.Text, secret) || !strings.Contains(r.Text, tt.location) {
+			t.Errorf("%s: %d %s, want 422 with %s and without the sent value", name, r.Status, r.Text, tt.location)
 		}
-		r = request(t, b.handler, "POST", "/v1/messages/batch", `{"messages":[`+tt.message+`]}`)
-		if r.status != 207 || r.body["rejected"] != 1.0 || strings.Contains(r.text, secret) || !strings.Contains(r.text, tt.location) {
-			t.Errorf("%s in a batch: %d %s, want a response without the sent value", name, r.status, r.text)
+		r = world.Request(t, b.handler, "POST", "/v1/messages/batch", `{"messages":[`+tt.message+`]}`)
+		if r.Status != 207 || r.Body["rejected"] != 1.0 || strings.Contains(r.Text, secret) || !strings.Contains(r.Text, tt.location) {
+			t.Errorf("%s in a batch: %d %s, want a response without the sent value", name, r.Status, r.Text)
 		}
 	}
 }

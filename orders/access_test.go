@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestHTTP_Access(t *testing.T) {
@@ -25,8 +26,8 @@ func TestHTTP_Access(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
-	as := func(token, method, path, body string) reply {
-		return request(t, h, method, path, body, "Authorization", "Bearer "+token, "If-Match", `"1"`)
+	as := func(token, method, path, body string) world.Response {
+		return world.Request(t, h, method, path, body, "Authorization", "Bearer "+token, "If-Match", `"1"`)
 	}
 	for _, op := range [][2]string{
 		{"POST", "/v1/orders"},
@@ -37,49 +38,49 @@ func TestHTTP_Access(t *testing.T) {
 		{"POST", "/v1/orders/" + exampleID + "/ship"},
 		{"POST", "/v1/orders/" + exampleID + "/cancel"},
 	} {
-		r := request(t, h, op[0], op[1], goodBody)
-		r.mustBeProblem(t, 401, problemUnauthorized)
-		if !strings.HasPrefix(r.header.Get("WWW-Authenticate"), "Bearer") {
+		r := world.Request(t, h, op[0], op[1], goodBody)
+		r.MustBeProblem(t, 401, problemUnauthorized)
+		if !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%s %s: no WWW-Authenticate", op[0], op[1])
 		}
 		if op[0] != "GET" {
-			as(reader, op[0], op[1], goodBody).mustBeProblem(t, 403, problemForbidden)
+			as(reader, op[0], op[1], goodBody).MustBeProblem(t, 403, problemForbidden)
 		}
 	}
-	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").mustBeProblem(t, 401, problemUnauthorized)
-	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 0 {
+	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").MustBeProblem(t, 401, problemUnauthorized)
+	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 0 {
 		t.Fatalf("%d orders were stored without the role", n)
 	}
 	created := as(writer, "POST", "/v1/orders", goodBody)
-	id, _ := created.body["id"].(string)
-	if created.status != 201 {
-		t.Fatalf("create = %d %s", created.status, created.text)
+	id, _ := created.Body["id"].(string)
+	if created.Status != 201 {
+		t.Fatalf("create = %d %s", created.Status, created.Text)
 	}
-	if r := as(reader, "GET", "/v1/orders/"+id, ""); r.status != 200 {
-		t.Errorf("get = %d %s", r.status, r.text)
+	if r := as(reader, "GET", "/v1/orders/"+id, ""); r.Status != 200 {
+		t.Errorf("get = %d %s", r.Status, r.Text)
 	}
 	// Public routes need no token.
 	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/healthz", "/readyz"} {
-		if r := request(t, h, "GET", path, ""); r.status != 200 {
-			t.Errorf("%s = %d without a token", path, r.status)
+		if r := world.Request(t, h, "GET", path, ""); r.Status != 200 {
+			t.Errorf("%s = %d without a token", path, r.Status)
 		}
 	}
-	var limited reply
+	var limited world.Response
 	for range 20 {
-		if limited = as(reader, "GET", "/v1/orders/"+id, ""); limited.status == http.StatusTooManyRequests {
+		if limited = as(reader, "GET", "/v1/orders/"+id, ""); limited.Status == http.StatusTooManyRequests {
 			break
 		}
 	}
-	limited.mustBeProblem(t, 429, problemRate)
-	if limited.header.Get("Retry-After") == "" {
+	limited.MustBeProblem(t, 429, problemRate)
+	if limited.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
-	if r := as(writer, "GET", "/v1/orders/"+id, ""); r.status != 200 {
-		t.Errorf("another token = %d, want its own limit", r.status)
+	if r := as(writer, "GET", "/v1/orders/"+id, ""); r.Status != 200 {
+		t.Errorf("another token = %d, want its own limit", r.Status)
 	}
-	doc := request(t, h, "GET", "/openapi.json", "")
+	doc := world.Request(t, h, "GET", "/openapi.json", "")
 	for _, want := range []string{`"securitySchemes"`, `"x-role":"operator"`, `"401"`} {
-		if !strings.Contains(doc.text, want) {
+		if !strings.Contains(doc.Text, want) {
 			t.Errorf("the description lacks %s", want)
 		}
 	}
@@ -98,19 +99,19 @@ func TestHTTP_IdempotencyKeysAreEachTokensOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
-	as := func(token, path, body string) reply {
-		return request(t, h, "POST", path, body, "Authorization", "Bearer "+token, "Idempotency-Key", "1")
+	as := func(token, path, body string) world.Response {
+		return world.Request(t, h, "POST", path, body, "Authorization", "Bearer "+token, "Idempotency-Key", "1")
 	}
 	first, second := as(one, "/v1/orders", goodBody), as(two, "/v1/orders", goodBody)
-	if first.status != 201 || second.status != 201 || first.body["id"] == second.body["id"] || second.header.Get("Idempotency-Replayed") != "" {
-		t.Errorf("the same order by another = %d %s, after %s", second.status, second.text, first.text)
+	if first.Status != 201 || second.Status != 201 || first.Body["id"] == second.Body["id"] || second.Header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("the same order by another = %d %s, after %s", second.Status, second.Text, first.Text)
 	}
-	if again := as(one, "/v1/orders", goodBody); again.body["id"] != first.body["id"] || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("the first again = %d %s, want %s", again.status, again.text, first.text)
+	if again := as(one, "/v1/orders", goodBody); again.Body["id"] != first.Body["id"] || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the first again = %d %s, want %s", again.Status, again.Text, first.Text)
 	}
-	id, _ := second.body["id"].(string)
-	as(two, "/v1/orders/"+id+"/cancel", "{}").mustBeProblem(t, 422, problemKeyReuse)
-	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 2 {
+	id, _ := second.Body["id"].(string)
+	as(two, "/v1/orders/"+id+"/cancel", "{}").MustBeProblem(t, 422, problemKeyReuse)
+	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 2 {
 		t.Errorf("%d orders, want 2", n)
 	}
 }
@@ -136,22 +137,22 @@ func TestHTTP_AnswersAreNoPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := newHandler(t, b.Service, ServerConfig{})
-	created := request(t, h, "POST", "/v1/orders", goodBody)
-	id, _ := created.body["id"].(string)
-	for name, r := range map[string]reply{
-		"an order": request(t, h, "GET", "/v1/orders/"+id, ""), "a problem": request(t, h, "GET", "/v1/orders/"+exampleID, ""),
-		"no path": request(t, h, "GET", "/<script>", ""),
-		"refused": request(t, h, "POST", "/v1/orders", goodBody, "Origin", "https://elsewhere.example"),
+	created := world.Request(t, h, "POST", "/v1/orders", goodBody)
+	id, _ := created.Body["id"].(string)
+	for name, r := range map[string]world.Response{
+		"an order": world.Request(t, h, "GET", "/v1/orders/"+id, ""), "a problem": world.Request(t, h, "GET", "/v1/orders/"+exampleID, ""),
+		"no path": world.Request(t, h, "GET", "/<script>", ""),
+		"refused": world.Request(t, h, "POST", "/v1/orders", goodBody, "Origin", "https://elsewhere.example"),
 	} {
 		for header, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store", "Content-Security-Policy": "default-src 'none'",
 		} {
-			if got := r.header.Get(header); !strings.HasPrefix(got, want) {
-				t.Errorf("%s, %d: %s is %q, want %s", name, r.status, header, got, want)
+			if got := r.Header.Get(header); !strings.HasPrefix(got, want) {
+				t.Errorf("%s, %d: %s is %q, want %s", name, r.Status, header, got, want)
 			}
 		}
 	}
-	if docs := request(t, h, "GET", "/docs", "").header.Get("Content-Security-Policy"); !strings.Contains(docs, "script-src 'self'") {
+	if docs := world.Request(t, h, "GET", "/docs", "").Header.Get("Content-Security-Policy"); !strings.Contains(docs, "script-src 'self'") {
 		t.Errorf("/docs has the policy %q, want it to run its own scripts", docs)
 	}
 }
@@ -162,12 +163,12 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	b := setup(t)
 	h := newHandler(t, b.Service, ServerConfig{})
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	r := request(t, h, "POST", "/v1/orders", goodBody, "X-Request-Id", "req-1", "traceparent", trace)
-	id, _ := r.body["id"].(string)
-	confirmed := request(t, h, "POST", "/v1/orders/"+id+"/confirm", "")
-	made := confirmed.header.Get("X-Request-Id")
-	if r.header.Get("X-Request-Id") != "req-1" || made == "" {
-		t.Errorf("X-Request-Id = %q and %q, want req-1 and a generated one", r.header.Get("X-Request-Id"), made)
+	r := world.Request(t, h, "POST", "/v1/orders", goodBody, "X-Request-Id", "req-1", "traceparent", trace)
+	id, _ := r.Body["id"].(string)
+	confirmed := world.Request(t, h, "POST", "/v1/orders/"+id+"/confirm", "")
+	made := confirmed.Header.Get("X-Request-Id")
+	if r.Header.Get("X-Request-Id") != "req-1" || made == "" {
+		t.Errorf("X-Request-Id = %q and %q, want req-1 and a generated one", r.Header.Get("X-Request-Id"), made)
 	}
 	uuid, err := gocql.ParseUUID(id)
 	if err != nil {
@@ -200,6 +201,6 @@ func TestHTTP_WrongTokensBehindAProxy(t *testing.T) {
 		status int
 		kind   string
 	}{{"203.0.113.5", 401, problemUnauthorized}, {"203.0.113.5", 429, problemRate}, {"203.0.113.6", 401, problemUnauthorized}} {
-		request(t, h, "GET", "/v1/orders?customer_id=1", "", "Authorization", "Bearer wrong", "X-Forwarded-For", tt.caller).mustBeProblem(t, tt.status, tt.kind)
+		world.Request(t, h, "GET", "/v1/orders?customer_id=1", "", "Authorization", "Bearer wrong", "X-Forwarded-For", tt.caller).MustBeProblem(t, tt.status, tt.kind)
 	}
 }

@@ -1,6 +1,10 @@
 package orders
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
 
 func BenchmarkService_Create(b *testing.B) {
 	s := setup(b)
@@ -18,8 +22,8 @@ func BenchmarkHTTP_Create(b *testing.B) {
 	h := newHandler(b, setup(b).Service, ServerConfig{})
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := request(b, h, "POST", "/v1/orders", goodBody); r.status != 201 {
-			b.Fatal(r.text)
+		if r := world.Request(b, h, "POST", "/v1/orders", goodBody); r.Status != 201 {
+			b.Fatal(r.Text)
 		}
 	}
 }

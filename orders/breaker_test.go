@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // An open breaker answers immediately without a request to the database; it
@@ -46,32 +47,32 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 		return n
 	}
 	for range 4 {
-		request(t, h, "POST", "/v1/orders", goodBody).mustBeProblem(t, 503, problemUnavailable)
-		request(t, closes, "POST", "/v1/orders", goodBody).mustBeProblem(t, 503, problemUnavailable)
+		world.Request(t, h, "POST", "/v1/orders", goodBody).MustBeProblem(t, 503, problemUnavailable)
+		world.Request(t, closes, "POST", "/v1/orders", goodBody).MustBeProblem(t, 503, problemUnavailable)
 	}
 	if state, _ := s.guard.Breaker(); state != "open" {
 		t.Fatalf("after 4 failures it is %s", state)
 	}
 	before := asked()
 	for range 50 {
-		r := request(t, h, "POST", "/v1/orders", goodBody)
-		r.mustBeProblem(t, 503, problemUnavailable)
-		if r.header.Get("Retry-After") == "" {
+		r := world.Request(t, h, "POST", "/v1/orders", goodBody)
+		r.MustBeProblem(t, 503, problemUnavailable)
+		if r.Header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
 	}
 	if n := asked() - before; n > 0 {
 		t.Errorf("50 requests to an open breaker sent %d statements", n)
 	}
-	if r := request(t, h, "GET", "/readyz", ""); r.status != 503 {
-		t.Errorf("readyz = %d %s, want 503", r.status, r.text)
+	if r := world.Request(t, h, "GET", "/readyz", ""); r.Status != 503 {
+		t.Errorf("readyz = %d %s, want 503", r.Status, r.Text)
 	}
 	b.heal(t)
-	b.eventually(t, "it is ready, and not open", func() bool {
-		r := request(t, closes, "GET", "/readyz", "")
-		return r.status == 200 && r.body["breaker"] != "open" && r.body["in_flight"] == 0.0
+	world.Eventually(t, "it is ready, and not open", func() bool {
+		r := world.Request(t, closes, "GET", "/readyz", "")
+		return r.Status == 200 && r.Body["breaker"] != "open" && r.Body["in_flight"] == 0.0
 	})
-	b.eventually(t, "it closes", func() bool {
+	world.Eventually(t, "it closes", func() bool {
 		_, err := closing.Get(t.Context(), o.ID)
 		state, _ := closing.guard.Breaker()
 		return err == nil && state == "closed"
@@ -93,14 +94,14 @@ func TestHTTP_NoCapacityIsReportedFirst(t *testing.T) {
 		c.Load = Load{MaxInFlight: 1, MaxWaiting: -1}
 	})
 	h := newHandler(t, b.Service, ServerConfig{})
-	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 400, problemMalformed)
+	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 400, problemMalformed)
 	_, leave, err := b.guard.Enter(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 429, problemOverload)
+	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 429, problemOverload)
 	leave()
-	request(t, h, "POST", "/v1/orders", "no JSON").mustBeProblem(t, 400, problemMalformed)
+	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 400, problemMalformed)
 }
 
 // Requests beyond the capacity are refused immediately or after a bounded wait
@@ -114,29 +115,29 @@ func TestService_ShedsLoad(t *testing.T) {
 	})
 	h := newHandler(t, b.Service, ServerConfig{})
 	refused := func(h http.Handler, after string) {
-		r := request(t, h, "POST", "/v1/orders", goodBody)
-		r.mustBeProblem(t, 429, problemOverload)
-		if r.header.Get("Retry-After") != after {
-			t.Errorf("Retry-After = %q, want %s", r.header.Get("Retry-After"), after)
+		r := world.Request(t, h, "POST", "/v1/orders", goodBody)
+		r.MustBeProblem(t, 429, problemOverload)
+		if r.Header.Get("Retry-After") != after {
+			t.Errorf("Retry-After = %q, want %s", r.Header.Get("Retry-After"), after)
 		}
 	}
 	hits := b.fault(engine.OpLoggedBatch, 2, faults.Effect{Freeze: true})
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
-			if r := request(t, h, "POST", "/v1/orders", goodBody); r.status != 201 {
-				t.Errorf("a request with a place, here or in the queue, got %d %s", r.status, r.text)
+			if r := world.Request(t, h, "POST", "/v1/orders", goodBody); r.Status != 201 {
+				t.Errorf("a request with a place, here or in the queue, got %d %s", r.Status, r.Text)
 			}
 		})
 	}
-	b.eventually(t, "there is no more room", func() bool { _, waiting := b.guard.Load(); return hits() == 2 && waiting == 3 })
+	world.Eventually(t, "there is no more room", func() bool { _, waiting := b.guard.Load(); return hits() == 2 && waiting == 3 })
 	for range 20 {
 		refused(h, "3600")
 	}
 	if shed := labelled(t, reg, "outbox_orders_shed_total"); shed["queue_full"] != 20 || shed["waited_too_long"] != 0 {
 		t.Errorf("shed: %v, want 20 for a full queue", shed)
 	}
-	b.node.Faults().Thaw()
+	b.Node.Faults().Thaw()
 	wg.Wait()
 
 	impatient := prometheus.NewRegistry()
@@ -158,11 +159,11 @@ func TestService_ShedsLoad(t *testing.T) {
 	if shed := labelled(t, impatient, "outbox_orders_shed_total"); shed["queue_full"] != 0 || shed["waited_too_long"] != 3 {
 		t.Errorf("shed: %v, want 3 after a wait", shed)
 	}
-	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 5 {
+	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 5 {
 		t.Errorf("%d orders, want 5", n)
 	}
-	if r := request(t, h, "POST", "/v1/orders", goodBody); r.status != 201 {
-		t.Errorf("after the load: %d %s", r.status, r.text)
+	if r := world.Request(t, h, "POST", "/v1/orders", goodBody); r.Status != 201 {
+		t.Errorf("after the load: %d %s", r.Status, r.Text)
 	}
 	if taken, waiting := b.guard.Load(); taken != 0 || waiting != 0 {
 		t.Errorf("%d places are still taken, %d wait", taken, waiting)

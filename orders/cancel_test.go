@@ -57,7 +57,7 @@ func TestService_CancelAtOnce(t *testing.T) {
 			b := setup(t)
 			o := b.mustCreate(t)
 			for _, r := range rules {
-				b.node.Faults().MustAdd(r)
+				b.Node.Faults().MustAdd(r)
 			}
 			var won, lost atomic.Int32
 			var wg sync.WaitGroup
@@ -107,7 +107,7 @@ func TestService_CancelThroughFaults(t *testing.T) {
 					b := setup(t)
 					o := b.mustCreate(t)
 					// The rule is for the outbox; the claim of a key is tested on its own.
-					id := b.node.Faults().MustAdd(faults.Rule{
+					id := b.Node.Faults().MustAdd(faults.Rule{
 						Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "outbox_messages"}, Count: count, Effect: tt.effect,
 					})
 					s := b.another(t, within(tt.effect))
@@ -115,7 +115,7 @@ func TestService_CancelThroughFaults(t *testing.T) {
 						s = b.brief(t, within(tt.effect))
 					}
 					r, err := s.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{IdempotencyKey: key})
-					if b.node.Faults().Hits(id) == 0 {
+					if b.Node.Faults().Hits(id) == 0 {
 						t.Fatal("no statement was hit")
 					}
 					switch {
@@ -154,7 +154,7 @@ func TestService_CancelAcrossAGeneration(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	o := b.mustCreate(t)
-	b.node.Faults().MustAdd(faults.CASAcrossGeneration(time.Millisecond))
+	b.Node.Faults().MustAdd(faults.CASAcrossGeneration(time.Millisecond))
 	_, err := b.brief(t).Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{})
 	if err != nil && !isUnknown(err) {
 		t.Errorf("Cancel() = %v, want success or outcome unknown", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The catalogue contains every problem type of the code once.
@@ -50,14 +51,14 @@ func TestCatalogue_IsComplete(t *testing.T) {
 		t.Errorf("%d types in the code, %d in the catalogue", found, len(catalogue))
 	}
 	h := withoutDatabase(t)
-	r := request(t, h, "GET", "/problems", "")
+	r := world.Request(t, h, "GET", "/problems", "")
 	var list struct{ Problems []httpapi.ProblemKind }
-	if err := json.Unmarshal([]byte(r.text), &list); err != nil || len(list.Problems) != len(catalogue) {
-		t.Errorf("/problems = %s, %v", r.text, err)
+	if err := json.Unmarshal([]byte(r.Text), &list); err != nil || len(list.Problems) != len(catalogue) {
+		t.Errorf("/problems = %s, %v", r.Text, err)
 	}
-	doc := request(t, h, "GET", "/openapi.json", "")
+	doc := world.Request(t, h, "GET", "/openapi.json", "")
 	for _, p := range catalogue {
-		if !strings.Contains(doc.text, p.Type) {
+		if !strings.Contains(doc.Text, p.Type) {
 			t.Errorf("the description does not name %s", p.Type)
 		}
 	}
@@ -129,11 +130,11 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 func TestHTTP_DocsWorkOffline(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)
-	page := request(t, h, "GET", "/docs", "")
-	if page.status != 200 || !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") || strings.Contains(page.header.Get("Content-Security-Policy"), "http") {
-		t.Fatalf("/docs = %d %v", page.status, page.header)
+	page := world.Request(t, h, "GET", "/docs", "")
+	if page.Status != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") || strings.Contains(page.Header.Get("Content-Security-Policy"), "http") {
+		t.Fatalf("/docs = %d %v", page.Status, page.Header)
 	}
-	refs := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.text, -1)
+	refs := regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page.Text, -1)
 	if len(refs) < 4 {
 		t.Errorf("the page refers to %v", refs)
 	}
@@ -141,17 +142,17 @@ func TestHTTP_DocsWorkOffline(t *testing.T) {
 		if !strings.HasPrefix(ref[1], "/") {
 			t.Errorf("the page refers to %s", ref[1])
 		}
-		if r := request(t, h, "GET", ref[1], ""); r.status != 200 || len(r.text) < 50 {
-			t.Errorf("%s = %d, %d bytes", ref[1], r.status, len(r.text))
+		if r := world.Request(t, h, "GET", ref[1], ""); r.Status != 200 || len(r.Text) < 50 {
+			t.Errorf("%s = %d, %d bytes", ref[1], r.Status, len(r.Text))
 		}
 	}
-	plain := request(t, h, "GET", "/docs/swagger-ui-bundle.js", "")
-	packed := request(t, h, "GET", "/docs/swagger-ui-bundle.js", "", "Accept-Encoding", "gzip, br")
-	if !strings.Contains(plain.text, "SwaggerUIBundle") || packed.header.Get("Content-Encoding") != "gzip" || len(packed.text) > len(plain.text)/2 {
-		t.Errorf("the bundle has %d bytes, %d packed as %q", len(plain.text), len(packed.text), packed.header.Get("Content-Encoding"))
+	plain := world.Request(t, h, "GET", "/docs/swagger-ui-bundle.js", "")
+	packed := world.Request(t, h, "GET", "/docs/swagger-ui-bundle.js", "", "Accept-Encoding", "gzip, br")
+	if !strings.Contains(plain.Text, "SwaggerUIBundle") || packed.Header.Get("Content-Encoding") != "gzip" || len(packed.Text) > len(plain.Text)/2 {
+		t.Errorf("the bundle has %d bytes, %d packed as %q", len(plain.Text), len(packed.Text), packed.Header.Get("Content-Encoding"))
 	}
 	for _, path := range []string{"/docs/../server.go", "/docs/none", "/docs/swagger-ui-bundle.js.gz"} {
-		if r := request(t, h, "GET", path, ""); r.status == 200 {
+		if r := world.Request(t, h, "GET", path, ""); r.Status == 200 {
 			t.Errorf("%s is served", path)
 		}
 	}

@@ -195,7 +195,7 @@ func TestService_CreateWithAClockThatIsOff(t *testing.T) {
 func TestService_CreateAcrossAGeneration(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.node.Faults().MustAdd(faults.BatchlogReplayAcrossGeneration(time.Millisecond, 50*time.Millisecond))
+	b.Node.Faults().MustAdd(faults.BatchlogReplayAcrossGeneration(time.Millisecond, 50*time.Millisecond))
 	r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
 	if err != nil {
 		t.Fatalf("Create() = %v", err)
@@ -261,7 +261,7 @@ func TestService_KeyBelongsToItsRequest(t *testing.T) {
 		t.Errorf("retry after the cancellation = %+v, %v, want %+v", r, err, first.Order)
 	}
 	// Its event has expired: the current order is returned.
-	if err := b.session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID).Exec(); err != nil {
+	if err := b.Session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	r, err = b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
@@ -280,7 +280,7 @@ func TestService_ClaimThroughFaults(t *testing.T) {
 				b := setup(t)
 				rule := faults.CASTimeout(decided)
 				rule.Count, rule.Effect.Delay = count, 0
-				b.node.Faults().MustAdd(rule)
+				b.Node.Faults().MustAdd(rule)
 				s := b.Service
 				if count == 0 {
 					s = b.brief(t)

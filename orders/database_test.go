@@ -8,18 +8,16 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a service on an in-memory node.
 type bundle struct {
 	*Service
-	node    *scyllafake.Server
-	session *gocql.Session
+	world.World
 }
 
 // testConfig has timeouts that a paused machine does not exceed.
@@ -42,8 +40,7 @@ const never = time.Hour
 
 func setup(t testing.TB, change ...func(*Config)) *bundle {
 	t.Helper()
-	node, session := scyllatest.Start(t)
-	b := &bundle{node: node, session: session}
+	b := &bundle{World: world.Start(t)}
 	b.Service = b.another(t, change...)
 	return b
 }
@@ -56,7 +53,7 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := New(b.session, cfg)
+	s, err := New(b.Session, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,27 +69,16 @@ func (b *bundle) brief(t testing.TB, change ...func(*Config)) *Service {
 	return s
 }
 
-// fault adds a rule for operations of one kind; count 0 means all.
+// fault is Fault for operations of one kind.
 func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits func() int) {
-	id := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}}, Count: count, Effect: e})
-	return func() int { return b.node.Faults().Hits(id) }
+	return b.Fault(count, e, kind)
 }
 
 // heal removes all faults and waits until connections are back.
 func (b *bundle) heal(t testing.TB) {
 	t.Helper()
-	b.node.Faults().Clear()
-	b.eventually(t, "the database is back", func() bool { return b.Ready(t.Context()) == nil })
-}
-
-// eventually waits until ok returns true.
-func (*bundle) eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it is not so after five minutes: %s", what)
-		}
-	}
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the database is back", func() bool { return b.Ready(t.Context()) == nil })
 }
 
 // stored is the stored state of an order.
@@ -111,27 +97,13 @@ func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
 	} else if ok {
 		out.order = &o
 	}
-	var sc outbox.Scanner
-	iter := b.session.Query("SELECT "+outbox.Columns+" FROM outbox_messages WHERE aggregate_id = ?", id).Iter()
-	for iter.Scan(sc.Dest()...) {
-		e, err := sc.Event()
-		if err != nil {
-			t.Fatal(err)
+	for _, e := range b.Outbox(t, id) {
+		out.events = append(out.events, e.Event)
+	}
+	for _, row := range b.Log(t) {
+		if row.Aggregate == id && !slices.Contains(out.logged, row.Event) {
+			out.logged = append(out.logged, row.Event)
 		}
-		out.events = append(out.events, e)
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
-	}
-	iter = b.session.Query("SELECT aggregate_id, event_id FROM outbox_messages_scylla_cdc_log").Iter()
-	var aggregate, event gocql.UUID
-	for iter.Scan(&aggregate, &event) {
-		if aggregate == id && !slices.Contains(out.logged, event) {
-			out.logged = append(out.logged, event)
-		}
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
 	}
 	return out
 }
@@ -139,16 +111,12 @@ func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
 // logged waits until the CDC log has so many rows of an order's events.
 func (b *bundle) logged(t testing.TB, id gocql.UUID, want int) {
 	t.Helper()
-	b.eventually(t, "the CDC log has all rows of the order", func() bool {
+	world.Eventually(t, "the CDC log has all rows of the order", func() bool {
 		got := 0
-		iter := b.session.Query("SELECT aggregate_id FROM outbox_messages_scylla_cdc_log").Iter()
-		for aggregate := (gocql.UUID{}); iter.Scan(&aggregate); {
-			if aggregate == id {
+		for _, row := range b.Log(t) {
+			if row.Aggregate == id {
 				got++
 			}
-		}
-		if err := iter.Close(); err != nil {
-			t.Fatal(err)
 		}
 		return got >= want
 	})

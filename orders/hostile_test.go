@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bytesPerByte bounds the allocations per byte of a body. A list of the maximum
@@ -102,8 +103,8 @@ func TestHTTP_HostileBodiesAreCheapAndNamed(t *testing.T) {
 	for _, tt := range hostileBodies {
 		t.Run(tt.name, func(t *testing.T) {
 			hostile.Check(t, tt.body, tt.status, tt.at, bytesPerByte, func() hostile.Answer {
-				r := request(t, h, "POST", "/v1/orders", tt.body)
-				return hostile.Answer{Status: r.status, Text: r.text, Locations: r.locations()}
+				r := world.Request(t, h, "POST", "/v1/orders", tt.body)
+				return hostile.Answer{Status: r.Status, Text: r.Text, Locations: r.Locations()}
 			})
 		})
 	}
@@ -119,12 +120,12 @@ func TestHTTP_HostileBodiesOfChanges(t *testing.T) {
 			if strings.TrimSpace(tt.body) == "" && to[0] == "POST" {
 				continue // a blank body is a good one here
 			}
-			r := request(t, h, to[0], to[1], tt.body, "If-Match", `"1"`)
+			r := world.Request(t, h, to[0], to[1], tt.body, "If-Match", `"1"`)
 			switch {
-			case r.status/100 != 4:
-				t.Errorf("%s %s with %s: status %d: %s", to[0], to[1], tt.name, r.status, jsonform.Clip(r.text))
-			case r.status != http.StatusRequestEntityTooLarge && len(r.locations()) == 0:
-				t.Errorf("%s %s with %s: no field is named: %s", to[0], to[1], tt.name, jsonform.Clip(r.text))
+			case r.Status/100 != 4:
+				t.Errorf("%s %s with %s: status %d: %s", to[0], to[1], tt.name, r.Status, jsonform.Clip(r.Text))
+			case r.Status != http.StatusRequestEntityTooLarge && len(r.Locations()) == 0:
+				t.Errorf("%s %s with %s: no field is named: %s", to[0], to[1], tt.name, jsonform.Clip(r.Text))
 			}
 		}
 	}

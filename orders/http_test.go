@@ -21,59 +21,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const goodBody = `{"invoice":"536365","customer_id":"17850","country":"United Kingdom","placed_at":"2010-12-01T08:26:00Z","currency":"GBP",` +
 	`"lines":[{"sku":"84029E","description":"RED WOOLLY HOTTIE","quantity":6,"unit_price":"3.39"},{"sku":"71053","quantity":1,"unit_price":2.50}]}`
-
-// reply is a response in a test.
-type reply struct {
-	status int
-	header http.Header
-	body   map[string]any
-	text   string
-}
-
-func request(t testing.TB, h http.Handler, method, path, body string, header ...string) reply {
-	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
-	r.Host = "localhost"
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	out := reply{status: w.Code, header: w.Result().Header, text: w.Body.String()}
-	if strings.Contains(out.header.Get("Content-Type"), "json") {
-		if err := json.Unmarshal(w.Body.Bytes(), &out.body); err != nil {
-			t.Fatalf("%s %s: body %q: %v", method, path, out.text, err)
-		}
-	}
-	return out
-}
-
-// mustBeProblem checks the common fields of a problem document, and its type.
-func (r reply) mustBeProblem(t testing.TB, status int, typ string) {
-	t.Helper()
-	if r.status != status || r.header.Get("Content-Type") != "application/problem+json" || r.body["status"] != float64(status) ||
-		r.body["title"] != http.StatusText(status) || r.body["detail"] == "" || typ != "" && r.body["type"] != typ {
-		t.Errorf("reply %d %v %s, want a problem %d %s", r.status, r.header, r.text, status, typ)
-	}
-}
-
-// locations returns the locations of the problem's errors.
-func (r reply) locations() []string {
-	var out []string
-	list, _ := r.body["errors"].([]any)
-	for _, e := range list {
-		m, _ := e.(map[string]any)
-		out = append(out, fmt.Sprint(m["location"]))
-	}
-	return out
-}
 
 // newHandler is the API of a service; s may lack a session where no request
 // gets that far.
@@ -155,21 +107,21 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := request(t, h, tt.method, tt.path, tt.body, tt.header...)
-			r.mustBeProblem(t, tt.status, tt.typ)
-			if got := r.locations(); !slices.Equal(got, tt.locations) {
+			r := world.Request(t, h, tt.method, tt.path, tt.body, tt.header...)
+			r.MustBeProblem(t, tt.status, tt.typ)
+			if got := r.Locations(); !slices.Equal(got, tt.locations) {
 				t.Errorf("errors name %q, want %q", got, tt.locations)
 			}
-			if len(r.text) > 4096 {
-				t.Errorf("the answer has %d bytes: it echoes the request", len(r.text))
+			if len(r.Text) > 4096 {
+				t.Errorf("the answer has %d bytes: it echoes the request", len(r.Text))
 			}
 		})
 	}
-	if r := request(t, h, "GET", "/v1/obx_secret", ""); r.status != 404 || strings.Contains(r.text, "secret") {
-		t.Errorf("the response contains the unknown path: %s", r.text)
+	if r := world.Request(t, h, "GET", "/v1/obx_secret", ""); r.Status != 404 || strings.Contains(r.Text, "secret") {
+		t.Errorf("the response contains the unknown path: %s", r.Text)
 	}
-	if r := request(t, h, "PUT", "/v1/orders", ""); r.header.Get("Allow") != "GET, HEAD, POST" {
-		t.Errorf("Allow = %q, want GET, HEAD, POST", r.header.Get("Allow"))
+	if r := world.Request(t, h, "PUT", "/v1/orders", ""); r.Header.Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("Allow = %q, want GET, HEAD, POST", r.Header.Get("Allow"))
 	}
 }
 
@@ -199,14 +151,14 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 	h := newHandler(t, b.Service, ServerConfig{})
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-	created := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365", "traceparent", trace)
-	id, _ := created.body["id"].(string)
+	created := world.Request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365", "traceparent", trace)
+	id, _ := created.Body["id"].(string)
 	self := "/v1/orders/" + id
-	if created.status != 201 || created.header.Get("Location") != self || created.header.Get("ETag") != `"1"` ||
-		created.body["version"] != 1.0 || created.body["total"] != "22.84" || created.header.Get("Idempotency-Replayed") != "" {
-		t.Fatalf("create = %d %v %s", created.status, created.header, created.text)
+	if created.Status != 201 || created.Header.Get("Location") != self || created.Header.Get("ETag") != `"1"` ||
+		created.Body["version"] != 1.0 || created.Body["total"] != "22.84" || created.Header.Get("Idempotency-Replayed") != "" {
+		t.Fatalf("create = %d %v %s", created.Status, created.Header, created.Text)
 	}
-	if l, _ := created.body["links"].(map[string]any); l["self"] != self || l["cancel"] != self+"/cancel" {
+	if l, _ := created.Body["links"].(map[string]any); l["self"] != self || l["cancel"] != self+"/cancel" {
 		t.Errorf("links = %v", l)
 	}
 	uuid, err := gocql.ParseUUID(id)
@@ -217,38 +169,38 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 		t.Errorf("event headers = %v, want the trace", e.Headers)
 	}
 
-	again := request(t, h, "POST", "/v1/orders", " "+goodBody, "Idempotency-Key", "536365")
-	if again.status != 201 || again.body["id"] != id || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("create again = %d %s", again.status, again.text)
+	again := world.Request(t, h, "POST", "/v1/orders", " "+goodBody, "Idempotency-Key", "536365")
+	if again.Status != 201 || again.Body["id"] != id || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("create again = %d %s", again.Status, again.Text)
 	}
-	request(t, h, "POST", "/v1/orders", strings.Replace(goodBody, "GBP", "EUR", 1), "Idempotency-Key", "536365").
-		mustBeProblem(t, 422, problemKeyReuse)
+	world.Request(t, h, "POST", "/v1/orders", strings.Replace(goodBody, "GBP", "EUR", 1), "Idempotency-Key", "536365").
+		MustBeProblem(t, 422, problemKeyReuse)
 
-	if got := request(t, h, "GET", self, ""); got.status != 200 || got.text != created.text {
-		t.Errorf("get = %d %s, want the response of create, %s", got.status, got.text, created.text)
+	if got := world.Request(t, h, "GET", self, ""); got.Status != 200 || got.Text != created.Text {
+		t.Errorf("get = %d %s, want the response of create, %s", got.Status, got.Text, created.Text)
 	}
 
-	cancelled := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1")
-	if cancelled.status != 200 || cancelled.body["status"] != "cancelled" || cancelled.header.Get("ETag") != `"2"` || cancelled.body["credit_note"] != "C1" {
-		t.Errorf("cancel = %d %s", cancelled.status, cancelled.text)
+	cancelled := world.Request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1")
+	if cancelled.Status != 200 || cancelled.Body["status"] != "cancelled" || cancelled.Header.Get("ETag") != `"2"` || cancelled.Body["credit_note"] != "C1" {
+		t.Errorf("cancel = %d %s", cancelled.Status, cancelled.Text)
 	}
-	if again := request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1"); again.status != 200 || again.text != cancelled.text {
-		t.Errorf("cancel again = %d %s", again.status, again.text)
+	if again := world.Request(t, h, "POST", self+"/cancel", `{"credit_note":"C1"}`, "Idempotency-Key", "C1"); again.Status != 200 || again.Text != cancelled.Text {
+		t.Errorf("cancel again = %d %s", again.Status, again.Text)
 	}
-	late := request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365")
-	if late.status != 201 || late.text != created.text || late.header.Get("ETag") != `"1"` || late.header.Get("Location") != self || late.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("create once more = %d %v %s, want the first response, %s", late.status, late.header, late.text, created.text)
+	late := world.Request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365")
+	if late.Status != 201 || late.Text != created.Text || late.Header.Get("ETag") != `"1"` || late.Header.Get("Location") != self || late.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("create once more = %d %v %s, want the first response, %s", late.Status, late.Header, late.Text, created.Text)
 	}
-	conflict := request(t, h, "POST", self+"/cancel", "")
-	conflict.mustBeProblem(t, 409, problemCancelled)
-	if conflict.body["order_id"] != id {
-		t.Errorf("conflict = %s, want the id of the order", conflict.text)
+	conflict := world.Request(t, h, "POST", self+"/cancel", "")
+	conflict.MustBeProblem(t, 409, problemCancelled)
+	if conflict.Body["order_id"] != id {
+		t.Errorf("conflict = %s, want the id of the order", conflict.Text)
 	}
 	b.mustBe(t, uuid, EventCreated, EventCancelled)
 
 	nobody := gocql.UUID{1}.String()
-	request(t, h, "GET", "/v1/orders/"+nobody, "").mustBeProblem(t, 404, problemNotFound)
-	request(t, h, "POST", "/v1/orders/"+nobody+"/cancel", "").mustBeProblem(t, 404, problemNotFound)
+	world.Request(t, h, "GET", "/v1/orders/"+nobody, "").MustBeProblem(t, 404, problemNotFound)
+	world.Request(t, h, "POST", "/v1/orders/"+nobody+"/cancel", "").MustBeProblem(t, 404, problemNotFound)
 }
 
 func TestHTTP_DatabaseDown(t *testing.T) {
@@ -266,26 +218,26 @@ func TestHTTP_DatabaseDown(t *testing.T) {
 		{"POST", "/v1/orders/" + o.ID.String() + "/cancel", ""},
 		{"GET", "/readyz", ""},
 	} {
-		got := request(t, h, r[0], r[1], r[2], r[3:]...)
-		got.mustBeProblem(t, 503, problemUnavailable)
+		got := world.Request(t, h, r[0], r[1], r[2], r[3:]...)
+		got.MustBeProblem(t, 503, problemUnavailable)
 		// 2 s or, after that many failures, the remaining time of the open breaker, at
 		// most 5 s.
-		if after, err := strconv.Atoi(got.header.Get("Retry-After")); err != nil || after < 1 || after > 5 || got.body["outcome_unknown"] != nil {
-			t.Errorf("%s %s: %v %s, want Retry-After and nothing stored", r[0], r[1], got.header, got.text)
+		if after, err := strconv.Atoi(got.Header.Get("Retry-After")); err != nil || after < 1 || after > 5 || got.Body["outcome_unknown"] != nil {
+			t.Errorf("%s %s: %v %s, want Retry-After and nothing stored", r[0], r[1], got.Header, got.Text)
 		}
 	}
-	if r := request(t, h, "GET", "/healthz", ""); r.status != 200 {
-		t.Errorf("healthz = %d, want 200: the process is healthy", r.status)
+	if r := world.Request(t, h, "GET", "/healthz", ""); r.Status != 200 {
+		t.Errorf("healthz = %d, want 200: the process is healthy", r.Status)
 	}
 	b.heal(t)
 	b.mustBe(t, o.ID, EventCreated)
-	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != 1 {
+	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 1 {
 		t.Errorf("%d orders, want only the previous one", n)
 	}
-	if n := b.session.Query("SELECT event_id FROM outbox_messages").Iter().NumRows(); n != 1 {
+	if n := b.Session.Query("SELECT event_id FROM outbox_messages").Iter().NumRows(); n != 1 {
 		t.Errorf("%d events, want only the previous one", n)
 	}
-	b.eventually(t, "readyz reports that the database is back", func() bool { return request(t, h, "GET", "/readyz", "").status == 200 })
+	world.Eventually(t, "readyz reports that the database is back", func() bool { return world.Request(t, h, "GET", "/readyz", "").Status == 200 })
 }
 
 func TestHTTP_OutcomeUnknown(t *testing.T) {
@@ -294,22 +246,22 @@ func TestHTTP_OutcomeUnknown(t *testing.T) {
 	h := newHandler(t, b.brief(t), ServerConfig{})
 	b.fault(engine.OpLoggedBatch, 0, faults.Effect{Failure: faults.WriteTimeout(faults.Batch, 0, 1)})
 	for _, key := range [][]string{nil, {"Idempotency-Key", "k"}} {
-		r := request(t, h, "POST", "/v1/orders", goodBody, key...)
-		r.mustBeProblem(t, 503, problemUnknown)
-		id, _ := r.body["order_id"].(string)
-		l, _ := r.body["links"].(map[string]any)
-		if r.header.Get("Retry-After") == "" || r.body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
-			t.Errorf("%v %s, want the order and a link to it", r.header, r.text)
+		r := world.Request(t, h, "POST", "/v1/orders", goodBody, key...)
+		r.MustBeProblem(t, 503, problemUnknown)
+		id, _ := r.Body["order_id"].(string)
+		l, _ := r.Body["links"].(map[string]any)
+		if r.Header.Get("Retry-After") == "" || r.Body["outcome_unknown"] != true || l["self"] != "/v1/orders/"+id {
+			t.Errorf("%v %s, want the order and a link to it", r.Header, r.Text)
 		}
-		if same := strings.Contains(fmt.Sprint(r.body["detail"]), "Retry with the same Idempotency-Key"); same != (key != nil) {
-			t.Errorf("key %q: detail %q", key, r.body["detail"])
+		if same := strings.Contains(fmt.Sprint(r.Body["detail"]), "Retry with the same Idempotency-Key"); same != (key != nil) {
+			t.Errorf("key %q: detail %q", key, r.Body["detail"])
 		}
 	}
 }
 
 func TestHTTP_OpenAPI(t *testing.T) {
 	t.Parallel()
-	r := request(t, withoutDatabase(t), "GET", "/openapi.json", "")
+	r := world.Request(t, withoutDatabase(t), "GET", "/openapi.json", "")
 	var doc struct {
 		OpenAPI string
 		Paths   map[string]map[string]struct {
@@ -332,8 +284,8 @@ func TestHTTP_OpenAPI(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(r.text), &doc); err != nil || r.status != 200 || !strings.HasPrefix(doc.OpenAPI, "3.1") {
-		t.Fatalf("openapi = %d %q, %v", r.status, doc.OpenAPI, err)
+	if err := json.Unmarshal([]byte(r.Text), &doc); err != nil || r.Status != 200 || !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		t.Fatalf("openapi = %d %q, %v", r.Status, doc.OpenAPI, err)
 	}
 	for _, tt := range []struct {
 		path, method, id string
@@ -386,15 +338,15 @@ func TestHTTP_Metrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHandler(t, s, ServerConfig{})
-	request(t, h, "POST", "/v1/orders", "{}")
-	r := request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
+	world.Request(t, h, "POST", "/v1/orders", "{}")
+	r := world.Request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
 		`outbox_orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
 		`outbox_orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
 		`outbox_orders_repairs_total{repaired="event"} 0`,
 		`outbox_orders_unknown_outcomes_total 0`,
 	} {
-		if !strings.Contains(r.text, want) {
+		if !strings.Contains(r.Text, want) {
 			t.Errorf("metrics lack %q", want)
 		}
 	}
@@ -437,23 +389,23 @@ func TestServer_DrainsOnStop(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		status <- resp.StatusCode
 	}()
-	b.eventually(t, "the request is under way", func() bool { return hits() > 0 })
+	world.Eventually(t, "the request is under way", func() bool { return hits() > 0 })
 	stop()
-	b.eventually(t, "the server drains", func() bool { return request(t, srv.Handler(), "GET", "/readyz", "").status == 503 })
+	world.Eventually(t, "the server drains", func() bool { return world.Request(t, srv.Handler(), "GET", "/readyz", "").Status == 503 })
 	select {
 	case err := <-served:
 		t.Fatalf("Serve() = %v while a request is under way", err)
 	default:
 	}
-	b.node.Faults().Thaw()
+	b.Node.Faults().Thaw()
 	if err := <-served; err != nil {
 		t.Errorf("Serve() = %v", err)
 	}
 	if got := <-status; got != 201 {
 		t.Errorf("the request in flight got %d, want 201", got)
 	}
-	if r := request(t, srv.Handler(), "GET", "/readyz", ""); r.status != 503 {
-		t.Errorf("readyz = %d after the stop, want 503", r.status)
+	if r := world.Request(t, srv.Handler(), "GET", "/readyz", ""); r.Status != 503 {
+		t.Errorf("readyz = %d after the stop, want 503", r.Status)
 	}
 }
 

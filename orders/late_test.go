@@ -23,11 +23,11 @@ func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.node.Faults().MustAdd(faults.CASTimeout(true))
+	b.Node.Faults().MustAdd(faults.CASTimeout(true))
 	if applied, err := b.store.appendEvent(t.Context(), e); applied || fateOf(err) != fateUnknown {
 		t.Fatalf("appendEvent() = %v, %v, want an unknown outcome", applied, err)
 	}
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	if s := b.stored(t, o.ID); len(s.events) != int(o.Version) {
 		t.Fatalf("the event is visible before any read: %+v", s.events)
 	}
@@ -38,15 +38,10 @@ func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
 func (b *bundle) written(t *testing.T, id gocql.UUID) map[int64][]time.Time {
 	t.Helper()
 	out := make(map[int64][]time.Time)
-	iter := b.session.Query(`SELECT "cdc$time", aggregate_id, seq FROM outbox_messages_scylla_cdc_log`).Iter()
-	var at, aggregate gocql.UUID
-	for seq := int64(0); iter.Scan(&at, &aggregate, &seq); {
-		if aggregate == id {
-			out[seq] = append(out[seq], at.Time())
+	for _, row := range b.Log(t) {
+		if row.Aggregate == id {
+			out[row.Sequence] = append(out[row.Sequence], row.At)
 		}
-	}
-	if err := iter.Close(); err != nil {
-		t.Fatal(err)
 	}
 	for _, all := range out {
 		slices.SortFunc(all, time.Time.Compare)
@@ -102,7 +97,7 @@ func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 	b := setup(t)
 	o := b.mustCreate(t)
 	b.undetermined(t, o)
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpWrite}, Table: "outbox_messages"}, Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1)},
 	})
 	if _, err := b.brief(t).Confirm(t.Context(), o.ID, Confirmation{}, WriteOptions{}); !isRefused(err) {

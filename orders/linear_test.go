@@ -175,7 +175,7 @@ func (b *bundle) addFaults(probability float64) {
 		engine.OpSerialRead: {{Failure: faults.ReadTimeout(0, 1)}},
 	} {
 		for _, e := range effects {
-			b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}, Keyspace: "outbox"}, Probability: probability, Effect: e})
+			b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}, Keyspace: "outbox"}, Probability: probability, Effect: e})
 		}
 	}
 }
@@ -323,7 +323,7 @@ func (b *bundle) events(t testing.TB, id gocql.UUID) ([]Order, bool) {
 	for seq := int64(1); ; seq++ {
 		var payload []byte
 		var event gocql.UUID
-		err := b.session.Query("SELECT payload, event_id FROM outbox_messages WHERE aggregate_id = ? AND seq = ?", id, seq).Scan(&payload, &event)
+		err := b.Session.Query("SELECT payload, event_id FROM outbox_messages WHERE aggregate_id = ? AND seq = ?", id, seq).Scan(&payload, &event)
 		if errors.Is(err, gocql.ErrNotFound) {
 			return out, true
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // all reads a list page by page.
@@ -126,11 +127,11 @@ func TestHTTP_List(t *testing.T) {
 	}
 	seen := 0
 	for next := "/v1/orders?customer_id=17850&limit=2&from=2010-12-01T08:26:00Z&to=2010-12-01T08:26:00.001Z"; next != ""; {
-		r := request(t, h, "GET", next, "")
-		if r.status != 200 {
-			t.Fatalf("%s = %d %s", next, r.status, r.text)
+		r := world.Request(t, h, "GET", next, "")
+		if r.Status != 200 {
+			t.Fatalf("%s = %d %s", next, r.Status, r.Text)
 		}
-		list, _ := r.body["orders"].([]any)
+		list, _ := r.Body["orders"].([]any)
 		seen += len(list)
 		for _, e := range list {
 			o, _ := e.(map[string]any)
@@ -138,15 +139,15 @@ func TestHTTP_List(t *testing.T) {
 				t.Errorf("listed %v", o)
 			}
 		}
-		l, _ := r.body["links"].(map[string]any)
+		l, _ := r.Body["links"].(map[string]any)
 		next, _ = l["next"].(string)
 	}
 	if seen != 3 {
 		t.Errorf("%d orders in the list, want 3", seen)
 	}
-	if r := request(t, h, "GET", "/v1/orders?customer_id=none", ""); r.text != "{\"orders\":[],\"links\":{}}\n" {
-		t.Errorf("an empty list is %q", r.text)
+	if r := world.Request(t, h, "GET", "/v1/orders?customer_id=none", ""); r.Text != "{\"orders\":[],\"links\":{}}\n" {
+		t.Errorf("an empty list is %q", r.Text)
 	}
 	b.fault(engine.OpRead, 0, faults.Effect{Failure: faults.Unavailable(0, 1)})
-	request(t, h, "GET", "/v1/orders?customer_id=17850", "").mustBeProblem(t, 503, problemUnavailable)
+	world.Request(t, h, "GET", "/v1/orders?customer_id=17850", "").MustBeProblem(t, 503, problemUnavailable)
 }

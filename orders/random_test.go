@@ -50,7 +50,7 @@ func TestService_RandomFaults(t *testing.T) {
 		engine.OpSerialRead: {{Failure: faults.ReadTimeout(0, 1)}},
 	} {
 		for _, e := range effects {
-			b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}, Keyspace: "outbox"}, Probability: 0.06, Effect: e})
+			b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}, Keyspace: "outbox"}, Probability: 0.06, Effect: e})
 		}
 	}
 
@@ -126,7 +126,7 @@ func TestService_RandomFaults(t *testing.T) {
 			b.mustBe(t, r.id, EventCreated)
 		}
 	}
-	if n := b.session.Query("SELECT id FROM orders").Iter().NumRows(); n != len(results) {
+	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != len(results) {
 		t.Errorf("%d orders are stored, want %d", n, len(results))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A preview matches the result of the change, in every status, and stores
@@ -33,9 +34,9 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 					o = r.Order
 				}
 				before := b.mustGet(t, o.ID)
-				said := request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change="+string(c), "")
-				if said.status != 200 || said.header.Get("ETag") != etag(o.Version) || said.body["status"] != string(from) || said.body["version"] != float64(o.Version) {
-					t.Fatalf("preview = %d %v %s", said.status, said.header, said.text)
+				said := world.Request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change="+string(c), "")
+				if said.Status != 200 || said.Header.Get("ETag") != etag(o.Version) || said.Body["status"] != string(from) || said.Body["version"] != float64(o.Version) {
+					t.Fatalf("preview = %d %v %s", said.Status, said.Header, said.Text)
 				}
 				if after := b.mustGet(t, o.ID); after.Version != before.Version || after.EventID != before.EventID {
 					t.Errorf("the preview made version %d of %d", after.Version, before.Version)
@@ -44,8 +45,8 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 				var conflict *ConflictError
 				switch {
 				case errors.As(err, &conflict):
-					if said.body["allowed"] != false || said.body["refusal"] != conflict.Reason() || said.body["version_after"] != float64(o.Version) || said.body["event_type"] != nil {
-						t.Errorf("it was refused (%v), the preview is %s", err, said.text)
+					if said.Body["allowed"] != false || said.Body["refusal"] != conflict.Reason() || said.Body["version_after"] != float64(o.Version) || said.Body["event_type"] != nil {
+						t.Errorf("it was refused (%v), the preview is %s", err, said.Text)
 					}
 				case err != nil:
 					t.Fatal(err)
@@ -54,9 +55,9 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if said.body["allowed"] != true || said.body["status_after"] != string(r.Order.Status) || said.body["version_after"] != float64(r.Order.Version) ||
-						said.body["event_type"] != events[0].Type {
-						t.Errorf("it is %s at version %d by %s, the preview is %s", r.Order.Status, r.Order.Version, events[0].Type, said.text)
+					if said.Body["allowed"] != true || said.Body["status_after"] != string(r.Order.Status) || said.Body["version_after"] != float64(r.Order.Version) ||
+						said.Body["event_type"] != events[0].Type {
+						t.Errorf("it is %s at version %d by %s, the preview is %s", r.Order.Status, r.Order.Version, events[0].Type, said.Text)
 					}
 				}
 			})
@@ -84,10 +85,10 @@ func TestEvents_InPages(t *testing.T) {
 	for limit := 1; limit <= 6; limit++ {
 		var got []string
 		for path, pages := fmt.Sprintf("/v1/orders/%s/events?limit=%d", o.ID, limit), 0; path != ""; pages++ {
-			r := request(t, h, "GET", path, "")
-			events, _ := r.body["events"].([]any)
-			if r.status != 200 || len(events) > limit || pages > 6 {
-				t.Fatalf("%s = %d %s", path, r.status, r.text)
+			r := world.Request(t, h, "GET", path, "")
+			events, _ := r.Body["events"].([]any)
+			if r.Status != 200 || len(events) > limit || pages > 6 {
+				t.Fatalf("%s = %d %s", path, r.Status, r.Text)
 			}
 			for _, e := range events {
 				m := e.(map[string]any)
@@ -97,7 +98,7 @@ func TestEvents_InPages(t *testing.T) {
 				got = append(got, fmt.Sprintf("%v %v %v", m["version"], m["type"], m["status"]))
 			}
 			path = ""
-			if next, ok := r.body["next"].(float64); ok {
+			if next, ok := r.Body["next"].(float64); ok {
 				path = fmt.Sprintf("/v1/orders/%s/events?limit=%d&before=%.0f", o.ID, limit, next)
 			}
 		}
@@ -105,20 +106,20 @@ func TestEvents_InPages(t *testing.T) {
 			t.Errorf("in pages of %d: %q, want %q", limit, got, want)
 		}
 	}
-	if r := request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); len(r.body["events"].([]any)) != 1 {
-		t.Errorf("another order's events: %s", r.text)
+	if r := world.Request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); len(r.Body["events"].([]any)) != 1 {
+		t.Errorf("another order's events: %s", r.Text)
 	}
 	// An order whose events have all expired is still an order.
-	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", other.ID).Exec(); err != nil {
+	if err := b.Session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", other.ID).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	if r := request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); r.status != 200 || fmt.Sprint(r.body["events"]) != "[]" {
-		t.Errorf("without events: %d %s", r.status, r.text)
+	if r := world.Request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); r.Status != 200 || fmt.Sprint(r.Body["events"]) != "[]" {
+		t.Errorf("without events: %d %s", r.Status, r.Text)
 	}
 	for _, path := range []string{"/events", "/preview?change=cancel"} {
-		request(t, h, "GET", "/v1/orders/"+exampleID+path, "").mustBeProblem(t, 404, problemNotFound)
+		world.Request(t, h, "GET", "/v1/orders/"+exampleID+path, "").MustBeProblem(t, 404, problemNotFound)
 	}
-	request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change=delete", "").mustBeProblem(t, 422, problemInvalid)
+	world.Request(t, h, "GET", "/v1/orders/"+o.ID.String()+"/preview?change=delete", "").MustBeProblem(t, 422, problemInvalid)
 }
 
 // On another server's API each operation declares its role, and operations with
@@ -145,11 +146,11 @@ func TestRegister_OnAnotherAPI(t *testing.T) {
 		t.Errorf("operations and roles are %v, want %v", roles, want)
 	}
 	o := b.mustCreate(t)
-	if r := request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`); r.status != 200 || r.body["status"] != "confirmed" {
-		t.Errorf("confirm = %d %s", r.status, r.text)
+	if r := world.Request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`); r.Status != 200 || r.Body["status"] != "confirmed" {
+		t.Errorf("confirm = %d %s", r.Status, r.Text)
 	}
-	request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`).mustBeProblem(t, 412, problemStale)
-	request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "").mustBeProblem(t, 409, problemConfirmed)
+	world.Request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "", "If-Match", `"1"`).MustBeProblem(t, 412, problemStale)
+	world.Request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "").MustBeProblem(t, 409, problemConfirmed)
 }
 
 func (b *bundle) mustGet(t *testing.T, id gocql.UUID) Order {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A response or the log must not repeat a secret in the wrong field.
@@ -34,12 +36,12 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 		"cursor":            {"GET", "/v1/orders?customer_id=1&cursor=" + secret, "", nil, 422, "query.cursor"},
 		"id":                {"GET", "/v1/orders/" + secret, "", nil, http.StatusUnprocessableEntity, "path.id"},
 	} {
-		r := request(t, h, tt.method, tt.path, tt.body, tt.header...)
-		if r.status != tt.status || strings.Contains(r.text, secret) || !strings.Contains(strings.Join(r.locations(), " "), tt.location) {
-			t.Errorf("%s: %d %s, want %d with %s and without the sent value", name, r.status, r.text, tt.status, tt.location)
+		r := world.Request(t, h, tt.method, tt.path, tt.body, tt.header...)
+		if r.Status != tt.status || strings.Contains(r.Text, secret) || !strings.Contains(strings.Join(r.Locations(), " "), tt.location) {
+			t.Errorf("%s: %d %s, want %d with %s and without the sent value", name, r.Status, r.Text, tt.status, tt.location)
 		}
 	}
-	if r := request(t, h, "GET", "/openapi.json", ""); strings.Contains(r.text, "The value at the given location") {
+	if r := world.Request(t, h, "GET", "/openapi.json", ""); strings.Contains(r.Text, "The value at the given location") {
 		t.Error("the description has values of errors")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 var update = flag.Bool("update", false, "rewrite the diagram in docs/design/orders.md")
@@ -139,8 +140,8 @@ func TestStatuses_AreAllInTheAPI(t *testing.T) {
 	for _, s := range Statuses {
 		all = append(all, string(s))
 	}
-	r := request(t, withoutDatabase(t), "GET", "/openapi.json", "")
-	for name, v := range r.body["components"].(map[string]any)["schemas"].(map[string]any) {
+	r := world.Request(t, withoutDatabase(t), "GET", "/openapi.json", "")
+	for name, v := range r.Body["components"].(map[string]any)["schemas"].(map[string]any) {
 		properties, _ := v.(map[string]any)["properties"].(map[string]any)
 		for _, field := range []string{"status", "current_status"} {
 			p, _ := properties[field].(map[string]any)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestService_Update(t *testing.T) {
@@ -159,7 +160,7 @@ func TestService_DecidedUnseenBehindAnother(t *testing.T) {
 	b := setup(t)
 	o := b.mustCreate(t)
 	other := b.another(t)
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "outbox_messages"}, Count: 1,
 		Effect: faults.Effect{Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateDecided},
 	})
@@ -208,39 +209,39 @@ func TestHTTP_Changes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := newHandler(t, b.Service, ServerConfig{})
-	created := request(t, h, "POST", "/v1/orders", goodBody)
-	id, _ := created.body["id"].(string)
+	created := world.Request(t, h, "POST", "/v1/orders", goodBody)
+	id, _ := created.Body["id"].(string)
 	self := "/v1/orders/" + id
 	patch := `{"address":{"name":"A","street":"S","city":"C"},"lines":[{"sku":"1","quantity":2,"unit_price":"0.99"}]}`
 
-	request(t, h, "PATCH", self, patch).mustBeProblem(t, 428, problemNeedsMatch)
-	stale := request(t, h, "PATCH", self, patch, "If-Match", `"9", W/"1"`)
-	stale.mustBeProblem(t, 412, problemStale)
-	if stale.header.Get("ETag") != `"1"` || stale.body["order_id"] != id {
-		t.Errorf("stale: %v %s, want the current ETag", stale.header, stale.text)
+	world.Request(t, h, "PATCH", self, patch).MustBeProblem(t, 428, problemNeedsMatch)
+	stale := world.Request(t, h, "PATCH", self, patch, "If-Match", `"9", W/"1"`)
+	stale.MustBeProblem(t, 412, problemStale)
+	if stale.Header.Get("ETag") != `"1"` || stale.Body["order_id"] != id {
+		t.Errorf("stale: %v %s, want the current ETag", stale.Header, stale.Text)
 	}
-	r := request(t, h, "PATCH", self, patch, "If-Match", created.header.Get("ETag"), "Idempotency-Key", "p", "Content-Type", "application/merge-patch+json")
-	if r.status != 200 || r.header.Get("ETag") != `"2"` || r.body["total"] != "1.98" {
-		t.Fatalf("patch = %d %s", r.status, r.text)
+	r := world.Request(t, h, "PATCH", self, patch, "If-Match", created.Header.Get("ETag"), "Idempotency-Key", "p", "Content-Type", "application/merge-patch+json")
+	if r.Status != 200 || r.Header.Get("ETag") != `"2"` || r.Body["total"] != "1.98" {
+		t.Fatalf("patch = %d %s", r.Status, r.Text)
 	}
-	if again := request(t, h, "PATCH", self, patch, "If-Match", created.header.Get("ETag"), "Idempotency-Key", "p"); again.text != r.text || again.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("patch again = %d %s, want the first response", again.status, again.text)
+	if again := world.Request(t, h, "PATCH", self, patch, "If-Match", created.Header.Get("ETag"), "Idempotency-Key", "p"); again.Text != r.Text || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("patch again = %d %s, want the first response", again.Status, again.Text)
 	}
-	unconfirmed := request(t, h, "POST", self+"/ship", "")
-	unconfirmed.mustBeProblem(t, 409, problemUnconfirmed)
-	if unconfirmed.body["current_status"] != "placed" {
-		t.Errorf("ship = %s, want the current status", unconfirmed.text)
+	unconfirmed := world.Request(t, h, "POST", self+"/ship", "")
+	unconfirmed.MustBeProblem(t, 409, problemUnconfirmed)
+	if unconfirmed.Body["current_status"] != "placed" {
+		t.Errorf("ship = %s, want the current status", unconfirmed.Text)
 	}
-	if r := request(t, h, "POST", self+"/confirm", "", "If-Match", "*"); r.status != 200 || r.body["status"] != "confirmed" {
-		t.Errorf("confirm = %d %s", r.status, r.text)
+	if r := world.Request(t, h, "POST", self+"/confirm", "", "If-Match", "*"); r.Status != 200 || r.Body["status"] != "confirmed" {
+		t.Errorf("confirm = %d %s", r.Status, r.Text)
 	}
-	if r := request(t, h, "POST", self+"/ship", `{"carrier":"DHL","tracking":"7"}`, "If-Match", `"3"`); r.status != 200 || r.body["status"] != "shipped" || r.body["tracking"] != "7" {
-		t.Errorf("ship = %d %s", r.status, r.text)
+	if r := world.Request(t, h, "POST", self+"/ship", `{"carrier":"DHL","tracking":"7"}`, "If-Match", `"3"`); r.Status != 200 || r.Body["status"] != "shipped" || r.Body["tracking"] != "7" {
+		t.Errorf("ship = %d %s", r.Status, r.Text)
 	}
-	refused := request(t, h, "PATCH", self, patch, "If-Match", `"4"`)
-	refused.mustBeProblem(t, 409, problemShipped)
-	if refused.body["current_status"] != "shipped" || !strings.Contains(fmt.Sprint(refused.body["detail"]), "shipped") {
-		t.Errorf("patch after shipping = %s", refused.text)
+	refused := world.Request(t, h, "PATCH", self, patch, "If-Match", `"4"`)
+	refused.MustBeProblem(t, 409, problemShipped)
+	if refused.Body["current_status"] != "shipped" || !strings.Contains(fmt.Sprint(refused.Body["detail"]), "shipped") {
+		t.Errorf("patch after shipping = %s", refused.Text)
 	}
 	uuid, err := gocql.ParseUUID(id)
 	if err != nil {

@@ -16,7 +16,7 @@ func TestClocks_SlotIsWrittenAgain(t *testing.T) {
 	b := setup(t)
 	clock := new(scyllatest.Clock)
 	clock.Set(2 * time.Minute)
-	ahead := NewStore(clock.Connect(t, b.node), gocql.LocalQuorum, 30*time.Second)
+	ahead := NewStore(clock.Connect(t, b.Node), gocql.LocalQuorum, 30*time.Second)
 	m := message(time.Now().Add(time.Hour))
 	x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
 	for i, step := range []func() error{
@@ -30,7 +30,7 @@ func TestClocks_SlotIsWrittenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n int
-		if err := b.session.Query("SELECT COUNT(*) FROM schedule_slots").Scan(&n); err != nil || n != (i+1)%2 {
+		if err := b.Session.Query("SELECT COUNT(*) FROM schedule_slots").Scan(&n); err != nil || n != (i+1)%2 {
 			t.Errorf("after step %d there are %d slots, %v, want %d", i, n, err, (i+1)%2)
 		}
 	}

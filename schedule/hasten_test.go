@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A message that is in memory, because it is due soon, is released immediately,
@@ -21,10 +22,10 @@ func TestScheduler_HastenedInMemory(t *testing.T) {
 	b := setup(t)
 	now := time.Now()
 	s := b.scheduler(t, func(c *Config) { c.LookAhead, c.Now = time.Minute, func() time.Time { return now } })
-	start(t, s)
+	world.Run(t, s.Run)
 	m := message(now.Add(50 * time.Second))
 	b.put(t, now, m)
-	eventually(t, "it is in memory", func() bool {
+	world.Eventually(t, "it is in memory", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.pending) == 1
@@ -32,14 +33,14 @@ func TestScheduler_HastenedInMemory(t *testing.T) {
 	if err := b.Hasten(t.Context(), m, now); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	if e := b.outboxed(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.at.Before(m.DeliverAt) {
+	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	if e := b.outboxed(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.At.Before(m.DeliverAt) {
 		t.Errorf("event %+v, want it for %s", e, m.DeliverAt)
 	}
 	if ahead := now.Sub(m.DeliverAt); ahead < 0 || ahead > time.Second {
 		t.Errorf("at %s it was hastened to %s", now, m.DeliverAt)
 	}
-	eventually(t, "message and slots are removed", func() bool { return b.count(t, "schedule_slots") == 0 && b.count(t, "scheduled_messages") == 0 })
+	world.Eventually(t, "message and slots are removed", func() bool { return b.count(t, "schedule_slots") == 0 && b.count(t, "scheduled_messages") == 0 })
 }
 
 func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
@@ -119,19 +120,19 @@ func TestStore_HasteningCutOff(t *testing.T) {
 				now := time.Now()
 				m := message(now.Add(3 * time.Second))
 				b.put(t, now, m)
-				id := b.node.Faults().MustAdd(faults.Rule{
+				id := b.Node.Faults().MustAdd(faults.Rule{
 					Match:  faults.Match{Kinds: []engine.OpKind{kind}},
 					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
 				})
 				err := b.Hasten(t.Context(), m, now)
 				// The time is determined; the old slot is not needed.
 				known := kind == engine.OpWrite || kind == engine.OpCAS && fate != engine.FateNormal
-				if b.node.Faults().Hits(id) == 0 || (err == nil) != known {
-					t.Fatalf("Hasten() = %v after %d faults", err, b.node.Faults().Hits(id))
+				if b.Node.Faults().Hits(id) == 0 || (err == nil) != known {
+					t.Fatalf("Hasten() = %v after %d faults", err, b.Node.Faults().Hits(id))
 				}
-				b.node.Faults().Clear()
-				start(t, b.scheduler(t))
-				eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
+				b.Node.Faults().Clear()
+				world.Run(t, b.scheduler(t).Run)
+				world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
 				b.outboxed(t)
 			})
 		}
@@ -151,8 +152,8 @@ func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	start(t, b.scheduler(t))
-	eventually(t, "the old one is forgotten", func() bool { return b.count(t, "schedule_slots") == 2 })
+	world.Run(t, b.scheduler(t).Run)
+	world.Eventually(t, "the old one is forgotten", func() bool { return b.count(t, "schedule_slots") == 2 })
 	if n := b.count(t, "outbox_messages"); n != 0 {
 		t.Errorf("%d messages went out ahead of their time", n)
 	}
@@ -166,7 +167,7 @@ func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 func TestScheduler_HasteningRaces(t *testing.T) {
 	t.Parallel()
 	b, r := setup(t), seeds.Rand(t)
-	start(t, b.scheduler(t))
+	world.Run(t, b.scheduler(t).Run)
 	cancelled := map[gocql.UUID]bool{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -205,7 +206,7 @@ func TestScheduler_HasteningRaces(t *testing.T) {
 			taken++
 		}
 	}
-	eventually(t, "all are released or cancelled", func() bool {
+	world.Eventually(t, "all are released or cancelled", func() bool {
 		return b.count(t, "outbox_messages") == n-taken && b.count(t, "scheduled_messages") == taken && b.count(t, "schedule_slots") == 0
 	})
 	events := b.outboxed(t)

@@ -13,7 +13,7 @@ func TestList_OnePageLooksThroughSoManyMinutes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now().UTC().Truncate(time.Minute)
-	batch := b.session.Batch(gocql.UnloggedBatch)
+	batch := b.Session.Batch(gocql.UnloggedBatch)
 	const minutes = maxMinutes + 50
 	for i := range minutes {
 		at := now.Add(time.Duration(i) * time.Minute)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A due message that cannot be released is reported as overdue until it is
@@ -19,15 +20,15 @@ func TestScheduler_ReportsOverdueMessages(t *testing.T) {
 	now := time.Now()
 	m := message(now.Add(-90 * time.Second))
 	b.put(t, now.Add(-time.Hour), m)
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
 	reg := prometheus.NewRegistry()
-	stop := start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))
+	stop := world.Run(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }).Run)
 	defer stop()
 	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
-	eventually(t, "it is overdue", func() bool { return overdue() >= 90 })
-	b.node.Faults().Clear()
-	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
+	world.Eventually(t, "it is overdue", func() bool { return overdue() >= 90 })
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	world.Eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
 }
 
 // gauge returns the value of a gauge.
@@ -53,13 +54,13 @@ func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 	b := setup(t)
 	now := time.Now()
 	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "outbox_messages", Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)}})
 	reg := prometheus.NewRegistry()
 	s := b.scheduler(t, func(c *Config) { c.Registerer, c.Lease = reg, 3*time.Second })
-	stop := start(t, s)
+	stop := world.Run(t, s.Run)
 	defer stop()
-	eventually(t, "it is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") >= 90 })
-	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	world.Eventually(t, "it is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") >= 90 })
+	b.Node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
 	least := gauge(t, reg, "outbox_schedule_overdue_seconds")
 	for gone := false; !gone; time.Sleep(5 * time.Millisecond) {
 		gone = !s.working()
@@ -67,13 +68,13 @@ func TestScheduler_StaysOverdueWhileTheDatabaseIsAway(t *testing.T) {
 			t.Fatalf("%v s overdue while the database is away, and %v before", got, least)
 		}
 	}
-	eventually(t, "memory is empty", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.known) == 0 })
+	world.Eventually(t, "memory is empty", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.known) == 0 })
 	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !(got >= least) {
 		t.Errorf("%v s overdue when the lease has ended, and %v before", got, least)
 	}
-	b.node.Faults().Clear()
-	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	world.Eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
 // Unknown is not reported as zero.
@@ -85,17 +86,17 @@ func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
 		t.Errorf("%v s overdue before the first scan", got)
 	}
-	stop := start(t, s)
+	stop := world.Run(t, s.Run)
 	defer stop()
-	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
-	b.node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	eventually(t, "the value is unknown", func() bool { return math.IsNaN(gauge(t, reg, "outbox_schedule_overdue_seconds")) })
-	eventually(t, "the lease is over", func() bool { return !s.working() })
+	world.Eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	b.Node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	world.Eventually(t, "the value is unknown", func() bool { return math.IsNaN(gauge(t, reg, "outbox_schedule_overdue_seconds")) })
+	world.Eventually(t, "the lease is over", func() bool { return !s.working() })
 	if got := gauge(t, reg, "outbox_schedule_overdue_seconds"); !math.IsNaN(got) {
 		t.Errorf("%v s overdue without a lease and a database", got)
 	}
-	b.node.Faults().Clear()
-	eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	b.Node.Faults().Clear()
+	world.Eventually(t, "no message is overdue", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }
 
 // After failed scans the value is unknown until all due messages are read:
@@ -105,15 +106,15 @@ func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	reg := prometheus.NewRegistry()
-	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer, c.Sweep = reg, time.Hour }))()
+	defer world.Run(t, b.scheduler(t, func(c *Config) { c.Registerer, c.Sweep = reg, time.Hour }).Run)()
 	overdue := func() float64 { return gauge(t, reg, "outbox_schedule_overdue_seconds") }
-	eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "schedule_buckets", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	eventually(t, "the value is unknown", func() bool { return math.IsNaN(overdue()) })
+	world.Eventually(t, "no message is overdue", func() bool { return overdue() == 0 })
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "schedule_buckets", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
+	world.Eventually(t, "the value is unknown", func() bool { return math.IsNaN(overdue()) })
 	now := time.Now()
 	b.put(t, now.Add(-time.Hour), message(now.Add(-90*time.Second)))
-	b.node.Faults().Clear()
-	eventually(t, "the message is released", func() bool {
+	b.Node.Faults().Clear()
+	world.Eventually(t, "the message is released", func() bool {
 		none := overdue() == 0
 		out := b.count(t, "outbox_messages") == 1
 		if none && !out {
@@ -127,9 +128,9 @@ func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
 func TestScheduler_StandbyReportsNothingOverdue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	defer start(t, b.scheduler(t))()
-	eventually(t, "one works", func() bool { return b.count(t, "schedule_leases") == 1 })
+	defer world.Run(t, b.scheduler(t).Run)()
+	world.Eventually(t, "one works", func() bool { return b.count(t, "schedule_leases") == 1 })
 	reg := prometheus.NewRegistry()
-	defer start(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }))()
-	eventually(t, "it is a standby", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
+	defer world.Run(t, b.scheduler(t, func(c *Config) { c.Registerer = reg }).Run)()
+	world.Eventually(t, "it is a standby", func() bool { return gauge(t, reg, "outbox_schedule_overdue_seconds") == 0 })
 }

@@ -19,12 +19,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	start(t, b.scheduler(t))
+	world.Run(t, b.scheduler(t).Run)
 	now := time.Now()
 	var ms []*Message
 	for i := range 60 {
@@ -32,22 +33,22 @@ func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 	}
 	later := message(now.Add(time.Hour))
 	b.put(t, now, append(ms, later)...)
-	eventually(t, "60 messages are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	world.Eventually(t, "60 messages are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	events := b.outboxed(t)
 	for _, m := range ms {
 		e, ok := events[m.ID]
 		if !ok {
 			t.Fatalf("message %s is not in the outbox", m.ID)
 		}
-		if e.at.Before(m.DeliverAt) {
-			t.Errorf("message for %s was written at %s", m.DeliverAt, e.at)
+		if e.At.Before(m.DeliverAt) {
+			t.Errorf("message for %s was written at %s", m.DeliverAt, e.At)
 		}
 		if e.Type != m.Topic || string(e.Key()) != m.Key || string(e.Payload) != string(m.Payload) || e.ContentType != m.ContentType ||
 			e.Headers["a"] != "b" || !e.CreatedAt.Equal(m.CreatedAt) || !e.DeliverAt.Equal(m.DeliverAt) || e.AggregateID != m.ID || e.Sequence != 1 {
 			t.Errorf("event %+v of message %+v", e.Event, m)
 		}
 	}
-	eventually(t, "released messages are removed", func() bool {
+	world.Eventually(t, "released messages are removed", func() bool {
 		return b.count(t, "scheduled_messages") == 1 && b.count(t, "schedule_slots") == 1
 	})
 	if m, err := b.Read(t.Context(), later.ID); err != nil || m.State != Waiting {
@@ -69,13 +70,13 @@ func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
 	}
 	// A minute whose messages were delivered while no scheduler ran.
 	used := bucketOf(now.Add(-100 * 24 * time.Hour))
-	if err := b.session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthOf(used), used, used.UnixMicro()).Exec(); err != nil {
+	if err := b.Session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthOf(used), used, used.UnixMicro()).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	start(t, b.scheduler(t))
-	eventually(t, "both are released", func() bool { return b.count(t, "outbox_messages") == 2 })
+	world.Run(t, b.scheduler(t).Run)
+	world.Eventually(t, "both are released", func() bool { return b.count(t, "outbox_messages") == 2 })
 	// The other two were written just now: more rows may become visible.
-	eventually(t, "the minute without messages is closed", func() bool { return b.count(t, "schedule_buckets") == 2 })
+	world.Eventually(t, "the minute without messages is closed", func() bool { return b.count(t, "schedule_buckets") == 2 })
 }
 
 func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
@@ -94,8 +95,8 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 		most = max(most, len(s.known))
 		s.mu.Unlock()
 	}
-	stop := start(t, s)
-	eventually(t, "all are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+	stop := world.Run(t, s.Run)
+	world.Eventually(t, "all are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	stop()
 	if most > shards {
 		t.Errorf("%d messages were in memory, want at most %d", most, shards)
@@ -103,7 +104,7 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	events := b.outboxed(t)
 	for _, x := range ms {
 		for _, y := range ms {
-			if x.DeliverAt.Before(y.DeliverAt) && events[y.ID].at.Before(events[x.ID].at) {
+			if x.DeliverAt.Before(y.DeliverAt) && events[y.ID].At.Before(events[x.ID].At) {
 				t.Fatalf("the message for %s went out before that for %s", y.DeliverAt, x.DeliverAt)
 			}
 		}
@@ -213,11 +214,11 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 				b.put(t, now.Add(-time.Minute), m)
 				var writes atomic.Int32
 				kinds := []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch}
-				b.node.Faults().MustAdd(faults.Rule{
+				b.Node.Faults().MustAdd(faults.Rule{
 					Match:  faults.Match{Kinds: counted, Func: func(engine.Op) bool { return writes.Add(1) == step+1 }},
 					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
 				})
-				b.node.Faults().MustAdd(faults.Rule{
+				b.Node.Faults().MustAdd(faults.Rule{
 					Match:  faults.Match{Kinds: kinds, Func: func(engine.Op) bool { return writes.Load() >= step+1 }},
 					Effect: faults.Effect{Failure: faults.Unavailable(0, 1)},
 				})
@@ -230,9 +231,9 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 				if writes.Load() < step+1 {
 					t.Fatalf("only %d writes were made", writes.Load())
 				}
-				b.node.Faults().Clear()
-				start(t, b.scheduler(t))
-				eventually(t, "another scheduler completes it", func() bool {
+				b.Node.Faults().Clear()
+				world.Run(t, b.scheduler(t).Run)
+				world.Eventually(t, "another scheduler completes it", func() bool {
 					return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0
 				})
 				if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
@@ -258,9 +259,9 @@ func TestScheduler_CutOffSecondsAgo(t *testing.T) {
 	if err := b.Cancel(t.Context(), m, now); !errors.Is(err, ErrReleased) {
 		t.Errorf("Cancel() of a released message = %v", err)
 	}
-	start(t, b.scheduler(t))
-	eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	if at := b.outboxed(t)[m.ID].at; at.Before(now) {
+	world.Run(t, b.scheduler(t).Run)
+	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
+	if at := b.outboxed(t)[m.ID].At; at.Before(now) {
 		t.Errorf("its event was written at %s, before the release was resumed at %s", at, now)
 	}
 }
@@ -277,7 +278,7 @@ func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	if won, err := b.release(t.Context(), m, now.Add(-2*handFresh)); err != nil || !won {
 		t.Fatalf("release() = %t, %v", won, err)
 	}
-	b.node.Faults().MustAdd(faults.CASTimeout(true))
+	b.Node.Faults().MustAdd(faults.CASTimeout(true))
 	s := b.scheduler(t)
 	x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID}
 	if err := s.release(t.Context(), x); err == nil {
@@ -286,8 +287,8 @@ func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	if err := s.release(t.Context(), x); err != nil {
 		t.Errorf("release() again = %v", err)
 	}
-	start(t, b.scheduler(t))
-	eventually(t, "it is no longer in memory", func() bool { return b.count(t, "scheduled_messages") == 0 })
+	world.Run(t, b.scheduler(t).Run)
+	world.Eventually(t, "it is no longer in memory", func() bool { return b.count(t, "scheduled_messages") == 0 })
 	if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
 		t.Errorf("event %+v, want that of the message", e)
 	}
@@ -361,19 +362,19 @@ func TestScheduler_AnotherTakesOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	one, two := b.scheduler(t), b.scheduler(t)
-	stop := start(t, one)
-	eventually(t, "the first has the lease", one.working)
-	start(t, two)
+	stop := world.Run(t, one.Run)
+	world.Eventually(t, "the first has the lease", one.working)
+	world.Run(t, two.Run)
 	m := message(time.Now())
 	b.put(t, time.Now(), m)
-	eventually(t, "the first releases", func() bool { return b.count(t, "outbox_messages") == 1 })
+	world.Eventually(t, "the first releases", func() bool { return b.count(t, "outbox_messages") == 1 })
 	if two.working() {
 		t.Error("both have the lease")
 	}
 	stop()
-	eventually(t, "the second has the lease", two.working)
+	world.Eventually(t, "the second has the lease", two.working)
 	b.put(t, time.Now(), message(time.Now()))
-	eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
+	world.Eventually(t, "the second releases", func() bool { return b.count(t, "outbox_messages") == 2 })
 }
 
 // A scheduler that acquires the lease while it still drops its pending messages
@@ -391,7 +392,7 @@ func TestScheduler_ShowsThatItWorks(t *testing.T) {
 		defer close(ended)
 		s.keepLease(ctx)
 	}()
-	eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "outbox_schedule_working") == 1 })
+	world.Eventually(t, "it has the lease", func() bool { return s.working() && gauge(t, reg, "outbox_schedule_working") == 1 })
 	s.dropPending()
 	if got := gauge(t, reg, "outbox_schedule_working"); got != 1 {
 		t.Errorf("with the lease outbox_schedule_working is %v", got)
@@ -419,14 +420,14 @@ func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 	for range 4 {
 		s := b.scheduler(t, func(c *Config) { c.Committed = func(gocql.UUID) { released.Add(1) } })
 		s.leaseUntil = now.Add(time.Hour)
-		start(t, s)
+		world.Run(t, s.Run)
 	}
-	eventually(t, "all are released and removed", func() bool {
+	world.Eventually(t, "all are released and removed", func() bool {
 		return b.count(t, "outbox_messages") == len(due) && b.count(t, "scheduled_messages") == 0 && b.count(t, "schedule_slots") == 0
 	})
 	for id, e := range b.outboxed(t) { // which fails if one is in the log at two times
-		if due[id] == nil || e.at.Before(due[id].DeliverAt) {
-			t.Errorf("event %s was written at %s, for %+v", id, e.at, due[id])
+		if due[id] == nil || e.At.Before(due[id].DeliverAt) {
+			t.Errorf("event %s was written at %s, for %+v", id, e.At, due[id])
 		}
 	}
 	t.Logf("%d of %d were handed over, some by several at once", released.Load(), len(due))
@@ -452,19 +453,19 @@ func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	read := b.node.Faults().MustAdd(faults.Rule{
+	read := b.Node.Faults().MustAdd(faults.Rule{
 		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Func: func(o engine.Op) bool { return o.Table == "scheduled_messages" }},
 		Effect: faults.Effect{Delay: time.Nanosecond},
 	})
 	s := b.scheduler(t, func(c *Config) { c.LookAhead = time.Second })
-	start(t, s)
-	eventually(t, "it has the lease", s.working)
+	world.Run(t, s.Run)
+	world.Eventually(t, "it has the lease", s.working)
 	var ms []*Message
 	for range 10 {
 		m := message(time.Now().Add(50 * time.Millisecond))
 		ms = append(ms, m)
 		b.put(t, time.Now(), m)
-		eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
+		world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
 	}
 	s.mu.Lock()
 	known := len(s.known)
@@ -473,7 +474,7 @@ func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
 		t.Errorf("%d messages are in memory, %d are waiting", known, waiting)
 	}
 	// A slot may be read once more during the release of its message.
-	if n := b.node.Faults().Hits(read); n < len(ms) || n > waiting/10 {
+	if n := b.Node.Faults().Hits(read); n < len(ms) || n > waiting/10 {
 		t.Errorf("%d messages were read to release %d of %d", n, len(ms), waiting)
 	}
 	if n := b.count(t, "scheduled_messages"); n < waiting {

@@ -12,7 +12,7 @@ import (
 func (b *bundle) ahead(t *testing.T, clock *scyllatest.Clock) *Store {
 	t.Helper()
 	clock.Set(2 * time.Minute)
-	s, err := Open(Config{Session: clock.Connect(t, b.node), Keyspace: schema.DefaultKeyspace, Now: clock.Now})
+	s, err := Open(Config{Session: clock.Connect(t, b.Node), Keyspace: schema.DefaultKeyspace, Now: clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,28 +14,25 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a store on an in-memory node, with a clock of its own.
 type bundle struct {
 	*Store
-	node    *scyllafake.Server
-	session *gocql.Session
-	now     time.Time
+	world.World
+	now time.Time
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	b.node, b.session = scyllatest.Start(t)
+	b := &bundle{World: world.Start(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var err error
-	b.Store, err = Open(Config{Session: b.session, Keyspace: schema.DefaultKeyspace, Now: func() time.Time { return b.now }})
+	b.Store, err = Open(Config{Session: b.Session, Keyspace: schema.DefaultKeyspace, Now: func() time.Time { return b.now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +258,7 @@ func TestStore_RowsGoByThemselves(t *testing.T) {
 		d := b.saved(t, "a", len(st), st)
 		for _, column := range []string{"state", "record_value", "written_at"} {
 			var ttl int
-			if err := b.session.Query("SELECT TTL("+column+") FROM deliveries WHERE id = ?", d.ID).Scan(&ttl); err != nil {
+			if err := b.Session.Query("SELECT TTL("+column+") FROM deliveries WHERE id = ?", d.ID).Scan(&ttl); err != nil {
 				t.Fatal(err)
 			}
 			if got := time.Duration(ttl) * time.Second; got > keep || got < keep-time.Minute {
@@ -269,7 +266,7 @@ func TestStore_RowsGoByThemselves(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Open(Config{Session: b.session, Keyspace: "x", KeepDelivered: time.Hour, KeepFailed: time.Minute}); err == nil {
+	if _, err := Open(Config{Session: b.Session, Keyspace: "x", KeepDelivered: time.Hour, KeepFailed: time.Minute}); err == nil {
 		t.Error("failed deliveries expire before delivered ones without an error")
 	}
 }
@@ -286,13 +283,13 @@ func TestStore_AnUnknownFirstWriteIsListedOnce(t *testing.T) {
 			r := testRecord(1)
 			e := kafkarecord.Decode(r)
 			d := New("r", "to-r", r, &e)
-			b.node.Faults().MustAdd(faults.Rule{
+			b.Node.Faults().MustAdd(faults.Rule{
 				Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}}, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1), Fate: engine.FateApply},
 			})
 			if err := b.Save(t.Context(), d); err == nil {
 				t.Fatal("Save() did not fail")
 			}
-			b.node.Faults().Clear()
+			b.Node.Faults().Clear()
 			b.now = b.now.Add(2 * time.Hour)
 			if forgets {
 				d = New("r", "to-r", r, &e)
@@ -350,7 +347,7 @@ func TestStore_ListsWhatIsSavedAgainLater(t *testing.T) {
 	begin := b.now
 	pass := func(d time.Duration) {
 		b.now = begin.Add(d)
-		b.node.Faults().Clock().SetSkew(d)
+		b.Node.Faults().Clock().SetSkew(d)
 	}
 	d := b.saved(t, "a", 1, Failed)
 	pass(DefaultKeepFailed - 24*time.Hour)

@@ -143,7 +143,7 @@ func TestOrder_RefusedWithItsReason(t *testing.T) {
 	}
 	b.fills("dialog [data-key=reason]", "INC-401")
 	b.click("dialog [data-key=yes]")
-	b.sees("dialog [role=alert]", "The order is at version 2, which If-Match does not name")
+	b.sees("dialog [role=alert]", "The order is at version 2, which If-Match does not contain")
 	b.click("dialog [data-key=look]")
 	b.sees("dialog", "The order is already cancelled.")
 	if !eval[bool](b, `document.querySelector("dialog [data-key=yes]").disabled`) {
@@ -332,7 +332,7 @@ func TestScheduled_ReleaseRefused(t *testing.T) {
 	}
 	b.fills("dialog [data-key=reason]", "INC-405")
 	b.click("dialog [data-key=yes]")
-	b.sees("dialog [role=alert]", "was taken back and is never published")
+	b.sees("dialog [role=alert]", "is cancelled and cannot be released")
 	b.click("dialog [data-key=look]")
 	b.sees("dialog", "It is too late")
 	b.types("\x1b")
