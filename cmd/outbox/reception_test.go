@@ -185,7 +185,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	first := start(ctx)
 	until(t, addr, 503, "ScyllaDB is waited for")
 	var h cli.Hint
-	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.Text, "another process has "+addr) {
+	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.Text, "another process uses "+addr) {
 		t.Errorf("a second one at the same address: %v", err)
 	}
 	stop()

@@ -17,9 +17,9 @@ import (
 // The exit statuses.
 const (
 	ExitOK     = 0
-	ExitFailed = 1 // what was asked for did not succeed
+	ExitFailed = 1 // the command failed
 	ExitUsage  = 2 // the command line or the configuration is wrong
-	ExitWaits  = 3 // it was asked for, and the time to wait for it is up; or nothing could be checked
+	ExitWaits  = 3 // the request was made and is not complete; or nothing could be checked
 )
 
 // Execute runs a command line and returns the exit status. Errors go to errOut.
@@ -33,8 +33,8 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 	if err == nil {
 		return ExitOK
 	}
-	if !began && HintOf(err) == "" { // no such command, or not with these arguments
-		err = Usage(WithHint(err, "%s --help shows how it is used", cmd.CommandPath()))
+	if !began && HintOf(err) == "" { // unknown command, or wrong arguments
+		err = Usage(WithHint(err, "%s --help shows its usage", cmd.CommandPath()))
 	}
 	var quiet QuietError
 	if errors.As(err, &quiet) {
@@ -44,7 +44,7 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 	if errors.As(err, &waits) {
 		return ExitWaits
 	}
-	fmt.Fprintln(errOut, root.Name()+": "+strings.TrimSpace(err.Error())) // drivers end theirs with a line end
+	fmt.Fprintln(errOut, root.Name()+": "+strings.TrimSpace(err.Error())) // errors of drivers end with a newline
 	if text := HintOf(err); text != "" {
 		fmt.Fprintln(errOut, "hint: "+text)
 	}
@@ -54,10 +54,10 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 	return ExitFailed
 }
 
-// Usage returns err as an error of usage: the exit status is exitUsage.
+// Usage returns err as an error of usage, with the exit status ExitUsage.
 func Usage(err error) error { return UsageError{err} }
 
-// Hint is an error with a sentence on what to do about it.
+// Hint is an error with the user's next step.
 type Hint struct {
 	err  error
 	Text string
@@ -72,14 +72,14 @@ func WithHint(err error, format string, args ...any) error {
 	return Hint{err, fmt.Sprintf(format, args...)}
 }
 
-// HintOf is what to do about an error, as far as it is known.
+// HintOf returns the hint of an error, empty for none.
 func HintOf(err error) string {
 	var h Hint
 	switch {
 	case errors.As(err, &h):
 		return h.Text
-	case cqlcode.Of(err) == gocql.ErrCodeInvalid: // as for a table or a column that is not there
-		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status shows what is missing"
+	case cqlcode.Of(err) == gocql.ErrCodeInvalid: // a missing table or column
+		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status lists the missing migrations"
 	}
 	return ""
 }
@@ -91,18 +91,18 @@ func (u UsageError) Error() string { return u.err.Error() }
 
 func (u UsageError) Unwrap() error { return u.err }
 
-// QuietError fails the command after it has said itself what is wrong.
+// QuietError is the error of a command that has already printed the problem.
 type QuietError struct{}
 
 func (QuietError) Error() string { return "failed" }
 
-// WaitsError is no failure: what was asked for is not done yet, and the command has
-// said so itself.
+// WaitsError is the error of a command whose request is not complete yet, or that could check
+// nothing. It has already printed this. It is not a failure.
 type WaitsError struct{}
 
 func (WaitsError) Error() string { return "not done yet" }
 
-// OneOf checks the value of a flag that has a few allowed ones.
+// OneOf returns an error of usage unless value is one of the allowed values of the flag.
 func OneOf(flag, value string, allowed ...string) error {
 	for _, a := range allowed {
 		if value == a {
@@ -115,7 +115,7 @@ func OneOf(flag, value string, allowed ...string) error {
 // Version is set by the linker.
 var Version = "dev"
 
-// Plural is n of what, whose plural ends in s.
+// Plural returns n and the noun what, with a plural s unless n is 1.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -123,8 +123,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// NewRoot returns the command of a program, without subcommands: results go to out,
-// everything else to errOut, and a wrong flag is an error of usage.
+// NewRoot returns the command of a program, without subcommands: results are written to
+// out, everything else to errOut, and a wrong flag is an error of usage.
 func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
 	root := &cobra.Command{Use: name, Short: short, Long: long, SilenceErrors: true, SilenceUsage: true}
 	root.SetOut(out)

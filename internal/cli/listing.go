@@ -7,22 +7,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Listing are the flags of lists, the newest first: of when, and how many.
+// Listing contains the flags of lists with the newest entry first: period and limit.
 type Listing struct {
 	Start, End string
 	Limit      int
 }
 
-// AddFlags adds them for a list of things, such as letters, that began somehow, such
-// as died, at their time.
-func (l *Listing) AddFlags(cmd *cobra.Command, things, began string, limit int) {
+// AddFlags adds the flags for a list of things, such as dead letters. event is the verb of
+// their time, such as "failed last", and limit the default of --limit.
+func (l *Listing) AddFlags(cmd *cobra.Command, things, event string, limit int) {
 	fl := cmd.Flags()
-	fl.StringVar(&l.Start, "start-date", "", things+" that "+began+" then or later: a date, a time (RFC 3339), or how long ago, such as 24h; UTC")
-	fl.StringVar(&l.End, "end-date", "", things+" that "+began+" before; a date includes its day")
-	fl.IntVar(&l.Limit, "limit", limit, "this many "+things+" at most, newest first; 0 means all")
+	fl.StringVar(&l.Start, "start-date", "", things+" that "+event+" since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&l.End, "end-date", "", things+" that "+event+" before; a date includes its day")
+	fl.IntVar(&l.Limit, "limit", limit, "maximum number of "+things+", newest first; 0 is all")
 }
 
-// Span is the time that the flags mean: since is in it, until is not, and zero is no
+// Span returns the period of the flags. It includes since and excludes until; zero is no
 // bound. Errors are of usage.
 func (l *Listing) Span(now time.Time) (since, until time.Time, err error) {
 	if l.Start != "" {
@@ -48,8 +48,7 @@ func (l *Listing) Span(now time.Time) (since, until time.Time, err error) {
 	return since, until, nil
 }
 
-// DateOrTime reads a date, a time, or how long ago it is; day says that it was
-// a date.
+// DateOrTime parses a date, a time or an age; day reports that it was a date.
 func DateOrTime(s string, now time.Time) (t time.Time, day bool, err error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, true, nil
@@ -59,7 +58,7 @@ func DateOrTime(s string, now time.Time) (t time.Time, day bool, err error) {
 	}
 	t, err = time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, false, fmt.Errorf("%q: write a date such as 2026-01-02, a time such as 2026-01-02T15:04:05Z, or how long ago, such as 24h", s)
+		return t, false, fmt.Errorf("%q: write a date such as 2026-01-02, a time such as 2026-01-02T15:04:05Z, or an age such as 24h", s)
 	}
 	return t, false, nil
 }

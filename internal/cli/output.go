@@ -30,7 +30,7 @@ func PrintAs(w io.Writer, format string, v any) error {
 		return err
 	}
 	if format == "yaml" {
-		// JSON is YAML; only its style has to go. So both have the same keys.
+		// JSON is YAML: only its style changes, and both have the same keys.
 		var node yaml.Node
 		if err := yaml.Unmarshal(b, &node); err != nil {
 			return err
@@ -48,7 +48,7 @@ func PrintAs(w io.Writer, format string, v any) error {
 	return err
 }
 
-// plainStyle takes JSON's quotes and brackets off.
+// plainStyle removes the quotes and brackets of JSON.
 func plainStyle(n *yaml.Node) {
 	n.Style = 0
 	for _, c := range n.Content {
@@ -56,14 +56,15 @@ func plainStyle(n *yaml.Node) {
 	}
 }
 
-// ListTime is how lists write a time, which is UTC.
+// ListTime is the format of times in lists. The times are UTC.
 const ListTime = "2006-01-02 15:04:05Z"
 
-// NewColumns writes lines of cells, with a tab between two, as columns. Flush it.
+// NewColumns returns a writer that aligns tab-separated cells as columns. The caller flushes
+// it.
 func NewColumns(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
-// FieldsOn is what writes a field of one thing, its name and value, as a line of
-// columns; a value that is empty as text is left out.
+// FieldsOn returns a function that writes the name and the value of a field as a line of
+// columns. It omits a value whose text is empty.
 func FieldsOn(columns io.Writer) func(name string, value any) {
 	return func(name string, value any) {
 		if text := fmt.Sprint(value); text != "" {
@@ -72,21 +73,22 @@ func FieldsOn(columns io.Writer) func(name string, value any) {
 	}
 }
 
-// Table is how a command prints things as a list.
+// Table describes how a command prints a list.
 type Table[T any] struct {
-	// Header names the columns, and row writes one thing's, with tabs between them.
+	// Header contains the names of the columns, and Row writes the cells of one entry, with
+	// tabs between them.
 	Header string
 	Row    func(io.Writer, T)
-	// View is a thing for scripts.
+	// View returns an entry as JSON or YAML.
 	View func(T) any
-	// None is said where there is nothing.
+	// None is the text of an empty list.
 	None string
-	// First says which come first; empty means the newest.
+	// First is the order of the list in words. Default "newest".
 	First string
 }
 
-// Print prints what was found in a form that checkOutput knows. What is not part of the
-// list goes to the standard error: that it is empty, or has more than is printed.
+// Print prints the entries in a format that CheckOutput accepts. Notes that the list is empty
+// or incomplete are written to the standard error.
 func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool) error {
 	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if output != "table" {
@@ -114,8 +116,8 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool)
 	return nil
 }
 
-// Clean is text of unknown origin for a terminal: no control characters, which
-// could do anything there, and no more than n characters.
+// Clean returns text of unknown origin without control characters, which could control the
+// terminal, and with at most n characters; 0 is no limit.
 func Clean(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.Is(unicode.C, r) {

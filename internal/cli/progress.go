@@ -12,15 +12,15 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows how a long task goes: one line that is redrawn on a terminal,
-// a line every ten seconds elsewhere.
+// Progress shows the progress of a long task: one line that is redrawn on a terminal, and a
+// line every ten seconds elsewhere.
 type Progress struct {
 	w        io.Writer
 	Terminal bool
-	Total    func() int64 // 0 while it is not known
+	Total    func() int64 // 0 while unknown
 	done     func() int64
-	detail   func() string // more to show at the end of the line; may be nil
-	columns  func() int    // of the terminal; 0 while they are not known
+	detail   func() string // the end of the line; may be nil
+	columns  func() int    // of the terminal; 0 while unknown
 }
 
 // NewProgress returns the progress of a task on w: done reports the finished units, of total
@@ -88,7 +88,7 @@ func (p *Progress) Draw(n int64, rate float64, end bool) {
 	}
 	bar := barWidth
 	if p.Terminal && !end && p.columns() > 0 {
-		// A line that wraps cannot be drawn over: each time it would leave a part behind.
+		// A line that wraps cannot be redrawn: each time a part of it would remain.
 		text = cut(text, p.columns()-1)
 		bar = min(bar, p.columns()-1-utf8.RuneCountInString(text)-len("[] "))
 	}
@@ -107,7 +107,7 @@ func (p *Progress) Draw(n int64, rate float64, end bool) {
 	}
 }
 
-// cut is as much of text as fits into so many columns.
+// cut returns the part of text that fits into the columns.
 func cut(text string, columns int) string {
 	if r := []rune(text); len(r) > columns {
 		return string(r[:max(columns, 0)])

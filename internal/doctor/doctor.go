@@ -38,13 +38,13 @@ func Check(ctx context.Context, c *app.Config) []Finding {
 	return append(out, checkKafka(ctx, c)...)
 }
 
-// checkScylla goes from the connection to the permissions; what a failed check
-// makes pointless is not tried.
+// checkScylla checks connection, schema, tables and permissions, in this order. It skips the
+// checks that a failed one makes pointless.
 func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
 	c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
 	session, err := c.Scylla.Session("")
 	if err != nil {
-		fix := "start it, or name other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
+		fix := "start it, or set other hosts with --scylla-hosts or OUTBOX_SCYLLA_HOSTS; check user, password and TLS"
 		return append(out, Finding{"ScyllaDB is reachable", false, err.Error(), fix})
 	}
 	defer sessions.Close(session)
@@ -77,7 +77,7 @@ func checkNodes(ctx context.Context, c *app.Config) Finding {
 			"statements go to the other nodes while these have a quorum; start the node, or restart it if it is silent (nodetool status shows its state to the others)",
 		}
 	}
-	return Finding{check, true, "none is silent or refuses connections", ""}
+	return Finding{check, true, "no node is silent or refuses connections", ""}
 }
 
 // doctorName is the relay name of the row that checks the permission to write.
@@ -94,7 +94,7 @@ func checkCheckpoints(ctx context.Context, c *app.Config, session *gocql.Session
 		err = session.Query("DELETE FROM "+table+" WHERE relay = ? AND table_name = ?", doctorName, c.Relay.Table).WithContext(ctx).DefaultTimestamp(false).Exec()
 	}
 	if err != nil {
-		fix := "the database answers, and takes no writes: look at its disks, its load, and at how many replicas are up"
+		fix := "the database accepts no writes: check its disks, its load and the number of live replicas"
 		if cqlcode.Of(err) == gocql.ErrCodeUnauthorized {
 			fix = "GRANT MODIFY ON " + table + " TO the relay's role"
 		}
@@ -103,17 +103,17 @@ func checkCheckpoints(ctx context.Context, c *app.Config, session *gocql.Session
 	return Finding{check, true, table + " can be written", ""}
 }
 
-// checkKafka checks that the broker is there and that the topics can be used.
+// checkKafka checks that the broker is reachable and that the topics can be used.
 func checkKafka(ctx context.Context, c *app.Config) (out []Finding) {
 	client, err := c.Kafka.Client(kgo.RequestTimeoutOverhead(checkTimeout))
 	if err != nil {
-		return append(out, Finding{"Kafka is reachable", false, err.Error(), "see the message"})
+		return append(out, Finding{"Kafka is reachable", false, err.Error(), "fix the reported error"})
 	}
 	defer client.Close()
 	if err := app.Reachable(ctx, client, c.Kafka.Seeds); err != nil {
 		return append(out, Finding{
 			"Kafka is reachable", false, err.Error(),
-			"start it, or name other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS",
+			"start it, or set other brokers with --kafka-seeds or OUTBOX_KAFKA_SEEDS; check SASL and TLS",
 		})
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -121,7 +121,7 @@ func checkKafka(ctx context.Context, c *app.Config) (out []Finding) {
 	admin := kadm.NewClient(client)
 	meta, err := admin.BrokerMetadata(ctx)
 	if err != nil {
-		return append(out, Finding{"Kafka is reachable", false, err.Error(), "see the message"})
+		return append(out, Finding{"Kafka is reachable", false, err.Error(), "fix the reported error"})
 	}
 	out = append(out, Finding{"Kafka is reachable", true, fmt.Sprintf("%d broker(s) at %s", len(meta.Brokers), strings.Join(c.Kafka.Seeds, ", ")), ""})
 
@@ -131,7 +131,7 @@ func checkKafka(ctx context.Context, c *app.Config) (out []Finding) {
 	}
 	topics, templates, err := topics(ctx, c, admin)
 	if err != nil {
-		return append(out, Finding{"topics", false, err.Error(), "see the message"})
+		return append(out, Finding{"topics", false, err.Error(), "fix the reported error"})
 	}
 	r := newRights(c, client)
 	for _, t := range topics {
@@ -142,7 +142,7 @@ func checkKafka(ctx context.Context, c *app.Config) (out []Finding) {
 		out = append(out, f)
 	}
 	for _, t := range templates {
-		out = append(out, Finding{"topics " + t, true, "events name them, and the relay makes them; what it may do there cannot be told yet", ""})
+		out = append(out, Finding{"topics " + t, true, "created by the relay for the first event; its permissions cannot be checked before", ""})
 	}
 	return append(out, r.sharing(ctx, c)...)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// relaySilent is for how long a relay may say nothing before it counts as gone, as in
+// relaySilent is the time without a heartbeat after which an instance counts as gone, as in
 // GET /v1/relays.
 const relaySilent = 5 * relay.DefaultHeartbeat
 
-// stateWaiting is the state of a relay that publishes nothing, because others of its
-// name carry the table in another way.
+// stateWaiting is the state of an instance that publishes nothing, because others of its
+// name publish the table in another mode.
 const stateWaiting = "waiting"
 
-// said is what is wanted of a relay's last word.
-type said struct {
+// status contains the fields of a heartbeat that the checks use.
+type status struct {
 	State    string   `json:"state"`
 	Problems []string `json:"problems"` // why it is not ready
 	Breaker  struct {
@@ -27,7 +27,7 @@ type said struct {
 	} `json:"breaker"`
 	// OtherInstances are other live processes of the relay's name.
 	OtherInstances []string `json:"other_instances"`
-	// Shard is what it carries of the table, nil for all of it.
+	// Shard is the part of the table that it publishes, nil for the whole.
 	Shard *struct {
 		Index int `json:"index"`
 		Count int `json:"count"`
@@ -38,27 +38,27 @@ type said struct {
 // instance is a relay that runs, or one of several that share.
 type instance struct {
 	relay, table, name string
-	at                 time.Time // when it was heard of last
-	said
+	at                 time.Time // of its last heartbeat
+	status
 }
 
-// instances reads which relays run, of all tables. What cannot be read is of another
-// version, and what was silent for too long is gone.
+// instances returns the live instances of all tables. It skips heartbeats of other versions
+// and instances that are gone.
 func instances(ctx context.Context, session *gocql.Session, keyspace string) (alive []instance, err error) {
 	alive, _, err = heardOf(ctx, session, keyspace)
 	return alive, err
 }
 
-// heardOf is instances, and those apart that are gone without having said that they stop.
+// heardOf returns the live instances and, apart, those that are gone and did not report a stop.
 func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
 	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
 		WithContext(ctx).Idempotent(true).Iter()
 	var i instance
-	var status string
-	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &status) {
-		i.said, i.name = said{}, relay.ProcessOf(i.name)
+	var text string
+	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &text) {
+		i.status, i.name = status{}, relay.ProcessOf(i.name)
 		switch {
-		case json.Unmarshal([]byte(status), &i.said) != nil || i.State == "stopped":
+		case json.Unmarshal([]byte(text), &i.status) != nil || i.State == "stopped":
 		case time.Since(i.at) <= relaySilent:
 			alive = append(alive, i)
 		default:
@@ -68,8 +68,7 @@ func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (aliv
 	return alive, gone, iter.Close()
 }
 
-// uncarried are the shards of a table that no instance carries, where instances
-// share it; all are those of the table.
+// uncarried returns the shards that no instance publishes; all are the instances of one table.
 func uncarried(all []instance) (missing []int) {
 	carried, count := make(map[int]bool), 0
 	for i := range all {

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// checkInstances checks that what runs under the relay's name carries each table
-// once and whole: alone, or as one of several that share.
+// checkInstances checks that the instances with the relay's name publish each table once and
+// completely: one alone, or several that share it.
 func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
@@ -22,7 +22,7 @@ func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) 
 	return checkHeard(c, all, gone)
 }
 
-// checkHeard checks those that were heard of, alive and gone.
+// checkHeard checks live and gone instances.
 func checkHeard(c *app.Config, all, gone []instance) []Finding {
 	alive, silent := byTable(c, all), byTable(c, gone)
 	tables := slices.Sorted(maps.Keys(alive))
@@ -32,7 +32,7 @@ func checkHeard(c *app.Config, all, gone []instance) []Finding {
 		}
 	}
 	if len(tables) == 0 {
-		return []Finding{{"instances of the relay", true, "none runs now", ""}}
+		return []Finding{{"instances of the relay", true, "none is running", ""}}
 	}
 	slices.Sort(tables)
 	out := make([]Finding, len(tables))
@@ -46,7 +46,7 @@ func checkHeard(c *app.Config, all, gone []instance) []Finding {
 	return out
 }
 
-// byTable are the instances of the configuration's relay, by table.
+// byTable groups the instances of the configuration's relay by table.
 func byTable(c *app.Config, all []instance) map[string][]instance {
 	out := make(map[string][]instance)
 	for _, i := range all {
@@ -57,8 +57,8 @@ func byTable(c *app.Config, all []instance) map[string][]instance {
 	return out
 }
 
-// checkGone checks what is left where no instance of a table runs: one that was not
-// stopped has died, and events wait.
+// checkGone returns the finding on a table without a live instance: its instances failed, and
+// events wait.
 func checkGone(table string, gone []instance) Finding {
 	last := gone[0]
 	for _, g := range gone {
@@ -67,9 +67,9 @@ func checkGone(table string, gone []instance) Finding {
 		}
 	}
 	return Finding{
-		"instances of the relay of " + table, false, fmt.Sprintf("none runs; %s has said nothing since %s and did not say that it stops: its process is gone, stands still, or cannot write to the database, and events wait for it",
+		"instances of the relay of " + table, false, fmt.Sprintf("none is running; the last heartbeat of %s was at %s, without a stop: its process is gone, hangs, or cannot write to the database, and events wait",
 			last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
-		"start it, if it is gone: outbox relay; the end of its log may say why. One that is there says on /readyz what it waits for",
+		"start it, if it is gone: outbox relay; the end of its log may contain the reason. If it is running, /readyz shows its problem",
 	}
 }
 
@@ -121,7 +121,7 @@ func checkCarried(c *app.Config, table string, all []instance) Finding {
 	if ill := unready(all); len(ill) > 0 {
 		return Finding{
 			check, false, strings.TrimPrefix(detail+"; not ready: ", "; ") + strings.Join(ill, "; "),
-			"fix the reported problem; /readyz of the instance and its log have the details, and the runbook the steps",
+			"fix the reported problem; /readyz and the log of the instance contain the details, the runbook the steps",
 		}
 	}
 	return Finding{check, true, detail, ""}
@@ -147,7 +147,7 @@ func checkWaiting(check string, waiting []instance, working []string) Finding {
 	}
 }
 
-// unready are the problems of live instances, each once. One that starts has none yet.
+// unready returns the problems of live instances, each once. A starting instance has none.
 func unready(all []instance) (out []string) {
 	for i := range all {
 		if all[i].State == "starting" {

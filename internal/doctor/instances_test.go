@@ -16,13 +16,13 @@ func TestDoctor_Instances(t *testing.T) {
 	t.Parallel()
 	part := func(name string, index int) instance {
 		i := instance{relay: relay.Shard{Index: index, Count: 2}.Name("outbox"), name: name}
-		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"shard":{"index":%d,"count":2}}`, index)), &i.said); err != nil {
+		if err := json.Unmarshal([]byte(fmt.Sprintf(`{"shard":{"index":%d,"count":2}}`, index)), &i.status); err != nil {
 			t.Fatal(err)
 		}
 		return i
 	}
 	member := func(name string, owned ...int) instance {
-		return instance{relay: "outbox", name: name, said: said{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
+		return instance{relay: "outbox", name: name, status: status{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
 	}
 	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
 	waits, sharerWaits := alone("c/1"), member("b/1")
@@ -66,7 +66,7 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
 	}
-	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "b/1 has said nothing since 2026-11-22 09:10:02Z") || got[0].Fix == "" {
+	if got := checkHeard(c, nil, gone); len(got) != 1 || got[0].OK || !strings.Contains(got[0].Detail, "the last heartbeat of b/1 was at 2026-11-22 09:10:02Z") || got[0].Fix == "" {
 		t.Errorf("checkHeard() = %+v", got)
 	}
 	if got := checkHeard(c, nil, gone[2:]); len(got) != 1 || !got[0].OK {

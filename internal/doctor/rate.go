@@ -6,12 +6,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// rememberedBytes is what an event that the sweep has not read costs in memory: its id,
-// and half of one that is remembered longer.
+// rememberedBytes is the memory of an event that the sweep reader has not read: its id, and
+// half of one that is kept longer.
 const rememberedBytes = 60
 
-// checkRate reports the event rate at which the tail never waits for the sweep. It is
-// not a failure: the rate of the events is not known here.
+// checkRate reports the event rate up to which the tail reader never waits for the sweep
+// reader. It never fails, because the actual rate is unknown.
 func checkRate(c *app.Config) Finding {
 	const check = "event rate"
 	r := c.Relay

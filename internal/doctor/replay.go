@@ -16,8 +16,8 @@ func ReplayProblems(ctx context.Context, c *app.Config, tables map[string]bool) 
 	return append(relayProblems(ctx, c, tables), brokerProblems(ctx, c)...)
 }
 
-// relayProblems says for which tables no relay runs, or more than one of a name, or
-// one that has its breaker open.
+// relayProblems lists the tables without a running relay, with several of one name, or with
+// an open breaker.
 func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (problems []string) {
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
@@ -26,13 +26,13 @@ func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (
 	defer sessions.Close(session)
 	found, err := instances(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
-		return []string{"read which relays run: " + err.Error()}
+		return []string{"read the heartbeats of relays: " + err.Error()}
 	}
-	alive, sharers, open := make(map[string]said), make(map[string][]instance), make(map[string]bool)
+	alive, sharers, open := make(map[string]status), make(map[string][]instance), make(map[string]bool)
 	for i := range found {
-		v, table := found[i].said, found[i].table
+		v, table := found[i].status, found[i].table
 		if v.State == stateWaiting {
-			continue // it carries nothing
+			continue // it publishes nothing
 		}
 		if v.Shard != nil || v.Sharing != nil {
 			sharers[table] = append(sharers[table], found[i])
@@ -42,7 +42,7 @@ func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (
 			if len(v.OtherInstances) == 0 {
 				v.OtherInstances = before.OtherInstances
 			}
-			alive[table] = v // of several relays of a table one that can publish counts
+			alive[table] = v // of several relays, one that can publish is sufficient
 		}
 	}
 	for t := range tables {
@@ -50,7 +50,7 @@ func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (
 		missing := uncarried(sharers[t])
 		switch {
 		case len(missing) > 0:
-			problems = append(problems, fmt.Sprintf("no instance carries shards %v of %s", missing, t))
+			problems = append(problems, fmt.Sprintf("no instance owns shards %v of %s", missing, t))
 		case open[t]: // each shard has a breaker of its own
 			problems = append(problems, "the breaker of a shard of the relay of "+t+" is open")
 		case !ok:
@@ -58,13 +58,13 @@ func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (
 		case v.Breaker.State == "open":
 			problems = append(problems, "the breaker of the relay of "+t+" is open")
 		case len(v.OtherInstances) > 0:
-			problems = append(problems, "more than one process runs the relay of "+t+", and each would publish the letters: "+strings.Join(v.OtherInstances, ", ")+" beside the one that says so")
+			problems = append(problems, "more than one process runs the relay of "+t+", and each would publish the dead letters: "+strings.Join(v.OtherInstances, ", ")+" and the instance that reports this")
 		}
 	}
 	return problems
 }
 
-// brokerProblems says whether the broker cannot be reached.
+// brokerProblems returns the error of a broker that cannot be reached.
 func brokerProblems(ctx context.Context, c *app.Config) []string {
 	client, err := c.Kafka.Client()
 	if err != nil {

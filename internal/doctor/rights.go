@@ -17,19 +17,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
-// rights tells what the user of a client may do on a Kafka cluster, by asking the
-// cluster that itself: no right to list ACLs is needed, and nothing is tried out.
+// rights reads the permissions of a client's user from the Kafka cluster. It needs no
+// permission to list ACLs, and performs no operation to test one.
 type rights struct {
 	client *kgo.Client
-	// who and seeds are for the commands that fix.
-	who, seeds string
+	// principal and seeds are parts of the commands that grant a permission.
+	principal, seeds string
 }
 
 func newRights(c *app.Config, client *kgo.Client) *rights {
-	return &rights{client: client, who: "User:" + cmp.Or(c.Kafka.Username, "RELAY"), seeds: strings.Join(c.Kafka.Seeds, ",")}
+	return &rights{client: client, principal: "User:" + cmp.Or(c.Kafka.Username, "RELAY"), seeds: strings.Join(c.Kafka.Seeds, ",")}
 }
 
-// grant is how the operations are allowed on a resource: topic or group, and its name.
+// grant returns the commands that allow the operations on a resource: its kind, topic or
+// group, and its name.
 func (r *rights) grant(kind, name string, ops ...kmsg.ACLOperation) string {
 	var long, short []string
 	for _, op := range ops {
@@ -38,11 +39,11 @@ func (r *rights) grant(kind, name string, ops ...kmsg.ACLOperation) string {
 		short = append(short, word)
 	}
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal %s %s --%s %s; with Redpanda: rpk security acl create --allow-principal %s --operation %s --%s %s",
-		r.seeds, r.who, strings.Join(long, " "), kind, name, r.who, strings.Join(short, ","), kind, name)
+		r.seeds, r.principal, strings.Join(long, " "), kind, name, r.principal, strings.Join(short, ","), kind, name)
 }
 
-// lacking are those of the wanted operations that a bit field does not have. Brokers
-// that do not say (before Kafka 2.3) lack nothing.
+// lacking returns the wanted operations that a bit field does not contain. Brokers before
+// Kafka 2.3 do not report operations; then nothing is lacking.
 func lacking(allowed int32, want ...kmsg.ACLOperation) (out []kmsg.ACLOperation) {
 	if allowed == math.MinInt32 {
 		return nil
@@ -63,10 +64,10 @@ func named(ops []kmsg.ACLOperation) string {
 	return strings.Join(names, " and ")
 }
 
-// need is what the relay does on a topic.
+// need is the list of operations of the relay on a topic.
 type need struct {
 	ops []kmsg.ACLOperation
-	// why is what goes wrong without one of them.
+	// why is the consequence of a missing one.
 	why map[kmsg.ACLOperation]string
 }
 
@@ -75,7 +76,7 @@ var (
 		[]kmsg.ACLOperation{kmsg.ACLOperationWrite, kmsg.ACLOperationRead},
 		map[kmsg.ACLOperation]string{
 			kmsg.ACLOperationWrite: "nothing is published to it",
-			kmsg.ACLOperationRead:  "a relay that was killed publishes some events a second time, because it cannot read back what is out",
+			kmsg.ACLOperationRead:  "a relay that was killed publishes some events a second time, because it cannot read back the topic",
 		},
 	}
 	controlling = need{
@@ -84,7 +85,7 @@ var (
 	}
 )
 
-// topic checks that the topic is there, or may be made, and the rights on it.
+// topic checks that the topic exists or can be created, and the permissions on it.
 func (r *rights) topic(ctx context.Context, topic string, needs need, partitions int32, replication int16) Finding {
 	check := "topic " + topic
 	req := kmsg.NewPtrMetadataRequest()
@@ -94,7 +95,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	req.Topics = append(req.Topics, one)
 	resp, err := req.RequestWith(ctx, r.client)
 	if err == nil && len(resp.Topics) != 1 {
-		err = errors.New("the broker says nothing of it")
+		err = errors.New("the broker returned no description of it")
 	}
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
@@ -107,7 +108,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return r.canMake(ctx, topic, needs, partitions, replication)
 	default:
-		return Finding{check, false, err.Error(), "see the message"}
+		return Finding{check, false, err.Error(), "fix the reported error"}
 	}
 	t := resp.Topics[0]
 	if no := lacking(t.AuthorizedOperations, needs.ops...); len(no) > 0 {
@@ -120,7 +121,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	return Finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
 }
 
-// canMake checks that a topic that is not there may be made.
+// canMake checks that a missing topic can be created.
 func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) Finding {
 	check := "topic " + topic
 	made, err := kadm.NewClient(r.client).ValidateCreateTopics(ctx, partitions, replication, nil, topic)
@@ -129,20 +130,20 @@ func (r *rights) canMake(ctx context.Context, topic string, needs need, partitio
 	}
 	switch {
 	case err == nil:
-		return Finding{check, true, "not there yet; the relay will make it", ""}
+		return Finding{check, true, "does not exist yet; the relay creates it", ""}
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return Finding{
-			check, false, "not there, and not allowed: CREATE: " + err.Error(),
-			"make it by hand, or: " + r.grant("topic", topic, append([]kmsg.ACLOperation{kmsg.ACLOperationCreate}, needs.ops...)...),
+			check, false, "does not exist, and not allowed: CREATE: " + err.Error(),
+			"create it, or: " + r.grant("topic", topic, append([]kmsg.ACLOperation{kmsg.ACLOperationCreate}, needs.ops...)...),
 		}
 	}
 	return Finding{
-		check, false, "not there, and it cannot be made: " + err.Error(),
-		"make it by hand, or set relay.partitions and relay.topic_replication to what the cluster can hold",
+		check, false, "does not exist, and cannot be created: " + err.Error(),
+		"create it, or set relay.partitions and relay.topic_replication to values that the cluster accepts",
 	}
 }
 
-// group checks the right on the consumer group by which instances share.
+// group checks the permissions on the consumer group of the instances.
 func (r *rights) group(ctx context.Context, name string) Finding {
 	check := "consumer group " + name
 	req := kmsg.NewPtrDescribeGroupsRequest()
@@ -150,29 +151,29 @@ func (r *rights) group(ctx context.Context, name string) Finding {
 	req.Groups = []string{name}
 	resp, err := req.RequestWith(ctx, r.client)
 	if err == nil && len(resp.Groups) != 1 {
-		err = errors.New("the broker says nothing of it")
+		err = errors.New("the broker returned no description of it")
 	}
 	if err == nil {
 		err = kerr.ErrorForCode(resp.Groups[0].ErrorCode)
 	}
 	var no []kmsg.ACLOperation
 	switch {
-	case err == nil, errors.Is(err, kerr.GroupIDNotFound): // nobody was in it yet
+	case err == nil, errors.Is(err, kerr.GroupIDNotFound): // no member yet
 		if resp != nil && len(resp.Groups) == 1 {
 			no = lacking(resp.Groups[0].AuthorizedOperations, kmsg.ACLOperationRead)
 		}
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		no = []kmsg.ACLOperation{kmsg.ACLOperationRead}
 	default:
-		return Finding{check, false, err.Error(), "see the message; the group's coordinator has to answer before a shard is carried"}
+		return Finding{check, false, err.Error(), "fix the reported error; shards are assigned by the group's coordinator"}
 	}
 	if len(no) > 0 {
 		return Finding{check, false, "not allowed: READ; no instance gets a shard of the relay", r.grant("group", name, no...)}
 	}
-	return Finding{check, true, "may be joined", ""}
+	return Finding{check, true, "can be joined", ""}
 }
 
-// sharing checks what instances with relay.shards need beside the topics.
+// sharing checks the control topic and the consumer group of instances with relay.shards.
 func (r *rights) sharing(ctx context.Context, c *app.Config) []Finding {
 	if c.Relay.Shards == 0 {
 		return nil

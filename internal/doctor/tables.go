@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// checkTables checks each table that the relay carries, as its start would, and that
-// its CDC log can be read.
+// checkTables makes the checks of the relay's start for each table, and checks that its CDC
+// log can be read.
 func checkTables(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	confs, err := c.RelayConfigs()
 	if err != nil {
@@ -37,7 +37,7 @@ func checkTables(ctx context.Context, c *app.Config, session *gocql.Session) []F
 }
 
 func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
-	const stays = "see the message; the relay does not start with it"
+	const stays = "fix the reported error; the relay does not start with it"
 	name := app.TableName(conf)
 	if err := conf.Validate(); err != nil {
 		return Finding{check, false, app.InSettings(err).Error(), stays}
@@ -61,15 +61,14 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
 		return Finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
 	}
-	return Finding{check, false, err.Error(), "see the message"}
+	return Finding{check, false, err.Error(), "fix the reported error"}
 }
 
-// placeholder is what a topic template has for parts of an event.
+// placeholder matches the parts of a topic template that are fields of an event.
 var placeholder = regexp.MustCompile(`\$?\{(event_type|aggregate_type)\}`)
 
-// topics are the topics of the tables: those that the settings name, and of those that
-// events name the ones that are there. Of the latter the templates are returned for
-// which there is none yet.
+// topics returns the topics of the tables: the ones named by settings, and the existing ones
+// that match a template. templates are the templates without an existing topic.
 func topics(ctx context.Context, c *app.Config, admin *kadm.Client) (topics, templates []string, err error) {
 	confs, err := c.RelayConfigs()
 	if err != nil {
@@ -111,7 +110,7 @@ func topics(ctx context.Context, c *app.Config, admin *kadm.Client) (topics, tem
 	return slices.Compact(topics), templates, nil
 }
 
-// matching are the names that a template can make; none if it can make any.
+// matching returns the names that a template can produce, none if it can produce any name.
 func matching(template string, names []string) (out []string) {
 	parts := placeholder.Split(template, -1)
 	if strings.Join(parts, "") == "" {

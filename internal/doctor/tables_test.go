@@ -110,9 +110,9 @@ relay:
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"topic outbox.event.order": "2 partitions", "topic placed": "the relay will make it", "topic bills": "compacted",
-		"topic created": "the relay will make it", "topic orders.OrderUpdated": "the relay will make it", "topic orders.OrderCancelled": "the relay will make it",
-		"topics ${event_type}": "events name them", "topics none.${event_type}": "events name them", "Kafka is reachable": "",
+		"topic outbox.event.order": "2 partitions", "topic placed": "the relay creates it", "topic bills": "compacted",
+		"topic created": "the relay creates it", "topic orders.OrderUpdated": "the relay creates it", "topic orders.OrderCancelled": "the relay creates it",
+		"topics ${event_type}": "created by the relay for the first event", "topics none.${event_type}": "created by the relay for the first event", "Kafka is reachable": "",
 	}
 	for _, f := range checkKafka(t.Context(), c) {
 		detail, ok := want[f.Check]

@@ -17,23 +17,23 @@ import (
 // verifySlow is how old the last full pass of the verification may be.
 const verifySlow = 48 * time.Hour
 
-// checkVerification checks the results of the verifier of outbox admin.
+// checkVerification checks the results of the continuous verification by outbox admin.
 func checkVerification(ctx context.Context, c *app.Config, session *gocql.Session) (out []Finding) {
 	const check = "continuous verification"
 	letters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
-		return []Finding{{check, false, err.Error(), "see the message"}}
+		return []Finding{{check, false, err.Error(), "fix the reported error"}}
 	}
 	duty, err := letters.Duty(app.VerifyDuty, doctorName, app.VerifyTTL)
 	if err != nil {
-		return []Finding{{check, false, err.Error(), "see the message"}}
+		return []Finding{{check, false, err.Error(), "fix the reported error"}}
 	}
 	tables, err := verify.ReadPasses(ctx, duty)
 	if err != nil {
 		return []Finding{{check, false, err.Error(), "this user needs SELECT on " + c.Scylla.Keyspace + ".dead_letter_duties"}}
 	}
 	if len(tables) == 0 {
-		return []Finding{{check, true, "no pass has begun; outbox admin verifies unless verify.rows_per_second is 0", ""}}
+		return []Finding{{check, true, "no pass has started; outbox admin verifies unless verify.rows_per_second is off", ""}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		out = append(out, passFinding(check+" of "+name, tables[name], time.Now()))
@@ -41,7 +41,7 @@ func checkVerification(ctx context.Context, c *app.Config, session *gocql.Sessio
 	return out
 }
 
-// passFinding judges the passes over a table.
+// passFinding returns the finding on the passes over a table.
 func passFinding(check string, p *verify.PassState, now time.Time) Finding {
 	last := p.LastPass
 	if last.IsZero() {

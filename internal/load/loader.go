@@ -20,19 +20,19 @@ import (
 )
 
 // Loader posts a file of orders and cancellations to an order API. Lines of
-// one invoice are sent in the file's order, others side by side. Answers that
-// say "not now" are retried with the same Idempotency-Key.
+// one invoice are sent in the file's order, others concurrently. Requests that the API
+// could not serve yet are retried with the same Idempotency-Key.
 type Loader struct {
 	api     string // base URL, without a slash at the end
 	client  *http.Client
 	workers int
-	rate    float64 // requests per second, 0 for as fast as it goes
-	// Attempts is how often a line is sent before it is given up.
+	rate    float64 // requests per second, 0 for no limit
+	// Attempts is the maximum number of attempts per line.
 	Attempts int
-	// Run makes the Idempotency-Keys of one load differ from another's.
+	// Run is the id of the load, a part of its Idempotency-Keys.
 	Run uuid.UUID
-	// problem is told of each line that was rejected or could not be read. It
-	// is called from one goroutine at a time.
+	// problem is called with each line that was rejected or could not be read, from one
+	// goroutine at a time.
 	problem func(line int, err error)
 
 	total                        atomic.Int64 // lines read so far
@@ -79,7 +79,7 @@ type pendingOrder struct {
 	id   string
 }
 
-// errNoOrder rejects a cancellation of an order that is not there.
+// errNoOrder rejects a cancellation of an unknown order.
 var errNoOrder = errors.New("cancels an invoice that no earlier line created")
 
 const (
@@ -87,8 +87,8 @@ const (
 	DefaultAttempts = 30
 )
 
-// Load reads r to its end. An error means that the load did not get to its
-// end; what single lines ran into goes to problem.
+// Load reads r to its end. It returns an error if it stopped before the end; errors of single
+// lines are reported to problem.
 func (l *Loader) Load(ctx context.Context, r io.Reader) error {
 	jobs := make(chan job)
 	var wg sync.WaitGroup
@@ -171,8 +171,8 @@ func (l *Loader) read(ctx context.Context, r io.Reader, jobs chan<- job) error {
 	}
 }
 
-// readLine reads a line without its end. Of one longer than limit it reads all
-// and keeps nothing. io.EOF means that there is none.
+// readLine reads a line without its end. It skips a line longer than limit. io.EOF is the end
+// of the input.
 func readLine(in *bufio.Reader, limit int) (text []byte, tooLong bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -230,7 +230,7 @@ func (l *Loader) do(ctx context.Context, j job) {
 
 func (l *Loader) reject(n int, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the load is being stopped; the line is not to blame
+		return // the load is being stopped; the line is not the cause
 	}
 	l.rejected.Add(1)
 	l.problemMu.Lock()
@@ -238,7 +238,7 @@ func (l *Loader) reject(n int, err error) {
 	l.problem(n, err)
 }
 
-// post sends a body until the API gives a final answer.
+// post sends a body until the API returns a final answer.
 func (l *Loader) post(ctx context.Context, path string, j job, body []byte, into any) error {
 	key := fmt.Sprintf("load-%s-%d", l.Run, j.number)
 	for attempt := 1; ; attempt++ {
@@ -255,7 +255,7 @@ func (l *Loader) post(ctx context.Context, path string, j job, body []byte, into
 	}
 }
 
-// postOnce sends a body. A wait above zero says that it is worth trying again.
+// postOnce sends a body. A wait above zero permits a retry after it.
 func (l *Loader) postOnce(ctx context.Context, path, key string, body []byte, into any) (wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.api+path, bytes.NewReader(body))
 	if err != nil {
@@ -290,7 +290,7 @@ func (l *Loader) postOnce(ctx context.Context, path, key string, body []byte, in
 	return 0, problemOf(resp.Status, answer)
 }
 
-// problemOf makes an error of a problem+json body: its detail and every field it names.
+// problemOf returns the error of a problem+json body, with its detail and fields.
 func problemOf(status string, body []byte) error {
 	var p struct {
 		Detail string `json:"detail"`
@@ -319,7 +319,7 @@ func (l *Loader) Summary(elapsed time.Duration) LoadSummary {
 	}
 }
 
-// Gunzip returns what r holds, unpacked if it is gzip.
+// Gunzip returns the content of r, decompressed if it is gzip.
 func Gunzip(r io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(r)
 	head, err := br.Peek(2)

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// loadWorkers is how many requests a load has under way.
+// loadWorkers is the number of concurrent requests of a load.
 const loadWorkers = 32
 
 // NewLoader returns a loader for the order API at the URL api, without a slash at its end.
@@ -31,10 +31,10 @@ func NewLoader(api string, rate float64, problem func(int, error)) *Loader {
 	}
 }
 
-// Finished is how many lines have been dealt with.
+// Finished returns the number of processed lines.
 func (l *Loader) Finished() int64 { return l.Created.Load() + l.Cancelled.Load() + l.rejected.Load() }
 
-// LoadFile loads a file and shows the progress.
+// LoadFile loads a file and shows the progress on p.
 func (l *Loader) LoadFile(ctx context.Context, path string, p *cli.Progress) (LoadSummary, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Loader) LoadFile(ctx context.Context, path string, p *cli.Progress) (Lo
 	return l.Summary(time.Since(began)), err
 }
 
-// Showing runs f while p draws.
+// Showing runs f and shows the progress on p until f returns.
 func Showing(ctx context.Context, p *cli.Progress, f func() error) error {
 	drawing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -67,7 +67,7 @@ func Showing(ctx context.Context, p *cli.Progress, f func() error) error {
 	return err
 }
 
-// NoFile says what kind of file is wanted.
+// NoFile adds a hint on the format of the file.
 func NoFile(err error) error {
 	return cli.WithHint(err, "name a file of JSON lines; see outbox load --help")
 }

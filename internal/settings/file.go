@@ -38,7 +38,7 @@ func (fs Fields) readFile(path string) []error {
 	return r.errs
 }
 
-// reader sets the settings of a file, and collects what is wrong with it.
+// reader sets the settings of a file, and collects its errors.
 type reader struct {
 	fields Fields
 	errs   []error
@@ -128,7 +128,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, tag reflect.S
 	case v.Kind() == reflect.Map && n.Kind == yaml.SequenceNode:
 		entries := make([]string, len(n.Content))
 		for i, x := range n.Content {
-			entries[i] = target(x).Value // empty for what is no text, and so no pair
+			entries[i] = target(x).Value // empty if it is not text, and so not a pair
 		}
 		if err := parseList(v, entries, tag); err != nil {
 			r.bad(n, "%s: %w", path, err)
@@ -162,7 +162,7 @@ func (r *reader) object(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// target is n, or what it is an alias of.
+// target returns n, or the node that it is an alias of.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

@@ -34,7 +34,7 @@ func (fs Fields) AddFlags(flags *pflag.FlagSet, sections ...string) {
 	}
 }
 
-// kind is how --help calls the type of the setting.
+// kind returns the type of the setting in --help.
 func (f Field) kind() string {
 	switch v := f.value; {
 	case v.Type() == durationType:
@@ -89,13 +89,13 @@ func (fs Fields) Load(file string, lookup func(string) (string, bool), flags *pf
 	return errors.Join(errs...)
 }
 
-// ofService are the ends of variables by which Kubernetes tells a container of a service:
-// one called outbox-relay makes OUTBOX_RELAY_PORT and more, which nobody wrote for us.
+// ofService matches the ends of the variables that Kubernetes sets for a service: one called
+// outbox-relay creates OUTBOX_RELAY_PORT and others, which are not settings.
 // https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 var ofService = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// Strangers are the names of variables in environ, as of os.Environ, that have the prefix
-// of settings and belong to none, nor to a service of Kubernetes.
+// Strangers returns the names of the variables in environ, as of os.Environ, that have the
+// prefix of settings and belong neither to a setting nor to a service of Kubernetes.
 func (fs Fields) Strangers(environ []string) []string {
 	var names []string
 	for _, v := range environ {

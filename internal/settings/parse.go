@@ -115,7 +115,7 @@ func orOff(tag reflect.StructTag) string {
 	return ""
 }
 
-// check returns an error if the value is out of the bounds of its tags.
+// check returns an error if the value is outside the bounds of its tags.
 func check(v reflect.Value, tag reflect.StructTag) error {
 	if n, ok := off(v.Type(), tag); ok && (v.IsZero() && (v.Type() == durationType || n.IsZero())) {
 		v.Set(n)

@@ -9,7 +9,7 @@
 //	default  the value as text; without the tag the field's own value is the default
 //	min, max least and greatest number or duration
 //	oneof    the allowed words, separated by spaces
-//	off      the number that the word off stands for; 0 is then refused for other
+//	off      the value of the word off; 0 is then refused for other
 //	         numbers than durations, for which 0 is off too
 //	secret   "true": the setting has no flag, because the process list shows flags
 //	section  group of flags, where it differs from the section's name
@@ -172,7 +172,7 @@ func duration(d time.Duration) string {
 	return s
 }
 
-// off is the value that the word off stands for.
+// off returns the value of the word off.
 func off(t reflect.Type, tag reflect.StructTag) (reflect.Value, bool) {
 	s, ok := tag.Lookup("off")
 	if !ok {
