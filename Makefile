@@ -170,7 +170,7 @@ alerts: ## test the alert rules, and read the dashboard's queries, with promtool
 
 .PHONY: test-million
 test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)
-	DLQ_LETTERS=$${LETTERS:-1000000} go test ./dlq -run TestStore_ManyLetters -v -count=1 -timeout 2h
+	DLQ_LETTERS=$${LETTERS:-1000000} go test ./dlq -run TestStore_ManyDeadLetters -v -count=1 -timeout 2h
 
 .PHONY: cloud-check
 cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make build-cloud links

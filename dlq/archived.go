@@ -5,19 +5,19 @@ import "errors"
 var (
 	// ErrArchive is in the chain of errors of the archive itself.
 	ErrArchive = errors.New("the archive")
-	// ErrNoCopy says that a purged letter cannot be restored: it went to no archive,
-	// or its object has expired or is damaged.
-	ErrNoCopy = errors.New("there is no copy of the letter")
-	// ErrBusy says that another process sweeps.
-	ErrBusy = errors.New("another process sweeps the dead letters just now")
+	// ErrNoCopy reports that a purged dead letter cannot be restored: it has no copy,
+	// or the object has expired or is damaged.
+	ErrNoCopy = errors.New("no copy of the dead letter")
+	// ErrBusy reports that another process sweeps.
+	ErrBusy = errors.New("another process is sweeping the dead letters")
 )
 
-// Swept is what a sweep did.
+// Swept is the result of a sweep.
 type Swept struct {
-	// Archived counts letters by what they were before they were moved.
+	// Archived counts dead letters by their previous status.
 	Archived map[Status]int
-	// Held are failed letters that stay because others are parked behind them, and
-	// Changed those that somebody changed meanwhile.
+	// Held counts failed dead letters that remain because they block others, and
+	// Changed the ones that changed during the sweep.
 	Held, Changed int
 	// Objects were written, and Expired ones removed; Forgotten are outlines.
 	Objects, Expired, Forgotten int

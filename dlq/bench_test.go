@@ -42,7 +42,7 @@ func report(b *testing.B, took []time.Duration) {
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")
 }
 
-// letters are n letters of 100 aggregates, not buried yet.
+// manyDead returns n dead letters of 100 aggregates, not stored yet.
 func manyDead(n int) []*DeadLetter {
 	out := make([]*DeadLetter, n)
 	for i := range out {
@@ -111,7 +111,7 @@ func BenchmarkReplayMany(b *testing.B) {
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")
 }
 
-// BenchmarkChains is a start of the relay behind 10,000 letters.
+// BenchmarkChains measures a start of the relay with 10,000 dead letters.
 func BenchmarkChains(b *testing.B) {
 	s := setup(b)
 	ls := manyDead(10_000)
@@ -126,7 +126,7 @@ func BenchmarkChains(b *testing.B) {
 	}
 }
 
-// BenchmarkList is the first hundred letters of 10,000 by each criterion.
+// BenchmarkList measures the first hundred dead letters of 10,000 by each criterion.
 func BenchmarkList(b *testing.B) {
 	s := setup(b)
 	ls := manyDead(10_000)
@@ -169,7 +169,7 @@ func BenchmarkList(b *testing.B) {
 	})
 }
 
-// BenchmarkRequests is one poll of a relay to which nobody has anything to say.
+// BenchmarkRequests measures one poll of a relay without requests.
 func BenchmarkRequests(b *testing.B) {
 	s := setup(b)
 	for b.Loop() {

@@ -21,13 +21,13 @@ type chainReader struct {
 	table string
 }
 
-// chainPage is how many letters are looked at in one query.
+// chainPage is the number of dead letters that one query reads.
 const chainPage = 50
 
-// begun says that the letter is listed and not stored.
+// begun reports whether the dead letter is listed and not stored.
 func (e *ChainEntry) begun() bool { return e.Status == "" }
 
-// bucket reads the letters of a bucket.
+// bucket reads the dead letters of a bucket.
 func (r chainReader) bucket(ctx context.Context, bucket int) (entries []ChainEntry, err error) {
 	err = r.walk(ctx, r.s.db.Select(ctx, r.s.stmt.chains, r.table, bucket), func(e ChainEntry) error {
 		entries = append(entries, e)
@@ -36,7 +36,7 @@ func (r chainReader) bucket(ctx context.Context, bucket int) (entries []ChainEnt
 	return entries, err
 }
 
-// chainReaders is how many buckets are read at once. Each is held in memory.
+// chainReaders limits the buckets that are read concurrently. Each is held in memory.
 const chainReaders = 8
 
 func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry) error) error {
@@ -50,7 +50,7 @@ func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry
 		}
 		if len(page) == cap(page) || !more {
 			if err := r.entries(ctx, page, f); err != nil {
-				_ = iter.Close() // the caller stops; what the query says is of no interest
+				_ = iter.Close() // the caller receives the first error
 				return err
 			}
 			page = page[:0]
@@ -62,8 +62,8 @@ func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry
 	return nil
 }
 
-// entries calls f for those of a page that are open and stand there, and for those
-// that are only begun.
+// entries calls f for the open dead letters of a page that belong to this chain, and
+// for the ones that are only begun.
 func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainEntry) error) error {
 	if len(page) == 0 {
 		return nil
@@ -72,15 +72,15 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 	for i, k := range page {
 		ids[i] = k.event
 	}
-	letters, err := r.s.readMany(ctx, ids)
+	deadLetters, err := r.s.readMany(ctx, ids)
 	if err != nil {
 		return err
 	}
 	for _, k := range page {
-		l, ok := letters[k.event]
+		l, ok := deadLetters[k.event]
 		if !ok {
-			// Either the process died before it stored the letter, or that was
-			// decided and left undone, which this settles.
+			// Either the process crashed before it stored the dead letter, or a
+			// transaction is pending, which a serial read completes.
 			l, err = r.s.read(ctx, k.event, r.s.stmt.entry, (*DeadLetter).entryDest, r.s.db.Serial)
 			if errors.Is(err, ErrNotFound) {
 				err = f(ChainEntry{EventID: k.event, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt})
@@ -97,7 +97,7 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 		if !l.Status.Open() || !sameChain(&l, here) {
 			here.EventID = k.event
 			if err := r.s.lists.drop(ctx, here, l.Version, nil, true); err != nil {
-				r.s.db.Log.Debug("a stale entry of a chain stays", "event_id", k.event, "err", err)
+				r.s.db.Log.Debug("failed to remove a stale entry of a chain; readers skip it", "event_id", k.event, "err", err)
 			}
 			continue
 		}

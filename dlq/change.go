@@ -15,16 +15,16 @@ type assignment struct {
 	value  any
 }
 
-// planned is what a change does to a letter.
+// planned describes a change of a dead letter.
 type planned struct {
 	to     Status
 	set    []assignment
-	change func(l *DeadLetter) // the same to the letter in memory
-	line   Change              // who, why and what came of it
+	change func(l *DeadLetter) // applies the change in memory
+	line   Change              // actor, reason and outcome
 	silent bool                // no line in the history
 	// past, unless nil, becomes the history before the line.
 	past map[int64]string
-	done bool // the letter stands as wanted already
+	done bool // nothing to change
 }
 
 // changer is one change.
@@ -40,7 +40,7 @@ type changer struct {
 	open []move
 }
 
-// move is a letter before and after a change.
+// move is a dead letter before and after a change.
 type move struct{ old, new DeadLetter }
 
 // try is one round; done ends the change.
@@ -64,7 +64,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 		return old, true, nil
 	}
 	if !slices.Contains(transitions[c.action][old.Status], p.to) {
-		return DeadLetter{}, true, fmt.Errorf("%s dead letter %s: no way from %s to %s", c.action, c.event, old.Status, p.to)
+		return DeadLetter{}, true, fmt.Errorf("%s dead letter %s: no transition from %s to %s", c.action, c.event, old.Status, p.to)
 	}
 	m := move{old: old, new: old}
 	l := &m.new
@@ -90,7 +90,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	return *l, true, nil
 }
 
-// settled returns the earlier try that made the change, if one did.
+// settled returns the earlier attempt that made the change, or nil.
 func (c *changer) settled(ctx context.Context, now *DeadLetter) (*move, error) {
 	if len(c.open) == 0 || now.Version < c.open[0].new.Version {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// Of many who claim a letter at once one has it, whatever becomes of their
+// Of many concurrent claims of a dead letter one succeeds, whatever happens to their
 // statements.
 func TestClaim_OneOfMany(t *testing.T) {
 	t.Parallel()
@@ -88,11 +88,11 @@ func TestClaim_RunsOut(t *testing.T) {
 
 	b.clock.advance(21 * time.Second)
 	if _, err := b.Claim(ctx, id, "relay-2", time.Minute); err != nil {
-		t.Fatalf("Claim() after the claim ran out = %v", err)
+		t.Fatalf("Claim() after the claim expired = %v", err)
 	}
 	refused("Resolve() by the owner before", b.Resolve(ctx, id, me, Outcome{Kind: OutcomeReplayed}))
 	b.clock.advance(time.Hour)
-	// Nobody else took it: what its owner did counts.
+	// No other owner claimed it: its owner's work counts.
 	if err := b.Resolve(ctx, id, "relay-2", Outcome{Kind: OutcomeReplayed, Topic: "T", Partition: 2, Offset: 9}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestClaim_RunsOut(t *testing.T) {
 		t.Error("Claim() without an owner = nil")
 	}
 	if err := b.Discard(ctx, id, Actor{}); err == nil {
-		t.Error("Discard() by nobody = nil")
+		t.Error("Discard() without an actor = nil")
 	}
 }
 
@@ -167,8 +167,8 @@ func TestFail_Delays(t *testing.T) {
 	b.mustBeListed(t, id)
 }
 
-// A change whose transaction ends badly is made once or not at all, and its
-// caller knows which, unless the database is away for good.
+// A change whose transaction fails is made once or not at all, and its caller learns
+// which, unless the database is down for good.
 func TestChange_ThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Action{ActionClaim, ActionFail, ActionSettle, ActionDiscard, ActionRelease} {
@@ -192,7 +192,7 @@ func TestChange_ThroughFaults(t *testing.T) {
 						t.Errorf("%s = %v, with one fault", a, err)
 					}
 					b.heal(t)
-					h, settleErr := b.history(t.Context(), id, b.db.Serial) // completes what was decided
+					h, settleErr := b.history(t.Context(), id, b.db.Serial) // completes a pending transaction
 					if settleErr != nil {
 						t.Fatal(settleErr)
 					}
@@ -214,8 +214,8 @@ func TestChange_ThroughFaults(t *testing.T) {
 	}
 }
 
-// Relays and operators do what they like to a few letters at the same time,
-// while statements time out. After that lists show each letter where it stands.
+// Relays and operators change a few dead letters concurrently, while statements time
+// out. Afterwards lists contain each dead letter at its current place.
 func TestStore_Storm(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -238,7 +238,8 @@ func TestStore_Storm(t *testing.T) {
 				var err error
 				switch rnd.IntN(8) {
 				case 0, 1:
-					// Of no length: it runs out at once, so that others take it.
+					// A lease of one nanosecond expires immediately, so that others
+					// claim it.
 					_, err = s.Claim(t.Context(), id, owner, time.Nanosecond)
 				case 2:
 					err = s.Unclaim(t.Context(), id, owner, "")
@@ -267,7 +268,7 @@ func TestStore_Storm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range Statuses { // who lists removes what losers left
+	for _, kind := range Statuses { // a listing removes stale entries
 		b.listed(t, Filter{Status: []Status{kind}})
 	}
 	for i := range 3 {
@@ -280,13 +281,13 @@ func TestStore_Storm(t *testing.T) {
 		b.mustBeListed(t, id)
 	}
 	if got := len(b.chainsOf(t, testTable)); got != len(ids) {
-		t.Errorf("Chains() has %d letters, want %d", got, len(ids))
+		t.Errorf("Chains() has %d dead letters, want %d", got, len(ids))
 	}
 }
 
-// Between what a change has read and its transaction somebody else changes the
-// letter: the transaction does nothing, and the change looks again.
-func TestChange_LosesToWhoCameBetween(t *testing.T) {
+// Another process changes the dead letter between the read and the transaction of a
+// change: the transaction is not applied, and the change reads again.
+func TestChange_LosesToAConcurrentOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.bring(t, Pending)
@@ -312,14 +313,14 @@ func TestChange_LosesToWhoCameBetween(t *testing.T) {
 	if h := b.mustHistory(t, id); len(h) != 2 || h[1].Action != ActionDiscard {
 		t.Errorf("history %+v", h)
 	}
-	// What the loser listed is passed over, and removed.
+	// The entries of the change that lost are skipped and removed.
 	if got := b.listed(t, Filter{Status: []Status{Processing}}); len(got) != 0 {
 		t.Errorf("List() of processing = %+v", got)
 	}
 	b.mustBeListed(t, id)
 }
 
-// Another job in between does not make the first one act again.
+// A second job does not make the first one act again.
 func TestChange_JobActsOnceBesideAnother(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -49,13 +49,14 @@ func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 	return s
 }
 
-// steady gives nothing up because the machine stood still.
+// steady tolerates a machine that pauses.
 var steady = WithTimeouts(30*time.Second, 2*time.Minute)
 
 // patient waits for an answer no longer than a test may, and outlasts single faults.
 var patient = WithTimeouts(time.Second, 2*time.Minute)
 
-// counts are how many statements a fault hits; 0 means all, until the process dies.
+// counts are the numbers of statements that a fault hits; 0 means all, until the
+// process crashes.
 func counts() []int {
 	if testing.Short() {
 		return []int{1}
@@ -71,8 +72,8 @@ func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faul
 	return func() int { return b.node.Faults().Hits(id) }
 }
 
-// trouble is a fault, and the life of the process that meets it: with count 0 it
-// dies at the second statement.
+// trouble adds a fault and returns the context of the process: with count 0 the process
+// crashes at the second statement.
 func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count int, e faults.Effect) (life context.Context, hits func() int) {
 	life, die := context.WithCancel(t.Context())
 	t.Cleanup(die)
@@ -89,7 +90,7 @@ func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count i
 	return life, func() int { return b.node.Faults().Hits(id) }
 }
 
-// testLetter is a letter of aggregate a with number seq.
+// testDeadLetter returns a dead letter of aggregate a with sequence number seq.
 func testDeadLetter(a string, seq int64) *DeadLetter {
 	return &DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
@@ -125,7 +126,7 @@ func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
 	return out
 }
 
-// buryMany buries letters of as many aggregates.
+// writeMany stores dead letters of as many aggregates.
 func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {

@@ -83,7 +83,7 @@ func TestTransitions_AreWhole(t *testing.T) {
 					t.Errorf("%s from %s leads to %s", a, from, s)
 				}
 				if from == Archived && s != Archived && a != ActionRestore || !from.Open() && s.Open() && a != ActionRestore {
-					t.Errorf("%s opens a %s letter again", a, from)
+					t.Errorf("%s opens a %s dead letter again", a, from)
 				}
 			}
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// Difference is what an edit changes.
+// Difference describes the effect of an edit.
 type Difference struct {
 	// Payload is a unified diff, empty if the payload is the same. JSON is compared
-	// line by line as it looks indented, with its keys in their order; what is no
-	// text as a hex dump.
+	// line by line, indented and with its keys in their order; binary data is compared
+	// as a hex dump.
 	Payload string `json:"payload,omitempty"`
-	// Headers are those that differ, by name. The content type is among them as
+	// Headers are the headers that differ, by name. The content type is included as
 	// content-type.
 	Headers []HeaderChange `json:"headers,omitempty"`
 }
@@ -29,10 +29,10 @@ type HeaderChange struct {
 	New  *string `json:"new"`
 }
 
-// Empty tells whether there is no difference.
+// Empty reports whether there is no difference.
 func (d *Difference) Empty() bool { return d.Payload == "" && len(d.Headers) == 0 }
 
-// Diff is what differs between two contents of a letter.
+// Diff returns the difference between two contents of a dead letter.
 func Diff(before, after Edit) Difference {
 	var d Difference
 	if !bytes.Equal(before.Payload, after.Payload) {

@@ -1,17 +1,25 @@
-// Package dlq keeps dead letters: events that the relay could not publish, and
-// the later events of their aggregates that wait behind them.
+// Package dlq stores dead letters: events that the relay could not publish, and the
+// later events of their aggregates, which are blocked by them.
 //
-// A Store writes letters, hands them out under claims, and records what became
-// of them. It never talks to Kafka: only the relay publishes. The relay buries,
-// claims and resolves; operators change letters by the methods that take an
-// Actor, which leave a Request that wakes the relay.
+// # Vocabulary
 //
-// A bulk operation is a Job, which a Runner in any process runs: it changes each
-// letter once, whoever dies meanwhile. An edit replaces what is published of a
-// letter, under a new id; the letter keeps the event as it was.
+// A dead letter has a status, a version and a history. Pending, parked, processing,
+// failed and manual ones are open and block the later events of their aggregate, unless
+// they are released; resolved and archived ones are not. A claim gives one owner a dead
+// letter for a limited time. The chain of an aggregate contains its open dead letters
+// in the order of the events. A list contains the dead letters of one status, error
+// class, event type or aggregate. A request notifies the relay of an operator's change.
+// A hold is the reason for which the relay does not replay dead letters now. An edit
+// replaces the published content of a dead letter, under a new id; the original event
+// remains.
 //
-// Every change of a letter is one lightweight transaction that expects the
-// letter's version, and it carries its line of the letter's history.
-// docs/design/dead-letters.md has the states, the tables and why they
-// converge.
+// # Roles
+//
+// The relay writes, claims and resolves dead letters. Operators change them by the
+// methods that take an Actor. Package dlq/jobs changes many of them. Every change is
+// one lightweight transaction on the version of the dead letter, and contains its line
+// of the history.
+//
+// The package does not publish: only the relay does. docs/design/dead-letters.md
+// describes the states, the tables and why they converge.
 package dlq

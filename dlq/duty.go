@@ -10,14 +10,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
 )
 
-// Duty is a lease for something that one process at a time does for all, such as
-// sending notifications. Its state stays for the next owner.
+// Duty is a lease for work that one process at a time does for all, such as sending
+// notifications. The next owner receives its state.
 type Duty struct {
 	*lease.Lease
 	s *Store
 }
 
-// State is what Save kept last, by whomever; empty if nothing was.
+// State returns the last saved state, of any owner; empty if there is none.
 func (d *Duty) State(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.s.db.Timeout)
 	defer cancel()
@@ -29,8 +29,8 @@ func (d *Duty) State(ctx context.Context) (string, error) {
 	return state, nil
 }
 
-// Save stores state for the next owner. False means that this owner has the duty no
-// more: nothing was stored, and what the owner does must stop.
+// Save stores state for the next owner. It returns false if this owner has lost the
+// duty: nothing was stored, and the owner must stop its work.
 func (d *Duty) Save(ctx context.Context, state string) (bool, error) {
 	saved, err := d.Apply(ctx, "UPDATE "+d.Table+" SET state = ? WHERE name = ? IF owner = ?", state, d.Name, d.Owner)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Edit is what of a dead event may be changed before it is published.
+// Edit is the content of an event that an operator may change before it is published.
 type Edit struct {
 	Payload     []byte
 	ContentType string
@@ -31,8 +31,8 @@ type Edited struct {
 	At    time.Time
 }
 
-// Content is what would be published of the letter now: its last edit, or the
-// event as it was. The letter must come from Read or Claim.
+// Content returns the content to publish: the last edit, or the original event. The
+// dead letter must come from Read or Claim.
 func (l *DeadLetter) Content() Edit {
 	if l.Edit != nil {
 		return l.Edit.Edit
@@ -40,7 +40,7 @@ func (l *DeadLetter) Content() Edit {
 	return Edit{Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers}
 }
 
-// Equal tells whether both publish the same.
+// Equal reports whether both have the same content.
 func (e Edit) Equal(other Edit) bool {
 	return bytes.Equal(e.Payload, other.Payload) && e.ContentType == other.ContentType && maps.Equal(e.Headers, other.Headers)
 }
@@ -51,8 +51,8 @@ func (e *Edited) line() string { return "to be published as event " + e.ID.Strin
 // published, or that changes nothing.
 var ErrInvalidEdit = errors.New("invalid edit")
 
-// Fits returns nil if the letter, from Read, could be published so, and an error with
-// ErrInvalidEdit in its chain if not.
+// Fits returns nil if the dead letter, from Read, can be published with this content,
+// and else an error with ErrInvalidEdit in its chain.
 func (e Edit) Fits(l *DeadLetter) error {
 	if e.Equal(l.Content()) {
 		return fmt.Errorf("edit dead letter %s: %w: it changes nothing; replay publishes the event as it is", l.EventID, ErrInvalidEdit)
@@ -62,7 +62,7 @@ func (e Edit) Fits(l *DeadLetter) error {
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
 	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {
-		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so more than payload and headers is missing: mend the row in %s and replay the letter",
+		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so fields other than payload and headers are missing: fix the row in %s and replay the letter",
 			l.EventID, ErrInvalidEdit, l.Table)
 	}
 	if err := event.Validate(); err != nil {
@@ -77,14 +77,14 @@ type edits struct {
 	stmt editStatements
 }
 
-// keep writes an edit down, before any letter names it.
+// keep stores an edit, before a dead letter contains its id.
 func (e edits) keep(ctx context.Context, event gocql.UUID, edit *Edited) error {
 	if err := e.db.Write(ctx, e.stmt.editIDAdd, edit.ID, event); err != nil {
-		return fmt.Errorf("keep an edit of dead letter %s: %w", event, err)
+		return fmt.Errorf("store an edit of dead letter %s: %w", event, err)
 	}
 	if err := e.db.Write(ctx, e.stmt.editAdd, event, edit.ID, unsetNil(edit.Payload, edit.Payload == nil), edit.ContentType,
 		unsetNil(edit.Headers, edit.Headers == nil), edit.Actor.Name, edit.Actor.Reason, edit.At); err != nil {
-		return fmt.Errorf("keep an edit of dead letter %s: %w", event, err)
+		return fmt.Errorf("store an edit of dead letter %s: %w", event, err)
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func (e *Edited) dest() []any {
 	return []any{&e.ID, &e.Payload, &e.ContentType, &e.Headers, &e.Actor.Name, &e.Actor.Reason, &e.At}
 }
 
-// remove removes what edits of a purged letter would have published. Which
-// ids were edits of it stays known.
+// remove removes the contents of the edits of a purged dead letter. The ids of the
+// edits remain.
 func (e edits) remove(ctx context.Context, event gocql.UUID) error {
 	qctx, cancel := context.WithTimeout(ctx, e.db.Timeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (e edits) remove(ctx context.Context, event gocql.UUID) error {
 	return nil
 }
 
-// fill fills in the letter's edit, if it has one.
+// fill reads the edit of a dead letter, if it has one.
 func (e edits) fill(ctx context.Context, l *DeadLetter) error {
 	if l.EditedID == (gocql.UUID{}) || !l.PurgedAt.IsZero() {
 		return nil

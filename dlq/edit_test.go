@@ -15,14 +15,14 @@ import (
 
 var edit2 = Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json", Headers: map[string]string{"x": "y"}}
 
-// original fails the test unless the letter's event is as it was buried.
+// original fails the test unless the dead letter contains the original event.
 func original(t *testing.T, got, want *DeadLetter) {
 	t.Helper()
 	if string(got.Payload) != string(want.Payload) || got.ContentType != want.ContentType || !(Edit{Headers: got.Headers}).Equal(Edit{Headers: want.Headers}) {
 		t.Errorf("the original became %s %s %v", got.Payload, got.ContentType, got.Headers)
 	}
 	if got.EventID != want.EventID || got.Sequence != want.Sequence || got.WrittenAt != want.WrittenAt || got.AggregateID != want.AggregateID {
-		t.Errorf("the letter's place became %+v", got)
+		t.Errorf("the dead letter's place became %+v", got)
 	}
 }
 
@@ -45,14 +45,14 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 		l := b.mustRead(t, id)
 		original(t, &l, &before)
 		if l.EditedID != second || l.Edit == nil || l.Edit.ID != second || !l.Content().Equal(Edit{Payload: []byte("3")}) || first == second {
-			t.Errorf("the letter is to be published as %s: %+v, want %s", l.EditedID, l.Edit, second)
+			t.Errorf("the dead letter is to be published as %s: %+v, want %s", l.EditedID, l.Edit, second)
 		}
 		if from == Parked {
 			if l.Status != Parked {
-				t.Errorf("an edited parked letter is %s", l.Status)
+				t.Errorf("an edited parked dead letter is %s", l.Status)
 			}
 		} else if l.Status != Pending || !l.NextAttempt.Equal(b.clock.at) {
-			t.Errorf("an edited %s letter is %s, due %s", from, l.Status, l.NextAttempt)
+			t.Errorf("an edited %s dead letter is %s, due %s", from, l.Status, l.NextAttempt)
 		}
 		edits, err := b.Edits(ctx, id)
 		if err != nil || len(edits) != 2 || edits[0].ID != first || edits[1].ID != second || !edits[0].Equal(edit2) || edits[0].Actor != eve {
@@ -69,7 +69,7 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h := b.mustHistory(t, id); !strings.Contains(h[len(h)-1].Why, second.String()) {
-			t.Errorf("the history does not say as what it was published: %+v", h[len(h)-1])
+			t.Errorf("the history lacks the published id: %+v", h[len(h)-1])
 		}
 	}
 	if _, err := b.OriginalOf(ctx, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
@@ -98,7 +98,7 @@ func TestEdit_Refuses(t *testing.T) {
 		"a header of the relay": {id, Edit{Headers: map[string]string{"ce_id": "x"}}, eve, 0, ErrInvalidEdit},
 		"a large payload":       {id, Edit{Payload: make([]byte, 2_000_000)}, eve, 0, ErrInvalidEdit},
 		"no event":              {unread.EventID, edit2, eve, 0, ErrInvalidEdit},
-		"no letter":             {gocql.MustRandomUUID(), edit2, eve, 0, ErrNotFound},
+		"no dead letter":        {gocql.MustRandomUUID(), edit2, eve, 0, ErrNotFound},
 		"resolved":              {b.bring(t, Resolved), edit2, eve, 0, ErrRefused},
 		"claimed":               {b.bring(t, Processing), edit2, eve, 0, ErrRefused},
 	} {
@@ -111,19 +111,19 @@ func TestEdit_Refuses(t *testing.T) {
 		t.Errorf("Edit() of another version = %v", err)
 	}
 	if _, err := b.Edit(ctx, id, edit2, Actor{}, 0); err == nil {
-		t.Error("Edit() by nobody = nil")
+		t.Error("Edit() without an actor = nil")
 	}
 	if after := b.mustRead(t, id); after.Version != before.Version || after.Edit != nil {
 		t.Errorf("refused edits left %+v", after)
 	}
 	if edits, err := b.Edits(ctx, id); err != nil || len(edits) != 0 {
-		t.Errorf("Edits() = %+v, %v: those that were refused are none", edits, err)
+		t.Errorf("Edits() = %+v, %v: refused edits are listed", edits, err)
 	}
 }
 
-// An edit fails at any of its statements, once or until the process dies. The
-// letter then publishes the original or the whole edit, never a part and never
-// both, and never loses its place.
+// An edit fails at any of its statements, once or until the process crashes. The dead
+// letter then publishes the original or the complete edit, never a part and never both,
+// and never loses its position.
 func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 	t.Parallel()
 	places := []place{
@@ -144,24 +144,24 @@ func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 			t.Errorf("Edit() = %v, with one fault", err)
 		}
 		b.heal(t)
-		if _, err := b.history(t.Context(), id, b.db.Serial); err != nil { // completes what was decided
+		if _, err := b.history(t.Context(), id, b.db.Serial); err != nil { // completes a pending transaction
 			t.Fatal(err)
 		}
-		l := b.mustRead(t, id) // fails if the letter names an edit that is not there
+		l := b.mustRead(t, id) // fails if the dead letter contains an id without an edit
 		original(t, &l, &before)
 		switch {
 		case l.Edit != nil && (l.Status != Pending || !l.Content().Equal(edit2)):
 			t.Errorf("half an edit: %s %+v", l.Status, l.Edit)
 		case l.Edit == nil && (l.Status != Manual || l.Version != before.Version):
-			t.Errorf("no edit, and the letter is %s, version %d", l.Status, l.Version)
+			t.Errorf("no edit, and the dead letter is %s, version %d", l.Status, l.Version)
 		case err == nil && l.EditedID != edited:
-			t.Errorf("Edit() = %s, and the letter says %s", edited, l.EditedID)
+			t.Errorf("Edit() = %s, and the dead letter has %s", edited, l.EditedID)
 		}
 		if chain, err := b.Chain(t.Context(), testTable, "a"); err != nil || len(chain) != 1 || chain[0].EventID != id {
 			t.Errorf("the chain is %+v, %v", chain, err)
 		}
 		if edits, err := b.Edits(t.Context(), id); err != nil || (len(edits) == 1) != (l.Edit != nil) {
-			t.Errorf("Edits() = %+v, %v, and the letter's is %+v", edits, err, l.Edit)
+			t.Errorf("Edits() = %+v, %v, and the dead letter's is %+v", edits, err, l.Edit)
 		}
 	})
 }
@@ -213,11 +213,11 @@ func TestSchemas(t *testing.T) {
 		`{"id":1,"at":"2026-01-02T03:04:05Z"}`: "",
 		`{"at":"x","id":"1"}`:                  "/at",
 		`{}`:                                   "id",
-		`{`:                                    "no JSON",
+		`{`:                                    "not JSON",
 	} {
 		err := s.Validate("OrderCreated", []byte(payload))
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalidEdit) || !strings.Contains(err.Error(), want)) {
-			t.Errorf("Validate(%s) = %v, want it to say %q", payload, err, want)
+			t.Errorf("Validate(%s) = %v, want it to contain %q", payload, err, want)
 		}
 	}
 	if err := s.Validate("Other", []byte("{")); err != nil || s.Has("Other") {
@@ -244,8 +244,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// Numbers of a few bytes that stand for ones of any size: some made the validation
-// panic, and lists of the others keep it busy for minutes.
+// Numbers of a few bytes with any number of digits: some made the validation panic, and
+// lists of others would keep it busy for minutes.
 func TestSchemas_NumbersThatAreTooGreat(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

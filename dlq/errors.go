@@ -11,28 +11,28 @@ import (
 )
 
 var (
-	// ErrNotFound is returned for an event that has no letter.
+	// ErrNotFound is returned for an event without a dead letter.
 	ErrNotFound = errors.New("no dead letter")
 	// ErrRefused is in the chain of every *RefusedError.
 	ErrRefused = errors.New("refused")
 )
 
-// RefusedError says that a letter does not stand where the action could begin.
+// RefusedError reports that the status of a dead letter does not allow the action.
 // Nothing was changed.
 type RefusedError struct {
 	EventID gocql.UUID
 	Action  Action
-	// Status is where the letter stands.
+	// Status is the status of the dead letter.
 	Status Status
 	// ClaimedBy has it until ClaimedUntil, if Status is Processing.
 	ClaimedBy    string
 	ClaimedUntil time.Time
-	// Hint says what would help; may be empty.
+	// Hint describes the remedy; it may be empty.
 	Hint string
 }
 
 func (e *RefusedError) Error() string {
-	s := fmt.Sprintf("%s dead letter %s: refused, it is %s", e.Action, e.EventID, e.Status)
+	s := fmt.Sprintf("%s dead letter %s: refused, its status is %s", e.Action, e.EventID, e.Status)
 	if e.Status == Processing {
 		s += fmt.Sprintf(", claimed by %s until %s", e.ClaimedBy, e.ClaimedUntil.UTC().Format(time.RFC3339))
 	}
@@ -45,36 +45,37 @@ func (e *RefusedError) Error() string {
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// OtherTableError says that an event cannot have a letter, because one of another
-// table has its id: letters are by event id, whatever the table. Nothing was changed.
+// OtherTableError reports that an event cannot have a dead letter, because one of
+// another table has the same event id, and the event id is the key of all tables.
+// Nothing was changed.
 type OtherTableError struct {
 	EventID gocql.UUID
-	// Table has the event, Other the letter that stands.
+	// Table is the table of the event, Other that of the stored dead letter.
 	Table, Other string
 }
 
-// Error names both tables and what to do.
+// Error names both tables and the remedy.
 func (e *OtherTableError) Error() string {
 	return fmt.Sprintf("event %s of %s cannot become a dead letter: %s has one with the same event id; use ids that are unique over all tables, such as UUIDs, or give one of them a relay with a scylla.keyspace of its own",
 		e.EventID, e.Table, e.Other)
 }
 
-// hopeless tells whether an error says that the statement itself is wrong or
-// forbidden, or behind the fence, so that trying again cannot help.
+// permanent reports whether a retry cannot help: the statement is invalid or forbidden,
+// or the fence prevents it.
 func permanent(err error) bool {
 	_, other := errors.AsType[*OtherTableError](err)
 	return other || db.Permanent(err)
 }
 
-// VersionError says that a letter is not at the version that an Actor expected.
-// Nothing was changed.
+// VersionError reports that a dead letter does not have the version that an Actor
+// expected. Nothing was changed.
 type VersionError struct {
 	EventID    gocql.UUID
 	Want, Have int64
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("dead letter %s is at version %d, not %d: somebody changed it meanwhile", e.EventID, e.Have, e.Want)
+	return fmt.Sprintf("dead letter %s is at version %d, not %d: it was changed concurrently", e.EventID, e.Have, e.Want)
 }
 
 // Is makes errors.Is(err, ErrRefused) true.
@@ -88,14 +89,14 @@ func (by *Actor) checkVersion(l *DeadLetter) error {
 	return &VersionError{EventID: l.EventID, Want: by.Version, Have: l.Version}
 }
 
-// refused is the error of an action that may not begin where l stands.
+// refused returns the error of an action that the status of l does not allow.
 func refused(action Action, l *DeadLetter, hint string) error {
 	return &RefusedError{
 		EventID: l.EventID, Action: action, Status: l.Status, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil, Hint: hint,
 	}
 }
 
-// may returns a *RefusedError unless action can begin where l stands.
+// may returns a *RefusedError unless the status of l allows the action.
 func may(action Action, l *DeadLetter) error {
 	if _, ok := transitions[action][l.Status]; !ok {
 		return refused(action, l, "")

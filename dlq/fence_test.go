@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Behind the fence no letter is made or changed and no request taken off the list, and
-// it is not tried again.
+// With a closed fence no dead letter is written or changed, no request is removed, and
+// nothing is retried.
 func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -23,7 +23,7 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 	if _, err := own.Write(t.Context(), there); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Replay(t.Context(), there.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {
+	if err := b.Replay(t.Context(), there.EventID, Actor{Name: "eve", Reason: "fixed"}); err != nil {
 		t.Fatal(err)
 	}
 	asked, err := own.Requests(t.Context(), testTable, nil)
@@ -41,10 +41,10 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 		}
 	}
 	if _, err := b.Read(t.Context(), late.EventID); !errors.Is(err, ErrNotFound) {
-		t.Errorf("the late letter: %v, want ErrNotFound", err)
+		t.Errorf("the late dead letter: %v, want ErrNotFound", err)
 	}
 	if l := b.mustRead(t, there.EventID); l.Version != before.Version || l.Status != before.Status {
-		t.Errorf("the letter that was there is %s of version %d, want %s of %d", l.Status, l.Version, before.Status, before.Version)
+		t.Errorf("the dead letter that was there is %s of version %d, want %s of %d", l.Status, l.Version, before.Status, before.Version)
 	}
 	if asked, err = b.Requests(t.Context(), testTable, nil); err != nil || len(asked) != 1 {
 		t.Errorf("Requests() = %+v, %v, want the one there was", asked, err)

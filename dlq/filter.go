@@ -8,22 +8,22 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Filter says which letters; what is left zero does not matter.
+// Filter selects dead letters. Zero fields select all.
 type Filter struct {
-	// Status, unless empty, are the statuses of which the letter has one.
+	// Status selects by status; empty selects all statuses.
 	Status []Status `json:"status,omitempty" nullable:"false"`
-	// ErrorClass, EventType and Aggregate are the letter's.
+	// ErrorClass, EventType and Aggregate select by equality.
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
 	Aggregate  string `json:"aggregate,omitempty"`
 	// Since and Until bound FirstFailedAt; Until itself is not in.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
-	// After continues a listing behind a letter.
+	// After continues a listing after a dead letter.
 	After Position `json:"after,omitzero"`
 }
 
-// Position is a letter's place in listings.
+// Position is the position of a dead letter in listings.
 type Position struct {
 	FirstFailedAt time.Time  `json:"first_failed_at"`
 	EventID       gocql.UUID `json:"event_id"`
@@ -33,7 +33,7 @@ type Position struct {
 // error.
 var ErrStop = errors.New("stop")
 
-// latest is after every letter.
+// latest is after every dead letter.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Validate returns all errors of f.
@@ -65,7 +65,7 @@ func known(s Status) bool {
 	return false
 }
 
-// matches tells whether the letter, as it stands, is one of those meant.
+// matches reports whether f selects the dead letter.
 func (f *Filter) matches(l *DeadLetter) bool {
 	ok := len(f.Status) == 0
 	for _, s := range f.Status {

@@ -8,11 +8,12 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Change is one line of a letter's history. It is stored by the change itself.
+// Change is one line of a dead letter's history. The transaction of the change stores
+// it.
 type Change struct {
-	// Version is the letter's after the change.
+	// Version is the version after the change.
 	Version int64 `json:"version"`
-	// ID tells this change from another that was tried at the same time.
+	// ID distinguishes concurrent changes.
 	ID     gocql.UUID `json:"id"`
 	At     time.Time  `json:"at"`
 	Action Action     `json:"action"`
@@ -22,7 +23,7 @@ type Change struct {
 	To   Status `json:"to"`
 	// Why is the operator's reason or the error of a replay.
 	Why string `json:"why,omitempty"`
-	// Outcome is what came of it.
+	// Outcome is the result of the change.
 	Outcome string `json:"outcome,omitempty"`
 	// Class is the error class of a replay that failed.
 	Class string `json:"class,omitempty"`
@@ -30,7 +31,7 @@ type Change struct {
 	Job gocql.UUID `json:"job,omitzero"`
 }
 
-// maxHistory is how many changes a letter remembers; older ones are dropped.
+// maxHistory limits the history of a dead letter; older lines are removed.
 const maxHistory = 1000
 
 func (c Change) text() string {

@@ -4,19 +4,20 @@ import (
 	"time"
 )
 
-// Hold is what keeps letters of a table from being replayed now, as the relay
-// sees it: a condition that does not hold, or a canary that died again.
+// Hold is the reason for which the relay does not replay dead letters of a table now: a
+// condition that does not hold, or a canary that failed again.
 type Hold struct {
-	// Rule is that of the letters, and FailureKey theirs, empty for all of the rule.
+	// Rule is the rule of the dead letters, and FailureKey their failure key; empty for
+	// all of the rule.
 	Rule, FailureKey string
-	// Reason says what keeps them, in plain words.
+	// Reason describes the hold in plain words.
 	Reason string
-	// Since is when it began, and Until when it ends by itself; zero if time alone
-	// does not decide.
+	// Since is the beginning of the hold, and Until its end; zero if it does not end at
+	// a fixed time.
 	Since, Until time.Time
 }
 
-// of says that the hold is one of the letter.
+// of reports whether the hold applies to the dead letter.
 func (h *Hold) of(l *DeadLetter) bool {
 	return h.Rule == l.Rule && (h.FailureKey == "" || h.FailureKey == l.FailureKey)
 }

@@ -16,9 +16,9 @@ func TestHolds_AreWhatALetterWaitsFor(t *testing.T) {
 	if _, err := s.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	stands, err := s.Read(t.Context(), l.EventID)
-	if err != nil || stands.Rule != "brokers" || stands.FailureKey != "refused/X/1" || stands.Strategy != StrategyConditional {
-		t.Fatalf("Read() = %+v, %v, want what was buried", stands, err)
+	stored, err := s.Read(t.Context(), l.EventID)
+	if err != nil || stored.Rule != "brokers" || stored.FailureKey != "refused/X/1" || stored.Strategy != StrategyConditional {
+		t.Fatalf("Read() = %+v, %v, want the written one", stored, err)
 	}
 	for _, h := range []Hold{
 		{Rule: "others", Reason: "not this one"},
@@ -33,7 +33,7 @@ func TestHolds_AreWhatALetterWaitsFor(t *testing.T) {
 	if err != nil || len(holds) != 3 {
 		t.Fatalf("Holds() = %+v, %v, want three", holds, err)
 	}
-	if got := stands.WaitsFor(holds, now); got != "cpu is at 93 %, above 80 %" {
+	if got := stored.WaitsFor(holds, now); got != "cpu is at 93 %, above 80 %" {
 		t.Errorf("WaitsFor() = %q, want the reason of its hold", got)
 	}
 	if err := s.DropHold(t.Context(), testTable, Hold{Rule: "brokers", FailureKey: "refused/X/1"}); err != nil {
@@ -42,17 +42,17 @@ func TestHolds_AreWhatALetterWaitsFor(t *testing.T) {
 	if holds, err = s.Holds(t.Context(), testTable); err != nil || len(holds) != 2 {
 		t.Fatalf("Holds() after DropHold() = %+v, %v, want two", holds, err)
 	}
-	if got := stands.WaitsFor(holds, now); got != "its turn" {
+	if got := stored.WaitsFor(holds, now); got != "its turn" {
 		t.Errorf("WaitsFor() = %q, want its turn", got)
 	}
-	stands.NextAttempt = now.Add(time.Hour)
-	if got := stands.WaitsFor(holds, now); !strings.HasPrefix(got, "its time, ") {
+	stored.NextAttempt = now.Add(time.Hour)
+	if got := stored.WaitsFor(holds, now); !strings.HasPrefix(got, "its time, ") {
 		t.Errorf("WaitsFor() = %q, want its time", got)
 	}
 }
 
-// A letter that dies of the same error again and again is not tried for ever,
-// and says so.
+// A dead letter that fails with the same error repeatedly is not retried for ever, and
+// contains the reason.
 func TestFail_TheSameErrorEndsTheLoop(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -92,7 +92,7 @@ func TestFail_TheSameErrorEndsTheLoop(t *testing.T) {
 			}
 			got, err := s.Read(t.Context(), l.EventID)
 			if err != nil || status != tt.want || got.Status != tt.want || got.Waiting != tt.waiting {
-				t.Fatalf("after %q the letter is %s, waiting %q, error %v; want %s, %q", tt.texts, got.Status, got.Waiting, err, tt.want, tt.waiting)
+				t.Fatalf("after %q the dead letter is %s, waiting %q, error %v; want %s, %q", tt.texts, got.Status, got.Waiting, err, tt.want, tt.waiting)
 			}
 			if tt.waiting == "" {
 				return
@@ -125,8 +125,8 @@ func TestFailureKey_EqualErrors(t *testing.T) {
 	}
 }
 
-// Who skips an event reads in its history what that was, and what goes on.
-func TestOperate_SaysWhatWasSkipped(t *testing.T) {
+// The history contains the skipped event and the number of unblocked dead letters.
+func TestOperate_RecordsTheSkippedEvent(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for seq := range int64(4) {
@@ -148,7 +148,7 @@ func TestOperate_SaysWhatWasSkipped(t *testing.T) {
 	if err := s.Discard(t.Context(), chain[1].EventID, Actor{Name: "ann", Reason: "stale"}); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"seq 1 of a is passed by later events; dead letters behind it that go on: 3", "seq 2 of a is never published; dead letters behind it that go on: 2"} {
+	for i, want := range []string{"seq 1 of a is passed by later events; dead letters behind it that are unblocked: 3", "seq 2 of a is never published; dead letters behind it that are unblocked: 2"} {
 		history, err := s.History(t.Context(), chain[i].EventID)
 		if err != nil || !strings.Contains(history[len(history)-1].Outcome, want) {
 			t.Errorf("History() = %+v, %v, want it to end with %q", history, err, want)

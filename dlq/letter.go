@@ -7,13 +7,13 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Letter is an event that was not published, why, and what was done about it.
-// Times have milliseconds.
+// DeadLetter is an event that was not published, with its errors and its state. Times
+// have milliseconds.
 type DeadLetter struct {
 	// Table is the outbox table, "keyspace.table".
 	Table string
-	// EventID is the letter's key: one event is one letter, however often it
-	// dies. A row without one has the id of RowID.
+	// EventID is the key: one event has one dead letter, however often it fails. A row
+	// without an id has the id of RowID.
 	EventID gocql.UUID
 	// AggregateID is the aggregate in text form.
 	AggregateID string
@@ -22,8 +22,8 @@ type DeadLetter struct {
 	// Sequence is the event's number; 0 in tables without numbers.
 	Sequence int64
 
-	// Payload, ContentType and Headers are the event's, unchanged to the byte.
-	// What was null comes back nil, what was empty comes back empty.
+	// Payload, ContentType and Headers are the event's, byte for byte. Null is read as
+	// nil, empty as empty.
 	Payload     []byte
 	ContentType string
 	Headers     map[string]string
@@ -31,18 +31,19 @@ type DeadLetter struct {
 	CreatedAt, DeliverAt time.Time
 	// WrittenAt is the write time of the event's CDC row, in microseconds.
 	WrittenAt int64
-	// Topic is where the event would have gone; empty if that is not known.
+	// Topic is the topic of the event; empty if it is unknown.
 	Topic string
 
-	// Status is where the letter stands.
+	// Status is the current status.
 	Status Status
-	// Version counts the letter's changes, from 1.
+	// Version is the number of changes, from 1.
 	Version int64
-	// Released says that later events of the aggregate do not wait for it.
+	// Released reports that the dead letter does not block later events of the
+	// aggregate.
 	Released bool
 
-	// ErrorClass is why it died, one of few: breaker_open, attempts_used,
-	// record_too_large, topic_not_allowed, undecodable, behind …
+	// ErrorClass is the class of the last error, of a small set: breaker_open,
+	// attempts_used, record_too_large, topic_not_allowed, undecodable, behind …
 	ErrorClass string
 	// ErrorCode, ErrorText and ErrorChain are the last error: the code of the
 	// broker or the database, the message, and the messages it wraps.
@@ -50,57 +51,57 @@ type DeadLetter struct {
 	ErrorChain           []string
 	// Attempts counts attempts to publish, over all its life.
 	Attempts int
-	// Replays counts replays that failed. An operator may ask for one more than
-	// are made by themselves.
+	// Replays is the number of failed replays. An operator may request one more than
+	// the automatic replays.
 	Replays int
-	// FirstFailedAt and LastFailedAt are when it died first and last.
+	// FirstFailedAt and LastFailedAt are the times of the first and the last failure.
 	FirstFailedAt, LastFailedAt time.Time
-	// Strategy chose NextAttempt, the time before which it is not replayed by
-	// itself; zero means at once for a pending letter. Bury stores what it is
-	// given: Delay(0) from now is the default, and zero right for what an open
-	// breaker stopped. Rule is the name of the StrategyRule that chose Strategy.
+	// Strategy chose NextAttempt, the earliest time of the automatic replay; zero means
+	// immediately for a pending dead letter. Write stores the given value: Delay(0)
+	// from now is the default, and zero is right for an event that the open breaker
+	// rejected. Rule is the name of the StrategyRule that chose Strategy.
 	Strategy    string
 	Rule        string
 	NextAttempt time.Time
-	// Waiting is why nobody tries the letter, in plain words; empty if its status
-	// and NextAttempt say all there is. WaitsFor is the whole answer.
+	// Waiting is the reason why the dead letter is not retried, in plain words; empty
+	// if the status and NextAttempt are the reason. WaitsFor returns the complete
+	// reason.
 	Waiting string
-	// FailureKey is that of the last error, and FailureRepeats how often in a row
-	// the letter died of it.
+	// FailureKey is the key of the last error, and FailureRepeats the number of
+	// consecutive failures with that key.
 	FailureKey     string
 	FailureRepeats int
 
-	// ClaimedBy has the letter until ClaimedUntil.
+	// ClaimedBy owns the claim until ClaimedUntil.
 	ClaimedBy    string
 	ClaimedUntil time.Time
 
-	// Outcome is set once the letter is resolved, at ResolvedAt.
+	// Outcome is set when the dead letter is resolved, at ResolvedAt.
 	Outcome    Outcome
 	ResolvedAt time.Time
 
-	// PurgedAt is when all but the letter's outline was removed; zero while it is
-	// whole. A purged letter is archived, and on the list of its status alone.
+	// PurgedAt is the time of the purge; zero if there was none. A purged dead letter
+	// is an outline, archived, and only in the list of its status.
 	PurgedAt time.Time
 	// Archive is where its copy is, if it was purged with one.
 	Archive string
-	// EditedID is the id under which the event is published, since somebody edited
-	// it; zero if nobody did. EventID stays the letter's.
+	// EditedID is the id under which the event is published after an edit; zero without
+	// one. EventID does not change.
 	EditedID gocql.UUID
-	// Edit, if EditedID is not zero, is what is published in place of Payload,
-	// ContentType and Headers, which stay as they were. Read and Claim fill it in;
-	// lists do not.
+	// Edit, if EditedID is not zero, replaces the published Payload, ContentType and
+	// Headers; these fields do not change. Read and Claim return it, lists do not.
 	Edit *Edited
 
-	// Metadata is what the relay knew: source, breaker, lag, host.
+	// Metadata contains source, breaker, lag and host of the relay.
 	Metadata map[string]string
-	// Raw is what could be read of a row that is no event, column by column in
-	// the text form of CQL; blobs as 0x….
+	// Raw contains the readable columns of a row that is not an event, in the text form
+	// of CQL; blobs as 0x….
 	Raw map[string]string
 
 	job gocql.UUID // the bulk job that changed it last
 }
 
-// OutcomeKind is how a letter was resolved.
+// OutcomeKind is the way in which a dead letter was resolved.
 type OutcomeKind string
 
 // The kinds of outcomes.
@@ -111,13 +112,13 @@ const (
 	OutcomeFound OutcomeKind = "found"
 	// OutcomeDiscarded: it will never be published.
 	OutcomeDiscarded OutcomeKind = "discarded"
-	// OutcomeReleased: it was published after its aggregate had gone on.
+	// OutcomeReleased: it was published after later events of its aggregate.
 	OutcomeReleased OutcomeKind = "released"
-	// OutcomeByHand: somebody settled it elsewhere.
+	// OutcomeByHand: an operator handled it elsewhere.
 	OutcomeByHand OutcomeKind = "by_hand"
 )
 
-// Outcome is how a letter ended.
+// Outcome is the result of a resolved dead letter.
 type Outcome struct {
 	Kind OutcomeKind
 	// Topic, Partition and Offset are the event's record, if it has one: then
@@ -131,29 +132,29 @@ type Outcome struct {
 
 // Failure is why a replay failed.
 type Failure struct {
-	// Class, Code, Text and Chain are as in Letter.
+	// Class, Code, Text and Chain are the fields of DeadLetter with these names.
 	Class, Code, Text string
 	Chain             []string
 	// Attempts is how many attempts to publish were made.
 	Attempts int
-	// Final says that another attempt cannot help: the letter becomes manual.
+	// Final reports that another attempt cannot help: the dead letter becomes manual.
 	Final bool
-	// NextAttempt is when to replay it again. Zero is Delay from now.
+	// NextAttempt is the time of the next replay. Zero is Delay from now.
 	NextAttempt time.Time
-	// Strategy is what chose NextAttempt, and Rule what chose Strategy. Empty
-	// means StrategyImmediate.
+	// Strategy chose NextAttempt, and Rule chose Strategy. Empty means
+	// StrategyImmediate.
 	Strategy, Rule string
-	// MaxReplays is after how many failed replays the letter is failed, and
-	// SameError after how many equal failures in a row it is manual. Zero means
-	// the store's limit, and no limit of its own.
+	// MaxReplays is the number of failed replays after which the dead letter is failed,
+	// and SameError the number of consecutive equal failures after which it is manual.
+	// Zero means the store's limit for the first, and no limit for the second.
 	MaxReplays, SameError int
-	// Waiting is why nobody will try it again, of a Final failure.
+	// Waiting is the reason why a Final failure is not retried.
 	Waiting string
-	// Metadata, unless nil, replaces the letter's.
+	// Metadata, unless nil, replaces the metadata of the dead letter.
 	Metadata map[string]string
 }
 
-// ChainEntry is an open letter without what only publishing needs.
+// ChainEntry is an open dead letter without payload, headers and error texts.
 type ChainEntry struct {
 	EventID                             gocql.UUID
 	AggregateID                         string
@@ -172,21 +173,21 @@ type ChainEntry struct {
 	ClaimedUntil                        time.Time
 }
 
-// Actor is who changes a letter and why.
+// Actor is the person or program that changes a dead letter.
 type Actor struct {
 	// Name is a person or a program; required.
 	Name string `json:"name"`
 	// Reason is why; kept in the history.
 	Reason string `json:"reason,omitempty"`
-	// Job is the bulk job that acts for them, zero without one. A job changes a
-	// letter once: what it did already is not done again.
+	// Job is the bulk job that acts for the actor, zero without one. A job changes a
+	// dead letter at most once.
 	Job gocql.UUID `json:"job,omitzero"`
-	// Version, unless zero, is the letter's that the actor has seen: a letter that
-	// somebody changed since is left alone, with a *VersionError.
+	// Version, unless zero, is the version that the actor has seen. A dead letter with
+	// another version is not changed, and the error is a *VersionError.
 	Version int64 `json:"-"`
 }
 
-// of is the outcome of l: of an edited letter it says so.
+// of returns the outcome of l, with a note if l was edited.
 func (o Outcome) of(l *DeadLetter) Outcome {
 	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
 		o.Note = "edited, as event " + l.EditedID.String()
@@ -194,7 +195,7 @@ func (o Outcome) of(l *DeadLetter) Outcome {
 	return o
 }
 
-// String is the outcome in words, such as "replayed to OrderCreated[3]@17".
+// String returns the outcome in words, such as "replayed to OrderCreated[3]@17".
 func (o Outcome) String() string {
 	if o.Topic == "" {
 		return string(o.Kind)
@@ -226,7 +227,7 @@ func (l *DeadLetter) dest() []any {
 		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
 }
 
-// Entry is the letter without what only publishing needs.
+// Entry returns the dead letter without payload, headers and error texts.
 func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
@@ -236,5 +237,5 @@ func (l *DeadLetter) Entry() ChainEntry {
 	}
 }
 
-// Position is the letter's place in listings.
+// Position returns the position of the dead letter in listings.
 func (l *DeadLetter) Position() Position { return Position{l.FirstFailedAt, l.EventID} }

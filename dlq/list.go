@@ -8,7 +8,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// reader reads the entries of every letter that f may mean.
+// reader reads the entries of every dead letter that may match f.
 func (ls *lists) reader(f *Filter) reader {
 	var all []reader
 	add := func(kind []string, values ...string) {
@@ -66,13 +66,13 @@ func (ls *lists) reader(f *Filter) reader {
 }
 
 const (
-	// firstLookup is how many letters are looked at first: a short listing reads
-	// little.
+	// firstLookup is the number of dead letters in the first read, so that a short
+	// listing reads little.
 	firstLookup = 20
 	maxLookup   = 100
 )
 
-// listing gathers entries and looks at their letters.
+// listing collects entries and reads their dead letters.
 type listing struct {
 	s    *Store
 	f    *Filter
@@ -99,7 +99,7 @@ func (l *listing) add(ctx context.Context, g group) error {
 	return nil
 }
 
-// flush calls each for the letters of the rows that stand there and are meant.
+// flush calls each for the dead letters of the rows that match.
 func (l *listing) flush(ctx context.Context) error {
 	rows := l.rows
 	l.rows = l.rows[:0]
@@ -112,25 +112,25 @@ func (l *listing) flush(ctx context.Context) error {
 			ids = append(ids, r.event)
 		}
 	}
-	letters, err := l.s.readMany(ctx, ids)
+	deadLetters, err := l.s.readMany(ctx, ids)
 	if err != nil {
 		return err
 	}
 	var last gocql.UUID
 	for i, r := range rows {
-		letter, ok := letters[r.event]
+		deadLetter, ok := deadLetters[r.event]
 		if !ok {
 			continue // about to be stored, or never
 		}
-		stands := letter.FirstFailedAt.Equal(r.at)
-		if !stands || !onList(&letter, r.list) {
-			l.s.lists.dropRow(ctx, r, letter.Version)
+		stored := deadLetter.FirstFailedAt.Equal(r.at)
+		if !stored || !onList(&deadLetter, r.list) {
+			l.s.lists.dropRow(ctx, r, deadLetter.Version)
 		}
-		if !stands || i > 0 && last == r.event || !l.f.matches(&letter) {
+		if !stored || i > 0 && last == r.event || !l.f.matches(&deadLetter) {
 			continue
 		}
 		last = r.event
-		if err := l.each(&letter); err != nil {
+		if err := l.each(&deadLetter); err != nil {
 			return err
 		}
 	}
@@ -146,13 +146,13 @@ func onList(l *DeadLetter, f listKey) bool {
 	return false
 }
 
-// dropRow removes an entry whose letter stood elsewhere at version.
+// dropRow removes an outdated entry. version is the current version of the dead letter.
 func (ls *lists) dropRow(ctx context.Context, r row, version int64) {
 	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
 	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.list.kind, r.list.value, r.list.bucketOf(r.at), r.at, r.event).
 		Idempotent(true).Exec()
 	if err != nil {
-		ls.db.Log.Debug("a stale entry of a list stays", "event_id", r.event, "err", err)
+		ls.db.Log.Debug("failed to remove a stale entry of a list; readers skip it", "event_id", r.event, "err", err)
 	}
 }

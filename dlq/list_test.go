@@ -20,7 +20,7 @@ func (b *bundle) listed(t testing.TB, f Filter) []DeadLetter {
 	return out
 }
 
-// Listings and stats show what a scan of everything would.
+// Listings and stats match a full scan.
 func TestList_IsWhatAScanFinds(t *testing.T) {
 	t.Parallel()
 	b, rnd := setup(t), seeds.Rand(t)
@@ -62,11 +62,11 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		}
 		return nil
 	})
-	letters := make([]DeadLetter, len(all))
-	if _, err := parallel(len(all), func(i int) (err error) { letters[i], err = b.Read(t.Context(), all[i]); return err }); err != nil {
+	deadLetters := make([]DeadLetter, len(all))
+	if _, err := parallel(len(all), func(i int) (err error) { deadLetters[i], err = b.Read(t.Context(), all[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(letters, func(x, y DeadLetter) int {
+	slices.SortFunc(deadLetters, func(x, y DeadLetter) int {
 		if c := y.FirstFailedAt.Compare(x.FirstFailedAt); c != 0 {
 			return c
 		}
@@ -95,7 +95,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			}
 		}
 		var want []gocql.UUID
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			if f.matches(&l) {
 				want = append(want, l.EventID)
 			}
@@ -121,7 +121,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("List(%+v) by %d has %d letters, want %d, or in another order", f, page, len(got), len(want))
+			t.Errorf("List(%+v) by %d has %d dead letters, want %d, or in another order", f, page, len(got), len(want))
 		}
 	}
 	st, err := b.Stats(t.Context())
@@ -132,7 +132,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	for _, s := range Statuses {
 		want.ByStatus[s] = 0
 	}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		want.ByStatus[l.Status]++
 		if l.Status.Open() {
 			want.Open++
@@ -148,7 +148,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	}
 }
 
-// Entries that a crash left are passed over and removed by who lists them.
+// Listings skip and remove the entries that a crash left.
 func TestList_RemovesStaleEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -172,9 +172,9 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	b.mustBeListed(t, id)
 }
 
-// A process that died before its letter was stored, and another that buried the
-// event later, leave entries at two times; the letter is listed once.
-func TestList_ShowsALetterOnce(t *testing.T) {
+// One process crashed before it stored the dead letter, and another wrote it later:
+// there are entries at two times, and the dead letter is listed once.
+func TestList_ContainsADeadLetterOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l, err := b.newDeadLetter(testDeadLetter("a", 1))
@@ -192,7 +192,7 @@ func TestList_ShowsALetterOnce(t *testing.T) {
 	b.mustWrite(t, &again)
 	for range 2 {
 		if got := b.listed(t, Filter{}); len(got) != 2 || got[0].EventID != l.EventID || got[1].EventID != between {
-			t.Errorf("List() has %d letters, want two, each once", len(got))
+			t.Errorf("List() has %d dead letters, want two, each once", len(got))
 		}
 	}
 }

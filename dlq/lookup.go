@@ -13,11 +13,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
-// shelf is a list of letters in dead_letter_lookups, without its bucket.
+// listKey identifies a list of dead letters in dead_letter_lookups, without its bucket.
 type listKey struct{ kind, value string }
 
-// The kinds of shelves. A letter that is whole stands on one of each, on the open ones while
-// it is open and on the closed ones after.
+// The kinds of lists. A dead letter that is not purged is in one list of each kind: in
+// the open ones while it is open, and in the closed ones afterwards.
 const (
 	kindStatus    = "status"
 	kindAggregate = "aggregate"
@@ -27,7 +27,7 @@ const (
 	kindDoneType  = "done_type"
 )
 
-// shelves are where a letter stands.
+// listsOf returns the lists that contain a dead letter.
 func listsOf(l *DeadLetter) []listKey {
 	if !l.PurgedAt.IsZero() {
 		return []listKey{{kindStatus, string(l.Status)}}
@@ -44,8 +44,7 @@ func listsOf(l *DeadLetter) []listKey {
 	}
 }
 
-// bucketOf is the partition of a shelf: an hour, but one for all letters of an
-// aggregate.
+// bucketOf returns the partition of a list: an hour, or for an aggregate one partition.
 func (f listKey) bucketOf(at time.Time) time.Time {
 	if f.kind == kindAggregate {
 		return time.Unix(0, 0).UTC()
@@ -53,8 +52,8 @@ func (f listKey) bucketOf(at time.Time) time.Time {
 	return at.UTC().Truncate(time.Hour)
 }
 
-// chainBuckets is into how many partitions the chains of a table are spread. It
-// is part of what is stored.
+// chainBuckets is the number of partitions of the chains of a table. It is part of the
+// stored format.
 const chainBuckets = 64
 
 func chainBucket(aggregate string) int {
@@ -63,9 +62,9 @@ func chainBucket(aggregate string) int {
 	return int(h.Sum32() % chainBuckets)
 }
 
-// Rows of lookups are written with timestamps that follow from the letter's
-// version, so that writes of two processes, or one that comes late, leave what
-// the last change left, in whatever order they arrive.
+// The timestamps of lookups are derived from the version of the dead letter. Therefore
+// concurrent and late writes of several processes leave the entries of the last change,
+// in any order of arrival.
 
 // addedAt is the timestamp of rows that are right from version v on.
 func addedAt(v int64) int64 { return 2 * v }
@@ -73,22 +72,23 @@ func addedAt(v int64) int64 { return 2 * v }
 // droppedAt is that of the removal of rows that are wrong at version v.
 func droppedAt(v int64) int64 { return 2*v + 1 }
 
-// add puts l on the shelves in add, and into its chain if chain is set.
+// add adds l to the lists in on, and to its chain if chain is set.
 func (ls *lists) add(ctx context.Context, l *DeadLetter, on []listKey, chain bool) error {
 	return ls.addMany(ctx, []listed{{l, on, chain}})
 }
 
-// listed is a letter and the lists that it comes on or goes off.
+// listed is a dead letter and the lists to which it is added or from which it is
+// removed.
 type listed struct {
 	dead  *DeadLetter
 	on    []listKey
 	chain bool
 }
 
-// addMany is add for several letters.
-func (ls *lists) addMany(ctx context.Context, letters []listed) error {
+// addMany is add for several dead letters.
+func (ls *lists) addMany(ctx context.Context, deadLetters []listed) error {
 	b := ls.db.Batch()
-	for _, x := range letters {
+	for _, x := range deadLetters {
 		l := x.dead
 		for _, f := range x.on {
 			if err := ls.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
@@ -104,11 +104,11 @@ func (ls *lists) addMany(ctx context.Context, letters []listed) error {
 		return nil
 	}
 	if err := ls.db.Execute(ctx, b); err != nil {
-		return fmt.Errorf("list dead letter %s and %d more: %w", letters[0].dead.EventID, len(letters)-1, err)
+		return fmt.Errorf("list dead letter %s and %d more: %w", deadLetters[0].dead.EventID, len(deadLetters)-1, err)
 	}
-	// Again, if the process stood still in between for so long that Tidy may have
-	// been there.
-	for _, x := range letters {
+	// Repeat it, in case the process was suspended for so long that Tidy removed the
+	// buckets.
+	for _, x := range deadLetters {
 		for _, f := range x.on {
 			if err := ls.openBucket(ctx, f, f.bucketOf(x.dead.FirstFailedAt)); err != nil {
 				return err
@@ -118,10 +118,10 @@ func (ls *lists) addMany(ctx context.Context, letters []listed) error {
 	return nil
 }
 
-// dropMany is drop for several letters, each as it stands.
-func (ls *lists) dropMany(ctx context.Context, letters []listed) error {
+// dropMany is drop for several dead letters at their current versions.
+func (ls *lists) dropMany(ctx context.Context, deadLetters []listed) error {
 	b := ls.db.Batch()
-	for _, x := range letters {
+	for _, x := range deadLetters {
 		ls.dropFrom(b, x.dead, x.dead.Version, x.on, x.chain)
 	}
 	if b.Size() == 0 {
@@ -139,8 +139,8 @@ func (ls *lists) dropFrom(b *gocql.Batch, l *DeadLetter, at int64, off []listKey
 	}
 }
 
-// drop removes l from shelves on which it does not stand any more, and from its
-// chain if chain is set. at is the letter's version now.
+// drop removes l from the lists in off, and from its chain if chain is set. at is the
+// current version of the dead letter.
 func (ls *lists) drop(ctx context.Context, l *DeadLetter, at int64, off []listKey, chain bool) error {
 	if len(off) == 0 && !chain {
 		return nil
@@ -148,13 +148,14 @@ func (ls *lists) drop(ctx context.Context, l *DeadLetter, at int64, off []listKe
 	b := ls.db.Batch()
 	ls.dropFrom(b, l, at, off, chain)
 	if err := ls.db.Execute(ctx, b); err != nil {
-		return fmt.Errorf("take dead letter %s off its lists: %w", l.EventID, err)
+		return fmt.Errorf("remove dead letter %s from its lists: %w", l.EventID, err)
 	}
 	return nil
 }
 
 // lists are the tables that list dead letters by status, aggregate, error class and
-// event type, and those of each aggregate in order. It is safe for concurrent use.
+// event type, and the open ones of each aggregate in order. It is safe for concurrent
+// use.
 type lists struct {
 	db   *db.DB
 	stmt listStatements
@@ -175,8 +176,7 @@ type bucketKey struct {
 // maxBucketsSeen bounds the cache; forgetting costs a write.
 const maxBucketsSeen = 10_000
 
-// openBucket makes sure that readers know the bucket, and that Tidy leaves it for a
-// while.
+// openBucket announces the bucket to readers, so that Tidy leaves it for a while.
 func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) error {
 	if f.kind == kindAggregate {
 		return nil
@@ -202,7 +202,7 @@ func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) er
 	return nil
 }
 
-// shelvesLess are the shelves of a on which b does not stand.
+// listsWithout returns the lists of a that do not contain b.
 func listsWithout(a, b *DeadLetter) []listKey {
 	var out []listKey
 	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
@@ -222,8 +222,8 @@ func sameChain(a, b *DeadLetter) bool {
 	return a.Table == b.Table && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence && a.WrittenAt == b.WrittenAt
 }
 
-// count counts the entries of all shelves of a kind by value, and returns when
-// the first letter died of those values for which of is true.
+// count counts the entries of all lists of a kind by value. It returns the first
+// failure among the values for which of is true.
 func (ls *lists) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
 	keys, err := ls.announcedBuckets(ctx, kind)
 	if err != nil {
@@ -269,7 +269,7 @@ func (ls *lists) count(ctx context.Context, kind string, of func(value string) b
 	return counts, oldest, nil
 }
 
-// hours are the hours of which letters of a status may have died, newest first.
+// hours returns the hours that may contain first failures of a status, newest first.
 func (ls *lists) hours(ctx context.Context, st Status, since, until time.Time) ([]time.Time, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0)
@@ -286,7 +286,7 @@ func (ls *lists) hours(ctx context.Context, st Status, since, until time.Time) (
 		out = append(out, h)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read in which hours %s dead letters died: %w", st, err)
+		return nil, fmt.Errorf("read the hours of %s dead letters: %w", st, err)
 	}
 	return out, nil
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// manyLetters is how many letters TestStore_ManyLetters stores: DLQ_LETTERS.
+// manyDeadLetters is the number of dead letters of TestStore_ManyDeadLetters: DLQ_LETTERS.
 func manyDeadLetters(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("DLQ_LETTERS"))
 	switch {
 	case os.Getenv("DLQ_LETTERS") != "" && (err != nil || n < 1000):
-		t.Fatalf("DLQ_LETTERS=%q: write how many letters, at least 1000", os.Getenv("DLQ_LETTERS"))
+		t.Fatalf("DLQ_LETTERS=%q: write a number of dead letters, at least 1000", os.Getenv("DLQ_LETTERS"))
 	case err == nil:
 		return n
 	case testing.Short():
@@ -25,21 +25,20 @@ func manyDeadLetters(t *testing.T) int {
 	return 20_000
 }
 
-// listingLimit is what the p95 of a listing's first hundred must stay under. It is
-// held only where a million is asked for: beside other tests it would tell of them.
+// listingLimit limits the p95 of a listing's first hundred. It is checked only for a
+// million dead letters, because other tests would disturb the measurement.
 const listingLimit = 100 * time.Millisecond
 
-// TestStore_ManyLetters fills a store and lists it by every criterion: what is
-// listed is right, takes no longer for there being many, and does not pile up in
-// memory.
-func TestStore_ManyLetters(t *testing.T) {
+// TestStore_ManyDeadLetters fills a store and lists it by every criterion: the result is
+// correct, and its time and memory do not depend on the number of dead letters.
+func TestStore_ManyDeadLetters(t *testing.T) {
 	n := manyDeadLetters(t)
 	s := setup(t, WithTimeouts(30*time.Second, time.Minute))
 	end := time.Now().UTC().Truncate(time.Hour)
 	const span = 28 * 24 * time.Hour
 	rare := n / 500
 	began := time.Now()
-	buried, err := parallel(n, func(i int) error {
+	written, err := parallel(n, func(i int) error {
 		l := testDeadLetter(fmt.Sprint("a", i%(n/20)), int64(i+1))
 		l.FirstFailedAt = end.Add(-time.Duration(float64(span) * float64(i+1) / float64(n+1)))
 		l.Payload = []byte("{}")
@@ -52,7 +51,7 @@ func TestStore_ManyLetters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d letters in %s: %.0f/s, p95 %s", n, time.Since(began).Round(time.Second), float64(n)/time.Since(began).Seconds(), buried[n*95/100])
+	t.Logf("%d dead letters in %s: %.0f/s, p95 %s", n, time.Since(began).Round(time.Second), float64(n)/time.Since(began).Seconds(), written[n*95/100])
 	day := end.Add(-span / 2)
 	for _, tt := range []struct {
 		name string
@@ -90,7 +89,7 @@ func TestStore_ManyLetters(t *testing.T) {
 			}
 			took[i] = time.Since(begun)
 			if got < tt.want || got > 100 {
-				t.Fatalf("%s lists %d letters, want %d", tt.name, got, tt.want)
+				t.Fatalf("%s lists %d dead letters, want %d", tt.name, got, tt.want)
 			}
 		}
 		runtime.GC()
@@ -102,7 +101,7 @@ func TestStore_ManyLetters(t *testing.T) {
 		if n >= 1_000_000 && p95 > listingLimit {
 			t.Errorf("%s: p95 %s, want under %s", tt.name, p95, listingLimit)
 		}
-		if grown > 64<<20 { // what is kept does not follow from what there is
+		if grown > 64<<20 { // memory does not grow with the store
 			t.Errorf("%s: the heap grew by %d MiB", tt.name, grown>>20)
 		}
 	}
@@ -116,5 +115,5 @@ func TestStore_ManyLetters(t *testing.T) {
 	if tally, err := s.Tally(t.Context(), OpenStatuses, time.Time{}, time.Time{}); err != nil || tally[Manual] != int64(rare) || tally[Pending] != int64(n-rare) {
 		t.Errorf("Tally() = %v, %v", tally, err)
 	}
-	t.Logf("a tally of open letters in %s", time.Since(begun))
+	t.Logf("a tally of open dead letters in %s", time.Since(begun))
 }

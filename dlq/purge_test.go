@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// resolved is a letter of all columns that was replayed.
+// resolved returns a replayed dead letter with all columns.
 func (b *bundle) resolved(t *testing.T) *DeadLetter {
 	t.Helper()
 	l := testDeadLetter("a", 1)
@@ -36,7 +36,7 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	seen.Version = before.Version - 1
 	var v *VersionError
 	if err := b.Purge(t.Context(), l.EventID, Purge{Archive: "x"}, seen); !errors.As(err, &v) {
-		t.Fatalf("a letter that has changed since it was copied: %v, want a *VersionError", err)
+		t.Fatalf("a dead letter that has changed since it was copied: %v, want a *VersionError", err)
 	}
 	seen.Version = before.Version
 	if err := b.Purge(t.Context(), l.EventID, Purge{Archive: "2026/01/02/x.jsonl.zst"}, seen); err != nil {
@@ -44,7 +44,7 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	}
 	outline := b.mustRead(t, l.EventID)
 	if outline.Payload != nil || outline.Headers != nil || outline.ErrorText != "" || outline.ErrorChain != nil || outline.Metadata != nil || outline.Raw != nil {
-		t.Errorf("a purged letter still has %+v", outline)
+		t.Errorf("a purged dead letter still has %+v", outline)
 	}
 	if outline.Status != Archived || outline.PurgedAt.IsZero() || outline.Archive != "2026/01/02/x.jsonl.zst" || outline.Outcome != before.Outcome ||
 		outline.WrittenAt != l.WrittenAt || outline.Table != l.Table || outline.ErrorClass != l.ErrorClass {
@@ -55,7 +55,8 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 		t.Errorf("history %+v", h)
 	}
 
-	// The event's row comes again: it is known, and nothing comes back.
+	// The event's row is read again: the event is known, and the dead letter does not
+	// change.
 	if st, err := b.Write(t.Context(), l); err != nil || st != Archived {
 		t.Errorf("Write() of a purged event = %s, %v", st, err)
 	}
@@ -95,28 +96,28 @@ func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
 	b := setup(t)
 	for _, from := range []Status{Pending, Parked, Processing} {
 		id := b.bring(t, from)
-		b.clock.advance(time.Hour) // claims have run out
+		b.clock.advance(time.Hour) // claims have expired
 		if err := b.Purge(t.Context(), id, Purge{Force: true}, eve); !errors.Is(err, ErrRefused) {
-			t.Errorf("purge of a %s letter = %v, want it refused", from, err)
+			t.Errorf("purge of a %s dead letter = %v, want it refused", from, err)
 		}
 	}
 	for _, from := range []Status{Failed, Manual} {
 		id := b.bring(t, from)
 		if err := b.Purge(t.Context(), id, Purge{}, eve); !errors.Is(err, ErrRefused) {
-			t.Errorf("purge of a %s letter without force = %v, want it refused", from, err)
+			t.Errorf("purge of a %s dead letter without force = %v, want it refused", from, err)
 		}
 		whole := b.mustRead(t, id)
 		if err := b.CheckPurge(&whole, Purge{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("CheckPurge() = %v", err)
 		}
-		b.clock.advance(time.Second) // requests of one moment stand in any order
+		b.clock.advance(time.Second) // requests of the same moment have no order
 		if err := b.Purge(t.Context(), id, Purge{Force: true, Archive: "x"}, eve); err != nil {
 			t.Fatal(err)
 		}
 		b.mustBeListed(t, id)
 		rs, err := b.Requests(t.Context(), testTable, nil)
 		if err != nil || len(rs) == 0 || rs[len(rs)-1].EventID != id || rs[len(rs)-1].Entry.Status != Archived {
-			t.Errorf("the relay is told %+v, %v", rs, err)
+			t.Errorf("the requests are %+v, %v", rs, err)
 		}
 		if err := b.Restore(t.Context(), id, &Copy{DeadLetter: whole}, eve); err != nil {
 			t.Fatal(err)
@@ -133,7 +134,7 @@ func TestForget_OnlyWhatWasPurged(t *testing.T) {
 	b := setup(t)
 	l := b.resolved(t)
 	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrRefused) {
-		t.Fatalf("Forget() of a whole letter = %v", err)
+		t.Fatalf("Forget() of a whole dead letter = %v", err)
 	}
 	if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
 		t.Fatal(err)
@@ -153,8 +154,8 @@ func TestForget_OnlyWhatWasPurged(t *testing.T) {
 	}
 }
 
-// What was forgotten although nobody said so is on no list either: nobody would ever
-// take it off, and it would count for good.
+// A dead letter that was forgotten without an acknowledgement is in no list; nothing
+// else would remove the entry.
 func TestForget_AnswerLost(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"applied", "decided", "undecided", "connection lost, applied"} {
@@ -170,14 +171,14 @@ func TestForget_AnswerLost(t *testing.T) {
 				t.Errorf("Forget() = %v after %d faults", err, hits())
 			}
 			if stats, err := b.Stats(t.Context()); err != nil || stats.ByStatus[Archived] != 0 {
-				t.Errorf("Stats() counts %d archived letters (%v), want none", stats.ByStatus[Archived], err)
+				t.Errorf("Stats() counts %d archived dead letters (%v), want none", stats.ByStatus[Archived], err)
 			}
 		})
 	}
 }
 
-// An edit that the letter's history is too long to know of is in its copy, or the
-// letter would name one that is not there once it was purged and restored.
+// A copy contains the current edit also if the history no longer does. Otherwise a
+// restored dead letter would contain an id without an edit.
 func TestCopy_OfAnEditThatTheHistoryHasForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -242,7 +243,7 @@ func TestDuty_OneAtATime(t *testing.T) {
 	take(two, false)
 	take(duty("one", time.Second), true) // which makes it end sooner
 	deadline := time.Now().Add(5 * time.Minute)
-	for { // until the claim has run out
+	for { // until the claim has expired
 		ok, err := two.Take(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -251,12 +252,12 @@ func TestDuty_OneAtATime(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the claim does not run out")
+			t.Fatal("the claim does not expire")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	if s, err := two.State(t.Context()); s != "mine" || err != nil {
-		t.Errorf("State() = %q, %v, want what the one before kept", s, err)
+		t.Errorf("State() = %q, %v, want the saved state", s, err)
 	}
 	if err := two.Leave(t.Context()); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Request tells the relay that an operator changed a letter.
+// Request notifies the relay of an operator's change of a dead letter.
 type Request struct {
 	// Table is the outbox table, "keyspace.table".
 	Table string
@@ -15,19 +15,18 @@ type Request struct {
 	ID          gocql.UUID
 	EventID     gocql.UUID
 	AggregateID string
-	// Action is what the operator did.
+	// Action is the operator's action.
 	Action Action
-	// Actor is who.
+	// Actor is the operator.
 	Actor string
-	// Entry is the letter as it stands now, after the change; its Status may be
-	// Resolved.
+	// Entry is the dead letter after the change; its Status may be Resolved.
 	Entry ChainEntry
 
 	version int64
 }
 
 const (
-	// maxRequests bounds those that are returned at once.
+	// maxRequests limits the requests of one call.
 	maxRequests = 1000
 	// requestOverlap is how far the clocks of operators may differ.
 	requestOverlap = 10 * time.Minute
@@ -38,8 +37,8 @@ const (
 	requestSweep = 5 * time.Minute
 )
 
-// requestMarks remember, per table, where the done requests end, so that polls
-// do not read their tombstones again.
+// requestMarks contain, by table, the end of the removed requests, so that polls do not
+// read their tombstones again.
 type requestMarks struct {
 	mu struct {
 		sync.Mutex

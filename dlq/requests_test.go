@@ -18,8 +18,8 @@ func (b *bundle) requested(t testing.TB) []Request {
 	return rs
 }
 
-// What operators change wakes the relay, once, with the letter as it is then.
-func TestRequests_TellOfChanges(t *testing.T) {
+// An operator's change notifies the relay once, with the dead letter after the change.
+func TestRequests_ReportChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	if got := b.requested(t); len(got) != 0 {
@@ -46,7 +46,7 @@ func TestRequests_TellOfChanges(t *testing.T) {
 			t.Errorf("Requests() after Done = %+v", got)
 		}
 	}
-	// The relay's own changes tell it nothing.
+	// The relay's own changes make no requests.
 	id := b.bring(t, Processing)
 	if err := b.Unclaim(t.Context(), id, me, ""); err != nil {
 		t.Fatal(err)
@@ -59,8 +59,8 @@ func TestRequests_TellOfChanges(t *testing.T) {
 	}
 }
 
-// An operator's process that dies between the request and the change leaves a
-// request of which the relay hears nothing, and which goes away.
+// An operator's process crashes between the request and the change: the relay receives
+// no request, and the row is removed.
 func TestRequests_WithoutTheirChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,7 +79,7 @@ func TestRequests_WithoutTheirChange(t *testing.T) {
 		return n
 	}
 	if rows() != 1 {
-		t.Error("the request went away at once")
+		t.Error("the request was removed immediately")
 	}
 	b.clock.advance(requestGrace + time.Second)
 	if got := b.requested(t); len(got) != 0 || rows() != 0 {
@@ -127,8 +127,8 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// An operator's clock is behind, and the relay looks between the request and its
-// change: the request is as young as any.
+// An operator's clock is behind, and the relay polls between the request and its
+// change: the request counts as young.
 func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -152,7 +152,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	}
 }
 
-// Without the request there is no change: the relay always hears of it.
+// Without the request there is no change, so the relay receives every change.
 func TestRequests_ComeFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -167,7 +167,7 @@ func TestRequests_ComeFirst(t *testing.T) {
 	}
 }
 
-// Many requests come and go in few queries.
+// Many requests take few queries.
 func TestRequests_Many(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -192,7 +192,7 @@ func TestRequests_Many(t *testing.T) {
 	}
 }
 
-// What is asked of others, however much it is, keeps nothing back.
+// The requests of other relays, however many, do not delay own ones.
 func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -220,9 +220,9 @@ func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 		}
 	}
 	if from := b.marks.from(testTable, time.Now()); !from.Equal(b.marks.mu.by[testTable].done.Add(-requestOverlap)) {
-		t.Errorf("those of others are read from %s on each time", from)
+		t.Errorf("the requests of others are read again from %s", from)
 	}
 	if got, err := b.Requests(t.Context(), testTable, nil); err != nil || len(got) != maxRequests {
-		t.Errorf("Requests() of all = %d, %v; want %d at once", len(got), err, maxRequests)
+		t.Errorf("Requests() of all = %d, %v; want %d", len(got), err, maxRequests)
 	}
 }

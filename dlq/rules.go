@@ -9,43 +9,45 @@ import (
 	"time"
 )
 
-// StrategyRule chooses the strategy of letters. Every criterion that is not empty must
-// hold; a rule without any is one for all letters.
+// StrategyRule chooses the strategy of dead letters. Every criterion that is not empty
+// must match; a rule without criteria matches all.
 type StrategyRule struct {
-	// Name is shown with the letter; required, each name once.
+	// Name is shown with the dead letter; required and unique.
 	Name string `setting:"name"`
 
-	// ErrorClasses, ErrorCodes, EventTypes, AggregateTypes and Tables are what the
-	// letter has one of; * and ? stand for any text, as in path.Match.
+	// ErrorClasses, ErrorCodes, EventTypes, AggregateTypes and Tables match if one of
+	// their patterns does; * and ? match any text, as in path.Match.
 	ErrorClasses   []string `setting:"error_classes"`
 	ErrorCodes     []string `setting:"error_codes"`
 	EventTypes     []string `setting:"event_types"`
 	AggregateTypes []string `setting:"aggregate_types"`
 	Tables         []string `setting:"tables"`
-	// FailedReplays is how many replays have failed at least, and OlderThan how
-	// long ago the letter died first: what escalates goes by them.
+	// FailedReplays is the least number of failed replays, and OlderThan the least time
+	// since the first failure. Use them to escalate.
 	FailedReplays int           `setting:"failed_replays"`
 	OlderThan     time.Duration `setting:"older_than"`
 
 	// Strategy is one of StrategyImmediate, StrategyScheduled, StrategyConditional,
 	// StrategyManual and StrategyBreakerClose; required.
 	Strategy string `setting:"strategy"`
-	// Delays are the waits before the first, second … replay of an immediate or
-	// conditional letter; the last one stands for all after it. Default DefaultDelays.
+	// Delays are the delays before the first, second … replay of an immediate or
+	// conditional dead letter; the last one applies to all further replays. Default
+	// DefaultDelays.
 	Delays []time.Duration `setting:"delays"`
-	// Windows are when windows of a scheduled letter begin, as cron expressions
-	// of five fields in TimeZone, an IANA name, and WindowLength how long each
-	// lasts. Defaults DefaultWindows, UTC and DefaultWindowLength.
+	// Windows are the times when windows of a scheduled dead letter begin, as cron
+	// expressions of five fields in TimeZone, an IANA name. WindowLength is the
+	// duration of each window. Defaults DefaultWindows, UTC and DefaultWindowLength.
 	Windows      []string      `setting:"windows"`
 	TimeZone     string        `setting:"time_zone"`
 	WindowLength time.Duration `setting:"window_length"`
-	// Conditions are those that must hold for a conditional letter; empty means
-	// all of Conditions.
+	// Conditions are the conditions that must hold for a conditional dead letter; empty
+	// means all of Conditions.
 	Conditions []string `setting:"conditions"`
-	// MaxReplays is after how many failed replays a letter is failed, and
-	// SameError after how many equal failures in a row, the first death included,
-	// it is manual. Defaults DefaultMaxReplays and, but for immediate letters,
-	// whose delays end by themselves, DefaultSameError; -1 for none.
+	// MaxReplays is the number of failed replays after which a dead letter is failed,
+	// and SameError the number of consecutive equal failures, the first one included,
+	// after which it is manual. Defaults DefaultMaxReplays and DefaultSameError;
+	// immediate dead letters, whose delays are limited, have no default for SameError.
+	// -1 means no limit.
 	MaxReplays int `setting:"max_replays"`
 	SameError  int `setting:"same_error"`
 }
@@ -59,7 +61,7 @@ const (
 // DefaultWindows are 02:00, 03:00 and 04:00.
 var DefaultWindows = []string{"0 2 * * *", "0 3 * * *", "0 4 * * *"}
 
-// The conditions of conditional letters. The relay knows whether they hold.
+// The conditions of conditional dead letters. The relay checks them.
 const (
 	ConditionBreaker  = "breaker_closed"
 	ConditionBroker   = "broker_healthy"
@@ -74,7 +76,8 @@ var Conditions = []string{ConditionBreaker, ConditionBroker, ConditionDatabase, 
 // RuleNeedsAPerson is the last of DefaultStrategyRules.
 const RuleNeedsAPerson = "needs-a-person"
 
-// DefaultStrategyRules come after those that are configured; the last is for all letters.
+// DefaultStrategyRules returns the rules that follow the configured ones; the last
+// matches all dead letters.
 func DefaultStrategyRules() []StrategyRule {
 	return []StrategyRule{
 		{Name: "breaker-open", ErrorClasses: []string{"breaker_open"}, Strategy: StrategyBreakerClose},
@@ -97,8 +100,8 @@ type compiled struct {
 	schedule *schedule
 }
 
-// NewStrategyRules checks rules and puts DefaultStrategyRules behind them. The error names every
-// problem, with its rule and what to write instead.
+// NewStrategyRules checks rules and appends DefaultStrategyRules. The error lists every
+// problem, with its rule and the fix.
 func NewStrategyRules(rules []StrategyRule) (*StrategyRules, error) {
 	var out StrategyRules
 	var errs []error
@@ -119,7 +122,7 @@ func NewStrategyRules(rules []StrategyRule) (*StrategyRules, error) {
 			bad("name %q: give it one of up to 60 characters", r.Name)
 		}
 		if seen[r.Name] {
-			bad("there are two of this name: rename one")
+			bad("the name is not unique: rename one rule")
 		}
 		seen[r.Name] = true
 		out.rules = append(out.rules, r.compile(bad))
@@ -145,7 +148,7 @@ func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
 	} {
 		for _, v := range list.values {
 			if _, err := path.Match(v, ""); err != nil || v == "" {
-				bad("%s: %q is no pattern: write a name, with * and ? for any text", list.key, v)
+				bad("%s: %q is not a pattern: write a name, with * and ? for any text", list.key, v)
 			}
 		}
 	}
@@ -191,7 +194,7 @@ func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
 		}
 		for _, name := range r.Conditions {
 			if !slices.Contains(Conditions, name) {
-				bad("conditions: there is none called %q: use some of %v", name, Conditions)
+				bad("conditions: unknown condition %q: use some of %v", name, Conditions)
 			}
 		}
 	case StrategyScheduled:
@@ -203,24 +206,25 @@ func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
 	return c
 }
 
-// Subject is what rules look at.
+// Subject contains the fields that rules match.
 type Subject struct {
 	ErrorClass, ErrorCode, EventType, AggregateType, Table string
 	FailedReplays                                          int
 	FirstFailedAt                                          time.Time
 }
 
-// Choice is what a rule says about a letter.
+// Choice is the result of a rule for a dead letter.
 type Choice struct {
-	// Rule is its name, Strategy what it chose.
+	// Rule is the name of the rule, Strategy its strategy.
 	Rule, Strategy string
-	// NextAttempt is not before when the letter is replayed; zero if time does not decide.
+	// NextAttempt is the earliest time of the replay; zero if the strategy has no time.
 	NextAttempt time.Time
-	// MaxReplays and SameError are those of Failure; 0 is none.
+	// MaxReplays and SameError are the fields of Failure with these names; 0 is no
+	// limit.
 	MaxReplays, SameError int
 }
 
-// Choose applies the first rule that is one for the letter.
+// Choose applies the first rule that matches the dead letter.
 func (r *StrategyRules) Choose(s *Subject, now time.Time) Choice {
 	for _, c := range r.rules {
 		if !c.matches(s, now) {
@@ -236,10 +240,10 @@ func (r *StrategyRules) Choose(s *Subject, now time.Time) Choice {
 		choice.NextAttempt = choice.NextAttempt.UTC().Truncate(time.Millisecond)
 		return choice
 	}
-	panic("dlq: the last of the rules is not one for all letters") // DefaultStrategyRules ends with one
+	panic("dlq: the last rule does not match all dead letters") // DefaultStrategyRules ends with one
 }
 
-// Strategy is that of the rule called name; empty if there is none.
+// Strategy returns the strategy of the rule called name; empty if there is none.
 func (r *StrategyRules) Strategy(name string) string {
 	if c := r.byName(name); c != nil {
 		return c.StrategyRule.Strategy
@@ -247,8 +251,8 @@ func (r *StrategyRules) Strategy(name string) string {
 	return ""
 }
 
-// Conditions are those that must hold for letters of the rule called name; none
-// for one that is not conditional, or not there any more.
+// Conditions returns the conditions of the rule called name; none if it is not
+// conditional or does not exist.
 func (r *StrategyRules) Conditions(name string) []string {
 	if c := r.byName(name); c != nil {
 		return c.Conditions
@@ -256,8 +260,8 @@ func (r *StrategyRules) Conditions(name string) []string {
 	return nil
 }
 
-// Window says whether letters of the rule called name may be replayed at now,
-// and if not, when the next window begins. Rules without windows always may.
+// Window reports whether dead letters of the rule called name may be replayed at now,
+// and otherwise when the next window begins. Rules without windows always allow it.
 func (r *StrategyRules) Window(name string, now time.Time) (open bool, next time.Time) {
 	c := r.byName(name)
 	if c == nil || c.schedule == nil || c.schedule.open(now) {
@@ -281,7 +285,7 @@ func (c *compiled) matches(s *Subject, now time.Time) bool {
 		s.FailedReplays >= c.FailedReplays && (c.OlderThan == 0 || now.Sub(s.FirstFailedAt) >= c.OlderThan)
 }
 
-// anyMatch says that there are no patterns, or that one matches.
+// anyMatch reports whether there are no patterns, or one matches.
 func anyMatch(patterns []string, value string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(p, value) // checked by compile

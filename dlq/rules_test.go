@@ -82,20 +82,20 @@ func TestRules_Limits(t *testing.T) {
 	}
 }
 
-// What is wrong with a rule is said with its name and what to write.
-func TestRules_BadOnesAreNamed(t *testing.T) {
+// The error of an invalid rule contains its name and the fix.
+func TestRules_InvalidOnesAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]StrategyRule{
 		`rule number 1: name ""`: {Strategy: StrategyManual},
 		`rule a: strategy "soon": use one of [immediate scheduled co`: {Name: "a", Strategy: "soon"},
 		`rule a: strategy "follow"`:                                   {Name: "a", Strategy: StrategyFollow},
-		`rule a: event_types: "[" is no pattern`:                      {Name: "a", Strategy: StrategyManual, EventTypes: []string{"["}},
-		`rule a: windows: "0 26 * * *" is no cron expression`:         {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 26 * * *"}},
-		`rule a: windows: "0 2 30 2 *" is a time that never comes`:    {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 2 30 2 *"}},
-		`rule a: time_zone: there is none called "Berlin"`:            {Name: "a", Strategy: StrategyScheduled, TimeZone: "Berlin"},
+		`rule a: event_types: "[" is not a pattern`:                   {Name: "a", Strategy: StrategyManual, EventTypes: []string{"["}},
+		`rule a: windows: "0 26 * * *" is not a cron expression`:      {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 26 * * *"}},
+		`rule a: windows: "0 2 30 2 *" never occurs`:                  {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 2 30 2 *"}},
+		`rule a: time_zone: unknown zone "Berlin"`:                    {Name: "a", Strategy: StrategyScheduled, TimeZone: "Berlin"},
 		`rule a: window_length 1s is not between 1m`:                  {Name: "a", Strategy: StrategyScheduled, WindowLength: time.Second},
 		`rule a: windows is for strategy scheduled: remove it`:        {Name: "a", Strategy: StrategyManual, Windows: []string{"0 2 * * *"}},
-		`rule a: conditions: there is none called "moon"`:             {Name: "a", Strategy: StrategyConditional, Conditions: []string{"moon"}},
+		`rule a: conditions: unknown condition "moon"`:                {Name: "a", Strategy: StrategyConditional, Conditions: []string{"moon"}},
 		`rule a: delays: 1ms is not between 1s and 720h`:              {Name: "a", Strategy: StrategyImmediate, Delays: []time.Duration{time.Millisecond}},
 		`rule a: max_replays -1 is not between 1 and 1000`:            {Name: "a", Strategy: StrategyImmediate, MaxReplays: -1},
 		`rule a: same_error 1 is not between 2 and 1000`:              {Name: "a", Strategy: StrategyScheduled, SameError: 1},
@@ -106,7 +106,7 @@ func TestRules_BadOnesAreNamed(t *testing.T) {
 		}
 	}
 	twice := StrategyRule{Name: "a", Strategy: StrategyManual}
-	if _, err := NewStrategyRules([]StrategyRule{twice, twice}); err == nil || !strings.Contains(err.Error(), "two of this name") {
+	if _, err := NewStrategyRules([]StrategyRule{twice, twice}); err == nil || !strings.Contains(err.Error(), "not unique") {
 		t.Errorf("NewStrategyRules(twice) error = %v", err)
 	}
 }

@@ -32,7 +32,7 @@ func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedul
 	}
 	var err error
 	if s.zone, err = time.LoadLocation(zone); err != nil || zone == "Local" {
-		bad("time_zone: there is none called %q: write a name such as Europe/Berlin", zone)
+		bad("time_zone: unknown zone %q: write a name such as Europe/Berlin", zone)
 		s.zone = time.UTC
 	}
 	windows := r.Windows
@@ -43,14 +43,14 @@ func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedul
 	for _, w := range windows {
 		begin, err := parser.Parse(w)
 		if err != nil {
-			bad("windows: %q is no cron expression: write minute, hour, day, month and weekday, such as 0 2 * * *: %v", w, err)
+			bad("windows: %q is not a cron expression: write minute, hour, day, month and weekday, such as 0 2 * * *: %v", w, err)
 			continue
 		}
 		if spec, ok := begin.(*cron.SpecSchedule); ok {
-			spec.Location = s.zone // or that of the time it is asked about
+			spec.Location = s.zone // otherwise cron uses the zone of its argument
 		}
 		if begin.Next(time.Unix(0, 0)).IsZero() {
-			bad("windows: %q is a time that never comes: correct its day or month", w)
+			bad("windows: %q never occurs: correct its day or month", w)
 		}
 		s.begins = append(s.begins, begin)
 	}
@@ -67,7 +67,7 @@ func (s *schedule) next(now time.Time) (first time.Time) {
 	return first.UTC()
 }
 
-// open says that now is in a window.
+// open reports whether now is in a window.
 func (s *schedule) open(now time.Time) bool {
 	began := s.next(now.Add(-s.length))
 	return !began.IsZero() && !began.After(now)

@@ -20,10 +20,11 @@ import (
 // *Schemas has none. It is safe for concurrent use.
 type Schemas struct{ byType map[string]*jsonschema.Schema }
 
-// SchemaError says where a payload does not fit its event type's schema.
+// SchemaError reports the places where a payload does not match the schema of its event
+// type.
 type SchemaError struct {
 	EventType string
-	// Problems name the place, as a JSON pointer, and what is wrong there.
+	// Problems contain the place, as a JSON pointer, and the error.
 	Problems []string
 }
 
@@ -34,12 +35,12 @@ func (e *SchemaError) Error() string {
 // Is makes errors.Is(err, ErrInvalidEdit) true.
 func (e *SchemaError) Is(target error) bool { return target == ErrInvalidEdit }
 
-// LoadSchemas compiles the schemas of a directory, one file <event type>.json
-// each; other files are there for them to refer to, and nothing outside the
-// directory is read. An empty name means no schemas.
+// LoadSchemas compiles the schemas of a directory, one file <event type>.json each.
+// Schemas may refer to other files of the directory, and to nothing outside it. An
+// empty name means no schemas.
 func LoadSchemas(dir string) (*Schemas, error) {
 	if dir == "" {
-		return nil, nil //nolint:nilnil // no schemas is what was asked for, and a nil one has none
+		return nil, nil //nolint:nilnil // nil has no schemas
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -92,7 +93,7 @@ func (w within) Load(url string) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(b))
 }
 
-// Has tells whether the event type has a schema.
+// Has reports whether the event type has a schema.
 func (s *Schemas) Has(eventType string) bool { return s != nil && s.byType[eventType] != nil }
 
 // Validate returns nil if the payload fits the schema of its event type, or if
@@ -103,7 +104,7 @@ func (s *Schemas) Validate(eventType string, payload []byte) error {
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
 	if err != nil {
-		return &SchemaError{eventType, []string{"it is no JSON: " + err.Error()}}
+		return &SchemaError{eventType, []string{"it is not JSON: " + err.Error()}}
 	}
 	if at, there := tooGreat(v); there {
 		return &SchemaError{eventType, []string{fmt.Sprintf("%s: is a number of more than %d digits, which no reader can be expected to follow", at, maxDigits)}}
@@ -121,12 +122,12 @@ func (s *Schemas) Validate(eventType string, payload []byte) error {
 	}
 }
 
-// maxDigits is how many digits a number may have, or stand for by its exponent.
+// maxDigits limits the digits of a number, written or by its exponent.
 const maxDigits = 1000
 
-// tooGreat finds a number that stands for more than maxDigits digits, and where it is,
-// as a JSON pointer. The validator computes exactly: a list of 1e999999 would keep it
-// busy for minutes, and beyond that it panics.
+// tooGreat finds a number with more than maxDigits digits and returns its place, as a
+// JSON pointer. The validator computes exactly: a list of 1e999999 would take minutes,
+// and larger exponents panic.
 func tooGreat(v any) (at string, there bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -149,7 +150,7 @@ func tooGreat(v any) (at string, there bool) {
 	return "", false
 }
 
-// gather lists the ends of the tree of causes, which say what is wrong.
+// gather collects the leaves of the tree of causes, which contain the errors.
 func (e *SchemaError) gather(v *jsonschema.ValidationError) {
 	if len(v.Causes) == 0 {
 		text := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))

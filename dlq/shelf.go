@@ -10,29 +10,29 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// row is an entry of a shelf: where a letter stands, or stood.
+// row is an entry of a list: the current or a former place of a dead letter.
 type row struct {
 	at    time.Time
 	event gocql.UUID
 	list  listKey
 }
 
-// group are the entries of one millisecond. Within it the database orders ids
-// in its own way, so whole groups are compared.
+// group contains the entries of one millisecond. Within it the order of ids is the
+// database's, so whole groups are compared.
 type group struct {
 	at   time.Time
 	rows []row
 }
 
-// reader reads shelves from new to old, a millisecond at a time.
+// reader reads lists from new to old, a millisecond at a time.
 type reader interface {
-	// next returns the newest group that is not after limit and older than those
+	// next returns the newest group that is not after limit and older than the groups
 	// returned before; ok is false at the end.
 	next(ctx context.Context, limit time.Time) (g group, ok bool, err error)
 	close()
 }
 
-// shelfReader reads one shelf from until, exclusive, down to since.
+// listReader reads one list from until, exclusive, down to since.
 type listReader struct {
 	lists        *lists
 	list         listKey
@@ -46,20 +46,20 @@ type listReader struct {
 	have    bool
 	passed  int // rows passed over since iter began
 
-	// Where hours hold little, the next ones are asked for meanwhile.
+	// While hours contain little, the next ones are queried ahead.
 	width  int       // how many
 	queue  []opening // of the first of buckets
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// opening is a query under way.
+// opening is a query in progress.
 type opening struct {
 	bucket time.Time
 	iter   chan *gocql.Iter // gets one
 }
 
-// maxWidth is how many hours are asked for ahead.
+// maxWidth limits the hours that are queried ahead.
 const maxWidth = 8
 
 // maxPassed is how many rows are passed over before a query begins further down.
@@ -100,7 +100,7 @@ func (r *listReader) advance(ctx context.Context, limit time.Time) error {
 		}
 		r.have = false
 		if r.iter != nil && (r.passed > maxPassed || r.list.kind != kindAggregate && r.bucket.After(limit)) {
-			// Far above the limit: begin again there.
+			// Far above the limit: start a new query there.
 			if !r.bucket.After(limit) {
 				r.buckets = slices.Insert(r.buckets, 0, r.bucket)
 			}
@@ -173,16 +173,16 @@ func (r *listReader) begin(limit time.Time) {
 	}
 }
 
-// query asks for the rows of a bucket and waits for the first page.
+// query queries the rows of a bucket and waits for the first page.
 func (r *listReader) query(bucket, until time.Time) *gocql.Iter {
 	return r.lists.db.Select(r.ctx, r.lists.stmt.lookups, r.list.kind, r.list.value, bucket, r.since, until).
 		PageSize(listPage).Prefetch(0).Iter()
 }
 
-// forget gives up the first n queries of the queue.
+// forget discards the first n queries of the queue.
 func (r *listReader) forget(n int) {
 	for _, o := range r.queue[:n] {
-		_ = (<-o.iter).Close() // nobody wants to know any more
+		_ = (<-o.iter).Close() // the rows are not needed
 	}
 	r.queue = r.queue[n:]
 }
@@ -210,12 +210,12 @@ func (r *listReader) close() {
 	}
 	r.forget(len(r.queue))
 	if r.iter != nil {
-		_ = r.iter.Close() // nobody wants to know any more
+		_ = r.iter.Close() // the rows are not needed
 		r.iter = nil
 	}
 }
 
-// anyOf reads what is on any of several shelves.
+// anyOf reads the union of several lists.
 type anyOf struct {
 	readers []reader
 	heads   []*group // nil: not read
@@ -267,8 +267,8 @@ func (a *anyOf) close() {
 	}
 }
 
-// allOf reads what is on each of several shelves. Of a letter it returns a row
-// for every shelf.
+// allOf reads the intersection of several lists. It returns a row of each list for a
+// dead letter.
 type allOf struct {
 	readers []reader
 	heads   []*group // nil: not read
@@ -293,7 +293,7 @@ func (a *allOf) next(ctx context.Context, limit time.Time) (group, bool, error) 
 			}
 			if at := a.heads[i].at; at.Before(limit) {
 				limit = at
-				i = -1 // those before it have nothing that new to offer
+				i = -1 // the readers before this one must go down to the new limit
 			}
 		}
 		out := group{at: limit, rows: intersect(a.heads)}

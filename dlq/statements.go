@@ -2,7 +2,7 @@ package dlq
 
 import "strings"
 
-// entryColumns are those of a letter that cost little to read.
+// entryColumns are the columns of a dead letter that cost little to read.
 var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
@@ -16,7 +16,7 @@ var moreColumns = []string{
 	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note",
 }
 
-// buryColumns are what a new letter has.
+// insertColumns are the columns of a new dead letter.
 var insertColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
@@ -24,7 +24,7 @@ var insertColumns = []string{
 	"failure_key", "failure_repeats", "history",
 }
 
-// statements are the store's CQL that does not depend on what is changed.
+// statements are the store's CQL that does not depend on the changed columns.
 type statements struct {
 	table                                          string
 	insert, entry, entries, whole, wholes, history string
@@ -36,19 +36,19 @@ type statements struct {
 }
 
 func newStatements(keyspace string) statements {
-	letters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
+	deadLetters, chains := keyspace+".dead_letter_queue", keyspace+".dead_letter_chains"
 	requests, holds := keyspace+".dead_letter_requests", keyspace+".dead_letter_holds"
-	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + letters
-	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + letters
+	whole := "SELECT " + strings.Join(entryColumns, ", ") + ", " + strings.Join(moreColumns, ", ") + " FROM " + deadLetters
+	entry := "SELECT " + strings.Join(entryColumns, ", ") + " FROM " + deadLetters
 	return statements{
-		table: letters,
-		insert: "INSERT INTO " + letters + " (" + strings.Join(insertColumns, ", ") + ") VALUES (" +
+		table: deadLetters,
+		insert: "INSERT INTO " + deadLetters + " (" + strings.Join(insertColumns, ", ") + ") VALUES (" +
 			strings.TrimSuffix(strings.Repeat("?, ", len(insertColumns)), ", ") + ") IF NOT EXISTS",
 		entry:   entry + " WHERE event_id = ?",
 		entries: entry + " WHERE event_id IN ?",
 		whole:   whole + " WHERE event_id = ?",
 		wholes:  whole + " WHERE event_id IN ?",
-		history: "SELECT history FROM " + letters + " WHERE event_id = ?",
+		history: "SELECT history FROM " + deadLetters + " WHERE event_id = ?",
 
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
 		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",

@@ -1,33 +1,33 @@
 package dlq
 
-// Status is where a letter stands.
+// Status is the state of a dead letter.
 type Status string
 
-// The statuses of a letter. Open ones hold back the later events of their
-// aggregate unless the letter was released.
+// The statuses of a dead letter. Open ones block the later events of their aggregate
+// unless they are released.
 const (
-	// Pending: the relay replays it when NextAttempt has come.
+	// Pending: the relay replays it at NextAttempt.
 	Pending Status = "pending"
-	// Parked: it waits behind an earlier letter of its aggregate.
+	// Parked: an earlier dead letter of its aggregate blocks it.
 	Parked Status = "parked"
-	// Processing: claimed, until the claim runs out.
+	// Processing: claimed, until the claim expires.
 	Processing Status = "processing"
 	// Failed: its automatic replays are used up; an operator decides.
 	Failed Status = "failed"
-	// Manual: nobody tries it until an operator says so, because trying again
-	// cannot help or because an operator put it aside.
+	// Manual: it is not retried until an operator requests it, because a retry cannot
+	// help or because an operator suspended it.
 	Manual Status = "manual"
-	// Resolved: published, found in its topic, discarded, or settled by hand.
+	// Resolved: published, found in its topic, discarded, or resolved by hand.
 	Resolved Status = "resolved"
-	// Archived: put away. It may be purged too: then its outline is left, so that
-	// the event is known, and its copy may be in an archive.
+	// Archived: archived by retention or by a purge. A purge leaves an outline, so that
+	// the relay knows the event; the copy may be in an archive.
 	Archived Status = "archived"
 )
 
-// Statuses are all statuses, in the order of a letter's life.
+// Statuses are all statuses, in the usual order.
 var Statuses = []Status{Pending, Parked, Processing, Failed, Manual, Resolved, Archived}
 
-// Open tells whether a letter with the status still wants something done.
+// Open reports whether a dead letter with the status still needs an action.
 func (s Status) Open() bool {
 	switch s {
 	case Pending, Parked, Processing, Failed, Manual:
@@ -36,7 +36,7 @@ func (s Status) Open() bool {
 	return false
 }
 
-// Action is a change of a letter.
+// Action is a change of a dead letter.
 type Action string
 
 // The actions. The relay's need a claim, but for ActionClaim.
@@ -59,19 +59,19 @@ const (
 	ActionRestore Action = "restore"
 )
 
-// Actions are all changes of a letter that exists.
+// Actions are all changes of a stored dead letter.
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
-// OperatorActions are those that are not the relay's.
+// OperatorActions are the actions of operators.
 var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive, ActionPurge, ActionRestore}
 
-// transitions says which action leads from where to where. The first status of
-// a list is where the action usually leads.
+// transitions contains the next statuses by action and current status. The first status
+// of a list is the usual one.
 var transitions = map[Action]map[Status][]Status{
 	ActionClaim: {
 		Pending:    {Processing},
 		Parked:     {Processing},
-		Processing: {Processing}, // by its owner, or after the claim ran out
+		Processing: {Processing}, // by its owner, or after the claim expired
 	},
 	ActionExtend:  {Processing: {Processing}},
 	ActionUnclaim: {Processing: {Pending, Parked}},
@@ -94,7 +94,7 @@ var transitions = map[Action]map[Status][]Status{
 		Failed:     {Manual},
 		Manual:     {Manual},
 	},
-	// What waits behind another goes on waiting: it is published so in its turn.
+	// A parked one remains parked: its new content is published in its turn.
 	ActionEdit: {
 		Pending:    {Pending},
 		Parked:     {Parked},
@@ -108,8 +108,8 @@ var transitions = map[Action]map[Status][]Status{
 	ActionRestore: {Archived: {Resolved, Manual}},
 }
 
-// operators is where an operator may act: on open letters, on claimed ones only
-// after the claim ran out.
+// operators returns the transitions of an operator's action: from every open status,
+// from Processing only after the claim has expired.
 func operators(to Status) map[Status][]Status {
 	m := make(map[Status][]Status)
 	for _, s := range []Status{Pending, Parked, Processing, Failed, Manual} {

@@ -15,24 +15,25 @@ import (
 
 // Defaults of Open.
 const (
-	// DefaultMaxReplays is after how many failed automatic replays a letter is failed.
+	// DefaultMaxReplays is the number of failed automatic replays after which a dead
+	// letter is failed.
 	DefaultMaxReplays = 5
 	// DefaultAttemptTimeout bounds one statement.
 	DefaultAttemptTimeout = 3 * time.Second
-	// DefaultBudget bounds how long a change is tried again.
+	// DefaultBudget bounds the retries of a change.
 	DefaultBudget = 10 * time.Second
 )
 
-// DefaultDelays are how long a letter waits before its first, second … automatic
-// replay, unless the relay knows better.
+// DefaultDelays are the delays before the first, second … automatic replay of a dead
+// letter, unless the relay chooses another time.
 var DefaultDelays = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// Delay is how long a letter waits after so many failed replays.
+// Delay returns the delay after the given number of failed replays.
 func Delay(replays int) time.Duration {
 	return DefaultDelays[min(max(replays, 0), len(DefaultDelays)-1)]
 }
 
-// Store is the dead letters of one keyspace. It is safe for concurrent use, by
+// Store contains the dead letters of one keyspace. It is safe for concurrent use, by
 // any number of processes.
 type Store struct {
 	db    *db.DB
@@ -45,34 +46,34 @@ type Store struct {
 // Option changes a Store.
 type Option func(*Store)
 
-// WithSerialConsistency chooses among whom changes are decided: gocql.Serial,
-// the default, or gocql.LocalSerial if everything that changes letters is in
+// WithSerialConsistency sets the consistency of lightweight transactions: gocql.Serial,
+// the default, or gocql.LocalSerial if every process that changes dead letters is in
 // one data centre.
 func WithSerialConsistency(c gocql.Consistency) Option { return func(s *Store) { s.db.Serial = c } }
 
 // WithConsistency is that of plain reads and writes. Default LOCAL_QUORUM.
 func WithConsistency(c gocql.Consistency) Option { return func(s *Store) { s.db.Consistency = c } }
 
-// WithTimeouts bounds one statement, and how long a change is tried again.
+// WithTimeouts bounds one statement, and the retries of one change.
 func WithTimeouts(attempt, budget time.Duration) Option {
 	return func(s *Store) { s.db.Timeout, s.db.Budget = attempt, budget }
 }
 
-// WithClock is the clock; it decides when claims run out. Default time.Now.
+// WithClock is the clock; it decides when claims expire. Default time.Now.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.db.Now = now } }
 
-// WithFence is asked right before each statement that makes or changes a letter or
-// takes a request off the list. With an error nothing is written, the error is in the
-// chain of what is returned, and it is not tried again: somebody else may own what is
-// written about. Default asks nobody.
+// WithFence calls f before each statement that writes or changes a dead letter or
+// removes a request. If f returns an error, nothing is written and nothing is retried,
+// because another process may own the rows; the error is in the chain of the returned
+// one. The default is no fence.
 func WithFence(f func() error) Option { return func(s *Store) { s.db.Fence = f } }
 
-// WithLogger gets what went wrong and was not an error of the caller's. Default
-// discards.
+// WithLogger sets the logger for failures that are not the caller's. The default
+// discards them.
 func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.db.Log = l } }
 
-// Open returns the store of a keyspace. It reaches no database; the tables are
-// those of package schema.
+// Open returns the store of a keyspace. It executes no statement; package schema
+// creates the tables.
 func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, error) {
 	if _, err := outbox.NewTable(keyspace, ""); err != nil {
 		return nil, fmt.Errorf("dead letters: keyspace %q: %w", keyspace, err)
@@ -98,8 +99,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	return s, nil
 }
 
-// DB is the way in which the store executes its statements. It is for the packages
-// below this one.
+// DB executes the store's statements. It is for the packages below this one.
 func (s *Store) DB() *db.DB { return s.db }
 
 // Duty returns the duty of a name for an owner, which must be different in every

@@ -13,15 +13,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
-// DefaultClaim is how long a claim lasts unless somebody says otherwise.
+// DefaultClaim is the default duration of a claim.
 const DefaultClaim = 30 * time.Second
 
-// Claim takes a letter for owner, for as long as lease, and returns all of it.
+// Claim claims a dead letter for owner, for the duration lease, and returns all of it.
 //
-// Of any number of claims of one letter at the same time one succeeds. Pending
-// and parked letters can be claimed, and those whose claim has run out; their
-// owner's own claim is renewed. Else the error is a *RefusedError, or
-// ErrNotFound. The clocks of owners must agree to well within the lease.
+// Of concurrent claims of one dead letter exactly one succeeds. Claimable are pending
+// and parked dead letters, and processing ones whose claim has expired; a claim of the
+// same owner is renewed. Otherwise the error is a *RefusedError or ErrNotFound. The
+// clocks of owners must agree to well within the lease.
 func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) (DeadLetter, error) {
 	if owner == "" || lease <= 0 {
 		return DeadLetter{}, fmt.Errorf("claim dead letter %s: owner %q and lease %s: name an owner and a positive lease", event, owner, lease)
@@ -36,14 +36,14 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		p := claimFor(owner, s.db.Millis().Add(lease))
 		p.line = Change{By: owner}
 		if l.Status == Processing && l.ClaimedBy != owner {
-			p.line.Why = "the claim of " + l.ClaimedBy + " ran out"
+			p.line.Why = "the claim of " + l.ClaimedBy + " expired"
 		}
 		return p, nil
 	})
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	// What only publishing needs never changes.
+	// Payload, headers and raw columns never change, so a second read is safe.
 	var l DeadLetter
 	for a := s.db.Retry(ctx); ; {
 		if l, err = s.Read(ctx, event); err == nil || permanent(err) || !a.Pause() {
@@ -54,7 +54,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		return DeadLetter{}, err
 	}
 	if l.Status != Processing || l.ClaimedBy != owner {
-		return DeadLetter{}, refused(ActionClaim, &l, "it was lost again at once")
+		return DeadLetter{}, refused(ActionClaim, &l, "the claim was lost immediately")
 	}
 	return l, nil
 }
@@ -67,8 +67,8 @@ func claimFor(owner string, until time.Time) planned {
 	}
 }
 
-// Extend makes owner's claim last until lease from now. A *RefusedError says
-// that owner has it no more: what owner does with the letter must stop.
+// Extend extends owner's claim to lease from now. A *RefusedError reports that owner
+// has lost the claim and must stop its work on the dead letter.
 func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) error {
 	_, err := s.change(ctx, event, ActionExtend, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionExtend, l, owner); err != nil {
@@ -81,11 +81,11 @@ func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, leas
 	return err
 }
 
-// Resolve ends a letter that owner has claimed. Doing so again with the same
-// kind of outcome is no error.
+// Resolve resolves a dead letter that owner has claimed. Repeating it with the same
+// kind of outcome is not an error.
 //
-// A claim that ran out still counts as long as nobody else took the letter: what
-// owner did with it was done.
+// An expired claim is valid until another owner claims the dead letter, because the
+// owner's work is done.
 func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how Outcome) error {
 	if err := how.validate(); err != nil {
 		return fmt.Errorf("resolve dead letter %s: %w", event, err)
@@ -100,8 +100,8 @@ func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how
 	return s.resolvedAlready(ctx, err, event, how.Kind)
 }
 
-// resolvedAlready makes success of an error that says that the letter has been
-// resolved that way.
+// resolvedAlready returns nil for an error that reports that the dead letter is already
+// resolved with this kind of outcome.
 func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID, kind OutcomeKind) error {
 	var r *RefusedError
 	if !errors.As(err, &r) || r.Status != Resolved {
@@ -131,9 +131,9 @@ func (s *Store) resolved(how Outcome, line Change) planned {
 	}}
 }
 
-// Fail gives a letter back after a replay that failed, and returns where it
-// stands: pending until its next attempt, failed when its automatic replays are
-// used up, manual if the failure is final.
+// Fail releases a claim after a failed replay and returns the new status: pending until
+// the next attempt, failed after the last automatic replay, manual if the failure is
+// final.
 func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Failure) (Status, error) {
 	l, err := s.change(ctx, event, ActionFail, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionFail, l, owner); err != nil {
@@ -161,7 +161,7 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 	if f.Text != "" {
 		reason += ": " + f.Text
 	}
-	outcome, waiting := "again at "+next.Format(time.RFC3339), ""
+	outcome, waiting := "retried at "+next.Format(time.RFC3339), ""
 	switch {
 	case f.Final:
 		to, strategy, next = Manual, StrategyManual, time.Time{}
@@ -205,9 +205,9 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 	}}
 }
 
-// Unclaim gives a letter back untried, as when the breaker opened: it is
-// pending, due at once, and no replay is counted. One that follows another is
-// parked again.
+// Unclaim releases a claim without a replay, for example because the breaker opened:
+// the dead letter is pending and due immediately, and no replay is counted. A blocked
+// one is parked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
 	_, err := s.change(ctx, event, ActionUnclaim, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionUnclaim, l, owner); err != nil {
@@ -228,8 +228,7 @@ func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string
 	return err
 }
 
-// unclaimed takes the claim off; its capacity is its length, so that appending
-// copies it.
+// unclaimed clears the claim; its capacity is its length, so that append copies it.
 var unclaimed = []assignment{{"claimed_by", nil}, {"claimed_until", nil}}[:2:2]
 
 // owned returns a *RefusedError unless owner has claimed l.
@@ -240,18 +239,18 @@ func owned(action Action, l *DeadLetter, owner string) error {
 	return nil
 }
 
-// MaxMany is how many letters ClaimMany and ResolveMany take at once.
+// MaxMany limits the number of dead letters of one ClaimMany or ResolveMany.
 const MaxMany = maxLookup
 
-// Claimed is what became of one of ClaimMany.
+// Claimed is one result of ClaimMany.
 type Claimed struct {
 	DeadLetter DeadLetter
 	// Err is that of Claim.
 	Err error
 }
 
-// ClaimMany is Claim for up to MaxMany letters, at the price of a few: they are
-// read and listed together, and only decided one by one. The answers are in the
+// ClaimMany is Claim for up to MaxMany dead letters with fewer round trips: they are
+// read and listed together, and claimed by one transaction each. The results are in the
 // order of events.
 func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string, lease time.Duration) []Claimed {
 	out := make([]Claimed, len(events))
@@ -279,7 +278,7 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 			many, at = append(many, &changing{old: l, plan: p}), append(at, i)
 			continue
 		}
-		out[i].DeadLetter, out[i].Err = s.Claim(ctx, event, owner, lease) // it says why not
+		out[i].DeadLetter, out[i].Err = s.Claim(ctx, event, owner, lease) // returns the reason
 	}
 	s.changeMany(ctx, ActionClaim, many)
 	for n, c := range many {
@@ -288,20 +287,22 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 			out[i].DeadLetter = c.new
 			continue
 		}
-		// Somebody was first, or the answer is lost. If it was decided, this renews it.
+		// Another process was first, or the response was lost. If the claim was
+		// applied, this renews it.
 		out[i].DeadLetter, out[i].Err = s.Claim(ctx, events[i], owner, lease)
 	}
 	return out
 }
 
-// Settlement is one of ResolveMany: a letter as ClaimMany returned it, and how it ended.
+// Settlement is one item of ResolveMany: a dead letter as ClaimMany returned it, and
+// its outcome.
 type Settlement struct {
 	DeadLetter DeadLetter
 	How        Outcome
 }
 
-// ResolveMany is Resolve for up to MaxMany letters. The errors are in the order
-// of settled.
+// ResolveMany is Resolve for up to MaxMany dead letters. The errors are in the order of
+// settled.
 func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner string) []error {
 	out := make([]error, len(settled))
 	many := make([]*changing, len(settled))
@@ -321,7 +322,7 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 	s.changeMany(ctx, ActionSettle, good)
 	for i, st := range settled {
 		if out[i] == nil && (many[i] == nil || !many[i].done) {
-			out[i] = s.Resolve(ctx, st.DeadLetter.EventID, owner, st.How) // it finds out what there is
+			out[i] = s.Resolve(ctx, st.DeadLetter.EventID, owner, st.How) // determines the result
 		}
 	}
 	return out
@@ -334,8 +335,8 @@ type changing struct {
 	done     bool
 }
 
-// changeMany is change for letters that were just seen, without a second try:
-// what is not done then may be decided or not.
+// changeMany is change for dead letters that were just read, without retries. The
+// outcome of a change that is not done is unknown.
 func (s *Store) changeMany(ctx context.Context, action Action, many []*changing) {
 	if len(many) == 0 {
 		return
@@ -352,7 +353,7 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		on = append(on, listed{&c.new, listsWithout(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
 	}
 	if err := s.lists.addMany(ctx, on); err != nil {
-		return // the letters go on one by one, which says what is wrong
+		return // the caller changes them one by one and returns the error
 	}
 	var wg sync.WaitGroup
 	for _, c := range many {
@@ -368,6 +369,6 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		}
 	}
 	if err := s.lists.dropMany(ctx, off); err != nil {
-		s.db.Log.Debug("stale entries of dead letters stay for their readers", "letters", len(off), "err", err)
+		s.db.Log.Debug("failed to remove stale list entries of dead letters; readers skip them", "dead_letters", len(off), "err", err)
 	}
 }

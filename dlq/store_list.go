@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// List calls each for the letters that f means, as they stand, without payload
-// and headers; those that died last come first. An error of each ends it.
+// List calls each for the dead letters that match f, without payload and headers, the
+// latest first failures first. An error of each ends the listing.
 //
-// Letters that change meanwhile may be missing, or shown as they were. The cost
-// is that of the entries on the shortest list that all criteria share, not of
-// the table.
+// Dead letters that change during the listing may be missing or outdated. The cost is
+// that of the entries in the shortest list that all criteria share, not of the table.
 func (s *Store) List(ctx context.Context, f Filter, each func(*DeadLetter) error) error {
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
@@ -51,25 +50,25 @@ func (s *Store) List(ctx context.Context, f Filter, each func(*DeadLetter) error
 	return nil
 }
 
-// Chains calls f for every open letter of an outbox table, "keyspace.table", as
-// it stands, those of one aggregate together and in the order of the events: by
-// number, and in tables without numbers by write time. Aggregates come in no
-// order. f is called from one goroutine at a time; an error of it ends Chains.
+// Chains calls f for every open dead letter of an outbox table, "keyspace.table". Those
+// of one aggregate are consecutive and in the order of the events: by sequence number,
+// and in tables without numbers by write time. The order of aggregates is undefined. f
+// is called from one goroutine at a time; its error ends Chains.
 //
-// A letter for which Bury returned before Chains began is not missed, whatever
+// No dead letter is missed for which Write returned before Chains began, whatever
 // crashed since.
 func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) error) error {
 	return s.ChainsAndBegun(ctx, table, f, func(ChainEntry) {})
 }
 
-// ChainsAndBegun is Chains, and calls begun, from the goroutine of f, for each event
-// of which a letter is listed and not stored: whoever began to bury it died before
-// that, or may still store it at any time. Of such an entry the event, its aggregate,
-// its number and its write time are known.
+// ChainsAndBegun is Chains. In addition it calls begun, from the goroutine of f, for
+// each event that is listed without a stored dead letter: a process that began to write
+// it has crashed, or may still store it at any time. Such an entry contains the event,
+// its aggregate, its sequence number and its write time.
 //
-// A letter is on the lists before Bury asks the fence (WithFence) and stores it. So
-// one that passed the fence before ChainsAndBegun was called, and was not stored yet,
-// is among those begun.
+// Write adds the entries of lists before it calls the fence (WithFence) and stores the
+// dead letter. So begun receives each one that passed the fence before ChainsAndBegun
+// was called and is not stored yet.
 func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEntry) error, begun func(ChainEntry)) error {
 	r := chainReader{s, table}
 	g, gctx := errgroup.WithContext(ctx)
@@ -134,24 +133,24 @@ func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntr
 	return out, err
 }
 
-// Stats are how many letters there are.
+// Stats counts dead letters.
 type Stats struct {
-	// ByStatus counts all letters.
+	// ByStatus counts all dead letters.
 	ByStatus map[Status]int64
-	// OpenByClass and OpenByType count open letters by error class and event type.
+	// OpenByClass and OpenByType count open dead letters by error class and event type.
 	OpenByClass, OpenByType map[string]int64
-	// Open is the sum of open letters.
+	// Open is the number of open dead letters.
 	Open int64
-	// Oldest is when the open letter died that waits longest; zero without any.
+	// Oldest is the earliest first failure of an open dead letter; zero without any.
 	Oldest time.Time
 }
 
-// statsQueries is how many queries Stats has under way at once.
+// statsQueries limits the concurrent queries of Stats.
 const statsQueries = 8
 
-// Stats counts letters. It counts the entries of lists, an hour at a time, and
-// reads no letter, so it is exact but for letters that change meanwhile and for
-// entries that a crash left, which count until somebody lists them.
+// Stats counts the entries of lists, an hour at a time, and reads no dead letter. The
+// counts are exact except for concurrent changes and for entries that a crash left;
+// those count until the next List removes them.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	out := Stats{ByStatus: make(map[Status]int64)}
 	for _, st := range Statuses {
@@ -178,11 +177,12 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	return out, nil
 }
 
-// OpenStatuses are those of letters that want something done.
+// OpenStatuses are the statuses of open dead letters.
 var OpenStatuses = []Status{Pending, Parked, Processing, Failed, Manual}
 
-// Tally counts the letters of statuses that died in the hours from since up to
-// until; the zero time is no bound. It counts entries of lists, as Stats does.
+// Tally counts dead letters by status. It counts those whose first failure is in the
+// hours from since to until; the zero time is no bound. Like Stats, it counts entries
+// of lists.
 func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.Time) (map[Status]int64, error) {
 	type key struct {
 		status Status
@@ -222,8 +222,8 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 	return out, nil
 }
 
-// Oldest is the letter of a status that died first, without its payload;
-// ErrNotFound if none has the status.
+// Oldest returns the dead letter of a status with the earliest first failure, without
+// its payload, or ErrNotFound.
 func (s *Store) Oldest(ctx context.Context, st Status) (DeadLetter, error) {
 	hours, err := s.lists.hours(ctx, st, time.Time{}, time.Time{})
 	if err != nil {
@@ -256,14 +256,14 @@ func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (DeadLe
 		if len(ids) == 0 {
 			break
 		}
-		letters, err := s.readMany(ctx, ids)
+		deadLetters, err := s.readMany(ctx, ids)
 		if err != nil {
-			_ = iter.Close() // the caller is told why it stops
+			_ = iter.Close() // the caller receives the first error
 			return DeadLetter{}, err
 		}
 		for _, id := range ids {
-			if l, ok := letters[id]; ok && l.Status == st {
-				_ = iter.Close() // nobody wants to know any more
+			if l, ok := deadLetters[id]; ok && l.Status == st {
+				_ = iter.Close() // the result of the rest is not needed
 				return l, nil
 			}
 		}
@@ -274,11 +274,11 @@ func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (DeadLe
 	return DeadLetter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
 }
 
-// Tidy takes hours off the lists in which no letter is left, and returns how many
-// it found. Without it, whoever counts or lists letters would ask for every hour in which one
-// ever died. It costs a query for each hour of each list, 200 per second at most.
+// Tidy removes the hours without dead letters from the lists and returns their number.
+// Without it, counts and listings would query every hour that ever had one. It costs a
+// query for each hour of each list, at most 200 per second.
 //
-// Any number of processes may do it, beside others that bury and change letters:
-// a removal is written with a time that is announceKept before the hour was found
-// empty, so an announcement that is younger stays.
+// Any number of processes may run it beside processes that write and change dead
+// letters: a removal has a timestamp that is announceKept before the hour was found
+// empty, so it does not remove a younger announcement.
 func (s *Store) Tidy(ctx context.Context) (gone int, err error) { return s.lists.tidy(ctx) }

@@ -8,14 +8,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Replay asks the relay to publish the letter: it is pending, due now. The
-// relay keeps the order of the aggregate, so a parked letter is refused: it goes
-// out by itself once the one before it is gone.
+// Replay requests that the relay publishes the dead letter: it becomes pending, due
+// now. The relay keeps the order of the aggregate, so a parked dead letter is refused:
+// the relay publishes it after the one before it.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionReplay, by, func(*DeadLetter) (planned, error) { return s.dueNow(), nil })
 }
 
-// dueNow makes a letter pending, to be published at once.
+// dueNow makes a dead letter pending, due immediately.
 func (s *Store) dueNow() planned {
 	at := s.db.Millis()
 	return planned{
@@ -24,23 +24,23 @@ func (s *Store) dueNow() planned {
 	}
 }
 
-// Discard ends the letter unpublished, for good, and lets its followers go on.
+// Discard resolves the dead letter without publishing it, and unblocks the aggregate.
 func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionDiscard, by, func(l *DeadLetter) (planned, error) {
 		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), "is never published")
 	})
 }
 
-// ResolveByHand ends a letter that was settled elsewhere and lets its followers
-// go on.
+// ResolveByHand resolves a dead letter that was handled elsewhere, and unblocks the
+// aggregate.
 func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionResolve, by, func(l *DeadLetter) (planned, error) {
 		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), "is not published by the relay")
 	})
 }
 
-// Release lets the later events of the aggregate pass the letter, which stays,
-// manual, to be replayed out of order or discarded later.
+// Release unblocks the aggregate without resolving the dead letter: it becomes manual
+// and can be replayed out of order or discarded later.
 func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionRelease, by, func(l *DeadLetter) (planned, error) {
 		if l.Status == Manual && l.Released {
@@ -54,19 +54,19 @@ func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
 	})
 }
 
-// Park puts the letter aside: it is manual, not tried and holding back its
-// followers, until an operator says otherwise.
+// Park suspends the dead letter: it becomes manual, is not retried and blocks its
+// aggregate until an operator changes it.
 func (s *Store) Park(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionPark, by, func(l *DeadLetter) (planned, error) {
 		if l.Status == Manual {
 			return planned{done: true}, nil
 		}
-		return s.suspended("put aside by " + by.Name + reasonOf(by)), nil
+		return s.suspended("suspended by " + by.Name + reasonOf(by)), nil
 	})
 }
 
-// skip puts into the history which event an operator skips, and how many go on
-// behind it.
+// skip adds to the history which event an operator skips, and how many dead letters
+// that unblocks.
 func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string) (planned, error) {
 	n, more, err := s.followers(ctx, l)
 	if err != nil {
@@ -75,11 +75,11 @@ func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string)
 	skipped := fmt.Sprintf("skipped: %s seq %d of %s %s", l.EventType, l.Sequence, l.AggregateID, what)
 	switch {
 	case l.Released:
-		skipped += "; nothing waited for it"
+		skipped += "; it blocked nothing"
 	case more:
-		skipped += fmt.Sprintf("; more than %d dead letters behind it go on", n)
+		skipped += fmt.Sprintf("; more than %d dead letters behind it are unblocked", n)
 	case n > 0:
-		skipped += fmt.Sprintf("; dead letters behind it that go on: %d", n)
+		skipped += fmt.Sprintf("; dead letters behind it that are unblocked: %d", n)
 	default:
 		skipped += "; no dead letter is behind it"
 	}
@@ -90,11 +90,11 @@ func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string)
 	return p, nil
 }
 
-// maxBehind is how many letters of a chain are counted.
+// maxFollowers limits the count of blocked dead letters.
 const maxFollowers = 1000
 
-// behind counts the open letters of the aggregate that stand behind l; more says
-// that there are more than n.
+// followers counts the open dead letters of the aggregate after l; more reports that
+// there are more than n.
 func (s *Store) followers(ctx context.Context, l *DeadLetter) (n int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -106,20 +106,20 @@ func (s *Store) followers(ctx context.Context, l *DeadLetter) (n int, more bool,
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return 0, false, fmt.Errorf("read what is behind dead letter %s: %w", l.EventID, err)
+		return 0, false, fmt.Errorf("read the chain behind dead letter %s: %w", l.EventID, err)
 	}
 	return min(n, maxFollowers), n > maxFollowers, nil
 }
 
-// Archive marks a letter that retention has moved out; only resolved and failed
-// ones can be. The row stays.
+// Archive archives a resolved or failed dead letter after its retention. The row
+// remains.
 func (s *Store) Archive(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionArchive, by, func(*DeadLetter) (planned, error) {
 		return planned{to: Archived, change: func(*DeadLetter) {}}, nil
 	})
 }
 
-// because is an operator's reason behind what was done.
+// reasonOf returns ": " and the operator's reason, or nothing.
 func reasonOf(by Actor) string {
 	if by.Reason == "" {
 		return ""
@@ -137,32 +137,32 @@ func (s *Store) suspended(waiting string) planned {
 	}
 }
 
-// Edit replaces what is published of a letter, under a new id, which it returns,
-// and has the relay publish it now; one that waits behind another goes on
-// waiting. expect, unless 0, is the letter's version that the operator saw: if
-// it has another one by now the error is a *VersionError.
+// Edit replaces the content that is published for a dead letter, under a new id, and
+// returns that id. The relay publishes it immediately; a blocked one remains parked.
+// expect, unless 0, is the version that the operator has seen; if the dead letter has
+// another version, the error is a *VersionError.
 //
-// The letter keeps its place in its aggregate's order, its id and the event as
-// it was, to the byte. Which of the two is published is decided by one
-// transaction on the letter, so no crash can lose the place or publish both. An
-// edit may be edited again until it is published. Edits shows all of them.
+// The dead letter keeps its id, its position in its aggregate's order and the original
+// event, byte for byte. One transaction on the dead letter decides which content is
+// published, so a crash cannot lose the position or publish both. An edit may be edited
+// again until it is published. Edits lists all of them.
 //
-// After an error other than *VersionError, *RefusedError or ErrInvalidEdit the
-// edit may have been made or not; Read says it.
+// After an error other than *VersionError, *RefusedError or ErrInvalidEdit the outcome
+// is unknown; Read returns the current state.
 func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, expect int64) (gocql.UUID, error) {
 	by.Version = expect
 	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
 	if by.Name == "" {
 		return gocql.UUID{}, fmt.Errorf("edit dead letter %s: the actor has no name", event)
 	}
-	letter, err := s.Read(ctx, event)
+	deadLetter, err := s.Read(ctx, event)
 	if err != nil {
 		return gocql.UUID{}, fmt.Errorf("edit: %w", err)
 	}
-	if err := e.Fits(&letter); err != nil {
+	if err := e.Fits(&deadLetter); err != nil {
 		return gocql.UUID{}, err
 	}
-	// The edit comes first: a letter that names one has it.
+	// The edit is stored first, so that every id in a dead letter has its edit.
 	for a := s.db.Retry(ctx); ; {
 		if err = s.edits.keep(ctx, event, &edited); err == nil {
 			break
@@ -172,8 +172,8 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		}
 	}
 	err = s.operate(ctx, event, ActionEdit, by, func(l *DeadLetter) (planned, error) {
-		if l.EditedID != letter.EditedID { // what Fits looked at
-			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: letter.Version}
+		if l.EditedID != deadLetter.EditedID { // not the content that Fits checked
+			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: deadLetter.Version}
 		}
 		if l.Status == Parked {
 			return planned{
@@ -194,8 +194,8 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 	return edited.ID, nil
 }
 
-// operate makes an operator's change, after telling the relay of it. Nobody
-// takes a letter from the owner of a claim that has not run out.
+// operate makes an operator's change, after writing a request for the relay. It refuses
+// a dead letter whose claim has not expired.
 func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by Actor, plan func(*DeadLetter) (planned, error)) error {
 	if by.Name == "" {
 		return fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
@@ -235,17 +235,17 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 
 func (s *Store) allowed(action Action, l *DeadLetter) error {
 	if l.Status == Parked && (action == ActionReplay || action == ActionRelease) {
-		return refused(action, l, "it goes out once the letters before it in its aggregate are gone: act on the first")
+		return refused(action, l, "it is published after the dead letters before it in its aggregate: act on the first one")
 	}
 	if err := may(action, l); err != nil {
 		return err
 	}
 	if l.Status == Processing && s.db.Now().Before(l.ClaimedUntil) {
-		return refused(action, l, "try again when the claim has run out")
+		return refused(action, l, "retry when the claim has expired")
 	}
 	return nil
 }
 
-// Check returns nil if an operator's action could begin on the letter as it
-// stands in l, and a *RefusedError if not.
+// Check returns nil if an operator's action is allowed for the dead letter l, and a
+// *RefusedError if not.
 func (s *Store) Check(action Action, l *DeadLetter) error { return s.allowed(action, l) }

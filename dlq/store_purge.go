@@ -10,31 +10,30 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Purge says how a letter is purged.
+// Purge contains the options of a purge.
 type Purge struct {
-	// Archive is where the whole letter is, already written and checked; empty
-	// means nowhere: what is purged then is gone.
+	// Archive is the place of the copy, which is already written and verified; empty
+	// means that there is no copy, and the content is lost.
 	Archive string
-	// Force admits failed and manual letters, of which nobody has decided what
-	// becomes. Their followers go on, as if they had been discarded.
+	// Force admits failed and manual dead letters, which no operator has resolved.
+	// Their aggregates are unblocked as if they had been discarded.
 	Force bool
 }
 
-// purged are the columns that a purged letter lacks.
+// purgedColumns are the columns that a purge clears.
 var purgedColumns = []string{"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw"}
 
-// Purge removes a letter but for its outline: ids, times, error class and
-// outcome. The outline tells the relay that the event was dealt with, so that it
-// is not published when its row comes again, and tells everybody where the
-// letter is. It is archived, and on the list of archived letters alone.
+// Purge removes the content of a dead letter except its outline: ids, times, error
+// class and outcome. From the outline the relay knows that the event is settled and
+// does not publish it when it reads its row again; the outline also contains the place
+// of the copy. A purged dead letter is archived, and only in the list of archived ones.
 //
-// Resolved and archived letters can be purged; failed and manual ones if it is
-// forced; others, which the relay works on, never. Of the history only this
-// change is left. Purging again is no error. by.Version guards against a change
-// since the letter was copied.
+// Resolved and archived dead letters can be purged, failed and manual ones with Force;
+// all others are refused. The history contains only the purge afterwards. Purging again
+// is not an error. by.Version detects a change since the copy was made.
 //
-// What edits would have published is removed too, after the letter: if that
-// fails, Purge says so, and purging again removes it.
+// Purge removes the contents of edits after the dead letter. If that fails, Purge
+// returns the error, and purging again removes them.
 func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
 	if err := s.purge(ctx, event, how, by); err != nil {
 		return err
@@ -59,7 +58,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 		for _, c := range purgedColumns {
 			p.set = append(p.set, assignment{c, nil})
 		}
-		p.line.Outcome = "removed but for its outline; in no archive"
+		p.line.Outcome = "removed except for its outline; in no archive"
 		if how.Archive != "" {
 			p.line.Outcome = "moved to " + how.Archive
 		}
@@ -72,13 +71,13 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 
 func (how Purge) check(l *DeadLetter) error {
 	if (l.Status == Failed || l.Status == Manual) && !how.Force {
-		return refused(ActionPurge, l, "its event is in no topic: discard or resolve it first, or force it")
+		return refused(ActionPurge, l, "its event is not in its topic: discard or resolve it first, or use force")
 	}
 	return nil
 }
 
-// CheckPurge returns nil if Purge could begin on the letter as it stands in l, and
-// a *RefusedError if not.
+// CheckPurge returns nil if Purge is allowed for the dead letter l, and a *RefusedError
+// if not.
 func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
 	if err := s.allowed(ActionPurge, l); err != nil {
 		return err
@@ -89,8 +88,8 @@ func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
 	return how.check(l)
 }
 
-// CheckRestore returns nil if Restore could begin on the letter as it stands in l, and
-// a *RefusedError if not.
+// CheckRestore returns nil if Restore is allowed for the dead letter l, and a
+// *RefusedError if not.
 func (s *Store) CheckRestore(l *DeadLetter) error {
 	if !l.PurgedAt.IsZero() && l.Archive == "" {
 		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
@@ -98,17 +97,16 @@ func (s *Store) CheckRestore(l *DeadLetter) error {
 	return s.Check(ActionRestore, l)
 }
 
-// Copy is all there is to a letter: what an archive keeps of one, and Restore
-// needs.
+// Copy is a complete dead letter, as an archive stores it and Restore needs it.
 type Copy struct {
 	DeadLetter DeadLetter
-	// History are the changes of the letter, and Edits the edits that were decided,
+	// History contains the changes of the dead letter, and Edits the applied edits,
 	// oldest first.
 	History []Change
 	Edits   []Edited
 }
 
-// Copy reads all there is to a letter; ErrNotFound if there is none.
+// Copy reads a complete dead letter, or returns ErrNotFound.
 func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 	l, err := s.Read(ctx, event)
 	if err != nil {
@@ -122,14 +120,14 @@ func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 		return Copy{}, err
 	}
 	if l.Edit != nil && !slices.ContainsFunc(c.Edits, func(e Edited) bool { return e.ID == l.EditedID }) {
-		c.Edits = append(c.Edits, *l.Edit) // the history is too long to know of it, and the letter names it
+		c.Edits = append(c.Edits, *l.Edit) // the history no longer contains it, and the dead letter does
 	}
 	return c, nil
 }
 
-// Restore brings an archived letter back as it was: resolved, or, if it was never
-// resolved, manual and released, because its aggregate has gone on. copied is
-// what its archive has; nil for one that was archived and not purged.
+// Restore restores an archived dead letter: as resolved, or, if it never was, as manual
+// and released, because its aggregate has continued. copied is the copy of its archive;
+// nil for one that was archived and not purged.
 func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by Actor) error {
 	if copied != nil && copied.DeadLetter.EventID != event {
 		return fmt.Errorf("restore dead letter %s: the copy is of event %s", event, copied.DeadLetter.EventID)
@@ -140,7 +138,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 			if copied == nil {
 				return planned{}, refused(ActionRestore, l, "it was purged: its copy from the archive is needed")
 			}
-			// A letter that names an edit has it, as when it was edited.
+			// Store the edits first, so that every id in a dead letter has its edit.
 			for i := range copied.Edits {
 				if err := s.edits.keep(ctx, event, &copied.Edits[i]); err != nil {
 					return planned{}, err
@@ -189,7 +187,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 	})
 }
 
-// outcomeOf is how a letter was resolved; empty if it was not.
+// outcomeOf returns the outcome of a dead letter; empty if it was not resolved.
 func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -200,9 +198,9 @@ func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, e
 	return OutcomeKind(kind), nil
 }
 
-// Forget removes the outline of a purged letter, so that nothing is left of it.
-// After that nobody knows that the event was dealt with: its row in the outbox
-// must be gone for good. It is refused for a letter that was not purged.
+// Forget removes the outline of a purged dead letter. Afterwards nothing shows that the
+// event was settled, so its row in the outbox must no longer exist. It is refused for a
+// dead letter that is not purged.
 func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
 	var tried *DeadLetter
 	for a := s.db.Retry(ctx); ; {
@@ -213,7 +211,8 @@ func (s *Store) Forget(ctx context.Context, event gocql.UUID) error {
 	}
 }
 
-// forget is one try; tried becomes the letter of a transaction whose answer was lost.
+// forget makes one attempt; it sets tried to the dead letter of a transaction whose
+// response was lost.
 func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter) error {
 	l, err := s.read(ctx, event, s.stmt.entry, (*DeadLetter).entryDest, s.db.Serial)
 	if errors.Is(err, ErrNotFound) && *tried != nil { // it was decided
@@ -224,7 +223,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter
 		return err
 	}
 	if l.PurgedAt.IsZero() {
-		return refused(ActionPurge, &l, "it is whole: purge it before it is forgotten")
+		return refused(ActionPurge, &l, "it is not purged: purge it first")
 	}
 	applied, err := s.db.Apply(ctx, "DELETE FROM "+s.stmt.table+" WHERE event_id = ? IF version = ?", event, l.Version)
 	if err != nil {
@@ -232,19 +231,19 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter
 		return fmt.Errorf("forget dead letter %s: %w", event, err)
 	}
 	if !applied {
-		return fmt.Errorf("forget dead letter %s: somebody changed it meanwhile", event)
+		return fmt.Errorf("forget dead letter %s: it was changed concurrently", event)
 	}
 	s.clearForgotten(ctx, &l)
 	return nil
 }
 
-// clearForgotten removes what is left beside the outline, which is gone.
+// clearForgotten removes the edits and the list entry of a removed outline.
 func (s *Store) clearForgotten(ctx context.Context, l *DeadLetter) {
 	if err := s.edits.remove(ctx, l.EventID); err != nil { // of a version that left them
-		s.db.Log.Warn("the edits of a dead letter stay though it was forgotten", "event_id", l.EventID, "err", err)
+		s.db.Log.Warn("failed to remove the edits of a forgotten dead letter", "event_id", l.EventID, "err", err)
 	}
 	if err := s.lists.drop(ctx, l, l.Version, listsOf(l), false); err != nil {
-		s.db.Log.Debug("an entry without a letter stays for its readers", "event_id", l.EventID, "err", err)
+		s.db.Log.Debug("failed to remove the list entry of a forgotten dead letter; readers skip it", "event_id", l.EventID, "err", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Read returns the letter of an event; ErrNotFound if it has none.
+// Read returns the dead letter of an event, or ErrNotFound.
 func (s *Store) Read(ctx context.Context, event gocql.UUID) (DeadLetter, error) {
 	l, err := s.read(ctx, event, s.stmt.whole, (*DeadLetter).dest, s.db.Consistency)
 	if err == nil {
@@ -24,8 +24,8 @@ func (s *Store) Read(ctx context.Context, event gocql.UUID) (DeadLetter, error) 
 	return l, nil
 }
 
-// read reads a letter by one of the statements. At the serial consistency it
-// first completes a change that was decided and left undone.
+// read reads a dead letter by one of the statements. At the serial consistency the
+// database first completes a pending lightweight transaction.
 func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest func(*DeadLetter) []any, cons gocql.Consistency) (DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -40,8 +40,8 @@ func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest fu
 	return l, nil
 }
 
-// readMany reads letters without their payloads, by event id; those that are
-// not there are missing.
+// readMany returns dead letters without their payloads, by event id. Events without one
+// are absent.
 func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -60,8 +60,8 @@ func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UU
 	return out, nil
 }
 
-// readWhole reads letters with their payloads, by event id; those that are not
-// there are missing.
+// readWhole returns dead letters with their payloads, by event id. Events without one
+// are absent.
 func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -86,25 +86,25 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 	return out, nil
 }
 
-// ReadMany returns the letters of events, without payload, headers and error
-// texts, by event id; those that are not there are missing.
+// ReadMany returns the dead letters of events, without payload, headers and error
+// texts, by event id. Events without one are absent.
 func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	out := make(map[gocql.UUID]DeadLetter, len(events))
 	for some := range slices.Chunk(events, maxLookup) {
-		letters, err := s.readMany(ctx, some)
+		deadLetters, err := s.readMany(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(out, letters)
+		maps.Copy(out, deadLetters)
 	}
 	return out, nil
 }
 
-// ErrorText is the last error of a letter.
+// ErrorText is the last error of a dead letter.
 type ErrorText struct{ Code, Text string }
 
-// ErrorTexts returns the last errors of the letters of events; those that are not
-// there are missing.
+// ErrorTexts returns the last errors of the dead letters of events. Events without one
+// are absent.
 func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
 	out := make(map[gocql.UUID]ErrorText, len(events))
 	for some := range slices.Chunk(events, maxLookup) {
@@ -131,8 +131,7 @@ func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[goc
 	return nil
 }
 
-// History are the changes of a letter, oldest first; ErrNotFound if there is no
-// letter.
+// History returns the changes of a dead letter, oldest first, or ErrNotFound.
 func (s *Store) History(ctx context.Context, event gocql.UUID) ([]Change, error) {
 	return s.history(ctx, event, s.db.Consistency)
 }
@@ -161,8 +160,8 @@ func (s *Store) history(ctx context.Context, event gocql.UUID, cons gocql.Consis
 	return out, nil
 }
 
-// didFor tells whether the job has changed the letter already. Only if another
-// job did since has the history to be asked.
+// didFor reports whether the job has already changed the dead letter. It reads the
+// history only if another job has changed it since.
 func (s *Store) didFor(ctx context.Context, l *DeadLetter, job gocql.UUID) (bool, error) {
 	none := gocql.UUID{}
 	if job == none || l.job == none || l.job == job {
@@ -172,8 +171,8 @@ func (s *Store) didFor(ctx context.Context, l *DeadLetter, job gocql.UUID) (bool
 	return version > 0, err
 }
 
-// ChangedBy is the version that the job's change made of a letter; 0 if it has not
-// changed it.
+// ChangedBy returns the version that the job's change made of a dead letter; 0 if the
+// job has not changed it.
 func (s *Store) ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, error) {
 	lines, err := s.history(ctx, event, s.db.Serial)
 	if err != nil {
@@ -185,8 +184,8 @@ func (s *Store) ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, er
 	return 0, nil
 }
 
-// Edits are the edits of a letter that were decided, oldest first; the last one
-// is what is published.
+// Edits returns the applied edits of a dead letter, oldest first. The last one is
+// published.
 func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 	history, err := s.History(ctx, event)
 	if err != nil {
@@ -218,8 +217,8 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 	return out, nil
 }
 
-// OriginalOf returns the event whose letter was, or was to be, published under
-// the id of an edit; ErrNotFound if id is no edit's.
+// OriginalOf returns the event whose dead letter has the edit with the given id, or
+// ErrNotFound.
 func (s *Store) OriginalOf(ctx context.Context, edited gocql.UUID) (gocql.UUID, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()

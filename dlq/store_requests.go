@@ -12,21 +12,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
-// Requests are the changes of operators to letters of an outbox table that
-// nobody has called Done for, oldest first, up to 1000. Each is returned again
-// until then. They are those of the aggregates that mine says yes to, of all if it
-// is nil: what is for others stays for them, however much it is.
+// Requests returns up to 1000 changes that operators made to dead letters of an outbox
+// table, oldest first. It returns each of them until Done removes it. mine selects the
+// aggregates, nil all; requests for other aggregates remain for their relays.
 //
-// It is cheap enough to be asked every second. A request announces its change
-// before that is made; Requests returns it once it is made, and drops it
-// after eleven minutes if it never was: clocks differ.
+// It is cheap enough for a call every second. A request is written before its change;
+// Requests returns it after the change is made, and removes it after eleven minutes if
+// the change was never made. The margin covers differences between clocks.
 func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
 	now := s.db.Now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
 	if err != nil {
 		return nil, err
 	}
-	letters := make(map[gocql.UUID]DeadLetter, len(found))
+	deadLetters := make(map[gocql.UUID]DeadLetter, len(found))
 	for page := range slices.Chunk(found, maxLookup) {
 		ids := make([]gocql.UUID, 0, len(page))
 		for _, r := range page {
@@ -38,11 +37,11 @@ func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate 
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(letters, some)
+		maps.Copy(deadLetters, some)
 	}
 	var out, never []Request
 	for _, r := range found {
-		l, ok := letters[r.EventID]
+		l, ok := deadLetters[r.EventID]
 		switch {
 		case ok && l.Version >= r.version:
 			r.Entry = l.Entry()
@@ -64,7 +63,7 @@ func (s *Store) readRequests(ctx context.Context, table string, from time.Time, 
 	for {
 		var all []Request
 		if all, page, err = s.requestPage(ctx, table, from, page); err != nil {
-			return nil, fmt.Errorf("read what operators ask of %s: %w", table, err)
+			return nil, fmt.Errorf("read the requests of %s: %w", table, err)
 		}
 		for _, r := range all {
 			if mine == nil || mine(r.AggregateID) {
@@ -77,13 +76,13 @@ func (s *Store) readRequests(ctx context.Context, table string, from time.Time, 
 			break
 		}
 	}
-	// What is for others before one's own first one need not be read each time.
+	// The requests of others before the first own one need not be read again.
 	s.marks.finished(table, passed)
 	return found[:min(len(found), maxRequests)], nil
 }
 
-// requestPage reads a page of requests, and where the next one begins. It has a
-// time limit of its own: those of others may be many.
+// requestPage reads a page of requests, and the state of the next one. It has a time
+// limit of its own, because there may be many pages of other relays.
 func (s *Store) requestPage(ctx context.Context, table string, from time.Time, page []byte) (out []Request, next []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -119,21 +118,21 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 	return nil
 }
 
-// ask announces a change that will make version of l.
+// request writes a request for the change that makes the next version of l.
 func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
 		Idempotent(true).Exec()
 	if err != nil {
-		return fmt.Errorf("tell the relay of event %s: %w", l.EventID, err)
+		return fmt.Errorf("write a request for event %s: %w", l.EventID, err)
 	}
 	return nil
 }
 
-// Holds are the holds of an outbox table, "keyspace.table", written in the last
-// three minutes, which is the rows' time to live. A relay that is gone leaves its
-// own for that long.
+// Holds returns the holds of an outbox table, "keyspace.table", of the last three
+// minutes, which is the time to live of the rows. The holds of a stopped relay remain
+// for that long.
 func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -147,18 +146,18 @@ func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
 		out = append(out, h)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read what holds back the dead letters of %s: %w", table, err)
+		return nil, fmt.Errorf("read the holds of %s: %w", table, err)
 	}
 	return out, nil
 }
 
-// SetHold writes a hold, or writes it again.
+// SetHold writes or renews a hold.
 func (s *Store) SetHold(ctx context.Context, table string, h Hold) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	err := s.db.Query(ctx, s.stmt.holdAdd, table, h.Rule, h.FailureKey, h.Reason, db.NullTime(h.Since), db.NullTime(h.Until)).Idempotent(true).Exec()
 	if err != nil {
-		return fmt.Errorf("note what holds back the dead letters of %s: %w", table, err)
+		return fmt.Errorf("write a hold of %s: %w", table, err)
 	}
 	return nil
 }
@@ -168,7 +167,7 @@ func (s *Store) DropHold(ctx context.Context, table string, h Hold) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	if err := s.db.Query(ctx, s.stmt.holdDrop, table, h.Rule, h.FailureKey).Idempotent(true).Exec(); err != nil {
-		return fmt.Errorf("note that nothing holds back the dead letters of %s: %w", table, err)
+		return fmt.Errorf("remove a hold of %s: %w", table, err)
 	}
 	return nil
 }

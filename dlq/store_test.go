@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestStore_LetterLivesAndEnds(t *testing.T) {
+func TestStore_Lifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	head, next := testDeadLetter("a", 1), testDeadLetter("a", 2)
@@ -32,7 +32,7 @@ func TestStore_LetterLivesAndEnds(t *testing.T) {
 	if l := b.mustRead(t, head.EventID); l.Attempts != 6 || l.Replays != 1 || !l.NextAttempt.Equal(b.clock.at.Add(5*time.Minute)) {
 		t.Errorf("after Fail: %+v", l)
 	}
-	if err := b.Replay(t.Context(), head.EventID, Actor{Name: "eve", Reason: "mended"}); err != nil {
+	if err := b.Replay(t.Context(), head.EventID, Actor{Name: "eve", Reason: "fixed"}); err != nil {
 		t.Fatal(err)
 	}
 	rs, err := b.Requests(t.Context(), testTable, nil)

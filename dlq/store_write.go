@@ -11,15 +11,15 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Write stores a new letter and returns the status in which it stands.
+// Write stores a new dead letter and returns its status.
 //
 // l.Status is Pending, Parked or Manual; empty means Pending. FirstFailedAt and
-// LastFailedAt default to now. An event that has a letter already keeps it as it
-// is, and its status is returned, so Bury may be repeated at will, after a
-// crash too. Once it has returned nil, every list shows the letter; the relay
-// may checkpoint past the event only then. After an error the letter may be
-// there or not, and a repetition finds out. An *OtherTableError says that a letter
-// of another table has the event's id.
+// LastFailedAt default to now. If the event already has a dead letter, Write leaves it
+// unchanged and returns its status, so Write may be repeated, also after a crash. After
+// it has returned nil, every list contains the dead letter; only then may the relay
+// checkpoint past the event. After an error the dead letter may be stored or not;
+// repeat the call. An *OtherTableError reports a dead letter of another table with the
+// same event id.
 func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 	row, err := s.newDeadLetter(l)
 	if err != nil {
@@ -29,16 +29,16 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 		ID: gocql.UUIDFromTime(s.db.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: failureOf(row),
 	})
 	for a := s.db.Retry(ctx); ; {
-		// The lists come first: a letter that stands is on all of them.
+		// The lists are written first, so that a stored dead letter is in all of them.
 		err := s.lists.add(ctx, row, listsOf(row), true)
 		if err == nil {
-			var stands DeadLetter
-			if stands, err = s.insert(ctx, row, args); err == nil {
-				s.unlist(ctx, row, &stands)
-				if stands.Table != row.Table {
-					return "", &OtherTableError{EventID: row.EventID, Table: row.Table, Other: stands.Table}
+			var stored DeadLetter
+			if stored, err = s.insert(ctx, row, args); err == nil {
+				s.unlist(ctx, row, &stored)
+				if stored.Table != row.Table {
+					return "", &OtherTableError{EventID: row.EventID, Table: row.Table, Other: stored.Table}
 				}
-				return stands.Status, nil
+				return stored.Status, nil
 			}
 		}
 		if permanent(err) || !a.Pause() {
@@ -70,10 +70,10 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	switch row.Status {
 	case Pending, Parked, Manual:
 	default:
-		errs = append(errs, fmt.Errorf("status %q: a new letter is pending, parked or manual", l.Status))
+		errs = append(errs, fmt.Errorf("status %q: a new dead letter is pending, parked or manual", l.Status))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("bury event %s: %w", l.EventID, err)
+		return nil, fmt.Errorf("write dead letter %s: %w", l.EventID, err)
 	}
 	row.Version = 1
 	if row.FailureKey == "" && row.Status != Parked {
@@ -92,43 +92,43 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	return &row, nil
 }
 
-// insert stores the letter if there is none and returns the one that stands,
-// as far as lists need it.
+// insert stores the dead letter if the event has none. It returns the stored one, with
+// the fields that lists need.
 func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (DeadLetter, error) {
 	if err := s.db.CheckFence(); err != nil {
 		return DeadLetter{}, err
 	}
 	applied, err := s.db.Apply(ctx, s.stmt.insert, args...)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("bury event %s: %w", row.EventID, err)
+		return DeadLetter{}, fmt.Errorf("write dead letter %s: %w", row.EventID, err)
 	}
 	if applied {
 		return *row, nil
 	}
-	// Only what was asked for may be there already: read it as it stands.
-	stands, err := s.read(ctx, row.EventID, s.stmt.entry, (*DeadLetter).entryDest, s.db.Consistency)
+	// The event has a dead letter already: read it.
+	stored, err := s.read(ctx, row.EventID, s.stmt.entry, (*DeadLetter).entryDest, s.db.Consistency)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("bury event %s again: %w", row.EventID, err)
+		return DeadLetter{}, fmt.Errorf("write dead letter %s: read the stored one: %w", row.EventID, err)
 	}
-	return stands, nil
+	return stored, nil
 }
 
-// unlist takes row off lists where the letter that stands is not.
-func (s *Store) unlist(ctx context.Context, row, stands *DeadLetter) {
-	off := listsWithout(row, stands)
-	chain := !stands.Status.Open() || !sameChain(row, stands)
-	if err := s.lists.drop(ctx, row, stands.Version, off, chain); err != nil {
-		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", row.EventID, "err", err)
+// unlist removes row from the lists that do not contain the stored dead letter.
+func (s *Store) unlist(ctx context.Context, row, stored *DeadLetter) {
+	off := listsWithout(row, stored)
+	chain := !stored.Status.Open() || !sameChain(row, stored)
+	if err := s.lists.drop(ctx, row, stored.Version, off, chain); err != nil {
+		s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", row.EventID, "err", err)
 	}
 }
 
-// change decides a change of a letter, by one lightweight transaction on the
-// version that plan has seen, and returns the letter as it is after that,
-// without what only publishing needs. plan may be called again, when somebody
-// else was first; its *RefusedError ends the change.
+// change makes one change of a dead letter by a lightweight transaction on the version
+// that plan has read. It returns the dead letter after the change, without payload,
+// headers and error texts. It calls plan again if another process was first; a
+// *RefusedError of plan ends the change.
 //
-// Lists come before the transaction and are cleared after it, so that a letter
-// is never missing from the lists of its status.
+// Entries of lists are added before the transaction and removed after it, so that a
+// dead letter is never missing from the lists of its status.
 func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*DeadLetter) (planned, error)) (DeadLetter, error) {
 	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Now()), action: action, plan: plan, cons: s.db.Consistency}
 	for a := s.db.Retry(ctx); ; {
@@ -137,12 +137,13 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 		case done:
 			return l, err
 		case (errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound)) && c.cons != s.db.Serial:
-			// What was seen at a weaker level may be out of date.
+			// A read at a weaker level may be out of date: repeat it at the serial
+			// level.
 		case err != nil && permanent(err):
 			return DeadLetter{}, err
 		case !a.Pause():
 			if err == nil {
-				err = fmt.Errorf("%s dead letter %s: others changed it all the time", action, event)
+				err = fmt.Errorf("%s dead letter %s: it changed concurrently in every attempt", action, event)
 			}
 			return DeadLetter{}, err
 		}
@@ -150,11 +151,11 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 	}
 }
 
-// leave takes a letter off the lists on which it no longer stands.
+// leave removes a dead letter from the lists that no longer contain it.
 func (s *Store) leave(ctx context.Context, m *move) {
 	left := m.old.Status.Open() && !m.new.Status.Open()
 	if err := s.lists.drop(ctx, &m.new, m.new.Version, listsWithout(&m.old, &m.new), left); err != nil {
-		s.db.Log.Debug("stale entries of a dead letter stay for their readers", "event_id", m.new.EventID, "err", err)
+		s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", m.new.EventID, "err", err)
 	}
 }
 
@@ -200,8 +201,8 @@ func (s *Store) update(ctx context.Context, m *move, p *planned) (bool, error) {
 	return applied, nil
 }
 
-// buryValues are the arguments of the insert, in the order of buryColumns. What
-// a letter lacks is left unset, so that it writes no tombstones.
+// insertValues returns the arguments of the insert, in the order of insertColumns.
+// Absent fields are unset, so that they write no tombstones.
 func insertValues(l *DeadLetter, c Change) []any {
 	return []any{
 		l.EventID, l.Version, string(l.Status), l.Table, l.AggregateID, l.AggregateType, l.EventType, l.Sequence, unsetTime(l.CreatedAt),

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The strategies: who replays a letter, and when. A StrategyRule names one of the first
-// five; the relay gives the last to letters that stand behind others.
+// The strategies: who replays a dead letter, and when. A StrategyRule uses one of the
+// first five; the relay gives the last to blocked dead letters.
 const (
 	// StrategyImmediate: the relay, after 1, 5, 15, 30 and 60 minutes.
 	StrategyImmediate = "immediate"
@@ -16,12 +16,12 @@ const (
 	StrategyScheduled = "scheduled"
 	// StrategyConditional: the relay, when named conditions hold.
 	StrategyConditional = "conditional"
-	// StrategyManual: the relay, when an operator says so.
+	// StrategyManual: the relay, after an operator's request.
 	StrategyManual = "manual"
-	// StrategyBreakerClose: the relay, as soon as the breaker lets something
-	// through; such letters are also its probes.
+	// StrategyBreakerClose: the relay, as soon as the breaker admits requests; such
+	// dead letters are also its probes.
 	StrategyBreakerClose = "breaker_close"
-	// StrategyFollow: the relay, once the letter before it is settled.
+	// StrategyFollow: the relay, once the dead letter before it is settled.
 	StrategyFollow = "follow"
 )
 
@@ -43,7 +43,7 @@ func FailureKey(class, code, text string) string {
 	return fmt.Sprintf("%s/%s/%08x", class, code, uint32(h.Sum64()))
 }
 
-// times is n in words, for people.
+// times returns n in words.
 func times(n int) string {
 	switch n {
 	case 1:
@@ -54,18 +54,18 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// WaitsFor says in plain words what the letter waits for at now; empty for one
-// that is not open. holds are those of the letter's table: without them it says
-// only what the letter itself knows.
+// WaitsFor describes in plain words the reason why the dead letter waits at now; empty
+// for one that is not open. holds are those of its table: without them the result
+// depends on the dead letter alone.
 func (l *DeadLetter) WaitsFor(holds []Hold, now time.Time) string {
 	switch l.Status {
 	case Parked:
 		return "an earlier event of its aggregate is a dead letter"
 	case Processing:
 		if now.Before(l.ClaimedUntil) {
-			return "its replay is under way, by " + l.ClaimedBy
+			return "being replayed by " + l.ClaimedBy
 		}
-		return "the claim of " + l.ClaimedBy + " ran out; the next worker takes it"
+		return "the claim of " + l.ClaimedBy + " expired; the next worker claims it"
 	case Failed, Manual:
 		if l.Waiting != "" {
 			return "an operator: " + l.Waiting
@@ -84,7 +84,7 @@ func (l *DeadLetter) WaitsFor(holds []Hold, now time.Time) string {
 		}
 	}
 	if l.Strategy == StrategyBreakerClose {
-		return "the breaker to let something through"
+		return "the breaker to admit requests"
 	}
 	return "its turn"
 }

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// announceAgain is how long an announcement of a bucket counts. What is written
-	// into the bucket has one that is younger, or is followed by another.
+	// announceAgain is the time for which an announcement of a bucket is valid. Entries
+	// are written only while the announcement is valid, or announced again.
 	announceAgain = 10 * time.Minute
-	// announceKept is by how much an announcement must be older than the reading
-	// that found the bucket empty, so that its removal cannot hit one that somebody
-	// relies on: announceAgain, the time that a write takes, and clocks that differ.
+	// announceKept is the least age of an announcement when its bucket is found empty,
+	// so that its removal does not remove a valid one: announceAgain, the time of a
+	// write, and the differences between clocks.
 	announceKept = time.Hour
-	// tidyRate is how many buckets per second Tidy looks at.
+	// tidyRate limits the buckets that Tidy checks per second.
 	tidyRate = 200
 )
 
-// announcedKinds are the shelves that have buckets of hours.
+// announcedKinds are the kinds of lists with a bucket for each hour.
 var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType}
 
 func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
@@ -30,7 +30,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 		if err != nil {
 			return gone, err
 		}
-		// When an announcement was made cannot be asked; it is not older than its hour.
+		// The time of an announcement cannot be read; it is not older than its hour.
 		old := ls.db.Now().Add(-announceKept - time.Hour).Unix()
 		for _, k := range announced {
 			if k.bucket >= old {
@@ -48,7 +48,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 				continue
 			}
 			if err := ls.db.Query(ctx, ls.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)).Idempotent(true).Exec(); err != nil {
-				return gone, fmt.Errorf("take an empty hour off the list of %s %s: %w", k.kind, k.value, err)
+				return gone, fmt.Errorf("remove an empty hour from the list of %s %s: %w", k.kind, k.value, err)
 			}
 			gone++
 		}
@@ -56,7 +56,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	return gone, nil
 }
 
-// announcedBuckets are all buckets of a kind of which readers know.
+// announcedBuckets returns all announced buckets of a kind.
 func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucketKey, err error) {
 	iter := ls.db.Select(ctx, ls.stmt.allBuckets, kind).Prefetch(0).Iter()
 	var value string
@@ -70,15 +70,15 @@ func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucke
 	return out, nil
 }
 
-// filled says whether a bucket holds an entry.
+// filled reports whether a bucket contains an entry.
 func (ls *lists) filled(ctx context.Context, k bucketKey) (bool, error) {
 	_, ok, err := ls.firstOf(ctx, k)
 	return ok, err
 }
 
-// firstOf is when the first letter of a bucket died; false without one. A bucket may
-// begin with so many tombstones that its first page has no row, which Query.Scan takes
-// for the end.
+// firstOf returns the first failure in a bucket; false without one. A bucket may begin
+// with so many tombstones that its first page has no row, which Query.Scan takes for
+// the end.
 func (ls *lists) firstOf(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
 	iter := ls.db.Select(ctx, ls.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Iter()
 	ok = iter.Scan(&at)

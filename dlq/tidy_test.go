@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// announcedHours are how many hours of lists readers ask for.
+// announcedHours returns the number of hours of lists that readers query.
 func (b *bundle) announcedHours(t testing.TB) (n int) {
 	t.Helper()
 	for _, kind := range announcedKinds {
@@ -33,14 +33,14 @@ func mustTidy(t testing.TB, s *Store) int {
 	return n
 }
 
-// What Tidy takes away is asked for no more, and nothing else.
+// Readers do not query the removed hours any more, and query all others.
 func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ids := b.writeMany(t, 5, func(i int, l *DeadLetter) { l.FirstFailedAt = b.clock.now().Add(-time.Duration(i) * time.Hour) })
 	before := b.announcedHours(t)
 	if n := mustTidy(t, b.Store); n != 0 {
-		t.Errorf("Tidy found %d hours without a letter, want none", n)
+		t.Errorf("Tidy found %d hours without a dead letter, want none", n)
 	}
 	for _, id := range ids[1:] {
 		if err := b.do(t, id, ActionResolve); err != nil {
@@ -48,12 +48,13 @@ func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 		}
 	}
 	b.clock.advance(3 * time.Hour)
-	// Each letter left the lists of its status, class and type for three others.
+	// Each dead letter moved from the lists of its status, class and type to three
+	// others.
 	if n := mustTidy(t, b.Store); n != 3*len(ids[1:]) {
 		t.Errorf("Tidy found %d hours, want %d", n, 3*len(ids[1:]))
 	}
 	if now := b.announcedHours(t); now != before {
-		t.Errorf("%d hours are asked for, want %d as before the letters moved", now, before)
+		t.Errorf("%d hours are asked for, want %d as before the dead letters moved", now, before)
 	}
 	if n := mustTidy(t, b.Store); n != 0 {
 		t.Errorf("once more Tidy found %d hours, want none", n)
@@ -63,8 +64,7 @@ func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 	}
 }
 
-// An hour begins with so many entries of settled letters that the first page of its
-// list ends before the one that is left.
+// An hour begins with so many tombstones that the first page of its list is empty.
 func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -82,7 +82,7 @@ func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 	}
 	b.node.Faults().Clear()
 	if l := b.mustRead(t, id); !stats.Oldest.Equal(l.FirstFailedAt) {
-		t.Errorf("the oldest open letter died %s, want %s", stats.Oldest, l.FirstFailedAt)
+		t.Errorf("the oldest open dead letter first failed %s, want %s", stats.Oldest, l.FirstFailedAt)
 	}
 	if n := b.announcedHours(t); n != announced {
 		t.Errorf("%d hours are asked for, want %d as before", n, announced)
@@ -90,7 +90,7 @@ func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 	b.mustBeFound(t, id)
 }
 
-// mustBeFound checks that who lists letters by what one is sees it.
+// mustBeFound checks that listings by each field of the dead letter contain it.
 func (b *bundle) mustBeFound(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
@@ -98,12 +98,12 @@ func (b *bundle) mustBeFound(t testing.TB, id gocql.UUID) {
 		{Status: []Status{l.Status}}, {Status: []Status{l.Status}, ErrorClass: l.ErrorClass}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType},
 	} {
 		if !slices.ContainsFunc(b.listed(t, f), func(x DeadLetter) bool { return x.EventID == id }) {
-			t.Errorf("List(%+v) does not find a %s letter", f, l.Status)
+			t.Errorf("List(%+v) does not find a %s dead letter", f, l.Status)
 		}
 	}
 }
 
-// A process goes on with hours that it announced before another found them empty.
+// A process uses hours that it announced before another found them empty.
 func TestTidy_LeavesWhatIsReliedOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +122,7 @@ func TestTidy_LeavesWhatIsReliedOn(t *testing.T) {
 		}
 	}
 	if emptied == 0 {
-		t.Error("Tidy never found an hour without a letter: this shows nothing")
+		t.Error("Tidy never found an hour without a dead letter: this shows nothing")
 	}
 	b.clock.advance(5 * time.Hour)
 	mustTidy(t, cleaner)
@@ -132,9 +132,9 @@ func TestTidy_LeavesWhatIsReliedOn(t *testing.T) {
 	b.mustBeFound(t, id)
 }
 
-// A process stands still between the announcement of an hour and the letter's entry
-// there, for so long that another takes the hour off the list.
-func TestTidy_WhileAProcessStandsStill(t *testing.T) {
+// A process pauses between the announcement of an hour and the entry in it, for so long
+// that another removes the hour.
+func TestTidy_WhileAProcessPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := testDeadLetter("a", 1)
@@ -151,7 +151,7 @@ func TestTidy_WhileAProcessStandsStill(t *testing.T) {
 		if asked++; asked == hours {
 			b.clock.advance(2 * time.Hour)
 			if n := mustTidy(t, cleaner); n != hours-1 {
-				t.Errorf("Tidy found %d hours without a letter, want the %d that were announced", n, hours-1)
+				t.Errorf("Tidy found %d hours without a dead letter, want the %d that were announced", n, hours-1)
 			}
 		}
 		return at
@@ -159,7 +159,7 @@ func TestTidy_WhileAProcessStandsStill(t *testing.T) {
 	if err := frozen.lists.add(t.Context(), row, listsOf(row), true); err != nil {
 		t.Fatal(err)
 	}
-	// As Bury goes on when the lists are written.
+	// As Write continues after the entries of lists.
 	if _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ const me = "relay-1"
 
 var eve = Actor{Name: "eve", Reason: "because"}
 
-// bring makes a letter that stands where a test begins.
+// bring returns a dead letter with the status in which a test begins.
 func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 	t.Helper()
 	ctx := t.Context()
@@ -54,7 +54,7 @@ func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 		}
 	}
 	if l := b.mustRead(t, id); l.Status != to {
-		t.Fatalf("the test's letter is %s, want %s", l.Status, to)
+		t.Fatalf("the test's dead letter is %s, want %s", l.Status, to)
 	}
 	return id
 }
@@ -105,7 +105,7 @@ func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) 
 	return nil
 }
 
-// Every action from every status: those of the table lead where it says and are
+// Every action from every status: those in the table lead to their next status and are
 // in the history, the others are refused and change nothing.
 func TestTransitions_Walk(t *testing.T) {
 	t.Parallel()
@@ -116,12 +116,12 @@ func TestTransitions_Walk(t *testing.T) {
 				id := b.bring(t, from)
 				byOperator := slices.Contains(OperatorActions, a)
 				if from == Processing && byOperator {
-					// Nobody takes it from its owner …
+					// No other owner can claim it …
 					var r *RefusedError
 					if err := b.do(t, id, a); !errors.As(err, &r) || r.Status != Processing || len(transitions[a][from]) > 0 && r.ClaimedBy != me {
 						t.Fatalf("with a claim in force: %v, want it refused", err)
 					}
-					b.clock.advance(time.Minute + time.Millisecond) // … until the claim has run out.
+					b.clock.advance(time.Minute + time.Millisecond) // … until the claim has expired.
 				}
 				before, lines := b.mustRead(t, id), b.mustHistory(t, id)
 				err := b.do(t, id, a)
@@ -185,8 +185,8 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []Change {
 	return h
 }
 
-// mustBeListed checks that lists and chain show the letter where it stands, and
-// nowhere else.
+// mustBeListed checks that lists and chain contain the dead letter at its current place
+// only.
 func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
@@ -203,7 +203,7 @@ func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 		if event == id {
 			got[f]++
 			if !at.Equal(l.FirstFailedAt) || !bucket.Equal(f.bucketOf(at)) {
-				t.Errorf("%s %s has it at %s in bucket %s, it died at %s", f.kind, f.value, at, bucket, l.FirstFailedAt)
+				t.Errorf("%s %s has it at %s in bucket %s, it first failed at %s", f.kind, f.value, at, bucket, l.FirstFailedAt)
 			}
 		}
 	}
@@ -212,12 +212,12 @@ func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 	}
 	for f := range want {
 		if got[f] != 1 {
-			t.Errorf("a %s letter is %d times on the list of %s %s, want once", l.Status, got[f], f.kind, f.value)
+			t.Errorf("a %s dead letter is %d times on the list of %s %s, want once", l.Status, got[f], f.kind, f.value)
 		}
 	}
 	for f := range got {
 		if !want[f] {
-			t.Errorf("a %s letter is on the list of %s %s", l.Status, f.kind, f.value)
+			t.Errorf("a %s dead letter is on the list of %s %s", l.Status, f.kind, f.value)
 		}
 	}
 	chain, err := b.Chain(t.Context(), l.Table, l.AggregateID)
@@ -225,6 +225,6 @@ func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 		t.Fatal(err)
 	}
 	if in := slices.ContainsFunc(chain, func(e ChainEntry) bool { return e.EventID == id }); in != l.Status.Open() {
-		t.Errorf("a %s letter: in its chain %v", l.Status, in)
+		t.Errorf("a %s dead letter: in its chain %v", l.Status, in)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// virtual says that this process is for the bubble alone: the driver reuses
-// channels of other tests' connections, which a bubble may not touch.
+// virtual marks the process that runs the bubble alone: the driver reuses channels of
+// other tests' connections, which a bubble may not use.
 const virtual = "DLQ_TEST_VIRTUAL"
 
-// In virtual time a claim runs out to the second, and nothing of the store
-// keeps a bubble from going on.
+// In virtual time a claim expires to the second, and nothing of the store
+// blocks a bubble.
 func TestStore_InVirtualTime(t *testing.T) {
 	if os.Getenv(virtual) == "" {
 		t.Parallel()
@@ -74,11 +74,11 @@ func TestStore_InVirtualTime(t *testing.T) {
 		}
 		time.Sleep(time.Minute - time.Second)
 		if _, err := s.Claim(t.Context(), id, "relay-2", time.Minute); !errors.Is(err, ErrRefused) {
-			t.Errorf("Claim() a second before the claim runs out = %v", err)
+			t.Errorf("Claim() a second before the claim expires = %v", err)
 		}
 		time.Sleep(2 * time.Second)
 		if _, err := s.Claim(t.Context(), id, "relay-2", time.Minute); err != nil {
-			t.Errorf("Claim() after the claim ran out = %v", err)
+			t.Errorf("Claim() after the claim expired = %v", err)
 		}
 		n = 0
 		if err := s.List(t.Context(), Filter{EventType: "OrderCreated", Status: []Status{Pending}}, func(*DeadLetter) error { n++; return nil }); err != nil || n != len(ls)-1 {

@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// What was buried comes back to the byte, nothing from empty told apart.
-func TestBury_KeepsEveryByte(t *testing.T) {
+// A dead letter is read back unchanged to the byte; null and empty are distinct.
+func TestWrite_KeepsEveryByte(t *testing.T) {
 	t.Parallel()
 	b, rnd := setup(t), seeds.Rand(t)
 	every := make([]byte, 256)
@@ -79,7 +79,7 @@ func TestBury_KeepsEveryByte(t *testing.T) {
 	}
 }
 
-func TestBury_RefusesWhatIsNoLetter(t *testing.T) {
+func TestWrite_RefusesWhatIsNoLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for want, change := range map[string]func(*DeadLetter){
@@ -113,12 +113,12 @@ type place struct {
 	kind  engine.OpKind
 }
 
-// beginTrouble makes statements fail from now on: life is that of a process which may
-// die of it, hits says how many failed.
+// beginTrouble makes statements fail from now on: life is the context of a process that
+// may crash, hits returns the number of failures.
 type beginTrouble func() (life context.Context, hits func() int)
 
-// throughTrouble runs f, with a bundle of its own, for every way in which statements at
-// each of the places may end badly: count of them, or with 0 one, and the process dies.
+// throughTrouble runs f, with a bundle of its own, for every fault of statements at
+// each of the places: count of them, or with 0 one, and the process crashes.
 func throughTrouble(t *testing.T, places []place, f func(t *testing.T, b *bundle, begin beginTrouble, count int)) {
 	t.Helper()
 	for _, at := range places {
@@ -137,9 +137,9 @@ func throughTrouble(t *testing.T, places []place, f func(t *testing.T, b *bundle
 	}
 }
 
-// Bury fails at the lists or at the letter, once or until the process dies;
-// another process, which has read the event again, then buries it later.
-func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
+// Write fails at the lists or at the dead letter, once or until the process crashes;
+// then another process reads the event again and writes it.
+func TestWrite_ThroughFaultsAndCrashes(t *testing.T) {
 	t.Parallel()
 	places := []place{
 		{"dead_letter_chains", engine.OpUnloggedBatch},
@@ -160,7 +160,7 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 		if err == nil && count == 1 {
 			b.mustBeListed(t, l.EventID)
 		}
-		// What stands of it now is in its chain, or it is not there.
+		// A stored dead letter is in its chain, or it is not stored.
 		chain := b.chainsOf(t, testTable)
 		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*DeadLetter).entryDest, b.db.Serial); (err == nil) != (len(chain) == 1) {
 			t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
@@ -172,7 +172,8 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 		if err2 != nil || len(chain) == 1 && st != Pending {
 			t.Errorf("Write() again = %s, %v", st, err2)
 		}
-		// Lists may hold what the first try left, and show one letter.
+		// Lists may contain the entries of the first attempt, and a listing shows one
+		// dead letter.
 		b.mustShow(t, l.EventID)
 		b.mustBeListed(t, l.EventID)
 		if h := b.mustHistory(t, l.EventID); len(h) != 1 {
@@ -181,7 +182,7 @@ func TestBury_ThroughFaultsAndCrashes(t *testing.T) {
 	})
 }
 
-// Of what a process listed and did not store, chains know that it was begun, until it
+// Chains report an event as begun if a process listed it and did not store it, until it
 // is stored.
 func TestChainsAndBegun(t *testing.T) {
 	t.Parallel()
@@ -206,25 +207,25 @@ func TestChainsAndBegun(t *testing.T) {
 	}
 	chain, err := b.Chain(t.Context(), testTable, "a")
 	if err != nil || len(chain) != 1 || len(b.chainsOf(t, testTable)) != 1 {
-		t.Errorf("Chain() = %+v, %v, want the letter that is stored", chain, err)
+		t.Errorf("Chain() = %+v, %v, want the dead letter that is stored", chain, err)
 	}
 	b.mustWrite(t, l)
 	if got := begun(); len(got) != 0 {
 		t.Errorf("begun are %+v, want none", got)
 	}
 	if n := len(b.chainsOf(t, testTable)); n != 2 {
-		t.Errorf("%d letters, want both", n)
+		t.Errorf("%d dead letters, want both", n)
 	}
 }
 
-// mustShow checks that listings show the letter once, and as it stands. What a
-// crash has left they remove.
+// mustShow checks that listings contain the dead letter once, at its current place.
+// They remove what a crash left.
 func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Aggregate: l.AggregateID}} {
 		if got := b.listed(t, f); len(got) != 1 || got[0].EventID != id || got[0].Status != l.Status {
-			t.Errorf("List(%+v) = %+v, want one letter, %s", f, got, l.Status)
+			t.Errorf("List(%+v) = %+v, want one dead letter, %s", f, got, l.Status)
 		}
 	}
 }
@@ -242,8 +243,9 @@ func (b *bundle) heal(t testing.TB) {
 	}
 }
 
-// A letter that moved on is not reset, and lists do not show it where it was.
-func TestBury_NeverResets(t *testing.T) {
+// Write does not reset a dead letter that has changed, and lists do not contain its
+// former place.
+func TestWrite_NeverResets(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, st := range Statuses {
@@ -254,18 +256,18 @@ func TestBury_NeverResets(t *testing.T) {
 		b.clock.advance(2 * time.Hour)
 		got, err := b.Write(t.Context(), l)
 		if err != nil || got != st {
-			t.Errorf("Write() of a %s letter = %s, %v", st, got, err)
+			t.Errorf("Write() of a %s dead letter = %s, %v", st, got, err)
 		}
 		if after := b.mustRead(t, id); after.Version != before.Version || after.Status != st || !after.FirstFailedAt.Equal(before.FirstFailedAt) {
-			t.Errorf("a %s letter became %+v", st, after)
+			t.Errorf("a %s dead letter became %+v", st, after)
 		}
 		b.mustBeListed(t, id)
 	}
 }
 
-// A process that died between the lists and the letter leaves entries that lead
-// nowhere; everybody passes over them.
-func TestChains_EntriesWithoutLetter(t *testing.T) {
+// A process that crashed between the lists and the dead letter leaves entries without
+// one; readers skip them.
+func TestChains_EntriesWithoutDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l, err := b.newDeadLetter(testDeadLetter("a", 1))
@@ -288,8 +290,8 @@ func TestChains_EntriesWithoutLetter(t *testing.T) {
 	b.mustBeListed(t, l.EventID)
 }
 
-// A process that died after a change left the chain's entry of a closed letter,
-// and another one, such as a repeated row has, leads to where it is not.
+// A process that crashed after a change left the entry of a closed dead letter in the
+// chain; another entry, as of a repeated row, is at a wrong place.
 func TestChains_StaleEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -297,7 +299,7 @@ func TestChains_StaleEntries(t *testing.T) {
 	open := b.mustRead(t, b.bring(t, Pending))
 	elsewhere := open
 	elsewhere.WrittenAt++
-	closed.Version++ // or the removal that was made stands
+	closed.Version++ // or the completed removal remains
 	for _, l := range []*DeadLetter{&closed, &elsewhere} {
 		if err := b.lists.add(t.Context(), l, nil, true); err != nil {
 			t.Fatal(err)
@@ -305,12 +307,12 @@ func TestChains_StaleEntries(t *testing.T) {
 	}
 	for range 2 {
 		if got := b.chainsOf(t, testTable); len(got) != 1 || got[0].EventID != open.EventID {
-			t.Errorf("Chains() = %+v, want the open letter once", got)
+			t.Errorf("Chains() = %+v, want the open dead letter once", got)
 		}
 	}
 }
 
-// Chains show open letters in the order of their events.
+// Chains are in the order of their events.
 func TestChains_Order(t *testing.T) {
 	t.Parallel()
 	b, rnd := setup(t), seeds.Rand(t)
@@ -353,7 +355,7 @@ func TestChains_Order(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("Chains() has %d letters, want %d", len(got), len(want))
+		t.Errorf("Chains() has %d dead letters, want %d", len(got), len(want))
 	}
 	stop := errors.New("stop")
 	n := 0
@@ -362,7 +364,7 @@ func TestChains_Order(t *testing.T) {
 	}
 }
 
-// The bucket of an aggregate is part of what is stored.
+// The bucket of an aggregate is part of the stored format.
 func TestChainBucket_IsFixed(t *testing.T) {
 	t.Parallel()
 	for a, want := range map[string]int{"": 5, "a": 44, "018f0102-0304-7006-8708-090a0b0c0d0e": 0} {

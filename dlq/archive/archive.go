@@ -36,7 +36,7 @@ const (
 var (
 	// ErrNotFound is returned for an object or an event that the archive lacks.
 	ErrNotFound = errors.New("not in the archive")
-	// ErrDamaged is returned for an object that is not what its manifest says.
+	// ErrDamaged is returned for an object that does not match its manifest.
 	ErrDamaged = errors.New("the archive's object is damaged")
 )
 
@@ -46,28 +46,28 @@ type Manifest struct {
 	// Object is the key of the object, YYYY/MM/DD/….jsonl.zst, by the day on which
 	// it was written.
 	Object string `json:"object"`
-	// Letters is how many lines it has, Bytes its size, SHA256 its checksum, both
-	// compressed.
+	// Letters is the number of lines, Bytes the size and SHA256 the checksum, both of
+	// the compressed object.
 	Letters int    `json:"letters"`
 	Bytes   int64  `json:"bytes"`
 	SHA256  string `json:"sha256"`
-	// From and To are when the first and the last of the letters died first.
+	// From and To are the first and the last first failure of the dead letters.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// ByStatus counts the letters by what they were.
+	// ByStatus counts the dead letters by their previous status.
 	ByStatus  map[dlq.Status]int `json:"by_status"`
 	CreatedAt time.Time          `json:"created_at"`
 	By        string             `json:"by"`
-	// Events are the event ids of the letters, in the object's order.
+	// Events are the event ids of the dead letters, in the object's order.
 	Events []string `json:"events"`
 }
 
-// Archive is a bucket with letters. It is safe for concurrent use.
+// Archive is a bucket with dead letters. It is safe for concurrent use.
 type Archive struct {
 	bucket *blob.Bucket
 	dir    string // of a bucket in the file system
 	now    func() time.Time
-	stored func(key string) // tests come in between here
+	stored func(key string) // set by tests
 }
 
 // Open opens the archive at a URL of gocloud.dev/blob, such as s3://bucket?region=…,
@@ -117,7 +117,7 @@ func Open(ctx context.Context, where string) (*Archive, error) {
 	return a, nil
 }
 
-// hideQuery takes off a URL what may hold keys.
+// hideQuery removes the query of a URL, which may contain keys.
 func hideQuery(s string) string {
 	head, _, cut := strings.Cut(s, "?")
 	if cut {
@@ -132,12 +132,12 @@ func New(b *blob.Bucket) *Archive { return &Archive{bucket: b, now: time.Now} }
 // Close closes the bucket.
 func (a *Archive) Close() error { return a.bucket.Close() }
 
-// Write stores records as one object, reads it back, and only when that is what
-// was written stores its manifest. After an error the object may be there, without
-// a manifest, and is not part of the archive.
+// Write stores records as one object, reads it back, and stores its manifest only if
+// the object is correct. After an error the object may exist without a manifest; then
+// it is not part of the archive.
 func (a *Archive) Write(ctx context.Context, records []Record, by string) (Manifest, error) {
 	if len(records) == 0 {
-		return Manifest{}, errors.New("write an archive object: no letters")
+		return Manifest{}, errors.New("write an archive object: no dead letters")
 	}
 	now := a.now().UTC()
 	m := Manifest{CreatedAt: now.Truncate(time.Millisecond), By: by, Letters: len(records), ByStatus: make(map[dlq.Status]int)}
@@ -216,7 +216,7 @@ func sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// check reads an object back and holds it to what was to be written, line by line.
+// check reads an object back and compares it with the records, line by line.
 func (a *Archive) check(ctx context.Context, m *Manifest, want []Record) error {
 	i := 0
 	err := a.read(ctx, m, func(line []byte) error {
@@ -228,7 +228,7 @@ func (a *Archive) check(ctx context.Context, m *Manifest, want []Record) error {
 			return err
 		}
 		if !bytes.Equal(line, bytes.TrimSuffix(w, []byte("\n"))) {
-			return fmt.Errorf("%s line %d is not what was written: %w", m.Object, i+1, ErrDamaged)
+			return fmt.Errorf("%s line %d differs from the written record: %w", m.Object, i+1, ErrDamaged)
 		}
 		i++
 		return nil
@@ -272,7 +272,7 @@ func (a *Archive) read(ctx context.Context, m *Manifest, f func(line []byte) err
 		return fmt.Errorf("read %s: %w", m.Object, err)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 || count.n != m.Bytes {
-		return fmt.Errorf("%s has %d bytes with SHA-256 %s, its manifest says %d with %s: %w", m.Object, count.n, got, m.Bytes, m.SHA256, ErrDamaged)
+		return fmt.Errorf("%s has %d bytes with SHA-256 %s, its manifest contains %d with %s: %w", m.Object, count.n, got, m.Bytes, m.SHA256, ErrDamaged)
 	}
 	return nil
 }
@@ -345,9 +345,9 @@ func (a *Archive) Manifest(ctx context.Context, object string) (Manifest, error)
 	return m, nil
 }
 
-// Records calls f for every letter of an object, in its order, and fails with
-// ErrDamaged, after the last, if the object is not what its manifest says. Who
-// acts upon records does so after Records has returned nil.
+// Records calls f for every dead letter of an object, in its order. After the last one
+// it fails with ErrDamaged if the object does not match its manifest, so act on the
+// records only after Records has returned nil.
 func (a *Archive) Records(ctx context.Context, object string, f func(Record) error) error {
 	m, err := a.Manifest(ctx, object)
 	if err != nil {
@@ -365,12 +365,12 @@ func (a *Archive) Records(ctx context.Context, object string, f func(Record) err
 		return err
 	}
 	if n != m.Letters {
-		return fmt.Errorf("%s has %d letters, its manifest says %d: %w", object, n, m.Letters, ErrDamaged)
+		return fmt.Errorf("%s has %d dead letters, its manifest %d: %w", object, n, m.Letters, ErrDamaged)
 	}
 	return nil
 }
 
-// Letter reads one letter of an object, which is checked as a whole.
+// DeadLetter reads one dead letter of an object, and verifies the whole object.
 func (a *Archive) DeadLetter(ctx context.Context, object string, event gocql.UUID) (Record, error) {
 	var found *Record
 	id := event.String()
@@ -388,8 +388,8 @@ func (a *Archive) DeadLetter(ctx context.Context, object string, event gocql.UUI
 	return *found, nil
 }
 
-// Remove removes an object: first its manifest, so that what is left by a crash is
-// no part of the archive.
+// Remove removes an object: first its manifest, so that the rest after a crash is not
+// part of the archive.
 func (a *Archive) Remove(ctx context.Context, object string) error {
 	for _, key := range []string{object + manifestSuffix, object} {
 		if err := a.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
@@ -399,12 +399,12 @@ func (a *Archive) Remove(ctx context.Context, object string) error {
 	return nil
 }
 
-// orphanAge is how old an object without a manifest is before it is taken for one
-// whose writer has died.
+// orphanAge is the least age of an object without a manifest whose writer is considered
+// dead.
 const orphanAge = 24 * time.Hour
 
-// RemoveOrphans removes objects whose manifest was never written. Their letters
-// are whole in the database.
+// RemoveOrphans removes objects whose manifest was never written. Their dead letters
+// are complete in the database.
 func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
 	it := a.bucket.List(nil)
 	for {
@@ -420,7 +420,7 @@ func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
 		}
 		ok, err := a.bucket.Exists(ctx, o.Key+manifestSuffix)
 		if err != nil {
-			return n, fmt.Errorf("look for the manifest of %s: %w", o.Key, err)
+			return n, fmt.Errorf("check the manifest of %s: %w", o.Key, err)
 		}
 		if ok {
 			continue

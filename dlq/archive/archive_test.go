@@ -34,7 +34,7 @@ func openDir(t *testing.T) (*Archive, string) {
 
 func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// awkward is a letter with everything that JSON could lose.
+// awkward returns a dead letter with everything that JSON could lose.
 func awkward() *dlq.DeadLetter {
 	edited := gocql.MustRandomUUID()
 	return &dlq.DeadLetter{
@@ -59,10 +59,10 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	empty.Payload, empty.Headers, empty.ErrorChain = []byte{}, map[string]string{}, []string{}
 	none.Payload, none.Headers, none.ErrorChain, none.Metadata, none.Raw = nil, nil, nil, nil, nil
 	none.CreatedAt, none.DeliverAt, none.ResolvedAt = time.Time{}, time.Time{}, time.Time{}
-	letters := []*dlq.DeadLetter{full, text, empty, none}
+	deadLetters := []*dlq.DeadLetter{full, text, empty, none}
 	var records []Record
 	history := []dlq.Change{{Version: 1, ID: gocql.TimeUUID(), At: at(5), Action: dlq.ActionWrite, To: dlq.Pending, Why: "x"}}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		records = append(records, recordOf(&dlq.Copy{DeadLetter: *l, History: history}))
 	}
 	m, err := a.Write(t.Context(), records, "me")
@@ -75,30 +75,30 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if !reflect.DeepEqual(got, *letters[i]) {
-			t.Errorf("letter %d came back as\n%#v\nwant\n%#v", i, got, *letters[i])
+		if !reflect.DeepEqual(got, *deadLetters[i]) {
+			t.Errorf("dead letter %d came back as\n%#v\nwant\n%#v", i, got, *deadLetters[i])
 		}
 		if !reflect.DeepEqual(r.History, history) {
 			t.Errorf("history %+v", r.History)
 		}
 		i++
 		return nil
-	}); err != nil || i != len(letters) {
-		t.Fatalf("%d letters, %v", i, err)
+	}); err != nil || i != len(deadLetters) {
+		t.Fatalf("%d dead letters, %v", i, err)
 	}
 	if m.Letters != 4 || m.By != "me" || len(m.Events) != 4 || m.ByStatus[dlq.Resolved] != 4 || !m.From.Equal(full.FirstFailedAt) {
 		t.Errorf("manifest %+v", m)
 	}
 	r, err := a.DeadLetter(t.Context(), m.Object, text.EventID)
 	if err != nil || r.EventID != text.EventID.String() {
-		t.Errorf("Letter() = %+v, %v", r, err)
+		t.Errorf("DeadLetter() = %+v, %v", r, err)
 	}
 	if _, err := a.DeadLetter(t.Context(), m.Object, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Letter() of another event = %v", err)
+		t.Errorf("DeadLetter() of another event = %v", err)
 	}
 }
 
-// A field that is added to a letter and forgotten here would be lost with it.
+// A new field of a dead letter that Record lacks would be lost.
 func TestRecord_HasEveryField(t *testing.T) {
 	t.Parallel()
 	l := awkward()
@@ -109,7 +109,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 		case "PurgedAt", "Archive", "job": // of those that are here
 		default:
 			if v.Field(i).IsZero() {
-				t.Errorf("the test's letter has no %s: give it one, and the record a field", name)
+				t.Errorf("the test's dead letter has no %s: give it one, and the record a field", name)
 			}
 		}
 	}
@@ -164,7 +164,7 @@ func TestArchive_DamageIsFound(t *testing.T) {
 	}
 }
 
-// What does not come back as it was written gets no manifest.
+// An object that differs from the written records gets no manifest.
 func TestArchive_WriteReadsBack(t *testing.T) {
 	t.Parallel()
 	a, dir := openDir(t)

@@ -21,28 +21,28 @@ const (
 	DefaultRate     = 200
 )
 
-// Config of a Sweeper. Zero means default.
+// Config configures a Sweeper. Zero means the default.
 type Config struct {
 	// Store and Archive are required.
 	Store   *dlq.Store
 	Archive *Archive
-	// Resolved is how long a resolved letter stays in the database, from its
-	// resolution on; Failed the same of a failed one, from its last failure on. -1
-	// leaves them there for good. Letters with another status always stay, and so
-	// does a failed one as long as others are parked behind it.
+	// Resolved is the retention of a resolved dead letter in the database, from its
+	// resolution; Failed that of a failed one, from its last failure. -1 means no end.
+	// Dead letters with another status always remain, and so does a failed one that
+	// blocks others.
 	Resolved, Failed time.Duration
 	// Keep is how long objects stay in the archive, and outlines in the database;
 	// -1 is for good.
 	Keep time.Duration
-	// Interval is how often the database is swept; Rate how many letters a second
-	// are read at most.
+	// Interval is the interval between sweeps; Rate limits the dead letters that are
+	// read per second.
 	Interval time.Duration
 	Rate     float64
 	// Owner names the process; required.
 	Owner string
-	// RowTTL is how long an outbox table, "keyspace.table", keeps its rows; 0 is for
-	// good. The outline of a letter stays for as long as the event's row may. nil
-	// means for good.
+	// RowTTL returns the time to live of the rows of an outbox table, "keyspace.table";
+	// 0 means no end. The outline of a dead letter remains as long as the event's row
+	// may exist. nil means no end.
 	RowTTL func(ctx context.Context, table string) (time.Duration, error)
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
@@ -87,7 +87,7 @@ func (c *Config) validate() error {
 		errs = append(errs, fmt.Errorf("interval %s: must be at least a second", c.Interval))
 	}
 	if c.Rate < 1 {
-		errs = append(errs, fmt.Errorf("rate %v: must be at least 1 letter a second", c.Rate))
+		errs = append(errs, fmt.Errorf("rate %v: must be at least 1 dead letter per second", c.Rate))
 	}
 	if c.Store == nil || c.Archive == nil || c.Owner == "" {
 		errs = append(errs, errors.New("a store, an archive and an owner are required"))

@@ -1,10 +1,9 @@
-// Package archive keeps dead letters outside the database, and moves them there
-// when their time has come.
+// Package archive stores dead letters outside the database after their retention.
 //
-// An Archive is a bucket of package gocloud.dev/blob: a folder, or S3, Google
-// Cloud Storage or Azure by URL. Letters lie in objects of compressed JSON Lines,
-// by day, each with a manifest that is written once the object was read back and
-// found whole. A Sweeper moves resolved and failed letters there, removes them
-// from the database but for their outline, and removes objects whose time is
-// over.
+// An Archive is a bucket of package gocloud.dev/blob: a folder, or S3, Google Cloud
+// Storage or Azure by URL. It contains objects of compressed JSON Lines, by day. The
+// manifest of an object is written once, after the object was read back and verified;
+// an object without a manifest is not part of the archive. A Sweeper moves resolved and
+// failed dead letters to the archive, removes all but their outlines from the database,
+// and removes expired objects. A Keeper purges and restores the dead letters of jobs.
 package archive

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// expire removes what has been in the archive for long enough.
+// expire removes the objects whose retention has ended.
 func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err error) {
 	if r.Orphans, err = s.conf.Archive.RemoveOrphans(ctx); err != nil {
 		return ofArchive(err)
@@ -53,7 +53,7 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 func (s *Sweeper) expired(ctx context.Context, before time.Time) (old []string, err error) {
 	if err := s.conf.Archive.List(ctx, time.Time{}, func(m Manifest) error {
 		if !m.CreatedAt.Before(before) {
-			return dlq.ErrStop // they come by day, and by time within it
+			return dlq.ErrStop // objects are in the order of days, and of times within a day
 		}
 		old = append(old, m.Object)
 		return nil

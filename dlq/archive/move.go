@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Keeper purges letters into an archive, restores them from there, and sweeps: it
-// is the jobs.Archive of jobs. It is safe for concurrent use.
+// Keeper purges dead letters into an archive, restores them, and sweeps: it is the
+// jobs.Archive of runners. It is safe for concurrent use.
 type Keeper struct {
 	store   *dlq.Store
 	archive *Archive
@@ -27,12 +27,12 @@ func NewKeeper(s *Sweeper) *Keeper {
 // ofArchive marks an error of the archive itself.
 func ofArchive(err error) error { return fmt.Errorf("%w: %w", dlq.ErrArchive, err) }
 
-// left tells whether an error is of one letter, which stays as it is.
+// left reports whether an error concerns one dead letter, which is not changed.
 func left(err error) bool { return errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) }
 
-// Purge writes letters to the archive, in objects as large as a sweep's, and then
-// purges each that nobody has changed since it was read. What was written and is
-// not purged when it ends early is written again by the next call.
+// Purge writes dead letters to the archive, in objects as large as a sweep's, and then
+// purges each one that has not changed since it was read. If it ends early, the next
+// call writes the copies again of the ones that are not purged.
 func (k *Keeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error) {
 	out := make([]error, len(events))
 	m := moving{Keeper: k, how: dlq.Purge{Force: force}, by: by, out: out}
@@ -47,7 +47,7 @@ func (k *Keeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by 
 	return out, m.flush(ctx)
 }
 
-// moving gathers letters for an object.
+// moving collects dead letters for an object.
 type moving struct {
 	*Keeper
 	how     dlq.Purge
@@ -68,8 +68,8 @@ func (m *moving) add(ctx context.Context, i int, id gocql.UUID) error {
 
 func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
 	if !c.DeadLetter.PurgedAt.IsZero() {
-		// By whomever; if a crash came after that, this removes what it left. Of one that
-		// was restored meanwhile there is no copy here.
+		// It was purged before, by any process; after a crash this removes the rest.
+		// The archive has no copy of one that was restored since.
 		by := m.by
 		by.Version = c.DeadLetter.Version
 		return m.store.Purge(ctx, c.DeadLetter.EventID, m.how, by)
@@ -85,7 +85,7 @@ func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
 	return nil
 }
 
-// flush writes the object, and then purges its letters.
+// flush writes the object, and then purges its dead letters.
 func (m *moving) flush(ctx context.Context) error {
 	if len(m.records) == 0 {
 		return nil
@@ -114,8 +114,8 @@ func (m *moving) flush(ctx context.Context) error {
 	return nil
 }
 
-// Restore brings letters back. Each object that they are in is read once, and is
-// checked as a whole before any of its letters is restored.
+// Restore restores dead letters. It reads each of their objects once, and verifies it
+// as a whole before it restores one of them.
 func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error) {
 	out := make([]error, len(events))
 	outlines, err := k.store.ReadMany(ctx, events)
@@ -151,7 +151,7 @@ func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor)
 	return out, nil
 }
 
-// restoreFrom restores those of an object that are wanted.
+// restoreFrom restores the wanted dead letters of an object.
 func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[string]int, events []gocql.UUID, out []error, by dlq.Actor) error {
 	found := make(map[int]Record, len(wanted))
 	err := k.archive.Records(ctx, object, func(r Record) error {

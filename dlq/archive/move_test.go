@@ -40,7 +40,7 @@ func (b *bundle) runs(id gocql.UUID) *jobs.Job {
 	return j
 }
 
-// edited brings a letter to resolved that was edited twice.
+// edited writes a dead letter that was edited twice and resolved.
 func (b *bundle) edited(aggregate string) gocql.UUID {
 	b.Helper()
 	id := b.write(aggregate, 1, dlq.Manual)
@@ -79,14 +79,14 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 
 	j := b.job(jobs.Spec{Action: dlq.ActionPurge})
 	if p := j.Progress; j.State != jobs.Done || p.Total != 2 || p.Changed != 2 || p.SkippedAll() != 0 {
-		t.Fatalf("purge of what is settled: %s %+v %s", j.State, p, j.Error)
+		t.Fatalf("purge of resolved ones: %s %+v %s", j.State, p, j.Error)
 	}
 	if n := b.editRows(); n != 0 {
 		t.Errorf("%d edited payloads stay after the purge", n)
 	}
 	outline := b.read(edited)
 	if outline.Status != dlq.Archived || outline.Edit != nil || outline.EditedID != before[edited].DeadLetter.EditedID {
-		t.Errorf("the outline of an edited letter: %+v", outline)
+		t.Errorf("the outline of an edited dead letter: %+v", outline)
 	}
 	if h, err := b.store.History(t.Context(), plain); err != nil || len(h) != 1 || h[0].By != "ann" || h[0].Why != "GDPR" || h[0].Job != j.ID {
 		t.Errorf("history %+v, %v", h, err)
@@ -100,7 +100,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 		t.Errorf("outlines are purged again: %+v", j.Progress)
 	}
 
-	// By name: what may not be purged is left, and said.
+	// By ids: a dead letter that may not be purged is skipped and reported.
 	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open, gocql.MustRandomUUID()}})
 	if want := map[string]int{"manual": 1, "pending": 1, "missing": 1}; !reflect.DeepEqual(j.Progress.Skipped, want) || j.Progress.Changed != 0 {
 		t.Errorf("skipped %v, want %v", j.Progress.Skipped, want)
@@ -130,15 +130,15 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 		}
 	}
 	if l := b.read(manual); l.Status != dlq.Manual || !l.Released {
-		t.Errorf("a letter that was never resolved is %+v", l)
+		t.Errorf("a dead letter that was never resolved is %+v", l)
 	}
 	if n := b.editRows(); n != 2 {
 		t.Errorf("%d edits after the restore, want 2", n)
 	}
 }
 
-// A runner that dies at any write of a purge is followed by one that ends it:
-// each letter is purged once, and each is whole in the archive.
+// A runner crashes at any write of a purge, and another one finishes it: each dead
+// letter is purged once, and each is complete in the archive.
 func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	for skip := range 9 {
@@ -178,7 +178,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	}
 }
 
-// An archive that does not work pauses the job, which says why; nothing is purged.
+// An archive that fails pauses the job, which contains the reason; nothing is purged.
 func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
@@ -187,7 +187,7 @@ func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.archive.stored = func(string) { panic("it was written") }
-	if os.Geteuid() == 0 { // whom no mode keeps out
+	if os.Geteuid() == 0 { // permissions do not apply to root
 		b.must(os.RemoveAll(b.archive.dir))
 		b.must(os.WriteFile(b.archive.dir, nil, 0o600))
 	}
@@ -199,7 +199,7 @@ func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 		}
 	}
 	if l := b.read(id); l.Status != dlq.Resolved || l.Payload == nil {
-		t.Errorf("the letter is %+v", l)
+		t.Errorf("the dead letter is %+v", l)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestKeeper_JobSweeps(t *testing.T) {
 		}
 	}
 	if b.read(young).Status != dlq.Resolved || b.read(held).Status != dlq.Failed {
-		t.Error("the sweep took what it should not")
+		t.Error("the sweep moved too much")
 	}
 	b.advance(400 * 24 * time.Hour)
 	if plan, _, err := k.Plan(t.Context()); err != nil || plan.Expired != 1 {
@@ -257,8 +257,8 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 	}
 }
 
-// A letter that somebody changes after it was read is left, though it was written.
-func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
+// A dead letter that changes after it was read is not purged, although it was copied.
+func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Manual)
@@ -273,13 +273,13 @@ func TestKeeper_PurgeLeavesWhatChangedMeanwhile(t *testing.T) {
 		t.Errorf("Purge() = %v, %v, want a *VersionError", left, err)
 	}
 	if l := b.read(id); l.Status != dlq.Manual || !l.Released || l.Payload == nil {
-		t.Errorf("the letter is %+v", l)
+		t.Errorf("the dead letter is %+v", l)
 	}
 }
 
-// One that was purged, and is restored just as it is to be purged again, stays whole:
-// what would be written for it is in no object.
-func TestKeeper_PurgeLeavesWhatIsRestoredMeanwhile(t *testing.T) {
+// A purged dead letter that is restored just before it is purged again stays complete:
+// no object contains the copy that would be written.
+func TestKeeper_PurgeSkipsConcurrentRestores(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Manual)
@@ -298,6 +298,6 @@ func TestKeeper_PurgeLeavesWhatIsRestoredMeanwhile(t *testing.T) {
 		t.Errorf("take() = %v, want a *VersionError", err)
 	}
 	if l := b.read(id); l.Payload == nil || !l.PurgedAt.IsZero() {
-		t.Errorf("the letter is %+v", l)
+		t.Errorf("the dead letter is %+v", l)
 	}
 }

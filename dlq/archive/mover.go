@@ -8,16 +8,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// mover gathers letters for an object.
+// mover collects dead letters for an object.
 type mover struct {
-	s       *Sweeper
-	r       *Report
-	records []Record
-	letters []dlq.DeadLetter // without payloads
-	bytes   int
+	s           *Sweeper
+	r           *Report
+	records     []Record
+	deadLetters []dlq.DeadLetter // without payloads
+	bytes       int
 }
 
-// add reads the whole letter and takes it if it is still meant.
+// add reads the complete dead letter and adds it if it still meets the condition.
 func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, meant func(*dlq.DeadLetter) bool) error {
 	store := m.s.conf.Store
 	c, err := store.Copy(ctx, seen.EventID)
@@ -43,15 +43,15 @@ func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, meant func(*dlq.D
 	m.records = append(m.records, recordOf(&c))
 	m.bytes += len(l.Payload) + 1024
 	l.Payload, l.Headers, l.Metadata, l.Raw = nil, nil, nil, nil
-	m.letters = append(m.letters, l)
+	m.deadLetters = append(m.deadLetters, l)
 	if len(m.records) >= objectLetters || m.bytes >= objectBytes {
 		return m.flush(ctx)
 	}
 	return nil
 }
 
-// holdsOthers tells whether a letter of the aggregate is parked behind l, which
-// failed.
+// holdsOthers reports whether the failed dead letter l blocks a parked one of its
+// aggregate.
 func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
 	if l.Status != dlq.Failed || l.Released {
 		return false, nil
@@ -72,7 +72,7 @@ func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, err
 	return false, nil
 }
 
-// flush writes the object, and then removes its letters but for their outlines.
+// flush writes the object, and then removes its dead letters except for their outlines.
 func (m *mover) flush(ctx context.Context) error {
 	if len(m.records) == 0 {
 		return nil
@@ -82,11 +82,11 @@ func (m *mover) flush(ctx context.Context) error {
 		return ofArchive(err)
 	}
 	m.r.Objects = append(m.r.Objects, man.Object)
-	for i := range m.letters {
+	for i := range m.deadLetters {
 		if err := m.s.limit.Wait(ctx); err != nil {
 			return err
 		}
-		l := &m.letters[i]
+		l := &m.deadLetters[i]
 		err := m.s.conf.Store.Purge(ctx, l.EventID, dlq.Purge{Archive: man.Object, Force: true}, dlq.Actor{
 			Name: "retention", Reason: fmt.Sprintf("%s for longer than its retention", l.Status), Version: l.Version,
 		})
@@ -101,6 +101,6 @@ func (m *mover) flush(ctx context.Context) error {
 			m.s.metrics.of("archived").Inc()
 		}
 	}
-	m.records, m.letters, m.bytes = nil, nil, 0
+	m.records, m.deadLetters, m.bytes = nil, nil, 0
 	return nil
 }

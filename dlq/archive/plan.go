@@ -9,13 +9,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// maxPlanned is how many letters Plan looks at.
+// maxPlanned limits the dead letters that Plan reads.
 const maxPlanned = 10_000
 
-// Plan is what a sweep would do now, as far as it is told from lists: the letters
-// that it would move, those that would stay because others wait behind them, and
-// the objects that have expired. more says that there are more letters than it
-// looked at. It changes nothing.
+// Plan returns the effect of a sweep now, as far as lists show it: the dead letters
+// that it would move, the ones that would remain because they block others, and the
+// expired objects. more reports that there are more dead letters than it has read. It
+// changes nothing.
 func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 	r.Archived = make(map[dlq.Status]int)
 	now := s.conf.Now().UTC()
@@ -46,8 +46,8 @@ func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 	return r, more, err
 }
 
-// rowsGone tells whether a table has no rows of that age any more, so that no
-// scan of it can find the event of a letter again.
+// rowsGone reports whether a table has no rows of that age left, so that no scan can
+// find the event of a dead letter again.
 func (s *Sweeper) rowsGone(ctx context.Context, known map[string]time.Duration, table string, age time.Duration) (bool, error) {
 	if s.conf.RowTTL == nil {
 		return false, nil

@@ -12,8 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Record is one line of an object: a whole letter and its history. Its names are
-// those of the table dead_letter_queue, whose texts are UTF-8. Times are RFC 3339 in UTC.
+// Record is one line of an object: a complete dead letter and its history. Its names
+// are those of the table dead_letter_queue, whose texts are UTF-8. Times are RFC 3339
+// in UTC.
 type Record struct {
 	EventID        string            `json:"event_id"`
 	Version        int64             `json:"version"`
@@ -56,14 +57,14 @@ type Record struct {
 	Metadata      map[string]string `json:"metadata,omitzero"`
 	Raw           map[string]string `json:"raw,omitzero"`
 	History       []dlq.Change      `json:"history"`
-	// EditedID and Edit are what was published in place of the event, if somebody
-	// edited the letter, and Edits all its edits, oldest first.
+	// EditedID and Edit are the published edit, if the dead letter was edited, and
+	// Edits all its edits, oldest first.
 	EditedID string `json:"edited_id,omitempty"`
 	Edit     *Edit  `json:"edit,omitempty"`
 	Edits    []Edit `json:"edits,omitempty"`
 }
 
-// Edit is an edit of a letter.
+// Edit is an edit of a dead letter.
 type Edit struct {
 	ID          string            `json:"id,omitempty"`
 	Payload     []byte            `json:"payload_base64"`
@@ -93,7 +94,7 @@ func (e *Edit) edited() (dlq.Edited, error) {
 	}, nil
 }
 
-// recordOf is a letter as a line.
+// recordOf returns the line of a dead letter.
 func recordOf(c *dlq.Copy) Record {
 	l, history := &c.DeadLetter, c.History
 	r := Record{
@@ -128,7 +129,7 @@ func recordOf(c *dlq.Copy) Record {
 	return r
 }
 
-// Copy is the letter of the line, with its history and its edits.
+// Copy returns the dead letter of the line, with its history and its edits.
 func (r *Record) Copy() (dlq.Copy, error) {
 	l, err := r.DeadLetter()
 	if err != nil {
@@ -148,7 +149,7 @@ func (r *Record) Copy() (dlq.Copy, error) {
 	return c, nil
 }
 
-// Letter is the letter of the line, unchanged to the byte.
+// DeadLetter returns the dead letter of the line, unchanged to the byte.
 func (r *Record) DeadLetter() (dlq.DeadLetter, error) {
 	id, err := gocql.ParseUUID(r.EventID)
 	if err != nil {

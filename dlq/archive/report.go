@@ -4,15 +4,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Report is what a sweep did.
+// Report is the result of a sweep.
 type Report struct {
-	// Archived counts letters by what they were before they were moved.
+	// Archived counts dead letters by their previous status.
 	Archived map[dlq.Status]int `json:"archived"`
 	// Objects were written.
 	Objects []string `json:"objects"`
-	// Held are failed letters that stay because others are parked behind them.
+	// Held counts failed dead letters that remain because they block others.
 	Held int `json:"held"`
-	// Changed are letters that somebody changed meanwhile; they stay.
+	// Changed counts dead letters that changed concurrently; they remain.
 	Changed int `json:"changed"`
 	// Expired are objects removed because their time was over, Forgotten outlines.
 	Expired   []string `json:"expired"`

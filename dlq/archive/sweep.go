@@ -18,20 +18,20 @@ const (
 	// objectLetters and objectBytes are when an object is closed.
 	objectLetters = 5000
 	objectBytes   = 32 << 20
-	// batch is how many letters are listed at a time.
+	// batch is the number of dead letters that are listed at a time.
 	batch = 500
-	// dutyTTL is how long a sweeper that died keeps others from sweeping.
+	// dutyTTL is the time for which a crashed sweeper prevents others from sweeping.
 	dutyTTL = 2 * time.Minute
 	// dutyName is that of dlq.Duty.
 	dutyName = "retention"
 )
 
-// Sweeper moves letters to the archive when their time has come.
+// Sweeper moves dead letters to the archive after their retention.
 //
-// A letter is removed from the database only after its object was written, read
-// back and found whole, and only if nobody has changed it since it was read. A
-// sweep may be interrupted at any point: the next one goes on with what is left,
-// and a letter that was written and not yet removed is written again.
+// It removes a dead letter from the database only after its object was written, read
+// back and verified, and only if the dead letter has not changed since it was read. A
+// sweep may be interrupted at any point: the next one continues with the rest, and
+// copies again a dead letter that was copied and not removed.
 type Sweeper struct {
 	conf    Config
 	limit   *rate.Limiter
@@ -55,8 +55,8 @@ type swept struct {
 	Finished time.Time `json:"finished"`
 }
 
-// Run sweeps at every interval until ctx ends, and returns nil then. Of several
-// processes one sweeps. What fails is logged, counted and tried again.
+// Run sweeps at every interval until ctx ends, and then returns nil. Of several
+// processes one sweeps. Failures are logged, counted and retried at the next interval.
 func (s *Sweeper) Run(ctx context.Context) error {
 	duty, err := s.conf.Store.Duty(dutyName, s.conf.Owner, dutyTTL)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		}
 		if err := s.turn(ctx, duty); err != nil && ctx.Err() == nil {
 			s.metrics.errors.Inc()
-			s.log.Error("a sweep of old dead letters failed; it goes on later", "wait", pause, "err", err)
+			s.log.Error("retention sweep failed; retrying at the next interval", "wait", pause, "err", err)
 		}
 		t.Reset(pause)
 	}
@@ -99,8 +99,8 @@ func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 	})
 }
 
-// Once sweeps now. dlq.ErrBusy says that another process does so, and an error
-// with dlq.ErrArchive in its chain that it is the archive which failed.
+// Once sweeps once. dlq.ErrBusy reports that another process sweeps; an error with
+// dlq.ErrArchive in its chain is an error of the archive.
 func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 	duty, err := s.conf.Store.Duty(dutyName, s.conf.Owner, dutyTTL)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty) error {
 		return err
 	}
 	if len(r.Objects)+len(r.Expired)+r.Forgotten+r.Orphans > 0 {
-		s.log.Info("old dead letters were moved to the archive", "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
+		s.log.Info("dead letters archived", "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
 			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten)
 	}
 	b, err := json.Marshal(swept{s.conf.Now().UTC()})
@@ -136,7 +136,7 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty) error {
 	return err
 }
 
-// pass is what a sweep does about the letters of a status.
+// pass is the part of a sweep for one status.
 type pass struct {
 	status dlq.Status
 	before time.Time
@@ -147,7 +147,7 @@ func (p *pass) filter() dlq.Filter {
 	return dlq.Filter{Status: []dlq.Status{p.status}, Until: p.before}
 }
 
-// meant tells whether the time of a letter has come.
+// meant reports whether the retention of a dead letter has ended.
 func (p *pass) meant(l *dlq.DeadLetter) bool {
 	return l.Status == p.status && p.since(l).Before(p.before)
 }
@@ -162,7 +162,7 @@ func (s *Sweeper) passes(now time.Time) (out []pass) {
 	return out
 }
 
-// Sweep does what Once does without asking whether another process does so too.
+// Sweep is Once without the check for another process that sweeps.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	r := Report{Archived: make(map[dlq.Status]int)}
 	now := s.conf.Now().UTC()
@@ -182,30 +182,31 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// walk calls f for the letters of a list, a batch at a time, at the rate allowed.
+// walk calls f for the dead letters of a list, a batch at a time, at the configured
+// rate.
 func (s *Sweeper) walk(ctx context.Context, filter dlq.Filter, f func(*dlq.DeadLetter) error) error {
 	for {
-		letters := make([]dlq.DeadLetter, 0, batch)
+		deadLetters := make([]dlq.DeadLetter, 0, batch)
 		if err := s.conf.Store.List(ctx, filter, func(l *dlq.DeadLetter) error {
-			letters = append(letters, *l)
-			if len(letters) == batch {
+			deadLetters = append(deadLetters, *l)
+			if len(deadLetters) == batch {
 				return dlq.ErrStop
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
-		for i := range letters {
+		for i := range deadLetters {
 			if err := s.limit.Wait(ctx); err != nil {
 				return err
 			}
-			if err := f(&letters[i]); err != nil {
+			if err := f(&deadLetters[i]); err != nil {
 				return err
 			}
 		}
-		if len(letters) < batch {
+		if len(deadLetters) < batch {
 			return nil
 		}
-		filter.After = letters[batch-1].Position()
+		filter.After = deadLetters[batch-1].Position()
 	}
 }

@@ -66,7 +66,7 @@ func (b *bundle) must(err error) {
 	}
 }
 
-// bury stores a letter of an aggregate and brings it to a status.
+// write stores a dead letter of an aggregate with a status.
 func (b *bundle) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	b.Helper()
 	ctx := b.Context()
@@ -90,7 +90,7 @@ func (b *bundle) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 		}
 	}
 	if got := b.read(l.EventID).Status; got != to {
-		b.Fatalf("the test's letter is %s, want %s", got, to)
+		b.Fatalf("the test's dead letter is %s, want %s", got, to)
 	}
 	return l.EventID
 }
@@ -125,7 +125,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	before := b.read(resolved[0])
 
 	b.advance(DefaultResolved - time.Minute)
-	b.resolve(late) // it died long ago, and is settled only now
+	b.resolve(late) // it failed long ago, and is resolved now
 	if r := b.sweep(); len(r.Objects) != 0 {
 		t.Fatalf("a sweep too early: %+v", r)
 	}
@@ -151,7 +151,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	}
 	for _, id := range stay {
 		if l := b.read(id); !l.Status.Open() || l.Payload == nil {
-			t.Errorf("a %s letter was touched: %+v", l.Status, l)
+			t.Errorf("a %s dead letter was touched: %+v", l.Status, l)
 		}
 	}
 	if r := b.sweep(); len(r.Objects) != 0 || r.Held != 1 {
@@ -171,21 +171,21 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	}
 }
 
-// What was not written, or not as it should be, is not removed.
+// A dead letter whose object is missing or incorrect is not removed.
 func TestSweeper_RemovesNothingThatIsNotInTheArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Resolved)
 	before := b.read(id)
 	b.advance(2 * DefaultResolved)
-	b.archive.stored = func(key string) { // the object goes away
+	b.archive.stored = func(key string) { // the object disappears
 		_ = b.archive.bucket.Delete(t.Context(), key) // a failure shows below
 	}
 	if r, err := b.sweeper.Once(t.Context()); err == nil {
 		t.Fatalf("Once() without a disk = %+v", r)
 	}
 	if after := b.read(id); !reflect.DeepEqual(after, before) {
-		t.Errorf("the letter is %+v", after)
+		t.Errorf("the dead letter is %+v", after)
 	}
 	b.archive.stored = nil
 	if r := b.sweep(); r.Archived[dlq.Resolved] != 1 {
@@ -207,7 +207,7 @@ func TestSweeper_ChangedMeanwhileStays(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if l := b.read(id); l.Status != dlq.Pending || l.Payload == nil {
-		t.Errorf("the letter is %+v", l)
+		t.Errorf("the dead letter is %+v", l)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestSweeper_GoesOnAfterACrash(t *testing.T) {
 		ids = append(ids, b.write("a", 1, dlq.Resolved))
 	}
 	b.advance(2 * DefaultResolved)
-	// Two letters are removed; from then on the database answers no more, and the
-	// process dies.
+	// Two dead letters are removed; then the database stops responding, and the process
+	// crashes.
 	life, die := context.WithCancel(t.Context())
 	defer die()
 	asked := 0

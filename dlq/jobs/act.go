@@ -12,10 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// by is who changes letters for the job.
+// by returns the actor of the job's changes.
 func (j *Job) by() dlq.Actor { return dlq.Actor{Name: j.Actor.Name, Reason: j.Actor.Reason, Job: j.ID} }
 
-// do does the job's action to one letter.
+// do applies the job's action to one dead letter.
 func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 	switch j.Action {
 	case dlq.ActionReplay:
@@ -34,17 +34,17 @@ func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 	return fmt.Errorf("%s: no action of a single dead letter", j.Action)
 }
 
-// result is what a job did to a letter.
+// result is the effect of a job on a dead letter.
 type result struct {
 	event   gocql.UUID
-	version int64  // of the letter after the change; 0: it was passed over
+	version int64  // after the change; 0 if it was skipped
 	class   string // its error class before
 	skipped string // why it was passed over
 }
 
-// act does a job's action to a letter, once however often it is called. look
-// only finds out whether it was done. A letter that was neither changed nor
-// passed over has no version and no reason.
+// act applies the job's action to a dead letter, at most once however often it is
+// called. With look it only determines whether the action was applied. A dead letter
+// that was neither changed nor skipped has no version and no reason.
 func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (result, error) {
 	if look {
 		return s.resultOf(ctx, j, event, nil, true)
@@ -52,7 +52,7 @@ func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (r
 	return s.resultOf(ctx, j, event, s.do(ctx, j, event), false)
 }
 
-// resultOf is what came of an action that ended in err.
+// resultOf returns the result of an action that returned err.
 func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err error, look bool) (result, error) {
 	r := result{event: event}
 	var refused *dlq.RefusedError
@@ -65,7 +65,7 @@ func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err erro
 		r.skipped = "no copy"
 		return r, nil
 	case errors.As(err, &version):
-		r.skipped = "changed meanwhile"
+		r.skipped = "changed concurrently"
 		return r, nil
 	case errors.As(err, &refused) && refused.Status == dlq.Processing:
 		r.skipped = "claimed"
@@ -81,12 +81,12 @@ func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err erro
 		err = nil
 	}
 	if err == nil && r.version == 0 && !look {
-		r.skipped = "as wanted already"
+		r.skipped = "already in that state"
 	}
 	return r, err
 }
 
-// count is what the results make.
+// count sums the results.
 func count(results []result) (a acted) {
 	for _, r := range results {
 		switch {
@@ -99,7 +99,7 @@ func count(results []result) (a acted) {
 	return a
 }
 
-// keepResults writes down what a batch changed. It may be repeated.
+// keepResults stores the changes of a batch. It may be repeated.
 func (s *Store) keepResults(ctx context.Context, j *Job, results []result) error {
 	at := s.db.Millis()
 	for some := range slices.Chunk(results, chunk) {
@@ -113,13 +113,13 @@ func (s *Store) keepResults(ctx context.Context, j *Job, results []result) error
 			continue
 		}
 		if err := s.db.Execute(ctx, b); err != nil {
-			return fmt.Errorf("keep what job %s did in batch %d: %w", j.ID, j.batch, err)
+			return fmt.Errorf("store the changes of job %s in batch %d: %w", j.ID, j.batch, err)
 		}
 	}
 	return nil
 }
 
-// actedOn is a letter that a job replayed.
+// actedOn is a dead letter that a job replayed.
 type actedOn struct {
 	event   gocql.UUID
 	version int64
@@ -128,7 +128,7 @@ type actedOn struct {
 	result  replayResult
 }
 
-// fate is what became of it.
+// replayResult is the result of a replay.
 type replayResult struct {
 	known     bool
 	replayed  bool
@@ -136,7 +136,7 @@ type replayResult struct {
 	failed    string // the error class
 }
 
-// letters are what a batch of a job changed.
+// changed returns the dead letters that a batch of a job changed.
 func (s *Store) changed(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -146,15 +146,15 @@ func (s *Store) changed(ctx context.Context, job gocql.UUID, batch int64) (out [
 		out = append(out, a)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read what job %s did in batch %d: %w", job, batch, err)
+		return nil, fmt.Errorf("read the changes of job %s in batch %d: %w", job, batch, err)
 	}
 	return out, nil
 }
 
-// learn finds out what became of letters since a job replayed them.
-func (s *Store) learn(ctx context.Context, letters []actedOn) error {
+// learn determines the results of replays since a job requested them.
+func (s *Store) learn(ctx context.Context, deadLetters []actedOn) error {
 	var ids []gocql.UUID
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		if !l.result.known {
 			ids = append(ids, l.event)
 		}
@@ -163,9 +163,9 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 	if err != nil {
 		return err
 	}
-	for i := range letters {
-		l := &letters[i]
-		if stands, ok := now[l.event]; l.result.known || ok && stands.Version == l.version {
+	for i := range deadLetters {
+		l := &deadLetters[i]
+		if stored, ok := now[l.event]; l.result.known || ok && stored.Version == l.version {
 			continue
 		}
 		lines, err := s.dead.History(ctx, l.event)
@@ -181,7 +181,7 @@ func (s *Store) learn(ctx context.Context, letters []actedOn) error {
 	return nil
 }
 
-// fateOf is what a history says of a letter after a version.
+// replayResultOf returns the result of a replay from the history after a version.
 func replayResultOf(lines []dlq.Change, version int64) replayResult {
 	for _, c := range lines {
 		if c.Version <= version {
@@ -199,9 +199,9 @@ func replayResultOf(lines []dlq.Change, version int64) replayResult {
 	return replayResult{}
 }
 
-// tell counts fates.
-func countResults(letters []actedOn) (f followed, waiting int) {
-	for _, l := range letters {
+// countResults sums the results of replays.
+func countResults(deadLetters []actedOn) (f followed, waiting int) {
+	for _, l := range deadLetters {
 		switch {
 		case !l.result.known:
 			waiting++

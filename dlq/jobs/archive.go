@@ -12,31 +12,31 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// Archive is where jobs put letters away, and bring them back from; package
-// dlq/archive has one.
+// Archive stores dead letters outside the database and restores them; package
+// dlq/archive implements it.
 //
-// Purge and Restore act on letters together and do each once for a job, however
-// often they are called. The first error is of each letter, in the order of
-// events: nil, or why it was left as it is, a *RefusedError or *VersionError, or
-// one with ErrNotFound or ErrNoCopy in its chain. The other one ended it all: what
-// was done until then stays done. One of the archive itself, rather than of the
+// Purge and Restore change several dead letters, each at most once for a job however
+// often they are called. The slice of errors is in the order of events: nil, or the
+// reason why the dead letter was not changed, a *RefusedError or *VersionError, or one
+// with ErrNotFound or ErrNoCopy in its chain. The second error ended the call; the
+// changes before it remain. An error of the archive itself, rather than of the
 // database, has ErrArchive in its chain.
 type Archive interface {
-	// Purge writes whole letters to the archive and purges them.
+	// Purge writes copies of dead letters to the archive and purges them.
 	Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error)
-	// Restore brings archived letters back.
+	// Restore restores archived dead letters.
 	Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error)
-	// Sweep moves what is older than its retention to the archive, and removes
-	// there what has expired. ErrBusy says that somebody else does so just now.
+	// Sweep moves dead letters that are older than their retention to the archive, and
+	// removes expired objects. ErrBusy reports that another process sweeps.
 	Sweep(ctx context.Context) (dlq.Swept, error)
 }
 
-// actedOf is how a job counts the letters of a sweep.
+// actedOf returns the counts of a sweep as a job reports them.
 func actedOf(s *dlq.Swept) (a acted) {
 	for _, n := range s.Archived {
 		a.Changed += n
 	}
-	for why, n := range map[string]int{"held": s.Held, "changed meanwhile": s.Changed} {
+	for why, n := range map[string]int{"held": s.Held, "changed concurrently": s.Changed} {
 		if n > 0 {
 			a = a.plus(acted{Skipped: map[string]int{why: n}})
 		}
@@ -75,8 +75,7 @@ func (w *worker) actTogether(ctx context.Context, j *Job, results []result) erro
 // sweepAgain is how long a job waits while another process sweeps.
 const sweepAgain = 2 * time.Second
 
-// sweep runs a job that is a sweep. After a crash it is made again, and finds less
-// to do.
+// sweep runs a job that is a sweep. After a crash it is repeated, and finds less to do.
 func (w *worker) sweep(ctx context.Context) error {
 	var s dlq.Swept
 	err := w.during(ctx, func(ctx context.Context) (err error) {
@@ -87,7 +86,7 @@ func (w *worker) sweep(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, dlq.ErrBusy) && ctx.Err() == nil:
-		return nil // again
+		return nil // retry
 	case err != nil || w.j.State != Running:
 		return err
 	}
@@ -111,7 +110,7 @@ func sumOf(m map[string]int) (n int) {
 	return n
 }
 
-// pause lets the job wait for somebody to resume it.
+// pause pauses the job until an operator resumes it.
 func (w *worker) pause(ctx context.Context, why string) error {
 	return w.save(ctx, func(j *Job) {
 		if j.State == Running {

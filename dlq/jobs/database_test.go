@@ -71,7 +71,7 @@ func (b *bundle) open(t testing.TB, opts ...dlq.Option) *dlq.Store {
 	return s
 }
 
-// steady tolerates a machine that stands still.
+// steady tolerates a machine that pauses.
 var steady = dlq.WithTimeouts(30*time.Second, 2*time.Minute)
 
 // patient waits for one answer for a second, and outlasts single faults.
@@ -94,7 +94,7 @@ func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faul
 	})
 }
 
-// testLetter is a dead letter of an aggregate with sequence number seq.
+// testDeadLetter returns a dead letter of an aggregate with sequence number seq.
 func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
 	return &dlq.DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
@@ -129,7 +129,7 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
 	return h
 }
 
-// buryMany buries letters of as many aggregates.
+// writeMany stores dead letters of as many aggregates.
 func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {

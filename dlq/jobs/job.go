@@ -12,74 +12,74 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// State is where a job stands.
+// State is the state of a job.
 type State string
 
 // The states of a job. Done, cancelled and failed ones stay so.
 const (
 	Queued    State = "queued"    // no runner has begun it
-	Running   State = "running"   // a runner acts, or will when the last one's claim has run out
+	Running   State = "running"   // a runner acts, or will when the last one's claim has expired
 	Paused    State = "paused"    // by an operator, or by a canary
 	Done      State = "done"      // the report is final
 	Cancelled State = "cancelled" // by an operator; final once Finished is set
-	Failed    State = "failed"    // it cannot be run: Error says why
+	Failed    State = "failed"    // a permanent error, in Error
 )
 
 // States are all states, in the order of a job's life.
 var States = []State{Queued, Running, Paused, Done, Cancelled, Failed}
 
-// Ended tells whether a job in the state acts on no more letters.
+// Ended reports whether a job in the state changes no more dead letters.
 func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed }
 
-// Actions are what a job can do to letters. ActionArchive is a sweep: it moves
-// what is older than its retention to the archive and removes there what has
-// expired, so it takes no letters.
+// Actions are the actions of jobs. ActionArchive is a sweep: it moves dead letters that
+// are older than their retention to the archive and removes expired objects, so it
+// takes no ids and no filter.
 var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionRelease, dlq.ActionResolve, dlq.ActionPark, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
-	// DefaultBatchSize is how many letters a job acts on between two saves.
+	// DefaultBatchSize is the default number of dead letters between two saves.
 	DefaultBatchSize = 100
-	// MaxBatchSize bounds what a job's row holds.
+	// MaxBatchSize limits the size of a job's row.
 	MaxBatchSize = 1000
-	// MaxIDs is how many letters a job may name; more need a filter.
+	// MaxIDs limits the ids of a job; more need a filter.
 	MaxIDs = 10_000
-	// DefaultFollow is how long a job waits for what becomes of a letter that it
-	// replayed.
+	// DefaultFollow is the default time that a job waits for the results of its
+	// replays.
 	DefaultFollow = 10 * time.Minute
 )
 
-// Spec is what a job is to do.
+// Spec is the definition of a job.
 type Spec struct {
 	// Action is one of Actions.
 	Action dlq.Action `json:"action"`
-	// Filter says which letters, unless IDs does. Without Status open ones are
-	// meant; of a purge those that it may purge, of a restore archived ones. What
-	// dies after the job was made is not, nor to a purge what was purged before.
+	// Filter selects the dead letters, unless IDs does. Without Status it selects open
+	// ones; for a purge the ones that it may purge, for a restore archived ones. It
+	// does not select later failures, and for a purge not purged ones.
 	Filter dlq.Filter `json:"filter"`
-	// IDs names the letters, at most MaxIDs.
+	// IDs are the events of the dead letters, at most MaxIDs.
 	IDs []gocql.UUID `json:"ids,omitempty"`
-	// Limit is how many letters the job looks at, those that died last; 0 means all.
+	// Limit limits the dead letters to those with the latest first failure; 0 means
+	// all.
 	Limit int `json:"limit,omitempty"`
-	// Rate is letters per second; 0 means as fast as it goes.
+	// Rate limits dead letters per second; 0 means no limit.
 	Rate float64 `json:"rate,omitempty"`
-	// BatchSize is how many letters lie between two saves. Default
+	// BatchSize is the number of dead letters between two saves. Default
 	// DefaultBatchSize, at most MaxBatchSize, which is the default of a purge: each
 	// batch is an object of the archive, or several if it is large.
 	BatchSize int `json:"batch_size"`
-	// Canary lets a replay begin with 1, 2, 5 and 20 letters, and waits each time
-	// for what becomes of them. The job pauses if one dies of the same error
-	// class as before.
+	// Canary starts a replay with batches of 1, 2, 5 and 20 dead letters and waits for
+	// the results of each. The job pauses if one fails with its previous error class.
 	Canary bool `json:"canary,omitempty"`
-	// Follow is how long a replay waits for what becomes of a letter, from the
-	// batch on that it was in. Default DefaultFollow; negative means not at all.
+	// Follow is the time that a replay waits for the results of a batch. Default
+	// DefaultFollow; negative means that it does not wait.
 	Follow time.Duration `json:"follow"`
-	// Force, of a purge, admits failed and manual letters, as Purge.Force does.
+	// Force, of a purge, includes failed and manual dead letters, like Purge.Force.
 	Force bool `json:"force,omitempty"`
-	// NoArchive, of a purge, writes the letters to no archive: they are lost.
+	// NoArchive, of a purge, writes no copies: the content is lost.
 	NoArchive bool `json:"no_archive,omitempty"`
 }
 
-// needsArchive says that only a runner with an archive can run the job.
+// needsArchive reports whether only a runner with an archive can run the job.
 func (s *Spec) needsArchive() bool {
 	switch s.Action {
 	case dlq.ActionPurge:
@@ -90,7 +90,7 @@ func (s *Spec) needsArchive() bool {
 	return false
 }
 
-// Statuses are those that a filter means that names none.
+// Statuses returns the statuses of a filter without Status.
 func (s *Spec) Statuses() []dlq.Status {
 	switch {
 	case s.Action == dlq.ActionPurge && s.Force:
@@ -103,8 +103,8 @@ func (s *Spec) Statuses() []dlq.Status {
 	return slices.Clone(dlq.OpenStatuses)
 }
 
-// Means tells whether the job is about a letter of its filter. Outlines, which a
-// purge leaves, are on the same list as archived letters that are whole.
+// Means reports whether the job changes a dead letter that matches its filter. The list
+// of archived dead letters also contains outlines, which a purge excludes.
 func (s *Spec) Means(l *dlq.DeadLetter) bool {
 	return s.Action != dlq.ActionPurge || l.PurgedAt.IsZero()
 }
@@ -161,7 +161,7 @@ func (s *Spec) Validate() error {
 		errs = append(errs, errors.New("ids and a filter: use one or the other"))
 	}
 	if s.Action == dlq.ActionArchive && (len(s.IDs) > 0 || !s.Filter.Empty() || s.Limit > 0 || s.Rate > 0 || s.BatchSize > 0) {
-		errs = append(errs, errors.New("archive: it sweeps all letters by their age, and takes no ids, filter, limit, rate or batch size"))
+		errs = append(errs, errors.New("archive: it sweeps all dead letters by age; remove ids, filter, limit, rate and batch size"))
 	}
 	if (s.Force || s.NoArchive) && s.Action != dlq.ActionPurge {
 		errs = append(errs, fmt.Errorf("force, no archive: only a purge has them, not %s", s.Action))
@@ -170,7 +170,7 @@ func (s *Spec) Validate() error {
 		errs = append(errs, fmt.Errorf("limit %d: must not be negative", s.Limit))
 	}
 	if s.Rate < 0 || math.IsNaN(s.Rate) || math.IsInf(s.Rate, 0) {
-		errs = append(errs, fmt.Errorf("rate %v: must be letters per second, 0 for no limit", s.Rate))
+		errs = append(errs, fmt.Errorf("rate %v: must be dead letters per second, 0 for no limit", s.Rate))
 	}
 	if s.BatchSize < 0 || s.BatchSize > MaxBatchSize {
 		errs = append(errs, fmt.Errorf("batch size %d: must be 1 to %d", s.BatchSize, MaxBatchSize))
@@ -179,7 +179,7 @@ func (s *Spec) Validate() error {
 		errs = append(errs, fmt.Errorf("canary: only a replay has one, not %s", s.Action))
 	}
 	if s.Canary && s.Follow < 0 {
-		errs = append(errs, errors.New("canary: it has to wait for what becomes of letters, so follow must not be negative"))
+		errs = append(errs, errors.New("canary: it waits for the results of replays, so follow must not be negative"))
 	}
 	if err := s.Filter.Validate(); err != nil {
 		errs = append(errs, err)
@@ -189,7 +189,8 @@ func (s *Spec) Validate() error {
 
 // Progress is how far a job is, and at its end its report.
 type Progress struct {
-	// Total is how many letters the job is about, counted when it began; 0 before.
+	// Total is the number of dead letters of the job, counted at its beginning; 0
+	// before.
 	Total int `json:"total"`
 	// Done is how many it has acted on or passed over.
 	Done int `json:"done"`
@@ -197,29 +198,29 @@ type Progress struct {
 	Changed int `json:"changed"`
 	// Replayed, of a replay, are in their topics now.
 	Replayed int `json:"replayed"`
-	// FailedAgain, of a replay, died again, by error class.
+	// FailedAgain, of a replay, counts failed replays by error class.
 	FailedAgain map[string]int `json:"failed_again,omitempty"`
-	// Overtaken, of a replay, were discarded, resolved, parked or released by
-	// somebody before the relay came to them.
+	// Overtaken, of a replay, counts dead letters that were discarded, resolved, parked
+	// or released before the relay replayed them.
 	Overtaken int `json:"overtaken,omitempty"`
-	// Waiting, of a replay, are those of which nothing is known yet. In the report
-	// of a finished job the time was up.
+	// Waiting, of a replay, counts unknown results. In the report of a finished job
+	// they were unknown when the time to follow ended.
 	Waiting int `json:"waiting"`
-	// Skipped were not changed, by reason: the status in which the action cannot
-	// begin, "claimed", "missing", "changed meanwhile", "as wanted already"; of a
-	// restore "no copy", of a sweep "held" by others that are parked behind them.
+	// Skipped counts unchanged dead letters by reason: the status that does not allow
+	// the action, "claimed", "missing", "changed concurrently", "already in that
+	// state"; for a restore "no copy", for a sweep "held" if it blocks others.
 	Skipped map[string]int `json:"skipped,omitempty"`
 }
 
-// Failed is how many letters died again.
+// Failed returns the number of failed replays.
 func (p *Progress) Failed() (n int) { return sumOf(p.FailedAgain) }
 
-// SkippedAll is how many letters were passed over.
+// SkippedAll returns the number of skipped dead letters.
 func (p *Progress) SkippedAll() (n int) { return sumOf(p.Skipped) }
 
-// Job is a bulk operation on dead letters. Times have milliseconds.
+// Job is a bulk change of dead letters. Times have milliseconds.
 type Job struct {
-	// ID tells jobs apart, and when they were made.
+	// ID is the key, and contains the time of creation.
 	ID gocql.UUID
 	Spec
 	// Actor made it.
@@ -228,14 +229,15 @@ type Job struct {
 	// Version counts the job's changes, from 1.
 	Version  int64
 	Progress Progress
-	// Error is why the job paused by itself or failed.
+	// Error is the reason why the job paused by itself or failed.
 	Error string
 	// ClaimedBy runs it until ClaimedUntil.
 	ClaimedBy    string
 	ClaimedUntil time.Time
 	// Started and Finished are zero before. With Finished the report is final.
 	Started, Finished time.Time
-	// History is who did what to the job, oldest first.
+	// History contains the operators' and the runner's changes of the job, oldest
+	// first.
 	History []JobChange
 
 	writtenBy gocql.UUID // which change made the version
@@ -255,26 +257,26 @@ type JobChange struct {
 	Why  string    `json:"why,omitempty"`
 }
 
-// cursor is where a job goes on, and what is counted so far.
+// cursor is the position of a job, and its counts.
 type cursor struct {
-	// After is the last letter of the batches so far, and At how many they had.
+	// After is the last dead letter of the batches so far, and At their size.
 	After dlq.Position `json:"after,omitzero"`
 	At    int          `json:"at,omitempty"`
-	// End says that there is no batch after the current one.
+	// End reports that there is no batch after the current one.
 	End bool `json:"end,omitempty"`
 	// Canary is how many batches were sized by the canary.
 	Canary int `json:"canary,omitempty"`
 	// Warned is up to which batch the canary has paused the job already.
 	Warned int64 `json:"warned,omitempty"`
-	// Acted is what became of the batches before the current one.
+	// Acted counts the batches before the current one.
 	Acted acted `json:"acted,omitzero"`
-	// Followed are the batches, from the first on, of whose letters everything is
-	// known or given up, and Known what that is.
+	// Followed is the number of batches, from the first on, whose results are known or
+	// no longer awaited, and Known counts these results.
 	Followed int64    `json:"followed,omitempty"`
 	Known    followed `json:"known,omitzero"`
 }
 
-// acted counts what was done to letters.
+// acted counts changed and skipped dead letters.
 type acted struct {
 	Changed int            `json:"changed,omitempty"`
 	Skipped map[string]int `json:"skipped,omitempty"`
@@ -284,7 +286,7 @@ func (a acted) plus(b acted) acted {
 	return acted{a.Changed + b.Changed, sum(a.Skipped, b.Skipped)}
 }
 
-// followed counts what became of letters that were replayed.
+// followed counts the results of replays.
 type followed struct {
 	Replayed  int            `json:"replayed,omitempty"`
 	Overtaken int            `json:"overtaken,omitempty"`
@@ -308,7 +310,7 @@ func sum(a, b map[string]int) map[string]int {
 	return out
 }
 
-// progress is what the counts of a job make.
+// progress returns the progress from the counts of a job.
 func (j *Job) progress(a acted, f followed) Progress {
 	p := Progress{Total: j.Progress.Total, Changed: a.Changed, Skipped: a.Skipped}
 	p.Done = p.Changed + p.SkippedAll()

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// metrics are those of a Runner. Labels are actions, states and outcomes, all
+// metrics are the metrics of a Runner. Labels are actions, states and outcomes, all
 // bounded, and begin at zero.
 type metrics struct {
 	open     *prometheus.GaugeVec
@@ -18,8 +18,8 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 }
 
-// The outcomes of letters of jobs. Those of a replay come on top of changed, when
-// they are known.
+// The outcomes of dead letters of jobs. The results of a replay count in addition to
+// changed, once they are known.
 const (
 	outcomeChanged   = "changed"
 	outcomeSkipped   = "skipped"
@@ -31,16 +31,16 @@ const (
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outbox_dead_letter_jobs_open", Help: "Jobs on dead letters that are not finished, by action and state, as this process last saw them; every runner sees all.",
+			Name: "outbox_dead_letter_jobs_open", Help: "Unfinished jobs, by action and state; every runner reports all of them.",
 		}, []string{"action", "state"}),
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_dead_letter_jobs_finished_total", Help: "Jobs whose report this process made final, by action and state.",
+			Name: "outbox_dead_letter_jobs_finished_total", Help: "Jobs that this process finished, by action and state.",
 		}, []string{"action", "state"}),
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_dead_letter_job_items_total", Help: "Letters that jobs of this process have done, by action and outcome; what became of a replay counts when it is known.",
+			Name: "outbox_dead_letter_job_items_total", Help: "Dead letters processed by jobs of this process, by action and outcome; the result of a replay counts once it is known.",
 		}, []string{"action", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_dead_letter_job_duration_seconds", Help: "How long jobs took from their beginning to their report, pauses included.",
+			Name: "outbox_dead_letter_job_duration_seconds", Help: "Duration of jobs from start to report, including pauses.",
 			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
 		}, []string{"action"}),
 	}
@@ -82,13 +82,13 @@ func (m *metrics) setOpen(jobs []*Job) {
 	}
 }
 
-// acted counts what was done to letters.
+// acted counts changed and skipped dead letters.
 func (m *metrics) acted(action dlq.Action, a acted) {
 	m.items.WithLabelValues(string(action), outcomeChanged).Add(float64(a.Changed))
 	m.items.WithLabelValues(string(action), outcomeSkipped).Add(float64(sumOf(a.Skipped)))
 }
 
-// learned counts what became of letters that were replayed.
+// learned counts the results of replays.
 func (m *metrics) learned(action dlq.Action, before, now followed) {
 	m.items.WithLabelValues(string(action), outcomeReplayed).Add(float64(now.Replayed - before.Replayed))
 	m.items.WithLabelValues(string(action), outcomeOvertaken).Add(float64(now.Overtaken - before.Overtaken))

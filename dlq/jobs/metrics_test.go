@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// The metrics say which jobs are open, what became of the letters of those that
-// ran here, and that they ended.
+// The metrics contain the open jobs, the results of this runner's dead letters, and the
+// finished jobs.
 func TestRunner_Metrics(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -40,7 +40,7 @@ func TestRunner_Metrics(t *testing.T) {
 	}
 	for outcome, want := range map[string]float64{outcomeChanged: 5, outcomeSkipped: 1, outcomeReplayed: 4, outcomeFailed: 1, outcomeOvertaken: 0} {
 		if got := testutil.ToFloat64(r.metrics.items.WithLabelValues("replay", outcome)); got != want {
-			t.Errorf("%s: %v letters, want %v", outcome, got, want)
+			t.Errorf("%s: %v dead letters, want %v", outcome, got, want)
 		}
 	}
 	if n := testutil.ToFloat64(r.metrics.finished.WithLabelValues("replay", "done")); n != 1 {

@@ -12,10 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Preview is what an operator's action would do, without doing it.
+// Preview is the effect that an operator's action would have.
 type Preview struct {
 	Action dlq.Action `json:"action"`
-	// Letters are those on which the action can begin.
+	// DeadLetters counts the dead letters that the action would change.
 	DeadLetters int `json:"letters"`
 	// ByStatus, ByClass and ByTopic divide them.
 	ByStatus map[dlq.Status]int `json:"by_status"`
@@ -23,27 +23,28 @@ type Preview struct {
 	ByTopic  map[string]int     `json:"by_topic"`
 	// Aggregates is how many aggregates they are of.
 	Aggregates int `json:"aggregates"`
-	// Sample are up to PreviewSample of them, those with most letters first.
+	// Sample contains up to PreviewSample of the aggregates, the ones with most dead
+	// letters first.
 	Sample []PreviewAggregate `json:"aggregates_sample,omitempty"`
-	// Followers are the letters parked behind them, which go on once those before
-	// them are gone. Beyond MaxPreviewed aggregates they are not counted, and
-	// FollowersOf says of how many aggregates they are.
+	// Followers counts the parked dead letters that the action would unblock.
+	// Aggregates beyond MaxPreviewed are not counted; FollowersOf is the number of
+	// counted aggregates.
 	Followers   int `json:"followers"`
 	FollowersOf int `json:"followers_of_aggregates"`
-	// Refused counts letters on which the action cannot begin, by status.
+	// Refused counts dead letters whose status does not allow the action, by status.
 	Refused map[dlq.Status]int `json:"refused"`
-	// Estimated is how long a job would take, in seconds; 0 if it was not asked for.
-	// EstimatedBy says by what: "rate", "jobs before", or "default rate".
+	// Estimated is the estimated duration of a job in seconds; 0 without an estimate.
+	// EstimatedBy is its basis: "rate", "jobs before", or "default rate".
 	Estimated   float64 `json:"estimated_seconds,omitempty"`
 	EstimatedBy string  `json:"estimated_by,omitempty"`
 }
 
-// PreviewAggregate is an aggregate of which letters would be changed.
+// PreviewAggregate is an aggregate whose dead letters would be changed.
 type PreviewAggregate struct {
 	Table       string `json:"table"`
 	AggregateID string `json:"aggregate_id"`
-	// Letters would be changed, and Followers are parked behind them; of aggregates
-	// beyond MaxPreviewed they are not counted.
+	// DeadLetters counts the dead letters to change, and Followers the parked ones
+	// behind them; aggregates beyond MaxPreviewed are not counted.
 	DeadLetters int `json:"letters"`
 	Followers   int `json:"followers"`
 }
@@ -51,7 +52,7 @@ type PreviewAggregate struct {
 // PreviewSample is how many aggregates a preview names.
 const PreviewSample = 10
 
-// MaxPreviewed is of how many aggregates a preview looks at the chain.
+// MaxPreviewed limits the aggregates whose chain a preview reads.
 const MaxPreviewed = 1000
 
 // Check is Check for the action of a job.
@@ -65,17 +66,18 @@ func (s *Store) Check(spec *Spec, l *dlq.DeadLetter) error {
 	return s.dead.Check(spec.Action, l)
 }
 
-// Preview is Preview for a job that would do as spec says to the letters.
-func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.DeadLetter) (Preview, []dlq.DeadLetter, error) {
+// Preview returns the effect that a job with this specification would have on the given
+// dead letters, and the ones that it would change, in their order. It changes nothing.
+func (s *Store) Preview(ctx context.Context, spec *Spec, deadLetters []dlq.DeadLetter) (Preview, []dlq.DeadLetter, error) {
 	p := Preview{
 		Action: spec.Action, ByStatus: make(map[dlq.Status]int), ByClass: make(map[string]int), ByTopic: make(map[string]int),
 		Refused: make(map[dlq.Status]int),
 	}
 	type aggregate struct{ table, id string }
-	of := make(map[aggregate][]string) // the letters' ids
+	of := make(map[aggregate][]string) // the events' ids
 	var may []dlq.DeadLetter
-	for i := range letters {
-		l := &letters[i]
+	for i := range deadLetters {
+		l := &deadLetters[i]
 		err := s.Check(spec, l)
 		if errors.Is(err, dlq.ErrRefused) {
 			p.Refused[l.Status]++
@@ -113,17 +115,17 @@ func (s *Store) Preview(ctx context.Context, spec *Spec, letters []dlq.DeadLette
 	return p, may, nil
 }
 
-// measuredJobs is how many jobs before an estimate looks at.
+// measuredJobs limits the earlier jobs that an estimate uses.
 const measuredJobs = 100
 
-// AssumedRate is how many letters per second a job is taken to change where no
-// job was made before: what DefaultConcurrency changes at a time come to
-// that each take four round trips of some 7 ms, as within a region.
+// AssumedRate is the assumed number of dead letters per second without earlier jobs:
+// DefaultConcurrency concurrent changes of four round trips of about 7 ms each, as
+// within a region.
 const AssumedRate = 300
 
-// Estimate fills in how long a job would take for what p previews: at so many
-// letters per second, 0 for as fast as it goes, and not faster than jobs of the
-// same action went before, or than AssumedRate if there was none.
+// Estimate sets the estimated duration of a job for p: at rate dead letters per second,
+// 0 for no limit, and not faster than earlier jobs of the same action, or than
+// AssumedRate without any.
 func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
 		p.Estimated, p.EstimatedBy = float64(p.DeadLetters)/rate, "rate"
@@ -132,17 +134,17 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if err != nil {
 		return err
 	}
-	var letters int
+	var deadLetters int
 	var took time.Duration
 	for _, j := range jobs {
 		if j.Action == p.Action && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 {
-			letters += j.Progress.Done
+			deadLetters += j.Progress.Done
 			took += j.Finished.Sub(j.Started)
 		}
 	}
 	each, by := 1.0/AssumedRate, "default rate"
-	if letters > 0 {
-		each, by = took.Seconds()/float64(letters), "jobs before"
+	if deadLetters > 0 {
+		each, by = took.Seconds()/float64(deadLetters), "jobs before"
 	}
 	if d := each * float64(p.DeadLetters); d > p.Estimated {
 		p.Estimated, p.EstimatedBy = d, by
@@ -150,7 +152,7 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	return nil
 }
 
-// followers counts the parked letters of a chain that stand behind one of ids.
+// followers counts the parked dead letters of a chain behind one of ids.
 func followers(chain []dlq.ChainEntry, ids []string) (n int) {
 	mine := make(map[string]bool, len(ids))
 	for _, id := range ids {

@@ -12,22 +12,22 @@ func TestPreview_NamesAggregatesAndTime(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ctx := t.Context()
-	var letters []dlq.DeadLetter
+	var deadLetters []dlq.DeadLetter
 	for i := range 12 {
 		l := testDeadLetter(fmt.Sprintf("a%02d", i), 1)
 		l.Status = dlq.Pending
 		b.mustWrite(t, l)
-		letters = append(letters, *l)
+		deadLetters = append(deadLetters, *l)
 		if i == 7 {
 			for seq := range 3 {
 				f := testDeadLetter("a07", int64(seq+2))
 				f.Status = dlq.Parked
 				b.mustWrite(t, f)
-				letters = append(letters, *f)
+				deadLetters = append(deadLetters, *f)
 			}
 		}
 	}
-	p, may, err := b.jobs.Preview(ctx, &Spec{Action: dlq.ActionReplay}, letters)
+	p, may, err := b.jobs.Preview(ctx, &Spec{Action: dlq.ActionReplay}, deadLetters)
 	if err != nil || p.DeadLetters != 12 || len(may) != 12 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 {
 		t.Fatalf("Preview() = %+v, %v", p, err)
 	}

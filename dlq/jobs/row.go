@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
-// jobColumns are those of a job's row, in the order of jobRow.dest.
+// jobColumns are the columns of a job's row, in the order of jobRow.dest.
 var jobColumns = []string{
 	"id", "version", "written_by", "state", "spec", "cursor", "batch_no", "batch_ids", "progress", "error", "claimed_by", "claimed_until",
 	"started_at", "finished_at", "history",
@@ -29,7 +29,7 @@ type statements struct {
 }
 
 func newStatements(keyspace string) statements {
-	jobs, list, letters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_letters"
+	jobs, list, deadLetters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_letters"
 	buckets := keyspace + ".dead_letter_buckets"
 	columns := strings.Join(jobColumns, ", ")
 	return statements{
@@ -44,8 +44,8 @@ func newStatements(keyspace string) statements {
 		unlist:  "DELETE FROM " + list + " USING TIMESTAMP 2 WHERE bucket = ? AND id = ?",
 		listed:  "SELECT id FROM " + list + " WHERE bucket = ? AND id < ? LIMIT ?",
 		listAll: "SELECT id FROM " + list + " WHERE bucket = ? LIMIT ?",
-		acted:   "INSERT INTO " + letters + " (job_id, batch_no, event_id, version, error_class, acted_at) VALUES (?, ?, ?, ?, ?, ?)",
-		actedOn: "SELECT event_id, version, error_class, acted_at FROM " + letters + " WHERE job_id = ? AND batch_no = ?",
+		acted:   "INSERT INTO " + deadLetters + " (job_id, batch_no, event_id, version, error_class, acted_at) VALUES (?, ?, ?, ?, ?, ?)",
+		actedOn: "SELECT event_id, version, error_class, acted_at FROM " + deadLetters + " WHERE job_id = ? AND batch_no = ?",
 		// The months are never removed.
 		monthAdd: "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP 1",
 		months:   "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
@@ -59,7 +59,7 @@ type jobRow struct {
 	history                map[int64]string
 }
 
-// storedSpec is what a job's row keeps of its making.
+// storedSpec is the specification and the creator in a job's row.
 type storedSpec struct {
 	Spec
 	Actor dlq.Actor `json:"actor"`
@@ -118,8 +118,7 @@ func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consisten
 	return r.job()
 }
 
-// readJobs reads the jobs of ids, in their order; those that are not there are
-// missing.
+// readJobs returns the jobs of ids, in their order. Ids without a job are skipped.
 func (s *Store) readJobs(ctx context.Context, ids []gocql.UUID) ([]*Job, error) {
 	found := make(map[gocql.UUID]*Job, len(ids))
 	for some := range slices.Chunk(ids, chunk) {
@@ -166,10 +165,9 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// insertJob stores a new job; doing so again is no error.
+// insertJob stores a new job; repeating it is not an error.
 func (s *Store) insertJob(ctx context.Context, j *Job) error {
-	// The id is this process's alone: whatever stands there already was stored by a
-	// try before.
+	// No other process has this id: a stored row is of an earlier attempt.
 	_, err := s.db.Apply(ctx, s.stmt.insert,
 		j.ID, j.Version, j.ID, string(j.State), asJSON(storedSpec{j.Spec, j.Actor}), asJSON(j.cursor), j.batch, j.ids, asJSON(j.Progress), j.Error,
 		gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, gocql.UnsetValue, map[int64]string{j.Version: asJSON(j.History[0])},
@@ -224,14 +222,14 @@ func (s *Store) listJob(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// unlistJob takes a job, if it is finished, off the list of open ones. If it
-// cannot, ListOpen passes it over.
+// unlistJob removes a finished job from the list of open ones. If that fails, ListOpen
+// skips the job.
 func (s *Store) unlistJob(ctx context.Context, j *Job) *Job {
 	if j.Finished.IsZero() {
 		return j
 	}
 	if err := s.db.Write(ctx, s.stmt.unlist, openJobs, j.ID); err != nil {
-		s.db.Log.Debug("a finished job stays on the list of open ones", "job", j.ID, "err", err)
+		s.db.Log.Debug("failed to remove a finished job from the list of open jobs", "job", j.ID, "err", err)
 	}
 	return j
 }

@@ -20,18 +20,19 @@ import (
 
 // Defaults of a Runner.
 const (
-	// DefaultPoll is how often a runner looks for jobs, and at the ones that
-	// it runs: so soon it hears that one was paused.
+	// DefaultPoll is the interval at which a runner polls for jobs and checks whether
+	// its own were paused.
 	DefaultPoll = time.Second
 	// DefaultJobs is how many jobs it runs at the same time.
 	DefaultJobs = 2
-	// DefaultConcurrency is how many letters of a job it changes at the same time.
+	// DefaultConcurrency is the number of dead letters of a job that are changed
+	// concurrently.
 	DefaultConcurrency = 8
 )
 
 // RunnerConfig is how a Runner works. Zero values mean the defaults.
 type RunnerConfig struct {
-	// Owner tells runners apart. Default: the host, the process, and a random part.
+	// Owner identifies the runner. Default: the host, the process, and a random part.
 	Owner string
 	// Lease is how long a job is kept from other runners after this one's last
 	// sign of life. Default DefaultClaim.
@@ -47,14 +48,14 @@ type RunnerConfig struct {
 	Archive Archive
 	// Registerer gets the metrics of the jobs. Default: they are kept nowhere.
 	Registerer prometheus.Registerer
-	// Logger gets what happens to jobs. Default discards.
+	// Logger logs the progress of jobs. The default discards it.
 	Logger *slog.Logger
 }
 
-// Runner runs jobs. Any number of runners in any number of processes may share
-// the jobs of a keyspace: a job is one runner's at a time, and if that one dies
-// another goes on where the job was. A letter is changed once by a job, even if a
-// runner that lost its job does not know that yet.
+// Runner runs jobs. Any number of runners in any number of processes may share the jobs
+// of a keyspace: one runner at a time owns a job, and after a crash another continues
+// it. A job changes each dead letter at most once, even if a runner has lost the job
+// without noticing.
 type Runner struct {
 	store *Store
 	cfg   RunnerConfig
@@ -79,8 +80,8 @@ func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	return r
 }
 
-// Run runs jobs until ctx ends, and then gives those that it has back; other
-// runners go on with them. It returns nil: what fails is logged and tried again.
+// Run runs jobs until ctx ends, and then releases them; other runners continue them. It
+// returns nil: failures are logged and retried.
 func (r *Runner) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -91,7 +92,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	for {
 		jobs, err := r.store.ListOpen(ctx)
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("cannot look for jobs on dead letters; trying again", "err", err)
+			r.log.Warn("failed to poll for jobs; retrying", "err", err)
 		}
 		if err == nil {
 			r.metrics.setOpen(jobs)
@@ -148,22 +149,22 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 	}
 }
 
-// wants tells whether the job is anybody's to run.
+// wants reports whether this runner may claim the job.
 func (r *Runner) wants(j *Job) bool {
 	return j.Finished.IsZero() && j.State != Paused && r.can(j) &&
 		(j.ClaimedBy == r.cfg.Owner || !j.claimed(r.store.db.Now()))
 }
 
-// can tells whether this runner has what the job needs. What is left of a
-// cancelled one needs nothing.
+// can reports whether this runner has what the job needs. The rest of a cancelled job
+// needs no archive.
 func (r *Runner) can(j *Job) bool {
 	return r.cfg.Archive != nil || j.State == Cancelled || !j.needsArchive()
 }
 
-// errLostJob says that another runner has the job.
-var errLostJob = fmt.Errorf("the job is another runner's: %w", dlq.ErrRefused)
+// errLostJob reports that another runner owns the job.
+var errLostJob = fmt.Errorf("another runner owns the job: %w", dlq.ErrRefused)
 
-// once claims a job and runs it for as long as it goes.
+// once claims a job and runs it until it ends, pauses or fails.
 func (r *Runner) once(ctx context.Context, id gocql.UUID) {
 	s := r.store
 	j, err := s.changeJob(ctx, id, "claim", func(j *Job) (bool, error) {
@@ -181,11 +182,11 @@ func (r *Runner) once(ctx context.Context, id gocql.UUID) {
 	})
 	if err != nil {
 		if !errors.Is(err, dlq.ErrRefused) && ctx.Err() == nil {
-			r.log.Warn("cannot take a job on dead letters", "job", id, "err", err)
+			r.log.Warn("failed to claim a job", "job", id, "err", err)
 		}
 		return
 	}
-	r.log.Info("running a job on dead letters", "job", id, "action", j.Action, "actor", j.Actor.Name)
+	r.log.Info("job claimed", "job", id, "action", j.Action, "actor", j.Actor.Name)
 	limit := rate.NewLimiter(rate.Inf, 1)
 	if j.Rate > 0 {
 		limit = rate.NewLimiter(rate.Limit(j.Rate), 1)
@@ -195,8 +196,8 @@ func (r *Runner) once(ctx context.Context, id gocql.UUID) {
 	switch {
 	case err == nil, errors.Is(err, errLostJob), ctx.Err() != nil:
 	default:
-		r.log.Warn("a job on dead letters is interrupted; trying again", "job", id, "err", err)
+		r.log.Warn("job interrupted; retrying", "job", id, "err", err)
 	}
 	w.giveBack(ctx)
-	r.log.Info("a job on dead letters is let go", "job", id, "state", w.j.State, "done", w.j.Progress.Done, "of", w.j.Progress.Total)
+	r.log.Info("job released", "job", id, "state", w.j.State, "done", w.j.Progress.Done, "of", w.j.Progress.Total)
 }

@@ -54,7 +54,7 @@ func (b *bundle) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job)
 
 func finished(j *Job) bool { return !j.Finished.IsZero() }
 
-// actedOnce checks that the job changed each letter as often as wanted.
+// actedOnce checks how often the job changed each dead letter.
 func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.UUID) (changed int) {
 	t.Helper()
 	for _, id := range ids {
@@ -65,15 +65,15 @@ func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.U
 			}
 		}
 		if n > 1 || want >= 0 && n != want {
-			t.Errorf("the job changed letter %s %d times, want %d", id, n, want)
+			t.Errorf("the job changed dead letter %s %d times, want %d", id, n, want)
 		}
 		changed += n
 	}
 	return changed
 }
 
-// relay answers to what operators ask, as a relay does: fail says of which error
-// class a letter dies again; none means that it is published.
+// relay processes operators' requests like a relay: fail returns the error class of a
+// failed replay; empty means that the event is published.
 func (b *bundle) relay(t *testing.T, fail func(*dlq.DeadLetter) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	b.relay(t, func(l *dlq.DeadLetter) string { return l.Metadata["fail"] })
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 10})
-	late := b.writeMany(t, 2, nil) // died after the job was made
+	late := b.writeMany(t, 2, nil) // failed after the job was created
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{
 		Total: 26, Done: 26, Changed: 22, Replayed: 17, FailedAgain: map[string]int{"refused": 5},
@@ -138,27 +138,27 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	b.actedOnce(t, j.ID, 1, append(ids[:5:5], ids[8:]...))
 	b.actedOnce(t, j.ID, 0, append(append(ids[5:8:8], other...), late...))
 	if h := b.mustHistory(t, ids[20]); h[1].By != eve.Name || h[1].Why != eve.Reason {
-		t.Errorf("the history says %+v, want the job's actor and reason", h[1])
+		t.Errorf("the history is %+v, want the job's actor and reason", h[1])
 	}
 	n := 0
 	for batch := int64(1); batch <= j.batch; batch++ {
-		letters, err := b.jobs.changed(t.Context(), j.ID, batch)
+		deadLetters, err := b.jobs.changed(t.Context(), j.ID, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n += len(letters)
+		n += len(deadLetters)
 	}
 	if n != 22 {
-		t.Errorf("the job's batches name %d letters, want 22", n)
+		t.Errorf("the job's batches name %d dead letters, want 22", n)
 	}
 	if open, err := b.jobs.ListOpen(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("ListOpen() = %d jobs, %v", len(open), err)
 	}
 }
 
-// What nobody publishes in time is reported as waiting, and what somebody else
-// settles as overtaken.
-func TestRunner_SaysWhatStillWaits(t *testing.T) {
+// Replays that are not published in time are reported as waiting, and dead letters that
+// others resolve as overtaken.
+func TestRunner_ReportsWaitingReplays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var later atomic.Int64
@@ -194,7 +194,7 @@ func TestRunner_EveryAction(t *testing.T) {
 		j := b.mustCreateJob(t, Spec{Action: action, Filter: dlq.Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
 		j = b.jobWhen(t, j.ID, "done", finished)
 		if j.Progress.Total != 3 || j.Progress.Changed != 3 {
-			t.Errorf("%s: the report is %+v, want 3 letters", action, j.Progress)
+			t.Errorf("%s: the report is %+v, want 3 dead letters", action, j.Progress)
 		}
 		n := 0
 		for _, id := range ids {
@@ -204,18 +204,18 @@ func TestRunner_EveryAction(t *testing.T) {
 			}
 			if l := b.mustRead(t, id); changed > 0 {
 				if n++; l.Status != want {
-					t.Errorf("%s: a letter is %s, want %s", action, l.Status, want)
+					t.Errorf("%s: a dead letter is %s, want %s", action, l.Status, want)
 				}
 			}
 		}
 		if n != 3 {
-			t.Errorf("%s changed %d letters, want 3", action, n)
+			t.Errorf("%s changed %d dead letters, want 3", action, n)
 		}
 	}
 }
 
-// shut keeps the letters of an outbox table as they are, until open is called:
-// what would announce their change to the relay fails, and is tried again.
+// shut prevents changes of the dead letters of an outbox table until open is called:
+// writing the request for the relay fails and is retried.
 func (b *bundle) shut(table string) (open func()) {
 	id := b.node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: "dead_letter_requests", Func: func(op engine.Op) bool {
@@ -258,7 +258,7 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	}
 	j = b.jobWhen(t, j.ID, "finished", finished)
 	if j.State != Cancelled || j.Progress.Changed != 8 || j.Progress.Done != 8 {
-		t.Errorf("the report is %s %+v, want 8 letters changed", j.State, j.Progress)
+		t.Errorf("the report is %s %+v, want 8 dead letters changed", j.State, j.Progress)
 	}
 	b.actedOnce(t, j.ID, 1, ids[:8])
 	b.actedOnce(t, j.ID, 0, ids[8:])
@@ -267,7 +267,7 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	}
 }
 
-// At one letter an hour the second one waits.
+// At one dead letter per hour the second one waits.
 func TestRunner_Rate(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -279,12 +279,12 @@ func TestRunner_Rate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if j = b.jobWhen(t, j.ID, "finished", finished); j.State != Cancelled || j.Progress.Changed != 1 {
-		t.Errorf("the report is %s %+v, want one letter changed", j.State, j.Progress)
+		t.Errorf("the report is %s %+v, want one dead letter changed", j.State, j.Progress)
 	}
 }
 
-// A job that is paused and resumed before its runner has seen that goes on as if
-// nothing had been. This runner looks at its job between batches only.
+// A job that is paused and resumed before its runner notices continues. This runner
+// checks its job only between batches.
 func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -310,8 +310,9 @@ func TestRunner_PausedAndResumedUnseen(t *testing.T) {
 	b.actedOnce(t, j.ID, 1, ids)
 }
 
-// However often it is paused and resumed, and whichever of it the runner sees.
-func TestRunner_PausedAndResumedAtOnce(t *testing.T) {
+// A job continues however often it is paused and resumed, and whichever of these states
+// the runner reads.
+func TestRunner_PausedAndResumedRepeatedly(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.writeMany(t, 60, func(i int, l *dlq.DeadLetter) {
@@ -349,21 +350,22 @@ type claimedJob struct {
 	total   int
 }
 
-func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, letters int) *claimedJob {
+func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, deadLetters int) *claimedJob {
 	t.Helper()
 	id := b.mustCreateJob(t, spec).ID
 	j, err := b.jobs.changeJob(t.Context(), id, "claim", func(j *Job) (bool, error) {
 		j.State, j.Started, j.ClaimedBy, j.ClaimedUntil = Running, b.jobs.db.Millis(), r.cfg.Owner, b.jobs.db.Millis().Add(time.Hour)
-		j.Progress.Total = letters
+		j.Progress.Total = deadLetters
 		return true, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &claimedJob{&worker{Runner: r, id: id, j: j, limit: rate.NewLimiter(rate.Inf, 1), batches: make(map[int64][]actedOn)}, b, j.Version, letters}
+	return &claimedJob{&worker{Runner: r, id: id, j: j, limit: rate.NewLimiter(rate.Inf, 1), batches: make(map[int64][]actedOn)}, b, j.Version, deadLetters}
 }
 
-// goOn resumes the job, has it run, and holds it to have done all letters.
+// resumeAndFinish resumes and runs the job, and checks that it processed all dead
+// letters.
 func (w *claimedJob) resumeAndFinish(t *testing.T) {
 	t.Helper()
 	if err := w.b.jobs.Resume(t.Context(), w.id, eve); err != nil {
@@ -371,12 +373,12 @@ func (w *claimedJob) resumeAndFinish(t *testing.T) {
 	}
 	w.giveBack(t.Context())
 	if j, err := w.RunJob(t.Context(), w.id); err != nil || j.State != Done || j.Progress.Done != w.total {
-		t.Errorf("%s: the report is %s %+v (%v), want %d letters done", j.Action, j.State, j.Progress, err, w.total)
+		t.Errorf("%s: the report is %s %+v (%v), want %d dead letters done", j.Action, j.State, j.Progress, err, w.total)
 	}
 }
 
-// A job that is paused while its runner looks for the next letters, which are the
-// last ones, goes on with them when it is resumed.
+// A job that is paused while its runner plans the last batch continues with it when it
+// is resumed.
 func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -394,8 +396,8 @@ func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 	}
 }
 
-// While a runner looks for the next letters, which takes long where few are meant of
-// many, it keeps the job from others, and hears that it is paused.
+// While a runner plans a batch, which takes long if few of many dead letters match, it
+// keeps its claim and notices that the job is paused.
 func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -417,7 +419,8 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	w.resumeAndFinish(t)
 }
 
-// The canary stops a replay that fails as before, and lets go on one that does not.
+// The canary pauses a replay that fails as before, and does not pause one that
+// succeeds.
 func TestRunner_Canary(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -436,7 +439,7 @@ func TestRunner_Canary(t *testing.T) {
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, Canary: true})
 	j = b.jobWhen(t, j.ID, "paused", func(j *Job) bool { return j.State == Paused && j.ClaimedBy == "" })
 	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 || j.Error == "" || j.Progress.Failed() < 1 {
-		t.Errorf("paused after %d letters: %q %+v, want 1 and 2", n, j.Error, j.Progress)
+		t.Errorf("paused after %d dead letters: %q %+v, want 1 and 2", n, j.Error, j.Progress)
 	}
 	if err := b.jobs.Resume(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
@@ -448,9 +451,8 @@ func TestRunner_Canary(t *testing.T) {
 	b.actedOnce(t, j.ID, 1, ids)
 }
 
-// Two runners that both believe to have a job change each letter once, and the
-// report is right. They do so because the one that has it is taken for dead, again
-// and again.
+// Two runners that both claim a job change each dead letter once, and the report is
+// correct. The test repeatedly removes the claim of the current one.
 func TestRunner_TwoNeverActTwice(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
@@ -476,8 +478,8 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 	b.actedOnce(t, j.ID, 1, ids)
 }
 
-// A runner dies at any of its writes. The next one ends the job: each letter is
-// changed once, and counted once.
+// A runner crashes at any of its writes. The next one finishes the job: each dead
+// letter is changed once, and counted once.
 func TestRunner_CrashesAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	step := 1
@@ -519,7 +521,7 @@ func crashAt(t *testing.T, k int) bool {
 	b := setupJobs(t)
 	ids := b.writeMany(t, 5, func(i int, l *dlq.DeadLetter) {
 		l.Status = []dlq.Status{dlq.Pending, dlq.Parked, dlq.Manual}[i%3]
-		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job is of what died before its own millisecond
+		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job selects first failures before its own millisecond
 	})
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
 	rule := b.node.Faults().MustAdd(faults.Rule{
@@ -539,7 +541,7 @@ func crashAt(t *testing.T, k int) bool {
 	})
 	for deadline := time.Now().Add(5 * time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Error("the runner neither ends the job nor dies")
+			t.Error("the runner neither ends the job nor crashes")
 			break
 		}
 	}
@@ -547,7 +549,7 @@ func crashAt(t *testing.T, k int) bool {
 	wg.Wait()
 	died := b.node.Faults().Hits(rule) > 0
 	b.node.Faults().Clear()
-	next := b.another(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has run out
+	next := b.another(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has expired
 	start(t, next, quick("r2"))
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"parked": 2}}
@@ -555,7 +557,7 @@ func crashAt(t *testing.T, k int) bool {
 		t.Errorf("the report is %s %+v, want %+v", j.State, j.Progress, want)
 	}
 	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 {
-		t.Errorf("%d letters were changed, want 3", n)
+		t.Errorf("%d dead letters were changed, want 3", n)
 	}
 	return !died
 }

@@ -59,17 +59,17 @@ func New(d DeadLetters) *Store {
 // ErrNoJob is returned for a job that does not exist.
 var ErrNoJob = errors.New("no such job")
 
-// StateError says that a job stands where it cannot be changed so. Nothing
-// was changed.
+// StateError reports that the state of a job does not allow the change. Nothing was
+// changed.
 type StateError struct {
 	ID    gocql.UUID
 	State State
-	// What was asked for.
+	// What is the requested change.
 	What string
 }
 
 func (e *StateError) Error() string {
-	return fmt.Sprintf("%s job %s: refused, it is %s", e.What, e.ID, e.State)
+	return fmt.Sprintf("%s job %s: refused, its state is %s", e.What, e.ID, e.State)
 }
 
 // Is makes errors.Is(err, ErrRefused) true.
@@ -95,7 +95,7 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 		j.Progress.Total = j.limited(n)
 	}
 	for a := s.db.Retry(ctx); ; {
-		// The lists come first: a job that stands is on them.
+		// The lists are written first, so that a stored job is in them.
 		err := s.listJob(ctx, j)
 		if err == nil {
 			err = s.insertJob(ctx, j)
@@ -109,7 +109,7 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 	}
 }
 
-// looksAt is how many of n letters the job looks at.
+// limited returns the part of n dead letters within the limit.
 func (j *Job) limited(n int) int {
 	if j.Limit > 0 {
 		return min(n, j.Limit)
@@ -117,7 +117,7 @@ func (j *Job) limited(n int) int {
 	return n
 }
 
-// Read returns a job; ErrNoJob if there is none.
+// Read returns a job, or ErrNoJob.
 func (s *Store) Read(ctx context.Context, id gocql.UUID) (*Job, error) {
 	return s.readJob(ctx, id, s.db.Consistency)
 }
@@ -160,10 +160,11 @@ func (s *Store) ListOpen(ctx context.Context) ([]*Job, error) {
 	return slices.DeleteFunc(jobs, func(j *Job) bool { return !j.Finished.IsZero() }), nil
 }
 
-// maxOpenJobs bounds how many jobs runners look at.
+// maxOpenJobs limits the jobs of one poll.
 const maxOpenJobs = 1000
 
-// Pause has the runner stop between two letters. A paused one stays so.
+// Pause stops the runner between two dead letters. Pausing a paused job is not an
+// error.
 func (s *Store) Pause(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	return s.steer(ctx, id, "pause", by, func(j *Job) (bool, error) {
 		switch {
@@ -177,8 +178,8 @@ func (s *Store) Pause(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	})
 }
 
-// Resume lets a paused job go on where it was. One that is not paused goes on
-// anyway.
+// Resume continues a paused job where it stopped. It does nothing to a job that is not
+// paused.
 func (s *Store) Resume(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	return s.steer(ctx, id, "resume", by, func(j *Job) (bool, error) {
 		switch {
@@ -192,9 +193,9 @@ func (s *Store) Resume(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	})
 }
 
-// Cancel has the job act on no more letters. What it did stays done. The report
-// is final at once if nothing has to be found out for it; otherwise once a runner
-// has looked what became of the batch under way and of letters that were replayed.
+// Cancel stops the job for good; its changes remain. The report is final immediately if
+// the counts are complete; otherwise after a runner has determined the results of the
+// current batch and of the replays.
 func (s *Store) Cancel(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	return s.steer(ctx, id, "cancel", by, func(j *Job) (bool, error) {
 		switch {
@@ -210,15 +211,15 @@ func (s *Store) Cancel(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 	})
 }
 
-// reported tells whether the report of a job says all of what it did so far.
+// reported reports whether the counts of a job are complete.
 func (j *Job) reported() bool {
 	return j.Started.IsZero() || len(j.ids) == 0 && (!j.follows() || j.cursor.Followed >= j.batch)
 }
 
-// follows tells whether the job learns what becomes of its letters.
+// follows reports whether the job waits for the results of its replays.
 func (j *Job) follows() bool { return j.Action == dlq.ActionReplay && j.Follow >= 0 }
 
-// claimed tells whether a runner has the job.
+// claimed reports whether a runner owns the job.
 func (j *Job) claimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }
 
 // steer makes an operator's change of a job, with a line in its history.
@@ -236,10 +237,9 @@ func (s *Store) steer(ctx context.Context, id gocql.UUID, what string, by dlq.Ac
 	return err
 }
 
-// changeJob decides a change of a job by one lightweight transaction and returns
-// the job after it. plan changes the job that it is given and says whether there
-// is anything to change; it is called again when somebody else was first, so it
-// must say what is wanted, not what to add.
+// changeJob makes one change of a job by a lightweight transaction and returns the job
+// after it. plan modifies the given job and reports whether anything changed. It is
+// called again if another process was first, so it must set values and not add to them.
 func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan func(*Job) (bool, error)) (*Job, error) {
 	cons, mine := s.db.Consistency, make(map[gocql.UUID]bool)
 	for a := s.db.Retry(ctx); ; {
@@ -266,12 +266,13 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 		}
 		switch final := cons == s.db.Serial; {
 		case (errors.Is(err, dlq.ErrRefused) || errors.Is(err, ErrNoJob)) && !final:
-			// What was seen at a weaker level may be out of date.
+			// A read at a weaker level may be out of date: repeat it at the serial
+			// level.
 		case errors.Is(err, dlq.ErrRefused), errors.Is(err, ErrNoJob), db.Permanent(err):
 			return nil, err
 		case !a.Pause():
 			if err == nil {
-				err = fmt.Errorf("%s job %s: others changed it all the time", what, id)
+				err = fmt.Errorf("%s job %s: it changed concurrently in every attempt", what, id)
 			}
 			return nil, err
 		}

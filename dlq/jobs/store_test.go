@@ -31,7 +31,7 @@ func (b *bundle) mustJob(t testing.TB, id gocql.UUID) *Job {
 	return j
 }
 
-func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
+func TestCreate_IsReadBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ids := []gocql.UUID{gocql.MustRandomUUID(), gocql.MustRandomUUID()}
@@ -50,7 +50,7 @@ func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
 			t.Errorf("Create() = %+v", made)
 		}
 		if len(spec.IDs) > 0 && (len(made.IDs) != 2 || made.Progress.Total != 2) {
-			t.Errorf("a job of two letters, one named twice: %v, total %d", made.IDs, made.Progress.Total)
+			t.Errorf("a job of two dead letters, one named twice: %v, total %d", made.IDs, made.Progress.Total)
 		}
 		if len(spec.IDs) == 0 && (made.BatchSize != DefaultBatchSize || !made.Filter.Until.Equal(made.Created()) || made.Follow != DefaultFollow) {
 			t.Errorf("defaults: %+v", made.Spec)
@@ -63,7 +63,7 @@ func TestCreateJob_IsReadBackAsItWasMade(t *testing.T) {
 	}
 }
 
-func TestCreateJob_SaysWhatIsWrong(t *testing.T) {
+func TestCreate_ReportsInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	many := make([]gocql.UUID, MaxIDs+1)
@@ -79,15 +79,15 @@ func TestCreateJob_SaysWhatIsWrong(t *testing.T) {
 		`status "dead"`:    {Action: dlq.ActionPark, Filter: dlq.Filter{Status: []dlq.Status{"dead"}}},
 	} {
 		if _, err := b.jobs.Create(t.Context(), spec, eve); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Create() = %v, want it to say %q", err, want)
+			t.Errorf("Create() = %v, want it to contain %q", err, want)
 		}
 	}
 	if _, err := b.jobs.Create(t.Context(), Spec{Action: dlq.ActionPark}, dlq.Actor{}); err == nil {
-		t.Error("Create() by nobody = nil")
+		t.Error("Create() without an actor = nil")
 	}
 }
 
-func TestJobs_ListsByTimeOverMonths(t *testing.T) {
+func TestList_ByTimeOverMonths(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var want []gocql.UUID
@@ -118,7 +118,7 @@ func TestJobs_ListsByTimeOverMonths(t *testing.T) {
 }
 
 // An operator's change of a job is made once, whatever becomes of its statement.
-func TestSteerJob(t *testing.T) {
+func TestSteer(t *testing.T) {
 	t.Parallel()
 	for name, effect := range casFaults {
 		t.Run(name, func(t *testing.T) {
@@ -159,15 +159,15 @@ func TestSteerJob(t *testing.T) {
 				t.Errorf("Pause() of none = %v, want ErrNoJob", err)
 			}
 			if err := b.jobs.Pause(ctx, j.ID, dlq.Actor{}); err == nil || errors.Is(err, dlq.ErrRefused) {
-				t.Errorf("Pause() by nobody = %v", err)
+				t.Errorf("Pause() without an actor = %v", err)
 			}
 		})
 	}
 }
 
-// A cancelled job of which all is known has its report at once; one that has a
-// batch under way, or letters to follow, leaves it to a runner.
-func TestCancelJob_FinishesWhatItCan(t *testing.T) {
+// The report of a cancelled job is final immediately if its counts are complete;
+// otherwise a runner completes them.
+func TestCancel_FinishesCompleteReports(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, tt := range map[string]struct {
@@ -175,16 +175,16 @@ func TestCancelJob_FinishesWhatItCan(t *testing.T) {
 		began func(*Job)
 		want  bool
 	}{
-		"between batches":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch = 1 }, true},
-		"a batch is under way":    {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
-		"a runner has it":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now().Add(time.Minute) }, false},
-		"a runner had it":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now() }, true},
-		"letters to follow":       {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch = 1 }, false},
-		"all letters followed":    {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.cursor.Followed = 1, 1 }, true},
-		"letters not to follow":   {Spec{Action: dlq.ActionReplay, Follow: -1}, func(j *Job) { j.batch = 1 }, true},
-		"it was never begun":      {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.Started = time.Time{} }, true},
-		"paused between batches":  {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.State = 1, Paused }, true},
-		"paused, letters waiting": {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.State = 1, Paused }, false},
+		"between batches":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch = 1 }, true},
+		"a batch is under way":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
+		"a runner has it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now().Add(time.Minute) }, false},
+		"a runner had it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now() }, true},
+		"dead letters to follow":       {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch = 1 }, false},
+		"all dead letters followed":    {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.cursor.Followed = 1, 1 }, true},
+		"dead letters not to follow":   {Spec{Action: dlq.ActionReplay, Follow: -1}, func(j *Job) { j.batch = 1 }, true},
+		"it was never begun":           {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.Started = time.Time{} }, true},
+		"paused between batches":       {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.State = 1, Paused }, true},
+		"paused, dead letters waiting": {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.State = 1, Paused }, false},
 	} {
 		j := b.mustCreateJob(t, tt.spec)
 		if _, err := b.jobs.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {

@@ -17,17 +17,16 @@ import (
 
 // worker runs a job that its runner has claimed.
 //
-// A batch is written down in the job's row before it is acted on, and counted
-// there in the transaction that names the next one. So a runner that goes on
-// after a crash acts on the same letters, finds out which were changed already,
-// and counts each once.
+// A batch is saved in the job's row before the worker acts on it, and counted in the
+// transaction that saves the next one. So after a crash a runner continues with the
+// same batch, determines which dead letters were changed, and counts each once.
 type worker struct {
 	*Runner
 	id    gocql.UUID
 	j     *Job // as it was saved last
 	limit *rate.Limiter
 
-	batches    map[int64][]actedOn // those that are followed
+	batches    map[int64][]actedOn // the ones that are followed
 	lastFollow time.Time
 
 	// mu guards the counts that are not in j.cursor yet, and the assignment of j.
@@ -44,11 +43,11 @@ var canary = []int{1, 2, 5, 20}
 // followBatches is how many batches are followed at the same time.
 const followBatches = 50
 
-// followEvery is how often, at most, acting is put off for following.
+// followEvery is the least interval between two calls of follow.
 const followEvery = time.Second
 
-// run goes on with the job until it is finished, paused or lost, or until
-// something fails that may be tried again.
+// run continues the job until it is finished, paused or lost, or until an error that
+// can be retried.
 func (w *worker) run(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -78,7 +77,7 @@ func (w *worker) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, dlq.ErrArchive):
-			return w.pause(ctx, err.Error()+"; resume tries again")
+			return w.pause(ctx, err.Error()+"; resume retries it")
 		case db.Permanent(err):
 			return w.finish(ctx, Failed, err)
 		default:
@@ -97,14 +96,13 @@ func (w *worker) complete() int64 {
 
 func (w *worker) followedAll() bool { return !w.j.follows() || w.j.cursor.Followed >= w.complete() }
 
-// followDue says that it is time to learn what became of letters, though there
-// are others to act on.
+// followDue reports whether it is time to follow replays before the next batch.
 func (w *worker) followDue() bool {
 	return !w.followedAll() && time.Since(w.lastFollow) >= max(w.cfg.Poll, followEvery)
 }
 
-// mayPlan says that the next batch need not wait for what becomes of those
-// before.
+// mayPlan reports whether the next batch may begin before the results of the previous
+// ones are known.
 func (w *worker) mayPlan() bool {
 	if w.j.cursor.End || w.j.State != Running {
 		return false
@@ -141,11 +139,12 @@ func (w *worker) save(ctx context.Context, f func(*Job)) error {
 	return err
 }
 
-// errStopActing ends what a worker is at because the job was paused or cancelled.
+// errStopActing ends the current work because the job was paused or cancelled.
 var errStopActing = errors.New("the job was paused or cancelled")
 
-// during runs f and, meanwhile, keeps the job, saves its progress, and looks
-// whether it was paused or cancelled: then f's context ends, and w.j says so.
+// during runs f. Concurrently it renews the claim, saves the progress, and checks
+// whether the job was paused or cancelled: then it cancels f's context, and w.j has the
+// new state.
 func (w *worker) during(ctx context.Context, f func(context.Context) error) error {
 	inner, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -223,7 +222,7 @@ func (w *worker) plan(ctx context.Context) error {
 		if w.j.cursor.At > 0 {
 			f.After = after
 		}
-		j := w.j // it may take long where few are meant of many
+		j := w.j // the listing may take long
 		if err := w.during(ctx, func(ctx context.Context) error {
 			return w.store.dead.List(ctx, f, func(l *dlq.DeadLetter) error {
 				after = l.Position()
@@ -242,7 +241,7 @@ func (w *worker) plan(ctx context.Context) error {
 	}
 	return w.save(ctx, func(j *Job) {
 		if j.State != Running {
-			return // it was paused or cancelled meanwhile: the batch is looked for again
+			return // paused or cancelled: the batch is planned again after a resume
 		}
 		if len(ids) < size || size == 0 {
 			j.cursor.End = true
@@ -258,7 +257,7 @@ func (w *worker) plan(ctx context.Context) error {
 	})
 }
 
-// countLetters is how many letters the job is about.
+// countTotal counts the dead letters of the job.
 func (s *Store) countTotal(ctx context.Context, j *Job) (n int, err error) {
 	err = s.dead.List(ctx, j.Filter, func(l *dlq.DeadLetter) error {
 		if !j.Means(l) {
@@ -272,8 +271,8 @@ func (s *Store) countTotal(ctx context.Context, j *Job) (n int, err error) {
 	return n, err
 }
 
-// batch acts on the current batch and counts it. Of a cancelled job it only
-// finds out what was done.
+// batch acts on the current batch and counts it. For a cancelled job it only determines
+// the results.
 func (w *worker) batch(ctx context.Context, look bool) error {
 	j := w.j
 	before, err := w.store.dead.ReadMany(ctx, j.ids)
@@ -323,7 +322,7 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 	return err
 }
 
-// acted counts the result of one letter of the current batch.
+// acted counts the result of one dead letter of the current batch.
 func (w *worker) acted(results []result, i int, r result) {
 	results[i] = r
 	w.mu.Lock()
@@ -331,8 +330,8 @@ func (w *worker) acted(results []result, i int, r result) {
 	w.mu.acting = w.mu.acting.plus(count(results[i : i+1]))
 }
 
-// forget takes what was counted of the current batch back: it is counted whole,
-// or again.
+// forget resets the counts of the current batch, which is counted as a whole or
+// repeated.
 func (w *worker) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -366,7 +365,7 @@ func each(ctx context.Context, workers, n int, f func(context.Context, int) erro
 	return context.Cause(ctx)
 }
 
-// follow learns what became of the letters that were replayed, and saves it.
+// follow determines the results of replays and saves them.
 func (w *worker) follow(ctx context.Context) error {
 	w.lastFollow = time.Now()
 	last := min(w.complete(), w.j.cursor.Followed+followBatches)
@@ -375,24 +374,24 @@ func (w *worker) follow(ctx context.Context) error {
 	var seen followed
 	var same string
 	for batch := at + 1; batch <= last; batch++ {
-		letters, ok := w.batches[batch]
+		deadLetters, ok := w.batches[batch]
 		if !ok {
 			var err error
-			if letters, err = w.store.changed(ctx, w.id, batch); err != nil {
+			if deadLetters, err = w.store.changed(ctx, w.id, batch); err != nil {
 				return err
 			}
-			w.batches[batch] = letters
+			w.batches[batch] = deadLetters
 		}
-		if err := w.store.learn(ctx, letters); err != nil {
+		if err := w.store.learn(ctx, deadLetters); err != nil {
 			return err
 		}
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			if batch > w.j.cursor.Warned && l.result.failed != "" && l.result.failed == l.class {
 				same = l.class
 			}
 		}
-		f, waiting := countResults(letters)
-		late := len(letters) > 0 && w.store.db.Now().Sub(letters[0].at) > w.j.Follow
+		f, waiting := countResults(deadLetters)
+		late := len(deadLetters) > 0 && w.store.db.Now().Sub(deadLetters[0].at) > w.j.Follow
 		if batch == at+1 && (waiting == 0 || late) {
 			at, known = batch, known.plus(f)
 		} else {
@@ -406,8 +405,8 @@ func (w *worker) follow(ctx context.Context) error {
 		j.cursor.Followed, j.cursor.Known = at, known
 		if same != "" && j.Canary && j.State == Running && !j.cursor.End {
 			j.State, j.cursor.Warned = Paused, last
-			j.Error = "canary: letters died again of " + same + "; resume goes on all the same, cancel ends the job"
-			j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "pause", By: "canary", Why: "died again of " + same})
+			j.Error = "canary: dead letters failed again with " + same + "; resume continues, cancel ends the job"
+			j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "pause", By: "canary", Why: "failed again with " + same})
 		}
 	})
 	if err == nil {
@@ -441,7 +440,7 @@ func (w *worker) finish(ctx context.Context, state State, why error) error {
 	return err
 }
 
-// giveBack lets other runners have the job, at once if that can be said.
+// giveBack releases the claim on the job; if that fails, the claim expires.
 func (w *worker) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.store.db.Timeout)
 	defer cancel()
@@ -453,7 +452,7 @@ func (w *worker) giveBack(ctx context.Context) {
 		return true, nil
 	})
 	if err != nil {
-		w.log.Debug("a job on dead letters is kept until its claim runs out", "job", w.id, "err", err)
+		w.log.Debug("failed to release a job; its claim expires", "job", w.id, "err", err)
 		return
 	}
 	w.j = j

@@ -25,35 +25,38 @@ const (
 	DefaultRepeat         = 4 * time.Hour
 )
 
-// Config of a Watcher. Zero means default; a limit of -1 turns its rule off.
+// Config configures a Watcher. Zero means the default; a limit of -1 turns its rule
+// off.
 type Config struct {
 	// Store is required, and Owner, which names the process.
 	Store *dlq.Store
 	Owner string
-	// Targets are those of package notify, Notifiers other ones; names are metric
+	// Targets are targets of package notify, Notifiers other ones; names are metric
 	// labels and must differ.
 	Targets   map[string]notify.Target
 	Notifiers map[string]dlq.Notifier
 	// ConsoleURL is where the console is, such as https://host/console; notices link
 	// there.
 	ConsoleURL string
-	// Interval is how often the store is looked at.
+	// Interval is the interval between polls of the store.
 	Interval time.Duration
-	// GroupWindow is how long new letters of one error class and event type are
-	// gathered before they are told again; -1 tells of no new letters. Samples is how
-	// many of them a notice names; -1 is none.
+	// GroupWindow is the least interval between two notices of new dead letters of one
+	// error class and event type; -1 turns these notices off. Samples limits the dead
+	// letters in a notice; -1 means none.
 	GroupWindow time.Duration
 	Samples     int
-	// Backlog is how many letters may be open.
+	// Backlog limits the open dead letters.
 	Backlog int
 	// RatePerMinute is how many events may die per minute, over a whole minute.
 	RatePerMinute float64
-	// ResolutionRate is the share, from 0 to 1, of letters that must be resolved: of
-	// those that died from 25 hours to one hour ago, if they are at least 20.
+	// ResolutionRate is the least share, from 0 to 1, of resolved dead letters among
+	// the ones that failed first between 25 hours and one hour ago, if there are at
+	// least 20.
 	ResolutionRate float64
-	// ParkedAge is how long a letter may be parked.
+	// ParkedAge limits the time for which a dead letter is parked.
 	ParkedAge time.Duration
-	// Repeat is after how long a notice that still holds is sent again; -1 is never.
+	// Repeat is the interval at which a notice of a continuing condition is repeated;
+	// -1 means never.
 	Repeat time.Duration
 	// Delivery is how notices are delivered; its Targets are not used.
 	Delivery notify.Config
@@ -108,7 +111,7 @@ func (c *Config) validate() error {
 		bad("backlog %d, samples %d: must not be below -1, and samples not above %d", c.Backlog, c.Samples, maxSamples)
 	}
 	if c.RatePerMinute < 0 && c.RatePerMinute != -1 {
-		bad("rate %v per minute: must not be negative, but for -1 for off", c.RatePerMinute)
+		bad("rate %v per minute: must not be negative; -1 means off", c.RatePerMinute)
 	}
 	if c.ResolutionRate != -1 && (c.ResolutionRate < 0 || c.ResolutionRate > 1) {
 		bad("resolution rate %v: write a share from 0 to 1, such as 0.5, or -1 for off", c.ResolutionRate)

@@ -9,11 +9,11 @@ import (
 )
 
 type metrics struct {
-	letters                            *prometheus.GaugeVec
+	deadLetters                        *prometheus.GaugeVec
 	rate, resolution, oldest, parked   prometheus.Gauge
 	onDuty, backlogLimit, rateLimit    prometheus.Gauge
 	resolutionLimit, parkedLimit, took prometheus.Gauge
-	died, errors                       prometheus.Counter
+	added, errors                      prometheus.Counter
 	notices                            *prometheus.CounterVec
 }
 
@@ -27,24 +27,24 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	const duty = " NaN while another process is on duty."
 	m := &metrics{
-		letters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		deadLetters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_dead_letters", Help: "Open dead letters by status, of all tables; none while another process is on duty.",
 		}, []string{"status"}),
-		rate:            gauge("outbox_dead_letter_ingestion_per_minute", "Events that became dead letters, per minute, over the last looks that cover a minute."+duty),
-		resolution:      gauge("outbox_dead_letter_resolution_ratio", "Share of resolved letters among those that died from 25 hours to one hour ago; NaN of fewer than 20."+duty),
-		oldest:          gauge("outbox_dead_letter_oldest_open_seconds", "How long the open dead letter has waited that died first."+duty),
-		parked:          gauge("outbox_dead_letter_oldest_blocked_seconds", "How long the parked dead letter has waited that died first."+duty),
+		rate:            gauge("outbox_dead_letter_ingestion_per_minute", "Events that became dead letters, per minute, over the last minute."+duty),
+		resolution:      gauge("outbox_dead_letter_resolution_ratio", "Share of resolved dead letters among the ones that failed first between 25 hours and one hour ago; NaN for fewer than 20."+duty),
+		oldest:          gauge("outbox_dead_letter_oldest_open_seconds", "Age of the oldest open dead letter."+duty),
+		parked:          gauge("outbox_dead_letter_oldest_blocked_seconds", "Age of the oldest parked dead letter."+duty),
 		onDuty:          gauge("outbox_notifications_on_duty", "1 while this process watches the dead letters for all."),
-		took:            gauge("outbox_notifications_seconds", "How long the last look at the dead letters took."),
+		took:            gauge("outbox_notifications_seconds", "Duration of the last poll of the dead letters."),
 		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.backlog; -1 for off."),
 		rateLimit:       gauge("outbox_dead_letter_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
 		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "Share of resolved dead letters below which OutboxDeadLetterResolution fires; -1 for off."),
 		parkedLimit:     gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.parked_age; -1 for off."),
-		died: prometheus.NewCounter(prometheus.CounterOpts{
+		added: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_ingested_total", Help: "Events that became dead letters while this process was on duty.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_notifications_errors_total", Help: "Looks at the dead letters that failed; the next one looks again.",
+			Name: "outbox_notifications_errors_total", Help: "Failed polls of the dead letters; retried at the next interval.",
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outbox_dead_letter_notifications_total", Help: "Notices sent, by rule."}, []string{"rule"}),
 	}
@@ -52,16 +52,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.notices.WithLabelValues(string(r))
 	}
 	if reg != nil {
-		reg.MustRegister(m.letters, m.died, m.errors, m.notices)
+		reg.MustRegister(m.deadLetters, m.added, m.errors, m.notices)
 	}
 	m.off()
 	return m
 }
 
-// off is for a process that is not on duty: what it knew grows stale.
+// off removes the values, for a process that is not on duty: its values are outdated.
 func (m *metrics) off() {
 	m.onDuty.Set(0)
-	m.letters.Reset()
+	m.deadLetters.Reset()
 	for _, g := range []prometheus.Gauge{m.rate, m.resolution, m.oldest, m.parked} {
 		g.Set(math.NaN())
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// state is what the next process on duty needs, so that it tells nothing twice.
+// state is the state for the next process on duty, so that no notice is repeated.
 type state struct {
 	// Mark is up to when deaths have been counted.
 	Mark time.Time `json:"mark"`
-	// Seen are those counted of the last minutes, in which more may yet turn up. If
-	// there were too many to keep, all that died up to SeenUntil count as seen.
+	// Seen are the counted dead letters of the last minutes, in which more may appear.
+	// If there were too many to store, all with a first failure up to SeenUntil count
+	// as seen.
 	Seen      []gocql.UUID        `json:"seen,omitempty"`
 	SeenUntil time.Time           `json:"seen_until,omitzero"`
 	Groups    map[string]*group   `json:"groups,omitempty"`
@@ -25,7 +26,7 @@ type state struct {
 	died      map[gocql.UUID]time.Time
 }
 
-// group are new letters of one error class and event type.
+// group contains the new dead letters of one error class and event type.
 type group struct {
 	Class, Type string
 	Count       int
@@ -34,12 +35,12 @@ type group struct {
 	Samples     []dlq.Sample `json:",omitempty"`
 }
 
-// alert is where a rule with a limit stands.
+// alert is the state of a rule with a limit.
 type alert struct {
 	Firing bool
 	Since  time.Time
 	Told   time.Time
-	// Good counts the looks in a row at which it was well over.
+	// Good counts consecutive polls that were well within the limit.
 	Good int `json:",omitempty"`
 }
 
@@ -51,8 +52,8 @@ const (
 	maxGroups = 200
 	// forgetGroup is after how long a group that is quiet is forgotten.
 	forgetGroup = 24 * time.Hour
-	// goodLooks is how many looks in a row must be good before it is over.
-	goodLooks = 2
+	// goodPolls is the number of consecutive good polls that ends an alert.
+	goodPolls = 2
 )
 
 func newState(mark time.Time) *state {
@@ -75,7 +76,7 @@ func (st *state) text() (string, error) {
 	ids := slices.SortedFunc(maps.Keys(st.died), func(a, b gocql.UUID) int {
 		return cmp.Or(st.died[b].Compare(st.died[a]), slices.Compare(a[:], b[:]))
 	})
-	kept := *st // this process knows more
+	kept := *st // this process has newer state
 	kept.Seen = ids
 	if len(ids) > keptSeen {
 		kept.Seen, kept.SeenUntil = nil, st.Mark
@@ -84,7 +85,7 @@ func (st *state) text() (string, error) {
 	return string(b), err
 }
 
-// isNew tells whether a letter has not been counted, and counts it.
+// isNew reports whether a dead letter has not been counted, and counts it.
 func (st *state) isNew(l *dlq.DeadLetter) bool {
 	if _, ok := st.died[l.EventID]; ok || !l.FirstFailedAt.After(st.SeenUntil) {
 		return false
@@ -93,8 +94,8 @@ func (st *state) isNew(l *dlq.DeadLetter) bool {
 	return true
 }
 
-// settle forgets letters that died before since: lists are not read that far back
-// any more.
+// settle removes dead letters with a first failure before since, because lists are not
+// read that far back any more.
 func (st *state) settle(since time.Time) {
 	maps.DeleteFunc(st.died, func(_ gocql.UUID, at time.Time) bool { return at.Before(since) })
 	if len(st.died) > maxSeen {
@@ -103,7 +104,7 @@ func (st *state) settle(since time.Time) {
 	}
 }
 
-// add counts a new letter of a group.
+// add counts a new dead letter of a group.
 func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
 	key := l.ErrorClass + "\x00" + l.EventType
 	g := st.Groups[key]
@@ -124,7 +125,7 @@ func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
 	}
 }
 
-// due are the groups to be told of now, those with most letters first.
+// due returns the groups to notify now, the ones with most dead letters first.
 func (st *state) due(now time.Time, window time.Duration) []*group {
 	var out []*group
 	for key, g := range st.Groups {
@@ -141,9 +142,9 @@ func (st *state) due(now time.Time, window time.Duration) []*group {
 	return out
 }
 
-// step is one look at a rule with a limit: bad says that the limit is passed, good
-// that it is well kept; between the two it stays as it was. It tells what is to be
-// told.
+// step evaluates one poll of a rule with a limit: bad reports that the limit is
+// exceeded, good that the value is well within it; between the two the state remains.
+// It returns the notice to send.
 func (a *alert) step(now time.Time, bad, good bool, repeat time.Duration) (tell, resolved bool) {
 	switch {
 	case bad:
@@ -157,7 +158,7 @@ func (a *alert) step(now time.Time, bad, good bool, repeat time.Duration) (tell,
 			return true, false
 		}
 	case good && a.Firing:
-		if a.Good++; a.Good >= goodLooks {
+		if a.Good++; a.Good >= goodPolls {
 			a.Firing, a.Good = false, 0
 			return true, true
 		}

@@ -19,17 +19,18 @@ import (
 const (
 	// dutyName is that of dlq.Duty.
 	dutyName = "watch"
-	// overlap is how late a letter may be stored after its FirstFailedAt and still
-	// be noticed.
+	// overlap is the time after its FirstFailedAt within which a dead letter may be
+	// stored and still be noticed.
 	overlap = 10 * time.Minute
-	// maxListed is how many letters one look reads.
+	// maxListed limits the dead letters that one poll reads.
 	maxListed = 20_000
-	// maxNotices is of how many groups one look tells; the others go together.
+	// maxNotices limits the groups of one poll with a notice of their own; the others
+	// share one.
 	maxNotices = 10
-	// resolution is looked at over this window, which ends an hour ago: who died just
-	// now cannot have been resolved.
+	// The resolution rate covers this window, which ends an hour ago: recent dead
+	// letters cannot have been resolved.
 	resolutionWindow, resolutionGrace = 24 * time.Hour, time.Hour
-	// minResolution is how many letters a rate needs to mean something.
+	// minResolution is the least number of dead letters for a resolution rate.
 	minResolution = 20
 	// clear is how far below a limit a value must be for it to be over.
 	clearShare = 0.8
@@ -37,7 +38,7 @@ const (
 	clearRate = 0.05
 )
 
-// Watcher tells what there is to know of dead letters.
+// Watcher polls the store of dead letters and sends notices.
 type Watcher struct {
 	conf     Config
 	log      *slog.Logger
@@ -47,13 +48,14 @@ type Watcher struct {
 
 	state  *state // nil: not on duty
 	looked time.Time
-	recent []counted // the last looks, which cover a minute, oldest first
+	recent []counted // the last polls, which cover a minute, oldest first
 }
 
-// counted is how many letters a look found that died after the one before, at since.
+// counted is the number of new dead letters that a poll found since the previous one,
+// at since.
 type counted struct {
 	since time.Time
-	died  int
+	added int
 }
 
 // New returns a Watcher that starts nothing.
@@ -79,7 +81,7 @@ func New(conf Config) (*Watcher, error) {
 	if w.dispatch, err = notify.New(delivery); err != nil {
 		return nil, err
 	}
-	// Two looks may fail before another process takes over.
+	// Two polls may fail before another process takes over.
 	if w.duty, err = conf.Store.Duty(dutyName, conf.Owner, max(3*conf.Interval, 5*time.Second).Truncate(time.Second)); err != nil {
 		return nil, fmt.Errorf("notifications: %w", err)
 	}
@@ -95,8 +97,8 @@ func New(conf Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Run looks at every interval and delivers until ctx ends, and returns nil then.
-// What fails is logged, counted and tried again at the next look.
+// Run polls at every interval and delivers until ctx ends, and then returns nil.
+// Failures are logged, counted and retried at the next poll.
 func (w *Watcher) Run(ctx context.Context) error {
 	delivered := make(chan error, 1)
 	go func() { delivered <- w.dispatch.Run(ctx) }()
@@ -109,28 +111,28 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return <-delivered
 		case <-t.C:
 		}
-		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := w.Poll(ctx); err != nil && ctx.Err() == nil {
 			w.metrics.errors.Inc()
-			w.log.Warn("cannot look at the dead letters; trying again", "wait", w.conf.Interval, "err", err)
+			w.log.Warn("failed to poll the dead letters; retrying", "wait", w.conf.Interval, "err", err)
 		}
 		t.Reset(w.conf.Interval)
 	}
 }
 
-// leave lets another process take over at once. A look that was cut short may have
-// the claim too.
+// leave lets another process take over immediately. An interrupted poll may have the
+// claim too.
 func (w *Watcher) leave(ctx context.Context) {
 	if err := w.duty.Leave(context.WithoutCancel(ctx)); err != nil {
-		w.log.Debug("the claim of the notifications runs out by itself", "err", err)
+		w.log.Debug("failed to release the claim of the notifications; it expires", "err", err)
 	}
 }
 
-// Look looks once, if this process is on duty, and queues what is to be told. Run
-// calls it; calls must not overlap.
-func (w *Watcher) Look(ctx context.Context) error {
+// Poll polls once, if this process is on duty, and queues the notices. Run calls it;
+// calls must not overlap.
+func (w *Watcher) Poll(ctx context.Context) error {
 	mine, err := w.duty.Take(ctx)
 	if err != nil || !mine {
-		w.off() // after an error nobody knows who has it
+		w.off() // after an error the owner is unknown
 		return err
 	}
 	if w.state == nil {
@@ -140,9 +142,9 @@ func (w *Watcher) Look(ctx context.Context) error {
 	}
 	w.metrics.onDuty.Set(1)
 	began := time.Now()
-	notices, err := w.look(ctx)
+	notices, err := w.poll(ctx)
 	if err != nil {
-		w.off() // what was counted is not kept: begin again from what is
+		w.off() // the counts are not saved: start again from the stored state
 		return err
 	}
 	w.metrics.took.Set(time.Since(began).Seconds())
@@ -152,10 +154,11 @@ func (w *Watcher) Look(ctx context.Context) error {
 		w.metrics.notices.WithLabelValues(string(n.Rule)).Inc()
 		w.log.Info("notice", "rule", n.Rule, "title", n.Title, "resolved", n.Resolved)
 	}
-	// After the queues have it: a crash in between tells it twice rather than never.
+	// The state is saved after the queues have the notices: a crash in between repeats
+	// them rather than losing them.
 	text, err := w.state.text()
 	if err != nil {
-		return fmt.Errorf("keep what was told: %w", err)
+		return fmt.Errorf("save the state of the notifications: %w", err)
 	}
 	kept, err := w.duty.Save(ctx, text)
 	if err != nil || !kept {
@@ -164,13 +167,13 @@ func (w *Watcher) Look(ctx context.Context) error {
 	return err
 }
 
-// off forgets what only the process on duty may know.
+// off clears the state that only the process on duty may use.
 func (w *Watcher) off() {
 	w.state, w.looked, w.recent = nil, time.Time{}, nil
 	w.metrics.off()
 }
 
-// load goes on where the process before ended, or begins now.
+// load continues from the state of the previous process, or starts anew.
 func (w *Watcher) load(ctx context.Context) error {
 	text, err := w.duty.State(ctx)
 	if err != nil {
@@ -178,20 +181,20 @@ func (w *Watcher) load(ctx context.Context) error {
 	}
 	w.state = newState(w.conf.Now().UTC())
 	if text == "" {
-		return nil // what died before is the backlog's
+		return nil // earlier dead letters belong to the backlog
 	}
 	st, err := parseState(text)
 	if err != nil {
-		w.log.Warn("what was told cannot be read; it may be told again", "err", err)
+		w.log.Warn("failed to read the state of the notifications; notices may be repeated", "err", err)
 		return nil
 	}
 	w.state = st
 	return nil
 }
 
-func (w *Watcher) look(ctx context.Context) ([]dlq.Notice, error) {
+func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 	now := w.conf.Now().UTC()
-	died, full, err := w.ingest(ctx, now)
+	added, full, err := w.ingest(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +204,7 @@ func (w *Watcher) look(ctx context.Context) ([]dlq.Notice, error) {
 	} else {
 		clear(w.state.Groups)
 	}
-	rate := w.rate(now, died)
+	rate := w.rate(now, added)
 	if !math.IsNaN(rate) {
 		w.metrics.rate.Set(rate)
 	}
@@ -223,29 +226,28 @@ func (w *Watcher) look(ctx context.Context) ([]dlq.Notice, error) {
 	return out, nil
 }
 
-// rate is how many died per minute, over as few looks as cover a minute, so that a
-// burst is not taken for what a whole minute brings; NaN at the first look, which
-// finds what died before it.
-func (w *Watcher) rate(now time.Time, died int) float64 {
+// rate returns the number of new dead letters per minute, over the fewest polls that
+// cover a minute, so that a burst does not count as the rate of a whole minute; NaN at
+// the first poll, which finds earlier ones.
+func (w *Watcher) rate(now time.Time, added int) float64 {
 	before := w.looked
 	w.looked = now
 	if before.IsZero() || !now.After(before) {
 		return math.NaN()
 	}
-	w.recent = append(w.recent, counted{before, died})
+	w.recent = append(w.recent, counted{before, added})
 	for len(w.recent) > 1 && now.Sub(w.recent[1].since) >= time.Minute {
 		w.recent = slices.Delete(w.recent, 0, 1)
 	}
 	sum := 0
 	for _, c := range w.recent {
-		sum += c.died
+		sum += c.added
 	}
 	return float64(sum) / max(now.Sub(w.recent[0].since), time.Minute).Minutes()
 }
 
-// ingest counts letters that are new, into their groups; full says that there may
-// be more.
-func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full bool, err error) {
+// ingest adds new dead letters to their groups; full reports that there may be more.
+func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bool, err error) {
 	st := w.state
 	since := st.Mark.Add(-overlap)
 	listed := 0
@@ -257,7 +259,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full boo
 		if !st.isNew(l) {
 			return nil
 		}
-		died++
+		added++
 		if l.Status != dlq.Parked && l.ErrorClass != classBehind { // it follows from another
 			s := w.sample(l)
 			st.add(l, &s, max(w.conf.Samples, 0))
@@ -271,11 +273,11 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (died int, full boo
 		st.Mark = now
 	}
 	st.settle(st.Mark.Add(-overlap))
-	w.metrics.died.Add(float64(died))
-	return died, full, nil
+	w.metrics.added.Add(float64(added))
+	return added, full, nil
 }
 
-// classBehind is the error class of letters that died of another's death.
+// classBehind is the error class of blocked events.
 const classBehind = "behind"
 
 func (w *Watcher) sample(l *dlq.DeadLetter) dlq.Sample {
@@ -294,7 +296,7 @@ func (w *Watcher) page(parts ...string) string {
 	return u
 }
 
-// groups are the notices of new letters.
+// groups returns the notices of new dead letters.
 func (w *Watcher) groups(now time.Time, full bool) (out []dlq.Notice) {
 	due := w.state.due(now, w.conf.GroupWindow)
 	for i, g := range due {
@@ -326,14 +328,14 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 	if full {
 		least = "at least "
 	}
-	letters := "new dead letters"
+	deadLetters := "new dead letters"
 	if g.Count == 1 {
-		letters = "new dead letter"
+		deadLetters = "new dead letter"
 	}
-	n.Title = fmt.Sprintf("%s%d %s, %s%s", least, g.Count, letters, what, more)
+	n.Title = fmt.Sprintf("%s%d %s, %s%s", least, g.Count, deadLetters, what, more)
 	var b strings.Builder
 	for _, s := range g.Samples {
-		fmt.Fprintf(&b, "event %s of %s, %s, died %s", s.EventID, s.AggregateID, s.Status, s.FirstFailedAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&b, "event %s of %s, %s, failed first %s", s.EventID, s.AggregateID, s.Status, s.FirstFailedAt.UTC().Format(time.RFC3339))
 		if s.URL != "" {
 			b.WriteString(" " + s.URL)
 		}
@@ -349,7 +351,7 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 	return n
 }
 
-// limit looks at a rule with a limit and adds its notice, if there is one.
+// limit evaluates a rule with a limit and appends its notice, if there is one.
 func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, limit float64, bad, good bool, say func(*dlq.Notice)) []dlq.Notice {
 	a := w.state.Alerts[rule]
 	if a == nil {
@@ -384,7 +386,7 @@ func (w *Watcher) backlog(ctx context.Context, now time.Time, out []dlq.Notice) 
 	oldest := 0.0
 	for _, st := range dlq.OpenStatuses {
 		open += counts[st]
-		w.metrics.letters.WithLabelValues(string(st)).Set(float64(counts[st]))
+		w.metrics.deadLetters.WithLabelValues(string(st)).Set(float64(counts[st]))
 		if counts[st] == 0 {
 			continue
 		}
@@ -440,11 +442,11 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*share, 100*limit)
 		switch {
 		case n.Resolved && few:
-			n.Title = fmt.Sprintf("fewer than %d events of a day became dead letters, so how many are resolved is not looked at", minResolution)
+			n.Title = fmt.Sprintf("fewer than %d events of a day became dead letters: the resolution rate is not evaluated", minResolution)
 		case n.Resolved:
 			n.Title = fmt.Sprintf("%.0f %% of a day's dead letters are resolved", 100*share)
 		}
-		n.Text = fmt.Sprintf("%d of %d that died from %s to %s", settled, all, until.Add(-resolutionWindow).Format(time.RFC3339), until.Format(time.RFC3339))
+		n.Text = fmt.Sprintf("%d of %d that failed first from %s to %s", settled, all, until.Add(-resolutionWindow).Format(time.RFC3339), until.Format(time.RFC3339))
 	}), nil
 }
 
@@ -470,16 +472,16 @@ func (w *Watcher) parked(ctx context.Context, now time.Time, out []dlq.Notice) (
 		}
 		if !none {
 			n.Samples = []dlq.Sample{w.sample(&l)}
-			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows what is before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
+			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows the dead letters before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
 		}
 	}), nil
 }
 
-// plainWord is what a shell takes as it is.
+// plainWord matches words that need no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/@-]*$`)
 
-// word is s as one word of a command that somebody may paste into a shell: whoever
-// writes events chooses their types and aggregates.
+// word quotes s as one word of a shell command, because the types and aggregates come
+// from the writers of events.
 func word(s string) string {
 	if plainWord.MatchString(s) {
 		return s
@@ -487,8 +489,7 @@ func word(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// noticeID is the same for a notice that is told twice after a crash within the
-// same look.
+// noticeID is the same for a notice that is repeated after a crash within a poll.
 func noticeID(n *dlq.Notice) string {
 	return fmt.Sprintf("dlq_%s_%d_%08x", n.Rule, n.At.UnixMilli(), hash(n.Key+fmt.Sprint(n.Resolved)))
 }

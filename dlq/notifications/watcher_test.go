@@ -17,13 +17,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// bundle is a store with watchers on it, which tell told, by one clock.
+// bundle is a store with watchers, which append to notices, and one clock.
 type bundle struct {
 	*testing.T
-	store *dlq.Store
-	now   atomic.Int64 // Unix milliseconds
-	mu    sync.Mutex
-	told  []dlq.Notice
+	store   *dlq.Store
+	now     atomic.Int64 // Unix milliseconds
+	mu      sync.Mutex
+	notices []dlq.Notice
 }
 
 func setup(t *testing.T) *bundle {
@@ -52,11 +52,11 @@ func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
 	b.Helper()
 	c := Config{
 		Store: b.store, Owner: owner, Now: b.clock, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
-		Interval: time.Hour, // of a claim; tests look by themselves
+		Interval: time.Hour, // of a claim; tests poll themselves
 		Notifiers: map[string]dlq.Notifier{"test": dlq.NotifierFunc(func(_ context.Context, n dlq.Notice) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.told = append(b.told, n)
+			b.notices = append(b.notices, n)
 			return nil
 		})},
 	}
@@ -75,24 +75,24 @@ func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
 	return w
 }
 
-// look looks and returns what was told, once it has been delivered.
-func (b *bundle) look(w *Watcher) []dlq.Notice {
+// poll polls and returns the delivered notices.
+func (b *bundle) poll(w *Watcher) []dlq.Notice {
 	b.Helper()
 	before := sent(b, w)
 	b.mu.Lock()
-	b.told = nil
+	b.notices = nil
 	b.mu.Unlock()
-	b.must(w.Look(b.Context()))
+	b.must(w.Poll(b.Context()))
 	want := int(sent(b, w) - before)
 	for deadline := time.Now().Add(5 * time.Minute); ; {
 		b.mu.Lock()
-		told := b.told
+		notices := b.notices
 		b.mu.Unlock()
-		if len(told) >= want {
-			return told
+		if len(notices) >= want {
+			return notices
 		}
 		if time.Now().After(deadline) {
-			b.Fatalf("%d of %d notices were delivered", len(told), want)
+			b.Fatalf("%d of %d notices were delivered", len(notices), want)
 		}
 		time.Sleep(time.Millisecond) // polls to the deadline
 	}
@@ -118,7 +118,7 @@ func (b *bundle) metric(w *Watcher, name string) (sum float64) {
 	return sum
 }
 
-// bury stores n letters that die now, or a while ago.
+// write stores n dead letters that fail now or earlier.
 func (b *bundle) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	b.Helper()
 	for i := range n {
@@ -136,8 +136,8 @@ func (b *bundle) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []gocq
 	return ids
 }
 
-func titles(told []dlq.Notice) (out []string) {
-	for _, n := range told {
+func titles(notices []dlq.Notice) (out []string) {
+	for _, n := range notices {
 		t := n.Title
 		if n.Resolved {
 			t = "over: " + t
@@ -147,67 +147,68 @@ func titles(told []dlq.Notice) (out []string) {
 	return out
 }
 
-func (b *bundle) want(told []dlq.Notice, want ...string) {
+func (b *bundle) want(notices []dlq.Notice, want ...string) {
 	b.Helper()
-	got := titles(told)
+	got := titles(notices)
 	ok := len(got) == len(want)
 	for i := range want {
 		ok = ok && strings.Contains(got[i], want[i])
 	}
 	if !ok {
-		b.Fatalf("told %q, want %q", got, want)
+		b.Fatalf("notices %q, want %q", got, want)
 	}
 }
 
-func TestWatcher_NewLettersAreGroupedAndNotRepeated(t *testing.T) {
+func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	off := func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 }
 	w := b.watcher("one", off)
-	b.write(3, nil) // before anybody watched: no news
+	b.write(3, nil) // before the first poll: not new
 	b.advance(time.Hour)
-	b.want(b.look(w))
+	b.want(b.poll(w))
 
 	ids := b.write(5, nil)
 	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "OrderCancelled" })
 	b.write(2, func(_ int, l *dlq.DeadLetter) { l.Status, l.ErrorClass = dlq.Parked, "behind" })
 	b.advance(30 * time.Second)
-	told := b.look(w)
-	b.want(told, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
-	n := told[0]
+	notices := b.poll(w)
+	b.want(notices, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
+	n := notices[0]
 	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/letters" ||
 		!strings.HasPrefix(n.Samples[0].URL, n.URL+"/") {
 		t.Errorf("notice %+v", n)
 	}
-	if s := fmt.Sprintf("%+v", told); strings.Contains(s, "canary") {
-		t.Errorf("the event's payload is told: %s", s)
+	if s := fmt.Sprintf("%+v", notices); strings.Contains(s, "canary") {
+		t.Errorf("the notice contains the payload: %s", s)
 	}
 	if !strings.Contains(n.Text, n.Samples[0].EventID.String()) {
 		t.Errorf("text %q", n.Text)
 	}
-	// What died shortly before and was stored late counts too; nothing counts twice.
+	// A dead letter that failed shortly before and was stored late counts too; none
+	// counts twice.
 	b.write(2, func(_ int, l *dlq.DeadLetter) { l.FirstFailedAt = b.clock().Add(-time.Minute) })
 	b.advance(30 * time.Second)
-	b.want(b.look(w)) // within the window
+	b.want(b.poll(w)) // within the window
 	b.advance(DefaultGroupWindow)
-	b.want(b.look(w), "2 new dead letters, OrderCreated")
+	b.want(b.poll(w), "2 new dead letters, OrderCreated")
 	b.advance(DefaultGroupWindow)
-	b.want(b.look(w))
+	b.want(b.poll(w))
 
-	// A second process is told nothing, and goes on when the first is gone.
+	// A second process sends no notice, and takes over after the first has stopped.
 	b.write(4, nil)
 	two := b.watcher("two", off)
-	b.want(b.look(two))
+	b.want(b.poll(two))
 	w.leave(t.Context())
-	b.want(b.look(two), "4 new dead letters, OrderCreated")
-	b.want(b.look(w))
+	b.want(b.poll(two), "4 new dead letters, OrderCreated")
+	b.want(b.poll(w))
 	if got := b.metric(w, "outbox_notifications_on_duty") + b.metric(two, "outbox_notifications_on_duty"); got != 1 {
 		t.Errorf("%v watchers are on duty", got)
 	}
-	// Nor does a restart tell anything again.
+	// A restart repeats no notice.
 	two.leave(t.Context())
 	three := b.watcher("three", off)
-	b.want(b.look(three))
+	b.want(b.poll(three))
 	_ = ids
 }
 
@@ -215,12 +216,12 @@ func TestWatcher_ManyGroupsAreAFewNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute = -1 })
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	b.write(25, func(i int, l *dlq.DeadLetter) { l.EventType = fmt.Sprint("Type", i) })
 	b.advance(time.Second)
-	told := b.look(w)
-	if len(told) != maxNotices+1 || !strings.Contains(told[maxNotices].Title, "15 new dead letters, others in 15 more groups") {
-		t.Errorf("told %q", titles(told))
+	notices := b.poll(w)
+	if len(notices) != maxNotices+1 || !strings.Contains(notices[maxNotices].Title, "15 new dead letters, others in 15 more groups") {
+		t.Errorf("notices %q", titles(notices))
 	}
 }
 
@@ -229,38 +230,38 @@ func TestWatcher_BacklogWithHysteresis(t *testing.T) {
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.Backlog, c.GroupWindow, c.RatePerMinute = 10, -1, -1 })
 	ids := b.write(10, nil)
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	more := b.write(1, nil)
-	b.want(b.look(w), "11 dead letters are open, more than 10")
+	b.want(b.poll(w), "11 dead letters are open, more than 10")
 	b.advance(time.Minute)
-	b.want(b.look(w)) // told already
+	b.want(b.poll(w)) // already notified
 	settle := func(ids []gocql.UUID) {
 		for _, id := range ids {
 			b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
 		}
 	}
 	settle(more)
-	b.want(b.look(w)) // 10: no longer over the limit, not yet well below
+	b.want(b.poll(w)) // 10: no longer over the limit, not yet well below
 	more = b.write(1, nil)
-	b.want(b.look(w)) // and over it again: still the same
+	b.want(b.poll(w)) // above the limit again: the same alert
 	b.advance(DefaultRepeat)
-	told := b.look(w)
-	b.want(told, "11 dead letters are open")
-	if !told[0].Critical || told[0].Value != 11 || told[0].Limit != 10 {
-		t.Errorf("notice %+v", told[0])
+	notices := b.poll(w)
+	b.want(notices, "11 dead letters are open")
+	if !notices[0].Critical || notices[0].Value != 11 || notices[0].Limit != 10 {
+		t.Errorf("notice %+v", notices[0])
 	}
-	key := told[0].Key
+	key := notices[0].Key
 	settle(append(more, ids[:2]...))
-	b.want(b.look(w)) // 8: once is not enough
-	// The process on duty changes; where the rule stands does not.
+	b.want(b.poll(w)) // 8: once is not enough
+	// The process on duty changes; the state of the rule does not.
 	w.leave(t.Context())
 	w = b.watcher("two", func(c *Config) { c.Backlog, c.GroupWindow, c.RatePerMinute = 10, -1, -1 })
-	told = b.look(w)
-	b.want(told, "over: 8 dead letters are open, the limit is 10")
-	if told[0].Key != key {
-		t.Errorf("key %s, want %s", told[0].Key, key)
+	notices = b.poll(w)
+	b.want(notices, "over: 8 dead letters are open, the limit is 10")
+	if notices[0].Key != key {
+		t.Errorf("key %s, want %s", notices[0].Key, key)
 	}
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	if got := b.metric(w, "outbox_dead_letters"); got != 8 {
 		t.Errorf("outbox_dead_letters = %v, want 8", got)
 	}
@@ -270,17 +271,17 @@ func TestWatcher_Rate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.GroupWindow = 10, -1 })
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	b.write(6, nil)
 	b.advance(30 * time.Second)
-	b.want(b.look(w)) // six in half a minute are no more than ten in a whole one
+	b.want(b.poll(w)) // six in half a minute are below ten per minute
 	b.write(6, nil)
 	b.advance(30 * time.Second)
-	b.want(b.look(w), "12 events a minute become dead letters, more than 10")
+	b.want(b.poll(w), "12 events a minute become dead letters, more than 10")
 	b.advance(30 * time.Second)
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	b.advance(30 * time.Second)
-	b.want(b.look(w), "over: 0 events a minute become dead letters, the limit is 10")
+	b.want(b.poll(w), "over: 0 events a minute become dead letters, the limit is 10")
 }
 
 func TestWatcher_ResolutionRate(t *testing.T) {
@@ -288,56 +289,56 @@ func TestWatcher_ResolutionRate(t *testing.T) {
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
 	ids := b.write(20, nil)
-	b.want(b.look(w)) // too young to be resolved
+	b.want(b.poll(w)) // too young to be resolved
 	b.advance(3 * time.Hour)
 	for _, id := range ids[:9] {
 		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
 	}
-	b.want(b.look(w), "only 45 % of a day's dead letters are resolved, less than 50 %")
+	b.want(b.poll(w), "only 45 % of a day's dead letters are resolved, less than 50 %")
 	for _, id := range ids[9:11] {
 		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
 	}
-	b.want(b.look(w))
-	b.want(b.look(w), "over: 55 % of a day's dead letters are resolved")
+	b.want(b.poll(w))
+	b.want(b.poll(w), "over: 55 % of a day's dead letters are resolved")
 }
 
-// That too few died to tell is not said as if they were resolved.
+// With too few dead letters the resolution rate is not reported as good.
 func TestWatcher_ResolutionRateOfFew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
 	b.write(20, nil)
-	b.want(b.look(w)) // too young to be resolved
+	b.want(b.poll(w)) // too young to be resolved
 	b.advance(3 * time.Hour)
-	b.want(b.look(w), "only 0 % of a day's dead letters are resolved, less than 50 %")
+	b.want(b.poll(w), "only 0 % of a day's dead letters are resolved, less than 50 %")
 	b.write(3, nil)
 	b.advance(25 * time.Hour)
-	b.want(b.look(w))
-	told := b.look(w)
-	b.want(told, "over: fewer than 20 events of a day became dead letters")
-	if told[0].Value != 0 || !strings.Contains(told[0].Text, "0 of 3 that died") {
-		t.Errorf("notice %+v", told[0])
+	b.want(b.poll(w))
+	notices := b.poll(w)
+	b.want(notices, "over: fewer than 20 events of a day became dead letters")
+	if notices[0].Value != 0 || !strings.Contains(notices[0].Text, "0 of 3 that failed first") {
+		t.Errorf("notice %+v", notices[0])
 	}
 }
 
-// What stands in events is one word of the commands that notices name.
+// Text of events is one word in the commands of notices.
 func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.ResolutionRate = -1, -1 })
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	b.write(1, func(_ int, l *dlq.DeadLetter) {
 		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Parked, "refused"
 	})
 	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "It's; reboot" })
 	b.advance(DefaultParkedAge + time.Minute)
 	text := ""
-	for _, n := range b.look(w) {
+	for _, n := range b.poll(w) {
 		text += n.Text + "\n"
 	}
 	for _, want := range []string{`--event-type 'It'\''s; reboot'`, `--aggregate '$(reboot)'`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("notices say %q, want %q in them", text, want)
+			t.Errorf("notices are %q, want %q in them", text, want)
 		}
 	}
 }
@@ -352,21 +353,21 @@ func TestWatcher_ParkedForTooLong(t *testing.T) {
 			l.Status, l.ErrorClass = dlq.Parked, "behind"
 		}
 	})
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	b.advance(DefaultParkedAge + time.Minute)
-	told := b.look(w)
-	b.want(told, "parked behind a dead letter for 1h1m0s")
-	if !strings.Contains(told[0].Text, "--aggregate order-1") || len(told[0].Samples) != 1 || told[0].Samples[0].EventID != ids[1] {
-		t.Errorf("notice %+v", told[0])
+	notices := b.poll(w)
+	b.want(notices, "parked behind a dead letter for 1h1m0s")
+	if !strings.Contains(notices[0].Text, "--aggregate order-1") || len(notices[0].Samples) != 1 || notices[0].Samples[0].EventID != ids[1] {
+		t.Errorf("notice %+v", notices[0])
 	}
 	for _, id := range ids {
 		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
 	}
-	b.want(b.look(w))
-	b.want(b.look(w), "over: no event is parked")
+	b.want(b.poll(w))
+	b.want(b.poll(w), "over: no event is parked")
 }
 
-// A notifier that blocks, panics or fails costs neither the others nor the looks.
+// A notifier that blocks, panics or fails affects neither the others nor the polls.
 func TestWatcher_NotifiersAreIsolated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -377,12 +378,12 @@ func TestWatcher_NotifiersAreIsolated(t *testing.T) {
 		c.Backlog, c.RatePerMinute, c.Delivery.DrainTimeout = 1, -1, time.Millisecond
 	})
 	b.Cleanup(func() { close(release) })
-	b.want(b.look(w))
+	b.want(b.poll(w))
 	for i := range 3 {
 		b.write(1, nil)
 		b.advance(DefaultGroupWindow)
-		if told := b.look(w); len(told) == 0 {
-			t.Fatalf("look %d told nothing", i)
+		if notices := b.poll(w); len(notices) == 0 {
+			t.Fatalf("poll %d sent nothing", i)
 		}
 	}
 }
@@ -396,7 +397,7 @@ func TestWatcher_RunStops(t *testing.T) {
 	go func() { done <- w.Run(ctx) }()
 	for deadline := time.Now().Add(5 * time.Minute); b.metric(w, "outbox_notifications_on_duty") == 0; {
 		if time.Now().After(deadline) {
-			t.Fatal("Run() does not look")
+			t.Fatal("Run() does not poll")
 		}
 		time.Sleep(time.Millisecond) // polls to the deadline
 	}
@@ -405,7 +406,7 @@ func TestWatcher_RunStops(t *testing.T) {
 		t.Errorf("Run() = %v", err)
 	}
 	two := b.watcher("two", nil)
-	b.look(two)
+	b.poll(two)
 	if b.metric(two, "outbox_notifications_on_duty") != 1 {
 		t.Error("the duty was not left")
 	}

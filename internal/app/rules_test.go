@@ -51,8 +51,8 @@ func TestRules_BadOnesAreNamed(t *testing.T) {
 		`{name: a, strategy: soon}`:                                     `relay.rules: rule a: strategy "soon": use one of`,
 		`{name: a, strategy: manual, event_type: X}`:                    "event_type",
 		`{name: a, strategy: immediate, delays: [soon]}`:                "delays[0]",
-		`{name: a, strategy: scheduled, windows: ["* * *"]}`:            "no cron expression",
-		`{name: a, strategy: conditional, conditions: [cpu, the_moon]}`: `there is none called "the_moon"`,
+		`{name: a, strategy: scheduled, windows: ["* * *"]}`:            "not a cron expression",
+		`{name: a, strategy: conditional, conditions: [cpu, the_moon]}`: `unknown condition "the_moon"`,
 	} {
 		_, err := configOf(t, "relay:\n  rules:\n    - "+rule+"\n", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
