@@ -2,11 +2,15 @@ package ddl
 
 import (
 	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
 // errNoKeyspace is the error for a name without keyspace on a connection without one.
@@ -113,31 +117,87 @@ func (w *change) table(n cql.Name) (*catalog.Table, error) {
 	return t, nil
 }
 
-// base returns the table whose log t is, nil if t is not a log or its base does not
-// exist.
-func (w *change) base(t *catalog.Table) *catalog.Table {
-	if t.Kind != catalog.CDCLog {
-		return nil
+// change is the state of a statement in progress.
+type change struct {
+	schemaRows
+
+	c      *Catalog
+	owned  map[string]bool // keyspaces of next that were cloned already
+	events []catalog.Change
+	result *catalog.Change
+	// gone are the tables whose rows are to be removed.
+	gone []*catalog.Table
+	// streams are changes of CDC streams to put in force.
+	streams []*topology.Change
+}
+
+// begin starts a change; c.mu is held.
+func (c *Catalog) begin() *change {
+	now := c.o.Now()
+	c.lastWrite = max(c.lastWrite+2, now.UnixMicro())
+	return &change{
+		schemaRows: schemaRows{next: c.Schema().Clone(), at: c.lastWrite},
+		c:          c, owned: map[string]bool{},
 	}
-	for _, b := range w.next.Keyspaces[t.Keyspace].Tables {
-		if b != t && catalog.LogName(b.Name) == t.Name {
-			return b
+}
+
+// keyspace returns a keyspace of the next schema for changes.
+func (w *change) keyspace(name string) *catalog.Keyspace {
+	ks := w.next.Keyspaces[name]
+	if ks == nil || w.owned[name] {
+		return ks
+	}
+	ks = ks.Clone()
+	w.next.Keyspaces[name] = ks
+	w.owned[name] = true
+	return ks
+}
+
+// notify adds an event.
+func (w *change) notify(kind, target, keyspace, object string) {
+	w.events = append(w.events, catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object})
+}
+
+// answer sets the change in the RESULT.
+func (w *change) answer(kind, target, keyspace, object string) {
+	w.result = &catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object}
+}
+
+// newID returns a timeuuid for a new table.
+func (w *change) newID() uuid.UUID { return uuid.Must(uuid.NewUUID()) }
+
+// newStoreID returns a storage number that no table had before.
+func (w *change) newStoreID() uint32 {
+	id := w.c.nextStoreID
+	w.c.nextStoreID++
+	return id
+}
+
+// commit stores the change and makes it the current schema.
+func (w *change) commit() (*Result, error) {
+	c := w.c
+	w.next.Version = uuid.New()
+	for _, t := range w.gone {
+		w.metas = append(w.metas, dropMeta(t.StoreID, true))
+	}
+	for _, s := range w.streams {
+		w.writes = append(w.writes, s.Mutations...)
+		w.metas = append(w.metas, s.Metas...)
+	}
+	w.writes = append(w.writes, system.Insert(w.next.Keyspaces["system"].Tables["local"], w.at,
+		system.Values{"key": "local", "schema_version": w.next.Version}))
+	w.metas = append(w.metas, c.stateMeta(w.next.Version))
+	if err := c.o.Store.Apply(w.writes, w.metas...); err != nil {
+		return nil, fmt.Errorf("store the schema change: %w", err)
+	}
+	c.schema.Store(w.next)
+	for _, s := range w.streams {
+		s.Publish()
+	}
+	for _, t := range w.gone {
+		if err := c.purge(t.StoreID); err != nil {
+			return nil, err
 		}
 	}
-	return nil
-}
-
-// activeLog reports whether t is the log of a table whose CDC is on.
-func (w *change) activeLog(t *catalog.Table) bool {
-	b := w.base(t)
-	return b != nil && b.CDC != nil && b.CDC.Enabled
-}
-
-// log returns the log of t, attached or left over, nil if there is none.
-func (w *change) log(t *catalog.Table) *catalog.Table {
-	l := w.next.Keyspaces[t.Keyspace].Tables[catalog.LogName(t.Name)]
-	if l == nil || l.Kind != catalog.CDCLog {
-		return nil
-	}
-	return l
+	return &Result{Change: w.result, Events: w.events}, nil
 }

@@ -27,7 +27,7 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	case len(name) > maxNameLength:
 		return cqlerr.Invalidf("Keyspace names shouldn't be more than %d characters long (got \"%s\")", maxNameLength, name)
 	}
-	p, err := w.keyspaceOptions(name, s.With)
+	p, err := w.c.keyspaceOptions(name, s.With)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	if w.next.Keyspaces[name] == nil {
 		return cqlerr.Invalidf("Can't find a keyspace %s", name)
 	}
-	p, err := w.keyspaceOptions(name, s.With)
+	p, err := w.c.keyspaceOptions(name, s.With)
 	if err != nil {
 		return err
 	}

@@ -82,3 +82,32 @@ func (w *change) endStreams(t *catalog.Table) {
 		w.streams = append(w.streams, w.c.o.Topology.DropStreams(t))
 	}
 }
+
+// base returns the table whose log t is, nil if t is not a log or its base does not
+// exist.
+func (w *change) base(t *catalog.Table) *catalog.Table {
+	if t.Kind != catalog.CDCLog {
+		return nil
+	}
+	for _, b := range w.next.Keyspaces[t.Keyspace].Tables {
+		if b != t && catalog.LogName(b.Name) == t.Name {
+			return b
+		}
+	}
+	return nil
+}
+
+// activeLog reports whether t is the log of a table whose CDC is on.
+func (w *change) activeLog(t *catalog.Table) bool {
+	b := w.base(t)
+	return b != nil && b.CDC != nil && b.CDC.Enabled
+}
+
+// log returns the log of t, attached or left over, nil if there is none.
+func (w *change) log(t *catalog.Table) *catalog.Table {
+	l := w.next.Keyspaces[t.Keyspace].Tables[catalog.LogName(t.Name)]
+	if l == nil || l.Kind != catalog.CDCLog {
+		return nil
+	}
+	return l
+}

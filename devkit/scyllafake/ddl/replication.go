@@ -20,16 +20,16 @@ type keyspaceOptions struct {
 	initialTablets int
 }
 
-func (w *change) keyspaceOptions(keyspace string, with []cql.Property) (keyspaceOptions, error) {
+func (c *Catalog) keyspaceOptions(keyspace string, with []cql.Property) (keyspaceOptions, error) {
 	p := keyspaceOptions{durableWrites: true}
 	for _, prop := range with {
 		var err error
 		switch name := prop.Name; {
 		case name == "replication":
-			p.replication, err = w.replication(keyspace, prop)
+			p.replication, err = c.replication(keyspace, prop)
 		case name == "durable_writes":
 			p.durableWrites = truth(prop.Value.Text)
-		case name == "tablets" && w.c.o.Version.HasTablets():
+		case name == "tablets" && c.o.Version.HasTablets():
 			err = p.readTablets(prop)
 		case name == "storage":
 			err = cqlerr.Unsupported("the keyspace property storage")
@@ -96,7 +96,7 @@ func entries(prop cql.Property) map[string]string {
 // replication checks a replication map and completes it: the class gets its
 // package, and NetworkTopologyStrategy's replication_factor becomes one entry
 // for the data centre.
-func (w *change) replication(keyspace string, prop cql.Property) (map[string]string, error) {
+func (c *Catalog) replication(keyspace string, prop cql.Property) (map[string]string, error) {
 	if !prop.IsMap {
 		return nil, cqlerr.New(cqlerr.Syntax, "Invalid value for property 'replication'. It should be a map.")
 	}
@@ -109,7 +109,7 @@ func (w *change) replication(keyspace string, prop cql.Property) (map[string]str
 	class = strings.TrimPrefix(class, strategyPackage)
 	out := map[string]string{"class": strategyPackage + class}
 	factor, hasFactor := in["replication_factor"]
-	dc := w.c.o.Topology.DataCenter
+	dc := c.o.Topology.DataCenter
 	var known []string
 	switch class {
 	case "SimpleStrategy":

@@ -5,27 +5,35 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// The put functions write the rows of system_schema and the private entry of one
-// object, in place of its previous ones; the remove functions delete both.
+// schemaRows collects the rows of system_schema and the private entries of a change.
+// Its put methods write both for one object, in place of the previous ones; its remove
+// methods delete both.
+type schemaRows struct {
+	next   *catalog.Schema // the schema after the change
+	at     int64           // timestamp of the rows, µs
+	writes []*store.Mutation
+	metas  []store.Meta
+}
 
-func (w *change) insert(table string, vals system.Values) {
+func (w *schemaRows) insert(table string, vals system.Values) {
 	w.writes = append(w.writes, system.Insert(w.next.Keyspaces["system_schema"].Tables[table], w.at, vals))
 }
 
 // erase deletes rows that older changes wrote; rows of this change stay.
-func (w *change) erase(table string, vals system.Values) {
+func (w *schemaRows) erase(table string, vals system.Values) {
 	w.writes = append(w.writes, system.Delete(w.next.Keyspaces["system_schema"].Tables[table], w.at-1, vals))
 }
 
-func (w *change) putKeyspace(ks *catalog.Keyspace) {
+func (w *schemaRows) putKeyspace(ks *catalog.Keyspace) {
 	w.keyspaceRows(ks)
 	w.metas = append(w.metas, keyspaceMeta(ks))
 }
 
-func (w *change) keyspaceRows(ks *catalog.Keyspace) {
+func (w *schemaRows) keyspaceRows(ks *catalog.Keyspace) {
 	w.insert("keyspaces", system.Values{
 		"keyspace_name": ks.Name, "durable_writes": ks.DurableWrites, "replication": ks.Replication,
 	})
@@ -34,7 +42,7 @@ func (w *change) keyspaceRows(ks *catalog.Keyspace) {
 	}
 }
 
-func (w *change) removeKeyspace(name string) {
+func (w *schemaRows) removeKeyspace(name string) {
 	for _, t := range w.next.Keyspaces["system_schema"].Tables {
 		if t.PartitionKey[0].Name == "keyspace_name" {
 			w.erase(t.Name, system.Values{"keyspace_name": name})
@@ -43,7 +51,7 @@ func (w *change) removeKeyspace(name string) {
 	w.metas = append(w.metas, gone(keyspaceKey(name)))
 }
 
-func (w *change) putType(t *cqltype.Type) {
+func (w *schemaRows) putType(t *cqltype.Type) {
 	names, types := make(system.List, len(t.Fields)), make(system.List, len(t.Fields))
 	for i, f := range t.Fields {
 		names[i], types[i] = f.Name, f.Type.String()
@@ -54,23 +62,23 @@ func (w *change) putType(t *cqltype.Type) {
 	w.metas = append(w.metas, typeMeta(t))
 }
 
-func (w *change) removeType(keyspace, name string) {
+func (w *schemaRows) removeType(keyspace, name string) {
 	w.erase("types", system.Values{"keyspace_name": keyspace, "type_name": name})
 	w.metas = append(w.metas, gone(typeKey(keyspace, name)))
 }
 
-func (w *change) putTable(t *catalog.Table) {
+func (w *schemaRows) putTable(t *catalog.Table) {
 	w.eraseTable(t)
 	w.tableRows(t)
 	w.metas = append(w.metas, tableMeta(t))
 }
 
-func (w *change) removeTable(t *catalog.Table) {
+func (w *schemaRows) removeTable(t *catalog.Table) {
 	w.eraseTable(t)
 	w.metas = append(w.metas, gone(tableKey(t.Keyspace, t.Name)))
 }
 
-func (w *change) eraseTable(t *catalog.Table) {
+func (w *schemaRows) eraseTable(t *catalog.Table) {
 	key := system.Values{"keyspace_name": t.Keyspace, "table_name": t.Name}
 	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns", "indexes", "view_virtual_columns", "computed_columns"} {
 		w.erase(table, key)
@@ -80,7 +88,7 @@ func (w *change) eraseTable(t *catalog.Table) {
 	}
 }
 
-func (w *change) tableRows(t *catalog.Table) {
+func (w *schemaRows) tableRows(t *catalog.Table) {
 	o := &t.Options
 	vals := system.Values{
 		"keyspace_name":               t.Keyspace,
@@ -175,7 +183,7 @@ func extensions(t *catalog.Table) map[string][]byte {
 }
 
 // systemRows writes the rows of the system keyspaces and their tables.
-func (w *change) systemRows() {
+func (w *schemaRows) systemRows() {
 	for _, ks := range w.next.Keyspaces {
 		if !isSystem(ks.Name) {
 			continue
