@@ -27,16 +27,16 @@ func (e *SyntaxError) Error() string { return e.Message }
 //   - one certain token is required, and neither: " : syntax error...\n"
 
 // noViable means that no rule of the grammar begins here with the next token.
-func (p *parser) noViable() *SyntaxError { return p.noViableAt(p.pos) }
+func (p *cursor) noViable() *SyntaxError { return p.noViableAt(p.pos) }
 
 // noViableAt is noViable for the token where the decision was made.
-func (p *parser) noViableAt(pos int) *SyntaxError {
+func (p *cursor) noViableAt(pos int) *SyntaxError {
 	return p.errorAt(pos, " no viable alternative at input '"+p.display(pos)+"'")
 }
 
 // mismatch means that want is required. follow contains the tokens after want; only
 // where it is known can the error be one of a missing token.
-func (p *parser) mismatch(want kind, follow kindSet) *SyntaxError {
+func (p *cursor) mismatch(want kind, follow kindSet) *SyntaxError {
 	switch {
 	case p.kind() != tEOF && p.peek(1) == want:
 		return p.errorAt(p.pos, " extraneous input '"+p.display(p.pos)+"' expecting <invalid>")
@@ -48,14 +48,14 @@ func (p *parser) mismatch(want kind, follow kindSet) *SyntaxError {
 }
 
 // refuse returns an error of ScyllaDB's own, which has no position in its text.
-func (p *parser) refuse(message string) *SyntaxError {
+func (p *cursor) refuse(message string) *SyntaxError {
 	e := p.errorAt(p.pos, "")
 	e.Message = message
 	return e
 }
 
 // display formats a token as in error messages.
-func (p *parser) display(pos int) string {
+func (p *cursor) display(pos int) string {
 	t := p.toks[pos]
 	switch t.kind {
 	case tEOF:
@@ -67,7 +67,7 @@ func (p *parser) display(pos int) string {
 	}
 }
 
-func (p *parser) errorAt(pos int, message string) *SyntaxError {
+func (p *cursor) errorAt(pos int, message string) *SyntaxError {
 	t := p.toks[pos]
 	e := errorAt(p.src, int(t.start), message)
 	if t.kind == tEOF {

@@ -7,7 +7,9 @@
 // generated parser; see errors.go.
 package cql
 
-import "sync"
+import (
+	"sync"
+)
 
 // Parse parses one statement, with or without closing semicolons. Every error is a
 // *SyntaxError. It is safe for concurrent use.
@@ -35,9 +37,6 @@ func Parse(text string) (stmt Statement, err error) {
 	return p.query(), nil
 }
 
-// MaxDepth is the maximum nesting of values, types, functions and relations.
-const MaxDepth = 200
-
 // parsers keeps token slices between calls.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
@@ -46,10 +45,8 @@ const maxKept = 4096
 
 // parser is the state of one Parse. Its methods panic with a *SyntaxError.
 type parser struct {
-	src   string
-	toks  []token
-	pos   int // index of the next token
-	depth int
+	cursor
+
 	binds []string
 	// refused is set when the text uses a construct of the grammar without a syntax
 	// tree in this package.
@@ -61,7 +58,7 @@ func (p *parser) reset() {
 	if cap(toks) > maxKept {
 		toks = nil
 	}
-	*p = parser{toks: toks}
+	*p = parser{cursor: cursor{toks: toks}}
 }
 
 // query: cqlStatement ';'* EOF.
@@ -127,66 +124,61 @@ func (p *parser) statement() Statement {
 	panic(p.noViable())
 }
 
-// kind returns the kind of the next token.
-func (p *parser) kind() kind { return p.toks[p.pos].kind }
-
-// peek returns the kind of the token n after the next.
-func (p *parser) peek(n int) kind {
-	if p.pos+n >= len(p.toks) {
-		return tEOF
-	}
-	return p.toks[p.pos+n].kind
+// unsupportedStatements are the beginnings of statements of the grammar that this
+// server refuses. Longer ones precede shorter ones.
+var unsupportedStatements = []struct {
+	words []kind
+	what  string
+}{
+	{[]kind{kCreate, kOr, kReplace, kFunction}, "CREATE FUNCTION"},
+	{[]kind{kCreate, kFunction}, "CREATE FUNCTION"},
+	{[]kind{kDrop, kFunction}, "DROP FUNCTION"},
+	{[]kind{kCreate, kOr, kReplace, kAggregate}, "CREATE AGGREGATE"},
+	{[]kind{kCreate, kAggregate}, "CREATE AGGREGATE"},
+	{[]kind{kDrop, kAggregate}, "DROP AGGREGATE"},
+	{[]kind{kCreate, kUser}, "CREATE USER"},
+	{[]kind{kAlter, kUser}, "ALTER USER"},
+	{[]kind{kDrop, kUser}, "DROP USER"},
+	{[]kind{kList, kUsers}, "LIST USERS"},
+	{[]kind{kCreate, kRole}, "CREATE ROLE"},
+	{[]kind{kAlter, kRole}, "ALTER ROLE"},
+	{[]kind{kDrop, kRole}, "DROP ROLE"},
+	{[]kind{kList, kRoles}, "LIST ROLES"},
+	{[]kind{kCreate, kService, kLevel}, "CREATE SERVICE LEVEL"},
+	{[]kind{kCreate, kServiceLevel}, "CREATE SERVICE LEVEL"},
+	{[]kind{kAlter, kService, kLevel}, "ALTER SERVICE LEVEL"},
+	{[]kind{kAlter, kServiceLevel}, "ALTER SERVICE LEVEL"},
+	{[]kind{kDrop, kService, kLevel}, "DROP SERVICE LEVEL"},
+	{[]kind{kDrop, kServiceLevel}, "DROP SERVICE LEVEL"},
+	{[]kind{kAttach}, "ATTACH SERVICE LEVEL"},
+	{[]kind{kDetach}, "DETACH SERVICE LEVEL"},
+	{[]kind{kList, kService, kLevel}, "LIST SERVICE LEVEL"},
+	{[]kind{kList, kServiceLevel}, "LIST SERVICE LEVEL"},
+	{[]kind{kList, kAttached}, "LIST SERVICE LEVEL"},
+	{[]kind{kList, kAll}, "LIST"}, // permissions or service levels
+	{[]kind{kList, kCreate}, "LIST PERMISSIONS"},
+	{[]kind{kList, kAlter}, "LIST PERMISSIONS"},
+	{[]kind{kList, kDrop}, "LIST PERMISSIONS"},
+	{[]kind{kList, kSelect}, "LIST PERMISSIONS"},
+	{[]kind{kList, kModify}, "LIST PERMISSIONS"},
+	{[]kind{kList, kAuthorize}, "LIST PERMISSIONS"},
+	{[]kind{kList, kDescribe}, "LIST PERMISSIONS"},
+	{[]kind{kGrant}, "GRANT"},
+	{[]kind{kRevoke}, "REVOKE"},
+	{[]kind{kPrune, kMaterialized, kView}, "PRUNE MATERIALIZED VIEW"},
 }
 
-// next takes a token. The closing tEOF is never passed.
-func (p *parser) next() token {
-	t := p.toks[p.pos]
-	if t.kind != tEOF {
-		p.pos++
-	}
-	return t
-}
-
-// accept takes the next token if it is a k.
-func (p *parser) accept(k kind) bool {
-	if p.kind() != k {
-		return false
-	}
-	p.next()
-	return true
-}
-
-// acceptAll takes the next tokens if they are ks, or none of them.
-func (p *parser) acceptAll(ks ...kind) bool {
-	for i, k := range ks {
-		if p.peek(i) != k {
-			return false
+// unsupported recognises a statement by its first words and skips the rest of it
+// unchecked; nil if it is none of these.
+func (p *parser) unsupported() Statement {
+	for _, u := range unsupportedStatements {
+		if !p.acceptAll(u.words...) {
+			continue
 		}
+		for p.kind() != tEOF && p.kind() != tSemicolon {
+			p.next()
+		}
+		return &Unsupported{What: u.what}
 	}
-	p.pos += len(ks)
-	return true
-}
-
-// expect takes a k; follow contains the tokens after it.
-func (p *parser) expect(k kind, follow kindSet) token {
-	if p.kind() != k {
-		panic(p.mismatch(k, follow))
-	}
-	return p.next()
-}
-
-// enter guards a recursive rule; leave ends it.
-func (p *parser) enter() {
-	if p.depth++; p.depth > MaxDepth {
-		panic(errorAt(p.src, int(p.toks[p.pos].start), " nested too deeply"))
-	}
-}
-
-func (p *parser) leave() { p.depth-- }
-
-// list reads one or more items with commas between them.
-func (p *parser) list(item func()) {
-	for item(); p.accept(tComma); {
-		item()
-	}
+	return nil
 }

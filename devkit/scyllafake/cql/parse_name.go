@@ -1,23 +1,8 @@
 package cql
 
-import "strings"
-
-// text returns a token as in the source.
-func (p *parser) text(t token) string { return p.src[t.start:t.end] }
-
-// unquoted returns the content of a string or quoted name.
-func (p *parser) unquoted(t token) string {
-	s := p.text(t)
-	if s[0] == '$' {
-		return s[2 : len(s)-2]
-	}
-	quote := s[:1]
-	s = s[1 : len(s)-1]
-	if !strings.Contains(s, quote) {
-		return s
-	}
-	return strings.ReplaceAll(s, quote+quote, quote)
-}
+import (
+	"strings"
+)
 
 // identText returns the name of an identifier token: quoted ones keep their case.
 func (p *parser) identText(t token) string {
@@ -112,4 +97,127 @@ func (p *parser) ifExists() bool {
 	}
 	p.expect(kExists, kindSet{})
 	return true
+}
+
+// dataType reads a type and returns its text: lower case except for quoted names, with
+// ", " between parameters.
+func (p *parser) dataType() string {
+	if native := p.kind(); nativeTypes.has(native) && p.peek(1) != tDot {
+		return strings.ToLower(p.text(p.next()))
+	}
+	var b strings.Builder
+	p.writeType(&b)
+	return b.String()
+}
+
+// writeType writes a type to b and reports whether it is a native one.
+func (p *parser) writeType(b *strings.Builder) (native bool) {
+	p.enter()
+	defer p.leave()
+	k := p.kind()
+	switch {
+	case p.peek(1) == tLess && typeParameters(k) != 0:
+		p.writeParametric(b, k)
+	case identStart.has(k) && p.peek(1) == tDot:
+		writeTypeName(b, p.userTypeName())
+	case nativeTypes.has(k):
+		b.WriteString(strings.ToLower(p.text(p.next())))
+		return true
+	case k == kEmpty:
+		panic(p.refuse("Invalid (reserved) user type name empty"))
+	case userTypeStart.has(k):
+		writeTypeName(b, p.userTypeName())
+	default:
+		panic(p.noViable())
+	}
+	return false
+}
+
+// typeParameters returns the number of types between < and > after k: -1 is any number.
+func typeParameters(k kind) int {
+	switch k {
+	case kList, kSet, kFrozen:
+		return 1
+	case kMap:
+		return 2
+	case kTuple:
+		return -1
+	default:
+		return 0
+	}
+}
+
+func (p *parser) writeParametric(b *strings.Builder, k kind) {
+	b.WriteString(strings.ToLower(p.text(p.next())))
+	p.next()
+	b.WriteByte('<')
+	start := b.Len()
+	native := p.writeType(b)
+	for n := typeParameters(k); ; {
+		if n--; n == 0 || n < 0 && p.kind() != tComma {
+			break
+		}
+		p.expect(tComma, kindSet{})
+		b.WriteString(", ")
+		p.writeType(b)
+	}
+	p.expect(tGreater, kindSet{})
+	if k == kFrozen && native {
+		panic(p.refuse("frozen<> is only allowed on collections, tuples, and user-defined types (got " + b.String()[start:] + ")"))
+	}
+	b.WriteByte('>')
+}
+
+// writeTypeName writes a user type's name in a form that parses to the same.
+func writeTypeName(b *strings.Builder, n Name) {
+	if n.Keyspace != "" {
+		writeIdent(b, n.Keyspace)
+		b.WriteByte('.')
+	}
+	writeIdent(b, n.Name)
+}
+
+func writeIdent(b *strings.Builder, name string) {
+	plain := name != "" && 'a' <= name[0] && name[0] <= 'z'
+	for i := 0; plain && i < len(name); i++ {
+		plain = isIdent(name[i]) && (name[i] < 'A' || name[i] > 'Z')
+	}
+	if _, keyword := keywordOf[name]; plain && !keyword {
+		b.WriteString(name)
+		return
+	}
+	b.WriteByte('"')
+	b.WriteString(strings.ReplaceAll(name, `"`, `""`))
+	b.WriteByte('"')
+}
+
+// skipType returns the index of the token after a type that begins at token i, or -1 if
+// none does.
+func (p *parser) skipType(i, depth int) int {
+	k := p.toks[i].kind
+	if depth > MaxDepth || !identStart.has(k) && k != kSet {
+		return -1
+	}
+	i++
+	if p.toks[i].kind == tDot {
+		if !userTypeStart.has(p.toks[i+1].kind) {
+			return -1
+		}
+		return i + 2
+	}
+	if p.toks[i].kind != tLess || typeParameters(k) == 0 {
+		return i
+	}
+	for {
+		if i = p.skipType(i+1, depth+1); i < 0 {
+			return -1
+		}
+		switch p.toks[i].kind {
+		case tComma:
+		case tGreater:
+			return i + 1
+		default:
+			return -1
+		}
+	}
 }

@@ -194,18 +194,3 @@ func Normalize(t *Type, v []byte) []byte {
 	}
 	return v
 }
-
-func (t *Type) containsSetOrMap() bool {
-	if t == nil {
-		return false
-	}
-	if t.Kind == Set || t.Kind == Map || t.Elem.containsSetOrMap() {
-		return true
-	}
-	for i := range t.Fields {
-		if t.Fields[i].Type.containsSetOrMap() {
-			return true
-		}
-	}
-	return false
-}

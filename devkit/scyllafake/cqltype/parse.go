@@ -195,21 +195,6 @@ func (p *typeParser) parametric(name string, start int, frozen bool) (*Type, err
 	return t, nil
 }
 
-func (t *Type) containsDuration() bool {
-	if t == nil {
-		return false
-	}
-	if t.Kind == Duration || t.Key.containsDuration() || t.Elem.containsDuration() {
-		return true
-	}
-	for i := range t.Fields {
-		if t.Fields[i].Type.containsDuration() {
-			return true
-		}
-	}
-	return false
-}
-
 // squeeze normalises the white space of a type's text as in messages.
 func squeeze(text string) string {
 	text = strings.Join(strings.Fields(text), "")

@@ -56,3 +56,206 @@ type Field struct {
 	Name string
 	Type *Type
 }
+
+// The types without parameters. They are compared by pointer or by Equal.
+var (
+	TASCII     = &Type{Kind: ASCII}
+	TBigInt    = &Type{Kind: BigInt}
+	TBlob      = &Type{Kind: Blob}
+	TBoolean   = &Type{Kind: Boolean}
+	TCounter   = &Type{Kind: Counter}
+	TDate      = &Type{Kind: Date}
+	TDecimal   = &Type{Kind: Decimal}
+	TDouble    = &Type{Kind: Double}
+	TDuration  = &Type{Kind: Duration}
+	TFloat     = &Type{Kind: Float}
+	TInet      = &Type{Kind: Inet}
+	TInt       = &Type{Kind: Int}
+	TSmallInt  = &Type{Kind: SmallInt}
+	TText      = &Type{Kind: Varchar}
+	TTime      = &Type{Kind: Time}
+	TTimestamp = &Type{Kind: Timestamp}
+	TTimeUUID  = &Type{Kind: TimeUUID}
+	TTinyInt   = &Type{Kind: TinyInt}
+	TUUID      = &Type{Kind: UUID}
+	TVarint    = &Type{Kind: Varint}
+)
+
+// primitives are the types without parameters by their CQL name. varchar is another
+// name of text, which is the one in system_schema.
+var primitives = map[string]*Type{
+	"ascii":     TASCII,
+	"bigint":    TBigInt,
+	"blob":      TBlob,
+	"boolean":   TBoolean,
+	"counter":   TCounter,
+	"date":      TDate,
+	"decimal":   TDecimal,
+	"double":    TDouble,
+	"duration":  TDuration,
+	"float":     TFloat,
+	"inet":      TInet,
+	"int":       TInt,
+	"smallint":  TSmallInt,
+	"text":      TText,
+	"time":      TTime,
+	"timestamp": TTimestamp,
+	"timeuuid":  TTimeUUID,
+	"tinyint":   TTinyInt,
+	"uuid":      TUUID,
+	"varchar":   TText,
+	"varint":    TVarint,
+}
+
+// Primitives returns the types without parameters, in any order.
+func Primitives() []*Type {
+	seen := make(map[Kind]bool, len(primitives))
+	out := make([]*Type, 0, len(primitives))
+	for _, t := range primitives {
+		if !seen[t.Kind] {
+			seen[t.Kind] = true
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// NewList returns list<elem>, not frozen.
+func NewList(elem *Type) *Type { return &Type{Kind: List, Elem: elem} }
+
+// NewSet returns set<elem>, not frozen.
+func NewSet(elem *Type) *Type { return &Type{Kind: Set, Elem: elem} }
+
+// NewMap returns map<key, value>, not frozen.
+func NewMap(key, value *Type) *Type { return &Type{Kind: Map, Key: key, Elem: value} }
+
+// NewTuple returns tuple<types…>; its components become frozen.
+func NewTuple(types ...*Type) *Type {
+	fields := make([]Field, len(types))
+	for i, t := range types {
+		fields[i].Type = t.Freeze()
+	}
+	return &Type{Kind: Tuple, Fields: fields, Frozen: true}
+}
+
+// NewUDT returns a user-defined type, not frozen.
+func NewUDT(keyspace, name string, fields ...Field) *Type {
+	return &Type{Kind: UDT, Keyspace: keyspace, Name: name, Fields: fields}
+}
+
+// Freeze returns t as inside frozen<>: frozen with all its parts. Types that cannot be
+// frozen are returned unchanged.
+func (t *Type) Freeze() *Type {
+	switch t.Kind {
+	case List, Set, Map:
+		if t.Frozen {
+			return t
+		}
+		c := *t
+		c.Frozen = true
+		if c.Key != nil {
+			c.Key = c.Key.Freeze()
+		}
+		c.Elem = c.Elem.Freeze()
+		return &c
+	case UDT:
+		if t.Frozen {
+			return t
+		}
+		c := *t
+		c.Frozen = true
+		return &c
+	}
+	return t
+}
+
+// IsCollection reports whether t is a list, set or map, frozen or not.
+func (t *Type) IsCollection() bool {
+	return t.Kind == List || t.Kind == Set || t.Kind == Map
+}
+
+// IsMultiCell reports whether a column of type t is stored cell by cell: a
+// list, set, map or UDT that is not frozen.
+func (t *Type) IsMultiCell() bool {
+	return !t.Frozen && (t.IsCollection() || t.Kind == UDT)
+}
+
+// Equal reports whether t and o are the same type, frozenness included.
+// UDTs are equal when their keyspace, name and fields are.
+func (t *Type) Equal(o *Type) bool {
+	if t == o {
+		return true
+	}
+	if t == nil || o == nil || t.Kind != o.Kind || t.Frozen != o.Frozen ||
+		t.Keyspace != o.Keyspace || t.Name != o.Name || len(t.Fields) != len(o.Fields) {
+		return false
+	}
+	if !t.Key.Equal(o.Key) || !t.Elem.Equal(o.Elem) {
+		return false
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Name != o.Fields[i].Name || !t.Fields[i].Type.Equal(o.Fields[i].Type) {
+			return false
+		}
+	}
+	return true
+}
+
+// References reports whether t is, or contains, the UDT keyspace.name.
+func (t *Type) References(keyspace, name string) bool {
+	if t == nil {
+		return false
+	}
+	if t.Kind == UDT && t.Keyspace == keyspace && t.Name == name {
+		return true
+	}
+	if t.Key.References(keyspace, name) || t.Elem.References(keyspace, name) {
+		return true
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Type.References(keyspace, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// FieldIndex returns the position of a UDT's field, or -1.
+func (t *Type) FieldIndex(name string) int {
+	for i := range t.Fields {
+		if t.Fields[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func (t *Type) containsSetOrMap() bool {
+	if t == nil {
+		return false
+	}
+	if t.Kind == Set || t.Kind == Map || t.Elem.containsSetOrMap() {
+		return true
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Type.containsSetOrMap() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Type) containsDuration() bool {
+	if t == nil {
+		return false
+	}
+	if t.Kind == Duration || t.Key.containsDuration() || t.Elem.containsDuration() {
+		return true
+	}
+	for i := range t.Fields {
+		if t.Fields[i].Type.containsDuration() {
+			return true
+		}
+	}
+	return false
+}
