@@ -61,7 +61,7 @@ func exampleProblem(status int) map[string]any {
 	switch status {
 	case http.StatusBadRequest:
 		says(problemMalformed, "validation failed")
-		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: it ends too early, at byte 43"}}
+		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: unexpected end, at byte 43"}}
 	case http.StatusUnauthorized:
 		says(problemNoToken, "Send a token: Authorization: Bearer …")
 	case http.StatusForbidden:

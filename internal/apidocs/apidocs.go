@@ -1,5 +1,5 @@
-// Package apidocs is the page at /docs of every server: the API's description to
-// read and to try, without anything from elsewhere.
+// Package apidocs serves the page /docs of every server: the API's description, which
+// loads nothing from other servers.
 package apidocs
 
 import (
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// files are the page. Swagger UI lies here compressed, as it is sent.
+// files are the page. Swagger UI is stored and sent compressed.
 //
 //go:embed page/index.html page/start.js page/swagger-ui-bundle.js.gz page/swagger-ui.css.gz page/LICENSE page/NOTICE
 var files embed.FS
 
-// policy lets the page run its own scripts and ask its own service. Swagger UI
-// writes styles into its elements and draws its icons from data.
+// policy allows the page to run its own scripts and to call its own service. Swagger UI
+// sets inline styles and uses data URLs for icons.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Register serves the page at /docs and below; it shows the description at
-// /openapi.json of the same server. What is not there is notFound's.
+// Register serves the page at /docs and below, which shows /openapi.json of the same
+// server. Other paths below /docs are passed to notFound.
 func Register(mux *http.ServeMux, notFound http.Handler) {
 	h := handler(notFound)
 	mux.Handle("GET /docs", h)
@@ -54,7 +54,7 @@ func handler(notFound http.Handler) http.HandlerFunc {
 		}
 		h.Set("Content-Type", kind)
 		if err == nil {
-			_, _ = w.Write(plain) // a caller that hung up misses nothing
+			_, _ = w.Write(plain) // a caller that closed the request misses nothing
 			return
 		}
 		h.Set("Vary", "Accept-Encoding")

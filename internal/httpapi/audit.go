@@ -1,7 +1,7 @@
 package httpapi
 
-// AuditBody is the metadata of an operation whose audit shall have what was asked,
-// the request's body, and what came of it, the member "result" of the answer. A body
-// with dry_run: true changes nothing and is not audited. It is for operations whose
-// bodies hold nothing that is not for all who may read the audit.
+// AuditBody is the metadata of an operation whose audit entry contains the request body
+// and the member "result" of the response. A body with dry_run: true changes nothing and
+// is not audited. Use it for operations whose bodies every reader of the audit trail may
+// see.
 const AuditBody = "audit.body"

@@ -12,13 +12,12 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// defaultMaxBody is huma's own bound of a body, for operations that name none.
+// defaultMaxBody is huma's default bound of a body.
 const defaultMaxBody = 1 << 20
 
-// WholeBodies is a middleware for what huma does not judge well. A body that says
-// that it is longer than the operation takes is refused, by answer, before any of it
-// is sent, and one that breaks off is the caller's fault, 400, not the server's. The
-// second needs BrokenBodies, too.
+// WholeBodies is a middleware that refuses a body whose Content-Length exceeds the limit
+// of the operation before it is sent, with answer, and responds with 400 instead of 500
+// to an incomplete body. The second needs BrokenBodies too.
 func WholeBodies(tooLarge func(ctx huma.Context, detail string)) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		most := ctx.Operation().MaxBodyBytes
@@ -26,7 +25,7 @@ func WholeBodies(tooLarge func(ctx huma.Context, detail string)) func(huma.Conte
 			most = defaultMaxBody
 		}
 		if r, _ := humago.Unwrap(ctx); most > 0 && r.ContentLength > most {
-			tooLarge(ctx, fmt.Sprintf("The body has %d bytes, more than the %d that this operation takes.", r.ContentLength, most))
+			tooLarge(ctx, fmt.Sprintf("The body has %d bytes; the limit is %d.", r.ContentLength, most))
 			return
 		}
 		b := new(body)
@@ -34,13 +33,13 @@ func WholeBodies(tooLarge func(ctx huma.Context, detail string)) func(huma.Conte
 	}
 }
 
-// BrokenBodies has the problems of an API with WholeBodies say so of a body that broke off.
+// BrokenBodies sets the problem of an incomplete body in an API with WholeBodies.
 func BrokenBodies(c *huma.Config) {
 	c.Transformers = append(c.Transformers, func(ctx huma.Context, _ string, v any) (any, error) {
 		e, ok := v.(*huma.ErrorModel)
 		if ok && e.Status == http.StatusInternalServerError && brokenOff(ctx.Context()) {
 			*e = huma.ErrorModel{
-				Status: http.StatusBadRequest, Title: http.StatusText(http.StatusBadRequest), Detail: "The request body broke off, or is not framed as HTTP wants it.",
+				Status: http.StatusBadRequest, Title: http.StatusText(http.StatusBadRequest), Detail: "The request body is incomplete or not framed as valid HTTP.",
 			}
 		}
 		return v, nil
@@ -49,7 +48,7 @@ func BrokenBodies(c *huma.Config) {
 
 type bodyKey struct{}
 
-// body is what became of a request's body.
+// body is the state of a request body.
 type body struct{ broken bool }
 
 func brokenOff(ctx context.Context) bool {
@@ -60,13 +59,13 @@ func brokenOff(ctx context.Context) bool {
 // humaContext is embedded under a name of its own: the interface has a method Context.
 type humaContext = huma.Context
 
-// bodyContext watches how a body is read.
+// bodyContext observes the read of a body.
 type bodyContext struct {
 	humaContext
 	body *body
 }
 
-// Unwrap returns the context below, as humago asks for it.
+// Unwrap returns the wrapped context, for humago.
 func (c *bodyContext) Unwrap() huma.Context { return c.humaContext }
 
 // BodyReader implements huma.Context.
@@ -91,7 +90,7 @@ type bodyReader struct {
 	body *body
 }
 
-// Read notes that the body broke off. Of one that is too slow huma says so itself.
+// Read records an incomplete body. huma reports a body that is too slow.
 func (r *bodyReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// readInTime has the deadlines for reading a request, the server's and the one that
-// huma sets for a body, end with the body. They would go on while the request is
-// served: net/http reads ahead to hear of a caller who hangs up, takes the deadline
-// for that, and ends the context of the request and of all that come after it on the
-// same connection, which goes on nevertheless.
+// readInTime lifts the read deadlines of a request, the server's and that of huma for a
+// body, at the end of the body. Otherwise they stay active while the request is served:
+// net/http reads ahead to detect a closed connection, mistakes the deadline for one, and
+// cancels the context of the request and of all later ones on the same connection, which
+// stays open.
 //
-// It passes on a copy of the request: net/http reads what is left of a body that is
-// not its own before it answers, so that a refusal after Expect: 100-continue would
-// wait for a body that the client does not send.
+// It passes a copy of the request: net/http reads the rest of a body that is not its own
+// before it responds, so that a refusal after Expect: 100-continue would wait for a body
+// that the client does not send.
 func readInTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := &timedBody{ReadCloser: r.Body, w: w}
@@ -28,7 +28,7 @@ func readInTime(next http.Handler) http.Handler {
 	})
 }
 
-// timedBody is a request's body.
+// timedBody is a request body that lifts the deadline at its end.
 type timedBody struct {
 	io.ReadCloser
 	w http.ResponseWriter
@@ -44,5 +44,5 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 func (b *timedBody) read() {
-	_ = http.NewResponseController(b.w).SetReadDeadline(time.Time{}) // without deadlines there is none to lift
+	_ = http.NewResponseController(b.w).SetReadDeadline(time.Time{}) // ignored by writers without deadlines
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-// Discreet has an API repeat nothing in its problems of what callers sent, where
-// huma would: it may be a secret in the wrong place, or a script. The field's name
-// and what is wrong with it are left.
+// Discreet removes the values that callers sent from the problems of an API, because a
+// value may be a misplaced secret or a script. The name of the field and the message are
+// kept.
 func Discreet(c *huma.Config) {
 	c.Transformers = append(c.Transformers, withoutValues)
 }
 
-// DescribeDiscreet takes out of an API's description what Discreet takes out of its
-// answers, once its operations are registered.
+// DescribeDiscreet removes from the description of an API the members that Discreet
+// removes from its responses. Call it once all operations are registered.
 func DescribeDiscreet(doc *huma.OpenAPI) {
 	if s := doc.Components.Schemas.Map()["ErrorDetail"]; s != nil {
 		delete(s.Properties, "value")
-		s.PrecomputeMessages() // huma keeps the names apart
+		s.PrecomputeMessages() // of the changed schema
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package httpapi is what the HTTP APIs of orders, messages and operators have in
-// common: how they listen and stop, and what their problem documents (RFC 9457) are
-// made of. Who may come in is package access.
+// Package httpapi is the common part of the HTTP APIs of orders, messages and operators:
+// listening, graceful shutdown, and problem documents (RFC 9457). Authentication is in
+// package access.
 package httpapi

@@ -8,10 +8,10 @@ import (
 
 const headerKey = "Idempotency-Key"
 
-// OneKey is what is wrong with the Idempotency-Key of a request before its text is
-// looked at: there are several, of which whoever forwards the request may take
-// either, or it is empty, as from a variable that was not set. Taking these for
-// none would repeat what the caller believes to be safe to repeat.
+// OneKey returns the errors of the Idempotency-Key header apart from its text: several
+// values, of which a proxy may choose any, or an empty one, as from an unset variable.
+// Treating these as no key would repeat a request that the caller believes to be
+// idempotent.
 func OneKey(ctx huma.Context) []error {
 	keys, empty := 0, false
 	ctx.EachHeader(func(name, value string) {
@@ -20,7 +20,7 @@ func OneKey(ctx huma.Context) []error {
 		}
 	})
 	if empty || keys > 1 {
-		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters, or left out"}}
+		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters, or omitted"}}
 	}
 	return nil
 }

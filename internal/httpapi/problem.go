@@ -21,37 +21,37 @@ type Problem struct {
 	header http.Header
 }
 
-// New returns a problem. typ identifies its kind and is no address.
+// New returns a problem. typ identifies its kind and cannot be resolved.
 func New(status int, typ, detail string) Problem {
 	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail}, header: http.Header{}}
 }
 
-// Header are the response headers that go with the problem, for change.
+// Header returns the response headers of the problem, which may be changed.
 func (p *Problem) Header() http.Header { return p.header }
 
 // GetHeaders implements huma.HeadersError.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
-// Details are what is wrong field by field, for change.
+// Details returns the errors by field, which may be changed.
 func (p *Problem) Details() []*huma.ErrorDetail { return p.Errors }
 
-// RetryAfter says when asking again makes sense, in whole seconds and no less.
+// RetryAfter sets the header Retry-After, rounded up to whole seconds.
 func (p *Problem) RetryAfter(d time.Duration) {
 	p.header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }
 
-// StatusHungUp is what becomes of a request whose caller has gone before it was
-// answered. Nobody hears it: it stands in metrics and logs, where it is neither a
-// defect nor a database that is away.
+// StatusHungUp is the status of a request whose client closed the connection before the
+// response. It is only in metrics and logs, where it is distinct from a defect and from
+// an unreachable database.
 const StatusHungUp = 499
 
-// HungUp tells whether err, of a request with the context ctx, says no more than
-// that the caller has gone.
+// HungUp reports whether err, of a request with the context ctx, only means that the
+// client has closed the connection.
 func HungUp(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled)
 }
 
-// problem is a document with Problem in it.
+// problem is a document that embeds Problem.
 type problem interface {
 	GetStatus() int
 	GetHeaders() http.Header
@@ -59,14 +59,14 @@ type problem interface {
 
 const contentType = "application/problem+json"
 
-// Write answers with a problem.
+// Write responds with a problem.
 func Write(w http.ResponseWriter, p problem) {
 	for k, v := range p.GetHeaders() {
 		w.Header()[k] = v
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(p.GetStatus())
-	_ = json.NewEncoder(w).Encode(p) // a caller that hung up misses nothing
+	_ = json.NewEncoder(w).Encode(p) // a caller that closed the request misses nothing
 }
 
 // Answer is Write for a middleware of huma.
@@ -76,7 +76,7 @@ func Answer(ctx huma.Context, p problem) {
 	}
 	ctx.SetHeader("Content-Type", contentType)
 	ctx.SetStatus(p.GetStatus())
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that hung up misses nothing
+	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that closed the request misses nothing
 }
 
 // Describe describes the responses that are problems of type P; huma would

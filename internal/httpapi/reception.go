@@ -9,39 +9,39 @@ import (
 	"time"
 )
 
-// Reception answers at the address of a server that cannot begin yet, and hands the
-// listener over once it can: who connects meanwhile is told to wait, and nobody is
-// refused in between. Its methods are safe for concurrent use.
+// Reception responds at the address of a server that is not ready yet, and hands the
+// listener over once it is. Until then clients receive a response to retry, and no
+// connection is refused during the handover. Its methods are safe for concurrent use.
 type Reception struct {
 	ln      net.Listener
 	conns   chan arrival
-	closed  chan struct{} // closed when nobody is to come any more
+	closed  chan struct{} // closed when no more connections are accepted
 	closing sync.Once
 	working sync.WaitGroup
 
-	first  *desk // where the reception itself takes connections
+	first  *desk // the listener of the reception itself
 	srv    *http.Server
 	ending sync.Once
-	ended  chan struct{} // closed when its answers are out
+	ended  chan struct{} // closed when its responses are sent
 }
 
-// arrival is what Accept has returned.
+// arrival is a result of Accept.
 type arrival struct {
 	conn net.Conn
 	err  error
 }
 
 const (
-	// receptionTimeout bounds how long a request of a reception may take to come, and
-	// its answer to go out.
+	// receptionTimeout bounds the read of a request of a reception and the write of its
+	// response.
 	receptionTimeout = 5 * time.Second
-	// receptionDrain is how long that may take once the reception has ended.
+	// receptionDrain bounds the same once the reception has ended.
 	receptionDrain = time.Second
 )
 
-// Receive answers on ln by h. Whoever asks for it closes it, which closes ln; so does
-// closing the listener that HandOver returns. Each answer ends its connection, so that
-// the next request comes to who answers then.
+// Receive serves h on ln. Closing the Reception, or the listener that HandOver returns,
+// closes ln. Each response closes its connection, so that the next request reaches the
+// current server.
 func Receive(ln net.Listener, h http.Handler, log *slog.Logger) *Reception {
 	r := &Reception{ln: ln, conns: make(chan arrival), closed: make(chan struct{}), ended: make(chan struct{})}
 	r.first = &desk{Reception: r, done: make(chan struct{})}
@@ -54,11 +54,11 @@ func Receive(ln net.Listener, h http.Handler, log *slog.Logger) *Reception {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	r.working.Go(r.pump)
-	r.working.Go(func() { _ = r.srv.Serve(r.first) }) // if the listener has failed its next owner hears of it, too
+	r.working.Go(func() { _ = r.srv.Serve(r.first) }) // the next owner of the listener receives its error too
 	return r
 }
 
-// pump takes connections for whoever answers now.
+// pump accepts connections for the current server.
 func (r *Reception) pump() {
 	for {
 		conn, err := r.ln.Accept()
@@ -73,14 +73,14 @@ func (r *Reception) pump() {
 	}
 }
 
-// HandOver ends the reception and returns the listener, for the server that can begin.
-// Closing it closes the one that Receive was given. It is to be called once.
+// HandOver ends the reception and returns the listener for the server. Closing it closes
+// the listener of Receive. HandOver must be called once.
 func (r *Reception) HandOver() net.Listener {
 	r.end()
 	return &desk{Reception: r, last: true, done: make(chan struct{})}
 }
 
-// end has the reception take no more connections; what it answers goes out.
+// end stops accepting connections and completes the responses.
 func (r *Reception) end() {
 	r.ending.Do(func() {
 		_ = r.first.Close() // always nil
@@ -89,14 +89,14 @@ func (r *Reception) end() {
 			ctx, cancel := context.WithTimeout(context.Background(), receptionDrain)
 			defer cancel()
 			if r.srv.Shutdown(ctx) != nil {
-				_ = r.srv.Close() // what is cut off is a request to come again
+				_ = r.srv.Close() // only responses to retry are cut off
 			}
 		}()
 	})
 }
 
-// Close closes the listener, if nobody else has yet, and waits until all that the
-// reception answers is out.
+// Close closes the listener unless it is closed, and waits for the responses of the
+// reception.
 func (r *Reception) Close() error {
 	err := r.shut()
 	r.end()
@@ -114,7 +114,7 @@ func (r *Reception) shut() (err error) {
 	return err
 }
 
-// desk is the listener of one of those who answer at an address in turn.
+// desk is the listener of one of the successive servers at an address.
 type desk struct {
 	*Reception
 	last bool // closing it closes the address

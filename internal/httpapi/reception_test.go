@@ -54,7 +54,7 @@ func TestReception_HandsItsAddressOver(t *testing.T) {
 	t.Parallel()
 	why := "starting: the database is waited for"
 	r, ln, ask := received(t, Starting(func() string { return why }))
-	for path, want := range map[string]string{"/readyz": why, "/metrics": "Nothing was done; ask again later", "/v1/orders": "Nothing was done; ask again later"} {
+	for path, want := range map[string]string{"/readyz": why, "/metrics": "Nothing was changed; retry later", "/v1/orders": "Nothing was changed; retry later"} {
 		resp, body := ask("POST", path)
 		if path == "/readyz" {
 			resp, body = ask("GET", path)

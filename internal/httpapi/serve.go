@@ -14,40 +14,39 @@ import (
 // Defaults of Server.
 const (
 	DefaultReadTimeout = 15 * time.Second
-	// DefaultWriteTimeout leaves room for answers that many rows are read for.
+	// DefaultWriteTimeout allows for responses that read many rows.
 	DefaultWriteTimeout = 5 * time.Minute
 )
 
-// Server is how an API listens.
+// Server configures the HTTP server of an API.
 type Server struct {
-	// Name is what log and errors call it.
+	// Name is its name in logs and errors.
 	Name string
-	// ReadTimeout bounds how long a request may take to arrive, its body included, even
-	// if nobody reads that. Default DefaultReadTimeout.
+	// ReadTimeout bounds the read of a request including its body, even if the body is
+	// not read. Default DefaultReadTimeout.
 	ReadTimeout time.Duration
-	// WriteTimeout bounds how long a request may take from its header on to the end of
-	// its answer, so that who asks and does not read keeps no connection. Default
-	// DefaultWriteTimeout. A handler that answers for longer sets its own deadlines.
+	// WriteTimeout bounds a request from its header to the end of its response, so that
+	// clients that do not read release their connections. Default DefaultWriteTimeout. A
+	// handler with longer responses sets its own deadlines.
 	WriteTimeout time.Duration
-	// DrainDelay is how long it goes on taking requests when it is to stop, so that a
-	// load balancer hears of that before it is refused. Answers then ask for a new
-	// connection, which it will make elsewhere. Zero: none are taken from then on.
+	// DrainDelay is how long a stopping server still accepts requests, so that load
+	// balancers can react first. Its responses close the connections, so that clients
+	// reconnect elsewhere. Zero refuses new requests immediately.
 	DrainDelay time.Duration
-	// DrainTimeout is how long requests may still run after that.
+	// DrainTimeout bounds the requests that still run after DrainDelay.
 	DrainTimeout time.Duration
-	// Leaving is told once that the server is to stop, before DrainDelay: checks of
-	// readiness should say so. May be nil.
+	// Leaving is called once when the server is about to stop, before DrainDelay.
+	// Readiness checks should then fail. May be nil.
 	Leaving func()
-	// Stopping is told once that the server stops, before requests are waited for:
-	// what would run for ever has to end. May be nil.
+	// Stopping is called once when the server stops, before it waits for requests. It
+	// must end endless responses. May be nil.
 	Stopping func()
-	// Logger gets start and stop, and what the HTTP server complains of.
+	// Logger logs start, stop and errors of the HTTP server.
 	Logger *slog.Logger
 }
 
-// Serve answers on l until ctx ends and for DrainDelay more, then takes no new
-// requests, lets those that run finish within DrainTimeout, and returns nil. It
-// closes l.
+// Serve serves on l until ctx ends and DrainDelay has passed, then refuses new requests,
+// waits up to DrainTimeout for running ones, and returns nil. It closes l.
 func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s.ReadTimeout, s.WriteTimeout = cmp.Or(s.ReadTimeout, DefaultReadTimeout), cmp.Or(s.WriteTimeout, DefaultWriteTimeout)
 	srv := &http.Server{
@@ -79,7 +78,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	return nil
 }
 
-// untilStop waits until no more requests are to be taken, or serving has failed.
+// untilStop waits until the server must refuse new requests, or serving has failed.
 func (s Server) untilStop(ctx context.Context, failed <-chan error) error {
 	select {
 	case err := <-failed:
@@ -101,9 +100,9 @@ func (s Server) untilStop(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// lastAnswers has answers ask for a new connection once ctx has ended. Connections
-// that are kept would otherwise bring requests here until they are closed under one.
-// Of HTTP/2 net/http makes a GOAWAY of it.
+// lastAnswers makes responses close their connections once ctx has ended. Otherwise
+// persistent connections would deliver requests until they are closed during one. For
+// HTTP/2 net/http sends a GOAWAY.
 func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx.Err() != nil {
@@ -113,9 +112,9 @@ func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
 	})
 }
 
-// Elsewhere lets nowhere answer where mux has no route, with the status and the
-// headers that ServeMux would answer with as plain text: 404, 405 with Allow, or a
-// redirect with Location.
+// Elsewhere calls nowhere for requests without a route in mux, with the status and
+// headers of ServeMux's plain-text response: 404, 405 with Allow, or a redirect with
+// Location.
 func Elsewhere(mux *http.ServeMux, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
@@ -129,7 +128,7 @@ func Elsewhere(mux *http.ServeMux, nowhere func(w http.ResponseWriter, r *http.R
 	})
 }
 
-// statusCatcher keeps what a handler says and throws away what it writes.
+// statusCatcher keeps the status and headers of a handler and discards its body.
 type statusCatcher struct {
 	header http.Header
 	status int

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// startingRetry is when callers are asked to come again: in less time than a database
-// takes that begins beside the service.
+// startingRetry is the Retry-After of a starting service: less than the start of a
+// database takes.
 const startingRetry = 2 * time.Second
 
-// Starting answers for an API whose database is not there yet: /healthz with 200,
-// /readyz with 503 and why, as why tells it then, and all else with a 503 that
-// nothing was done.
+// Starting responds for an API whose database is not reached yet: to /healthz with 200,
+// to /readyz with 503 and the result of why, and to all other requests with 503.
 func Starting(why func() string) http.Handler {
 	refuse := func(detail func() string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -28,7 +27,7 @@ func Starting(why func() string) http.Handler {
 	})
 	mux.Handle("GET /readyz", refuse(why))
 	mux.Handle("/", refuse(func() string {
-		return "The service is starting, and its database is not reached yet. Nothing was done; ask again later."
+		return "The service is starting and has not reached its database yet. Nothing was changed; retry later."
 	}))
 	return mux
 }

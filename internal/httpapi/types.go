@@ -6,8 +6,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Types of the problems that are the same in every API. They identify the kind of
-// problem and are no addresses; what is one API's own has its type there.
+// Types of the problems that are the same in every API. They identify the kind of problem
+// and cannot be resolved. Each API declares its own types beside these.
 const (
 	TypeMalformed    = "urn:scylla-outbox:problem:malformed-body"
 	TypeInvalid      = "urn:scylla-outbox:problem:invalid-fields"
@@ -27,8 +27,7 @@ const (
 	TypeInternal     = "urn:scylla-outbox:problem:internal"
 )
 
-// Typed is a transformer that gives the problems that huma makes by itself the types
-// they lack.
+// Typed is a transformer that sets the missing types of huma's own problems.
 func Typed(_ huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
 	if !ok || e.Type != "" {

@@ -11,12 +11,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds are those of a body's form, whatever its fields are. All but those of
-// Free must be positive.
+// Bounds bound the form of a body, whatever its fields. All except those of Free must be
+// positive.
 type Bounds struct {
-	// Depth is how many levels of objects and lists it may have.
+	// Depth is the maximum number of levels of objects and lists.
 	Depth int
-	// Members is how many an object may have, and Items how many a list.
+	// Members is the maximum number of members of an object, and Items that of a list.
 	Members, Items int
 	// Free names a member of the body that may be any JSON value of up to FreeDepth
 	// levels, with as many members and items as fit the body. Empty for none.
@@ -24,15 +24,14 @@ type Bounds struct {
 	FreeDepth int
 }
 
-// Check passes once over a body, and costs the reading of its bytes and no more:
-// no nesting beyond the bounds, no object of more members, no list of more items.
-// It refuses what readers of JSON understand in different ways: a name that an
-// object has twice, and text that is not UTF-8.
+// Check reads a body once and enforces the bounds on nesting, members and items. Its cost
+// is linear in the size of the body. It refuses what JSON parsers interpret differently:
+// duplicate names and text that is not UTF-8.
 //
 // The error is a *SyntaxError or an *InvalidError of one field.
 func Check(body []byte, b Bounds) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
-	free := false // within the value of b.Free
+	free := false // inside the value of b.Free
 	for {
 		depth := dec.StackDepth()
 		most := b.Depth
@@ -64,11 +63,11 @@ func Check(body []byte, b Bounds) error {
 	return end(dec, len(body))
 }
 
-// end refuses what follows the value.
+// end refuses data after the value.
 func end(dec *jsontext.Decoder, size int) error {
 	switch _, err := dec.ReadToken(); {
 	case err == nil:
-		return &SyntaxError{Problem: "more follows after the JSON value"}
+		return &SyntaxError{Problem: "data after the JSON value"}
 	case !errors.Is(err, io.EOF):
 		return formError(err, size)
 	}
@@ -84,20 +83,20 @@ func formError(err error, size int) error {
 		return &SyntaxError{Problem: Clip(err.Error())}
 	}
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return Invalid(fieldAt(syntax.JSONPointer), "is there more than once")
+		return Invalid(fieldAt(syntax.JSONPointer), "is a duplicate")
 	}
 	problem := Clip(syntax.Err.Error())
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		problem = "it ends too early"
+		problem = "unexpected end"
 	}
 	return &SyntaxError{Field: fieldAt(syntax.JSONPointer), Problem: problem + ", at byte " + strconv.FormatInt(min(syntax.ByteOffset, int64(size)), 10)}
 }
 
-// maxField bounds the path that an error names, in bytes.
+// maxField bounds the path in an error, in bytes.
 const maxField = 512
 
-// fieldAt writes a JSON pointer as the fields of errors are written:
-// lines[2].sku for /lines/2/sku.
+// fieldAt converts a JSON pointer to the path of a field in errors: lines[2].sku for
+// /lines/2/sku.
 func fieldAt(p jsontext.Pointer) string {
 	var b strings.Builder
 	for name := range p.Tokens() {
@@ -118,7 +117,7 @@ func fieldAt(p jsontext.Pointer) string {
 	return b.String()
 }
 
-// Clip keeps what an error echoes short, and UTF-8.
+// Clip bounds the text that an error echoes and makes it valid UTF-8.
 func Clip(s string) string {
 	if len(s) <= 64 {
 		return s
@@ -126,9 +125,9 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s[:64], "") + "…"
 }
 
-// RefuseNull refuses null anywhere in a body that Check has passed: readers take
-// it for a member that is absent, and who wrote it may have meant something else.
-// The error is an *InvalidError of one field.
+// RefuseNull refuses null anywhere in a body that Check has accepted: decoders treat it
+// as an absent member, which the caller may not have intended. The error is an
+// *InvalidError of one field.
 func RefuseNull(body []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	for {
@@ -140,7 +139,7 @@ func RefuseNull(body []byte) error {
 			return formError(err, len(body))
 		}
 		if token.Kind() == 'n' {
-			return Invalid(fieldAt(dec.StackPointer()), "must not be null; leave it out instead")
+			return Invalid(fieldAt(dec.StackPointer()), "must not be null; omit it instead")
 		}
 	}
 }

@@ -10,16 +10,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What a field must be, for Take.
+// Descriptions of valid values, for Take.
 const (
 	WantText = "a text"
 	WantTime = "a time such as 2011-10-14T12:00:00Z"
 )
 
-// Decode reads a body that Check has passed. A good one takes a single strict
-// pass into T; only a bad one is taken apart to name all that is wrong with it:
-// explain reads the fields of one, with Take and Rest. valid judges what was
-// read; nil takes it as it is.
+// Decode decodes a body that Check has accepted. A valid body needs a single strict pass
+// into T. Only for an invalid one explain reads the fields with Take and Rest, to report
+// every error. valid validates the result; nil accepts any.
 //
 // The error is an *InvalidError with every bad field: those of a wrong type,
 // unknown ones and those that valid refuses.
@@ -28,9 +27,9 @@ func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 		valid = func(*T) error { return nil }
 	}
 	var v T
-	// Names count as they are written: encoding/json would take "Country" for
-	// "country", and of both in one body the last. That none is there twice, Check
-	// has seen; to look again would double what a body of many names costs.
+	// Names are case-sensitive: encoding/json would accept "Country" for "country", and
+	// use the last of both. Check has already refused duplicates; a second check would
+	// double the cost of a body with many names.
 	err := jsonv2.Unmarshal(body, &v, jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true))
 	if err == nil && !IsNull(body) {
 		return v, valid(&v)
@@ -43,17 +42,18 @@ func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 	}
 	v = explain(fields, &bad)
 	bad.Merge(valid(&v))
-	if len(bad.Fields) == 0 { // the strict pass knew better
-		bad.Add("", "is not what it must be")
+	if len(bad.Fields) == 0 { // only the strict pass refused it
+		bad.Add("", "is invalid")
 	}
 	return v, &bad
 }
 
-// IsNull tells whether a value is null.
+// IsNull reports whether a value is null.
 func IsNull(body []byte) bool { return string(bytes.TrimSpace(body)) == "null" }
 
-// Take reads field name of an object into dst and removes it. Null leaves dst
-// alone. What is not of dst's type is named, below at, with what it must be.
+// Take decodes field name of an object into dst and removes it. Null leaves dst
+// unchanged. A value of another type adds an error with the path below at and the valid
+// values.
 func Take[T any](fields map[string]json.RawMessage, bad *InvalidError, at, name, want string, dst *T) {
 	raw, ok := fields[name]
 	delete(fields, name)
@@ -64,7 +64,7 @@ func Take[T any](fields map[string]json.RawMessage, bad *InvalidError, at, name,
 	}
 }
 
-// Rest names the fields that nobody took.
+// Rest adds an error for each remaining field.
 func Rest(fields map[string]json.RawMessage, bad *InvalidError, at string) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		bad.Add(at+Clip(name), "is not a known field")

@@ -1,10 +1,9 @@
-// Package jsonform reads the JSON bodies of requests without trusting them.
+// Package jsonform decodes the JSON bodies of untrusted requests.
 //
-// Check passes once over a body before anything is made of it, so that a hostile
-// one costs the reading of its bytes and no more. Decode then takes it in one
-// strict pass, and takes only a bad one apart to name all that is wrong with it.
-// List cuts a body that is a list into its items.
+// Check reads a body once before it is decoded, so that the cost of a hostile body is
+// linear in its size. Decode then decodes it in one strict pass, and reads an invalid one
+// field by field to report every error. List splits a body that is a list into its items.
 //
-// An API has the same answer for every body whatever reads it later: what
-// readers of JSON understand in different ways is refused.
+// Bodies that JSON parsers interpret differently are refused, so that every later reader
+// of a body sees the same values.
 package jsonform

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// SyntaxError is what a body that is not one JSON value in UTF-8 gives.
+// SyntaxError is the error of a body that is not one JSON value in UTF-8.
 type SyntaxError struct {
-	// Field is what the reading had come to; empty for the body.
+	// Field is the field at the error; empty for the body.
 	Field string
-	// Problem says what is wrong there.
+	// Problem is the error at that field.
 	Problem string
 }
 
-// Error says what is wrong, and where.
+// Error returns the problem and the field.
 func (e *SyntaxError) Error() string {
 	if e.Field == "" {
 		return "body is not JSON: " + e.Problem
@@ -23,27 +23,28 @@ func (e *SyntaxError) Error() string {
 	return "body is not JSON: " + Plain(e.Field) + ": " + e.Problem
 }
 
-// FieldError is one bad field of a request.
+// FieldError is one invalid field of a request.
 type FieldError struct {
 	// Field is its path in the body, such as lines[2].quantity, or begins with
 	// header. or query.; empty for the whole body.
 	Field string
-	// Problem says what the field must be. Neither repeats what was sent, which may
-	// be a secret in the wrong place.
+	// Problem describes valid values. Neither repeats the value, which may be a misplaced
+	// secret.
 	Problem string
 }
 
-// MaxFieldErrors bounds what an InvalidError lists: a small body can be wrong in
-// tens of thousands of places, and nobody reads that many.
+// MaxFieldErrors bounds the fields of an InvalidError, because a small body can have tens
+// of thousands of errors.
 const MaxFieldErrors = 100
 
-// InvalidError lists every bad field of a request. Of more than MaxFieldErrors it
-// lists the first and says last that there are more. The zero value lists none.
+// InvalidError lists every invalid field of a request. Of more than MaxFieldErrors it
+// lists the first, and its last entry reports that there are more. The zero value lists
+// none.
 type InvalidError struct {
 	Fields []FieldError
 }
 
-// Error names every field.
+// Error returns the problems of all fields.
 func (e *InvalidError) Error() string {
 	parts := make([]string, len(e.Fields))
 	for i, f := range e.Fields {
@@ -52,25 +53,25 @@ func (e *InvalidError) Error() string {
 	return "invalid request: " + strings.Join(parts, "; ")
 }
 
-// Invalid is an *InvalidError of one field.
+// Invalid returns an *InvalidError of one field.
 func Invalid(field, problem string) error {
 	return &InvalidError{[]FieldError{{Field: field, Problem: problem}}}
 }
 
-// Add adds a bad field.
+// Add adds an invalid field.
 func (e *InvalidError) Add(field, problem string) {
 	switch n := len(e.Fields); {
 	case n < MaxFieldErrors:
 		e.Fields = append(e.Fields, FieldError{Field: field, Problem: problem})
 	case n == MaxFieldErrors:
-		e.Fields = append(e.Fields, FieldError{Problem: fmt.Sprintf("has more bad fields than the %d listed", MaxFieldErrors)})
+		e.Fields = append(e.Fields, FieldError{Problem: fmt.Sprintf("has more invalid fields than the %d listed", MaxFieldErrors)})
 	}
 }
 
-// Full tells whether what more is wrong is not listed.
+// Full reports whether further errors are not listed.
 func (e *InvalidError) Full() bool { return len(e.Fields) > MaxFieldErrors }
 
-// OrNil is e, or nil if it lists nothing.
+// OrNil returns e, or nil if it lists no field.
 func (e *InvalidError) OrNil() error {
 	if len(e.Fields) == 0 {
 		return nil
@@ -78,8 +79,8 @@ func (e *InvalidError) OrNil() error {
 	return e
 }
 
-// Merge adds the fields of err, if it is an *InvalidError, that e has not named
-// yet: a value of the wrong type is not also too short.
+// Merge adds the fields of err, if it is an *InvalidError, that e does not contain yet: a
+// value of the wrong type is not also too short.
 func (e *InvalidError) Merge(err error) {
 	var other *InvalidError
 	if !errors.As(err, &other) {
@@ -92,7 +93,7 @@ func (e *InvalidError) Merge(err error) {
 	}
 }
 
-// Location is a field's path as huma writes it.
+// Location returns the path of the field in huma's form.
 func Location(field string) string {
 	switch {
 	case field == "":
@@ -103,11 +104,11 @@ func Location(field string) string {
 	return Plain("body." + field)
 }
 
-// maxPlain bounds a path that is told, in bytes.
+// maxPlain bounds a path in an error, in bytes.
 const maxPlain = 100
 
-// Plain is as much of a path as may be told: the names of fields as the APIs have
-// them. What a caller called a member that is none of these is cut off.
+// Plain returns the part of a path that an error may repeat: the names of fields of the
+// APIs. Names that a caller chose are cut off.
 func Plain(path string) string {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_.[]-", r)

@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// List reads a body that is an object with one member, a list of 1 to most items,
-// and returns the items as they stand in body, each one JSON value. What is
-// within them is for Check to judge, so that a bad item does not spoil the others.
-// A list that is too long is read no further than that.
+// List splits a body that is an object with one member, a list of 1 to most items, and
+// returns the items as in body, each one JSON value. Check must validate each item, so
+// that an invalid one does not affect the others. List stops reading at the first item
+// beyond most.
 //
 // The error is a *SyntaxError or an *InvalidError.
 func List(body []byte, member string, most int) ([][]byte, error) {
@@ -38,7 +38,7 @@ func List(body []byte, member string, most int) ([][]byte, error) {
 		case name.String() != member:
 			return nil, Invalid(Clip(name.String()), "is not a known field")
 		case found:
-			return nil, Invalid(member, "is there more than once")
+			return nil, Invalid(member, "is a duplicate")
 		}
 		found = true
 		if items, err = readItems(dec, body, member, most); err != nil {
@@ -70,7 +70,7 @@ func readItems(dec *jsontext.Decoder, body []byte, member string, most int) ([][
 	var items [][]byte
 	for dec.PeekKind() != ']' {
 		if len(items) == most {
-			return nil, Invalid(member, fmt.Sprintf("must hold from 1 to %d items; it holds more", most))
+			return nil, Invalid(member, fmt.Sprintf("must have 1 to %d items; it has more", most))
 		}
 		v, err := dec.ReadValue()
 		if err != nil {
@@ -80,7 +80,7 @@ func readItems(dec *jsontext.Decoder, body []byte, member string, most int) ([][
 		items = append(items, body[at-len(v):at])
 	}
 	if len(items) == 0 {
-		return nil, Invalid(member, fmt.Sprintf("must hold from 1 to %d items; it holds none", most))
+		return nil, Invalid(member, fmt.Sprintf("must have 1 to %d items; it has none", most))
 	}
 	_, err := dec.ReadToken()
 	if err != nil {
