@@ -35,8 +35,8 @@ type changer struct {
 	action Action
 	plan   func(*DeadLetter) (planned, error)
 	cons   gocql.Consistency
-	// open are transactions whose answer was lost; one of them may have been
-	// decided, or yet be.
+	// open are transactions whose response was lost; one of them may be applied, now or
+	// later.
 	open []move
 }
 

@@ -81,7 +81,8 @@ func (e *VersionError) Error() string {
 // Is makes errors.Is(err, ErrRefused) true.
 func (e *VersionError) Is(target error) bool { return target == ErrRefused }
 
-// expects returns a *VersionError unless l is as the actor has seen it.
+// checkVersion returns a *VersionError unless l has the version that the actor has
+// seen.
 func (by *Actor) checkVersion(l *DeadLetter) error {
 	if by.Version == 0 || by.Version == l.Version {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Rule is why there is a Notice.
+// Rule is the reason for a Notice.
 type Rule string
 
 // The rules. The watcher's configuration contains their limits.

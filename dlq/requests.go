@@ -33,7 +33,7 @@ const (
 	// requestGrace is how old a request is, by another clock than its operator's, when
 	// the change that it announces was never made. That takes a minute at most.
 	requestGrace = requestOverlap + time.Minute
-	// requestSweep is how often all requests are read, also older ones.
+	// requestSweep is the interval at which all requests are read, also older ones.
 	requestSweep = 5 * time.Minute
 )
 

@@ -15,7 +15,7 @@ type schedule struct {
 	length time.Duration
 }
 
-// maxWindow bounds how long a window lasts.
+// maxWindow limits the duration of a window.
 const maxWindow = 7 * 24 * time.Hour
 
 func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedule {
@@ -57,7 +57,7 @@ func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedul
 	return s
 }
 
-// next is when a window begins after now.
+// next returns the beginning of the next window after now.
 func (s *schedule) next(now time.Time) (first time.Time) {
 	for _, b := range s.begins {
 		if at := b.Next(now.In(s.zone)); !at.IsZero() && (first.IsZero() || at.Before(first)) {

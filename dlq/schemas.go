@@ -74,7 +74,7 @@ func LoadSchemas(dir string) (*Schemas, error) {
 	return s, nil
 }
 
-// schemaRoot is where the compiler thinks that the files lie.
+// schemaRoot is the URL of the directory for the compiler.
 const schemaRoot = "file:///"
 
 // within loads files of a directory alone.

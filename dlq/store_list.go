@@ -78,7 +78,7 @@ func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEn
 	}
 	close(next)
 	found := make(chan []ChainEntry) // of a bucket each
-	var got atomic.Int64             // when a bucket was last read, so that reads which fail now and then do not make all begin anew
+	var got atomic.Int64             // last successful read of a bucket: occasional failures must not end the reads
 	got.Store(time.Now().UnixNano())
 	for range chainReaders {
 		g.Go(func() error {

@@ -54,7 +54,7 @@ func failureOf(l *DeadLetter) string {
 	return l.ErrorClass + ": " + l.ErrorText
 }
 
-// newLetter is l as it will be stored.
+// newDeadLetter returns l as it will be stored.
 func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	var errs []error
 	if l.EventID == (gocql.UUID{}) {

@@ -195,7 +195,7 @@ func (a *Archive) store(ctx context.Context, key string, content []byte, content
 		a.stored(key)
 	}
 	if a.dir == "" {
-		return nil // object stores answer when it is durable
+		return nil // object stores acknowledge durable objects
 	}
 	// The file, and the folders that lead to it, which may be new.
 	for path := filepath.Join(a.dir, filepath.FromSlash(key)); ; path = filepath.Dir(path) {

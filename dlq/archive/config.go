@@ -31,8 +31,8 @@ type Config struct {
 	// Dead letters with another status always remain, and so does a failed one that
 	// blocks others.
 	Resolved, Failed time.Duration
-	// Keep is how long objects stay in the archive, and outlines in the database;
-	// -1 is for good.
+	// Keep is the retention of objects in the archive, and of outlines in the database;
+	// -1 means no end.
 	Keep time.Duration
 	// Interval is the interval between sweeps; Rate limits the dead letters that are
 	// read per second.

@@ -212,7 +212,7 @@ func (k *Keeper) Plan(ctx context.Context) (dlq.Swept, bool, error) {
 // Archive is the archive.
 func (k *Keeper) Archive() *Archive { return k.archive }
 
-// Expires is when an object is removed; zero for never.
+// Expires returns the time at which an object is removed; zero for never.
 func (k *Keeper) Expires(m *Manifest) time.Time {
 	if k.sweeper.conf.Keep < 0 {
 		return time.Time{}

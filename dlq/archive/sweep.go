@@ -15,7 +15,7 @@ import (
 const (
 	// minAge is the shortest retention: shorter ones are typing errors.
 	minAge = time.Hour
-	// objectLetters and objectBytes are when an object is closed.
+	// objectLetters and objectBytes limit the size of an object.
 	objectLetters = 5000
 	objectBytes   = 32 << 20
 	// batch is the number of dead letters that are listed at a time.

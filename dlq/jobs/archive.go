@@ -72,7 +72,7 @@ func (w *worker) actTogether(ctx context.Context, j *Job, results []result) erro
 	return nil
 }
 
-// sweepAgain is how long a job waits while another process sweeps.
+// sweepAgain is the delay of a job while another process sweeps.
 const sweepAgain = 2 * time.Second
 
 // sweep runs a job that is a sweep. After a crash it is repeated, and finds less to do.

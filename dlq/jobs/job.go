@@ -18,7 +18,7 @@ type State string
 // The states of a job. Done, cancelled and failed ones stay so.
 const (
 	Queued    State = "queued"    // no runner has begun it
-	Running   State = "running"   // a runner acts, or will when the last one's claim has expired
+	Running   State = "running"   // claimed, or to be claimed once the last claim has expired
 	Paused    State = "paused"    // by an operator, or by a canary
 	Done      State = "done"      // the report is final
 	Cancelled State = "cancelled" // by an operator; final once Finished is set
@@ -192,9 +192,9 @@ type Progress struct {
 	// Total is the number of dead letters of the job, counted at its beginning; 0
 	// before.
 	Total int `json:"total"`
-	// Done is how many it has acted on or passed over.
+	// Done counts changed and skipped dead letters.
 	Done int `json:"done"`
-	// Changed is how many it has changed.
+	// Changed counts changed dead letters.
 	Changed int `json:"changed"`
 	// Replayed, of a replay, are in their topics now.
 	Replayed int `json:"replayed"`
@@ -246,7 +246,7 @@ type Job struct {
 	ids       []gocql.UUID // the batch that is being acted on
 }
 
-// Created is when the job was made.
+// Created returns the time of creation.
 func (j *Job) Created() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
 
 // JobChange is a line of a job's history.
@@ -264,7 +264,7 @@ type cursor struct {
 	At    int          `json:"at,omitempty"`
 	// End reports that there is no batch after the current one.
 	End bool `json:"end,omitempty"`
-	// Canary is how many batches were sized by the canary.
+	// Canary is the number of batches whose size the canary has chosen.
 	Canary int `json:"canary,omitempty"`
 	// Warned is up to which batch the canary has paused the job already.
 	Warned int64 `json:"warned,omitempty"`

@@ -21,7 +21,7 @@ type Preview struct {
 	ByStatus map[dlq.Status]int `json:"by_status"`
 	ByClass  map[string]int     `json:"by_error_class"`
 	ByTopic  map[string]int     `json:"by_topic"`
-	// Aggregates is how many aggregates they are of.
+	// Aggregates is the number of their aggregates.
 	Aggregates int `json:"aggregates"`
 	// Sample contains up to PreviewSample of the aggregates, the ones with most dead
 	// letters first.
@@ -49,7 +49,7 @@ type PreviewAggregate struct {
 	Followers   int `json:"followers"`
 }
 
-// PreviewSample is how many aggregates a preview names.
+// PreviewSample limits the aggregates in a preview.
 const PreviewSample = 10
 
 // MaxPreviewed limits the aggregates whose chain a preview reads.

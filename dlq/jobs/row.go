@@ -38,8 +38,8 @@ func newStatements(keyspace string) statements {
 			" claimed_by = ?, claimed_until = ?, started_at = ?, finished_at = ?",
 		one:  "SELECT " + columns + " FROM " + jobs + " WHERE id = ?",
 		many: "SELECT " + columns + " FROM " + jobs + " WHERE id IN ?",
-		// A job is on a list from when it is made until it is finished, for good, so
-		// any two timestamps of which the removal's is the greater do.
+		// A job is added to a list once and removed once, so any two timestamps are
+		// correct if the removal's is the greater.
 		list:    "INSERT INTO " + list + " (bucket, id) VALUES (?, ?) USING TIMESTAMP 1",
 		unlist:  "DELETE FROM " + list + " USING TIMESTAMP 2 WHERE bucket = ? AND id = ?",
 		listed:  "SELECT id FROM " + list + " WHERE bucket = ? AND id < ? LIMIT ?",

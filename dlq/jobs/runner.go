@@ -23,7 +23,7 @@ const (
 	// DefaultPoll is the interval at which a runner polls for jobs and checks whether
 	// its own were paused.
 	DefaultPoll = time.Second
-	// DefaultJobs is how many jobs it runs at the same time.
+	// DefaultJobs limits the concurrent jobs of a runner.
 	DefaultJobs = 2
 	// DefaultConcurrency is the number of dead letters of a job that are changed
 	// concurrently.
@@ -34,8 +34,8 @@ const (
 type RunnerConfig struct {
 	// Owner identifies the runner. Default: the host, the process, and a random part.
 	Owner string
-	// Lease is how long a job is kept from other runners after this one's last
-	// sign of life. Default DefaultClaim.
+	// Lease is the duration of a runner's claim after each renewal. Default
+	// DefaultClaim.
 	Lease time.Duration
 	// Poll defaults to DefaultPoll.
 	Poll time.Duration
@@ -46,7 +46,7 @@ type RunnerConfig struct {
 	// Archive is for jobs that purge, restore or sweep. Without one they are left
 	// to other runners, but for purges that need none.
 	Archive Archive
-	// Registerer gets the metrics of the jobs. Default: they are kept nowhere.
+	// Registerer receives the metrics of the jobs. The default registers none.
 	Registerer prometheus.Registerer
 	// Logger logs the progress of jobs. The default discards it.
 	Logger *slog.Logger

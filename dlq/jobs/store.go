@@ -64,7 +64,7 @@ var ErrNoJob = errors.New("no such job")
 type StateError struct {
 	ID    gocql.UUID
 	State State
-	// What is the requested change.
+	// What names the requested change.
 	What string
 }
 
@@ -245,7 +245,7 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 	for a := s.db.Retry(ctx); ; {
 		j, err := s.readJob(ctx, id, cons)
 		if err == nil && mine[j.writtenBy] {
-			return s.unlistJob(ctx, j), nil // it was decided, and the answer lost
+			return s.unlistJob(ctx, j), nil // applied, and the response was lost
 		}
 		var change bool
 		if err == nil {
@@ -292,5 +292,5 @@ var openJobs = time.Unix(0, 0).UTC()
 // monthKind is the kind of the rows of dead_letter_buckets that name the months.
 const monthKind = "job"
 
-// chunk is how many rows one query reads or one batch writes.
+// chunk limits the rows that one query reads or one batch writes.
 const chunk = 100

@@ -40,7 +40,7 @@ type worker struct {
 // canary are the sizes of the first batches of a job with a canary.
 var canary = []int{1, 2, 5, 20}
 
-// followBatches is how many batches are followed at the same time.
+// followBatches limits the batches that are followed concurrently.
 const followBatches = 50
 
 // followEvery is the least interval between two calls of follow.
@@ -86,7 +86,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// complete is how many batches were acted on.
+// complete returns the number of complete batches.
 func (w *worker) complete() int64 {
 	if len(w.j.ids) > 0 {
 		return w.j.batch - 1
@@ -311,7 +311,7 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 	did := count(results)
 	err = w.save(ctx, func(now *Job) {
 		if now.batch != j.batch || len(now.ids) == 0 {
-			return // an answer was lost, and this was counted
+			return // counted already, and the response was lost
 		}
 		now.ids = nil
 		now.cursor.Acted = now.cursor.Acted.plus(did)
@@ -338,7 +338,7 @@ func (w *worker) forget() {
 	w.mu.acting = acted{}
 }
 
-// each calls f for 0 to n-1, so many at a time, until one fails.
+// each calls f for 0 to n-1, by so many workers, until one fails.
 func each(ctx context.Context, workers, n int, f func(context.Context, int) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -35,8 +35,8 @@ type Config struct {
 	// labels and must differ.
 	Targets   map[string]notify.Target
 	Notifiers map[string]dlq.Notifier
-	// ConsoleURL is where the console is, such as https://host/console; notices link
-	// there.
+	// ConsoleURL is the URL of the console, such as https://host/console; notices link
+	// to it.
 	ConsoleURL string
 	// Interval is the interval between polls of the store.
 	Interval time.Duration
@@ -47,7 +47,7 @@ type Config struct {
 	Samples     int
 	// Backlog limits the open dead letters.
 	Backlog int
-	// RatePerMinute is how many events may die per minute, over a whole minute.
+	// RatePerMinute limits the new dead letters per minute, over a whole minute.
 	RatePerMinute float64
 	// ResolutionRate is the least share, from 0 to 1, of resolved dead letters among
 	// the ones that failed first between 25 hours and one hour ago, if there are at

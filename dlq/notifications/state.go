@@ -45,12 +45,12 @@ type alert struct {
 }
 
 const (
-	// keptSeen is how many ids are kept; a row of the database should stay small.
+	// keptSeen limits the stored ids, so that the row of the database remains small.
 	keptSeen = 1000
 	// maxSeen and maxGroups bound the memory.
 	maxSeen   = 100_000
 	maxGroups = 200
-	// forgetGroup is after how long a group that is quiet is forgotten.
+	// forgetGroup is the time after which an idle group is removed.
 	forgetGroup = 24 * time.Hour
 	// goodPolls is the number of consecutive good polls that ends an alert.
 	goodPolls = 2

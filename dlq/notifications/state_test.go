@@ -9,7 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// letters returns n dead letters that failed one after the other, a millisecond apart.
+// deadLetters returns n dead letters that failed one after the other, a millisecond
+// apart.
 func deadLetters(n int, from time.Time) []dlq.DeadLetter {
 	out := make([]dlq.DeadLetter, n)
 	for i := range out {

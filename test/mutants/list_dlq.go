@@ -30,7 +30,7 @@ var dlqMutants = []mutant{
 		new: "before := ls.db.Now()\n",
 	},
 	{
-		name: "dlq: a job acts on a letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		name: "dlq: a job acts on a dead letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
 		old: "	return version > 0, err", new: "	return version < 0, err",
 	},
 	{
@@ -50,7 +50,7 @@ var dlqMutants = []mutant{
 		old: "		if same != \"\" && j.Canary", new: "		if same == \"none\" && j.Canary",
 	},
 	{
-		name: "dlq: a letter names an edit that is not kept", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_",
+		name: "dlq: a dead letter names an edit that is not kept", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_",
 		old: "		if err = s.edits.keep(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
 	},
 	{
@@ -95,7 +95,7 @@ var dlqMutants = []mutant{
 		old: "	return s.edits.remove(ctx, event)\n", new: "	return nil\n",
 	},
 	{
-		name: "dlq: a letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		name: "dlq: a dead letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
 		old: "		by.Version = r.Version\n", new: "",
 	},
 	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{

@@ -47,7 +47,7 @@ type listReader struct {
 	passed  int // rows passed over since iter began
 
 	// While hours contain little, the next ones are queried ahead.
-	width  int       // how many
+	width  int       // number of queries
 	queue  []opening // of the first of buckets
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -56,16 +56,16 @@ type listReader struct {
 // opening is a query in progress.
 type opening struct {
 	bucket time.Time
-	iter   chan *gocql.Iter // gets one
+	iter   chan *gocql.Iter // receives one
 }
 
 // maxWidth limits the hours that are queried ahead.
 const maxWidth = 8
 
-// maxPassed is how many rows are passed over before a query begins further down.
+// maxPassed limits the rows that are skipped before a new query starts further down.
 const maxPassed = 500
 
-// shelfPage is how many rows one answer holds.
+// listPage is the number of rows of a page.
 const listPage = 1000
 
 func (r *listReader) next(ctx context.Context, limit time.Time) (group, bool, error) {
@@ -193,7 +193,7 @@ func (r *listReader) scan() bool {
 	return r.have
 }
 
-// end ends the query of a bucket that has no more rows, or none of interest.
+// end ends the query of a bucket whose rows are read or not needed.
 func (r *listReader) end() error {
 	err := r.iter.Close()
 	r.width = min(2*r.width+1, maxWidth)
@@ -313,7 +313,7 @@ func (a *allOf) close() {
 
 // intersect returns the rows of events that are in every group.
 func intersect(groups []*group) []row {
-	in := make(map[gocql.UUID]int) // in how many groups, counted from the first on
+	in := make(map[gocql.UUID]int) // number of groups, counted from the first on
 	for i, g := range groups {
 		for _, r := range g.rows {
 			if in[r.event] == i {

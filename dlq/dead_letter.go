@@ -83,7 +83,7 @@ type DeadLetter struct {
 	// PurgedAt is the time of the purge; zero if there was none. A purged dead letter
 	// is an outline, archived, and only in the list of its status.
 	PurgedAt time.Time
-	// Archive is where its copy is, if it was purged with one.
+	// Archive is the place of the copy, if the purge made one.
 	Archive string
 	// EditedID is the id under which the event is published after an edit; zero without
 	// one. EventID does not change.
@@ -130,12 +130,12 @@ type Outcome struct {
 	Note string
 }
 
-// Failure is why a replay failed.
+// Failure is the reason of a failed replay.
 type Failure struct {
 	// Class, Code, Text and Chain are the fields of DeadLetter with these names.
 	Class, Code, Text string
 	Chain             []string
-	// Attempts is how many attempts to publish were made.
+	// Attempts is the number of attempts to publish.
 	Attempts int
 	// Final reports that another attempt cannot help: the dead letter becomes manual.
 	Final bool
@@ -177,7 +177,7 @@ type ChainEntry struct {
 type Actor struct {
 	// Name is a person or a program; required.
 	Name string `json:"name"`
-	// Reason is why; kept in the history.
+	// Reason is the actor's reason, for the history.
 	Reason string `json:"reason,omitempty"`
 	// Job is the bulk job that acts for the actor, zero without one. A job changes a
 	// dead letter at most once.
