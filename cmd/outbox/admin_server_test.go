@@ -57,7 +57,7 @@ func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
 	}
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		code, text := get("/readyz")
-		if code == http.StatusServiceUnavailable && strings.Contains(text, "ScyllaDB is waited for: connect to ScyllaDB at 127.0.0.1:1") {
+		if code == http.StatusServiceUnavailable && strings.Contains(text, "waiting for ScyllaDB: connect to ScyllaDB at 127.0.0.1:1") {
 			break
 		}
 		if time.Now().After(end) {

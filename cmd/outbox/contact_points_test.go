@@ -138,7 +138,7 @@ func bareHost(t *testing.T, command []string, service bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	log := &watched{want: "database not there yet"}
+	log := &watched{want: "database not ready"}
 	go func() {
 		for {
 			c, err := ln.Accept()

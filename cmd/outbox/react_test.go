@@ -72,7 +72,7 @@ react:
 func TestReact_BadRulesAreUsage(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string]string{
-		"": "there are no rules",
+		"": "no rules are configured",
 		"- {name: a, topics: [x], to: log, when: 'event_type = \"y\"'}": "rule a: when: line 1, column 12",
 		"- {name: a, topics: [x], to: ops}":                             `rule a: to "ops": no such target or plugin; use one of log`,
 		"- {name: a, topics: [x], to: log, title: '{{.event}}'}":        "rule a: title: an event has no event",

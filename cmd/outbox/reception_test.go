@@ -110,7 +110,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		go func() { end <- run(cmd, &conf) }()
 	}
 	for name, addr := range addrs {
-		until(t, addr, 503, "ScyllaDB is waited for: connect to ScyllaDB at "+cql)
+		until(t, addr, 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)
 		if code, _, text := asked(t, "GET", "http://"+addr+"/healthz", "", ""); code != 200 {
 			t.Errorf("%s: /healthz = %d %s of one that waits", name, code, text)
 		}
@@ -128,7 +128,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		if _, _, text := asked(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `outbox_scylla_requests_total{result="unreached"}`) {
 			t.Errorf("%s: /metrics of one that waits has nothing of the database: %.200s", name, text)
 		}
-		until(t, listeners[name], 503, "ScyllaDB is waited for: connect to ScyllaDB at "+cql)
+		until(t, listeners[name], 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)
 	}
 
 	log := slog.New(slog.DiscardHandler)

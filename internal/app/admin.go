@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
-// Gate is who may use the admin API.
+// Gate returns the access control of the admin API: the principals and their roles.
 func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	tokens, err := readTokens("admin.tokens", c.Tokens)
 	if err != nil {
@@ -41,12 +41,13 @@ type AdminAPI struct {
 	Addr  string
 	Ready daemon.Readiness
 	Stop  context.CancelFunc
-	done  chan error // delivers what ended it, once
+	done  chan error // delivers the error that ended it, once
 }
 
-// StartAdmin starts the admin API on what listen returns; it is there when startAdmin
-// returns. It ends with ctx, or by shutdown. beside are the services of an order API in the same process;
-// nil makes the admin API have its own.
+// StartAdmin starts the admin API on the listener that listen opens; the API answers when
+// StartAdmin returns. It ends with ctx, or by Shutdown. beside contains the services of an
+// order API in the same process; with nil the admin API creates its own, and runs the
+// continuous verification.
 func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *AdminAPI, err error) {
 	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
@@ -101,8 +102,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	}
 	runner := jobs.NewRunner(jobs.New(letters), runs)
 	go func() {
-		// Whoever lets jobs be made sees to it that somebody runs them; of several
-		// runners one takes each.
+		// A process that creates jobs also runs them; of several runners one takes each job.
 		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
 		ran := make(chan error, 1)
 		go func() { ran <- runner.Run(working) }()
@@ -116,8 +116,8 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	return a, nil
 }
 
-// apiConfig is what the configuration says of the admin API. Who may use it, the
-// letters, the archive and the services beside it are for who starts it.
+// apiConfig returns the configuration of the admin API without access control, dead letters,
+// archive and services, which the caller adds.
 func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error) {
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
@@ -140,7 +140,7 @@ func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error
 	return conf, err
 }
 
-// console serves the web console.
+// console returns the handler of the web console.
 func (c *AdminConfig) console() (http.Handler, error) {
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, cli.Usage(fmt.Errorf("admin.trace_url: %w", err))
@@ -157,17 +157,17 @@ func (c *Config) ListenAdmin(ctx context.Context, log *slog.Logger) (net.Listene
 	ln, err := access.Listen(ctx, c.Admin.APIAddr, c.HTTP.TLSCert, c.HTTP.TLSKey, c.Admin.Insecure, log)
 	switch {
 	case errors.Is(err, access.ErrInClear):
-		return nil, cli.Usage(cli.WithHint(err, "set http.tls_cert and http.tls_key; or --admin-insecure, if something else protects the way, such as a proxy on this machine"))
+		return nil, cli.Usage(cli.WithHint(err, "set http.tls_cert and http.tls_key; or --admin-insecure, if something else protects the connection, such as a proxy on this machine"))
 	case err != nil:
 		return nil, cli.PortHint(err, c.Admin.APIAddr, "admin.api_addr (--admin-api-addr)")
 	}
 	return ln, nil
 }
 
-// outboxTables are the outbox tables of the configuration's relay.
+// outboxTables returns the outbox tables of the relay.
 func (c *Config) outboxTables() (out []admin.Table) {
 	confs, err := c.RelayConfigs()
-	if err != nil { // the relay would not run with it; what is known without it is shown nevertheless
+	if err != nil { // the relay would not start with it; show the default table
 		return []admin.Table{{Keyspace: c.Scylla.Keyspace, Name: c.Relay.Table}}
 	}
 	for i := range confs {
@@ -176,13 +176,13 @@ func (c *Config) outboxTables() (out []admin.Table) {
 	return out
 }
 
-// Wait returns what ended the API; nil after a requested stop.
+// Wait returns the error that ended the API, nil after a requested stop.
 func (a *AdminAPI) Wait() error {
 	defer a.Stop()
 	return <-a.done
 }
 
-// Shutdown lets the requests under way finish and returns.
+// Shutdown waits for requests in progress, and returns the error that ended the API.
 func (a *AdminAPI) Shutdown() error {
 	a.Stop()
 	return a.Wait()

@@ -30,18 +30,18 @@ var AdminAddrs = map[string]string{
 	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "react": "127.0.0.1:9093", "watch": "127.0.0.1:9094", "admin": "127.0.0.1:9096",
 }
 
-// AdminServer serves /metrics, /healthz and /readyz of a process from its start on, while
-// the process waits for its database too. No API serves metrics or profiles.
+// AdminServer serves /metrics, /healthz and /readyz of a process from its start on, also while
+// the database is not connected. APIs serve neither metrics nor profiles.
 type AdminServer struct {
 	URL    string                           // "off" without a listener
 	Server *daemon.HTTPServer               // nil without a listener
 	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
 	Nodes  *sessions.Nodes                  // of the database
 	hosts  []string                         // contact points of the database
-	why    atomic.Pointer[string]           // why the database is not reached; nil before the first try
+	why    atomic.Pointer[string]           // why the database is not connected; nil before the first attempt
 }
 
-// serve starts the admin listener, nil for none.
+// serve starts the admin listener. It returns nil if the listener is off.
 func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready daemon.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
 	hosts, err := access.NewHosts(c.Addr, c.Hosts)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready 
 	switch c.Addr {
 	case AdminOff:
 		return nil, nil
-	case "": // any port of all addresses, to package net
+	case "": // package net would choose any port of all addresses
 		return nil, cli.Usage(errors.New("admin.addr is empty; set host:port or off"))
 	}
 	h := daemon.AdminHandler(reg, ready)
@@ -67,7 +67,7 @@ func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready 
 	return s, nil
 }
 
-// ServeAdmin starts it; it ends with teardown.
+// ServeAdmin starts the admin listener. teardown ends it.
 func ServeAdmin(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*AdminServer, error) {
 	a := &AdminServer{URL: AdminOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
 	s, err := c.Admin.serve(ctx, reg, a.Readiness, log)
@@ -81,8 +81,8 @@ func ServeAdmin(ctx context.Context, c *Config, reg prometheus.Gatherer, log *sl
 	return a, nil
 }
 
-// With calls f with a context that also ends when the server ends by itself: the process
-// would run on unseen.
+// With calls f with a context that also ends when the server fails: without it the process
+// would run unobserved.
 func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) error {
 	if a.Server == nil {
 		return f(ctx)
@@ -90,10 +90,10 @@ func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) e
 	return a.Server.With(ctx, f)
 }
 
-// Works is called when the process works; f says how from then on.
+// Works sets the readiness of a process that has started.
 func (a *AdminServer) Works(f daemon.Readiness) { a.ready.Store(&f) }
 
-// waits is told why the database is not reached.
+// waits records why the database is not connected.
 func (a *AdminServer) waits(err error) {
 	why := strings.TrimSpace(err.Error())
 	if text := cli.HintOf(err); text != "" {
@@ -102,10 +102,10 @@ func (a *AdminServer) waits(err error) {
 	a.why.Store(&why)
 }
 
-// problem is what /readyz says of it.
+// problem returns the problem of a process without a database connection for /readyz.
 func (a *AdminServer) problem() string {
 	if why := a.why.Load(); why != nil {
-		return "starting: ScyllaDB is waited for: " + *why
+		return "starting: waiting for ScyllaDB: " + *why
 	}
 	return "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
 }
@@ -127,8 +127,8 @@ func (a *AdminServer) Readiness() (bool, any) {
 	}{false, []string{a.problem()}}
 }
 
-// withNodes is the detail of /readyz while nodes of the database do not answer. The
-// process is ready: its statements go to the others.
+// withNodes is the detail of /readyz while nodes of the database do not answer. The process
+// is ready: the driver sends its statements to the other nodes.
 type withNodes struct {
 	detail any
 	down   []string
@@ -163,7 +163,7 @@ func withListener(
 	})
 }
 
-// WithAdmin is withListener with a session once the database is there.
+// WithAdmin is withListener with a session, once the database is connected.
 func WithAdmin(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,

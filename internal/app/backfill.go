@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// showBackfill draws a bar on a terminal while the relay scans the outbox
-// table; elsewhere the relay's log says how far it is. stop ends it.
+// showBackfill shows a progress bar on a terminal while the relay scans the outbox table;
+// elsewhere the log of the relay reports the progress. stop ends it.
 func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()) {
 	bar := cli.NewProgress(w, 0, func() int64 { return int64(r.Status().Backfill.Done) }, func() string {
 		b := r.Status().Backfill
@@ -48,7 +48,7 @@ func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()
 	}
 }
 
-// backfillDetail is what /readyz shows of a scan, nothing where there was none.
+// backfillDetail returns the detail of a scan for /readyz, nil without one.
 func backfillDetail(b *relay.BackfillStatus) any {
 	if b.Ranges == 0 {
 		return nil

@@ -25,8 +25,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// Addresses are the contact points with their port, as the driver dials them. Where
-// they cannot be parsed they are as configured.
+// Addresses returns the contact points with their ports, as the driver dials them, or as
+// configured if they cannot be parsed.
 func (c ScyllaConfig) Addresses() string {
 	hosts, port, err := ContactPoints(c.Hosts)
 	if err != nil {
@@ -38,10 +38,10 @@ func (c ScyllaConfig) Addresses() string {
 	return strings.Join(hosts, ", ")
 }
 
-// Session connects to the database. keyspace is the session's; empty for none.
+// Session connects to the database. keyspace may be empty.
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
-	// With a keyspace that does not exist the driver only says that it made no
-	// connections, so it is looked for first.
+	// For a missing keyspace the driver only reports that it made no connections, so the
+	// keyspace is checked first.
 	cluster, err := c.Cluster("")
 	if err != nil {
 		return nil, err
@@ -52,10 +52,10 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
 		sessions.Close(s)
 		if errors.Is(err, gocql.ErrNotFound) {
-			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate makes it")
+			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
 		}
 		if err == nil {
-			// Anew: a policy that picks hosts belongs to one session.
+			// A new one, because a host selection policy belongs to one session.
 			if cluster, err = c.Cluster(keyspace); err != nil {
 				return nil, err
 			}
@@ -70,12 +70,12 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 
 func (c ScyllaConfig) away(err error) error {
 	return cli.WithHint(fmt.Errorf("connect to ScyllaDB at %s: %w", c.Addresses(), err),
-		"is it running there, and reachable? Check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS names other hosts")
+		"check that it runs there and is reachable, and check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS sets other hosts")
 }
 
-// SessionOnceUp is session for a service: it waits, with back-off, for a
-// database that is not there yet, because services start in any order. Only
-// what waiting cannot mend, such as a wrong configuration, is an error.
+// SessionOnceUp is Session for a service: it retries with back-off until the database is
+// reachable, because services start in any order. It returns only errors that a retry cannot
+// fix, such as a wrong configuration.
 func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
 	for attempt := 1; ; attempt++ {
 		var s *gocql.Session
@@ -90,22 +90,22 @@ func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 			}
 		}
 		if c.Requests != nil {
-			c.Requests.unreached.Inc() // before the first session nothing else is asked
+			c.Requests.unreached.Inc() // there are no other requests before the first session
 		}
 		if c.Waits != nil {
 			c.Waits(err)
 		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("database not there yet; trying again", "wait", wait, "err", err, "hint", cli.HintOf(err))
+		log.Warn("database not ready; retrying", "wait", wait, "err", err, "hint", cli.HintOf(err))
 		if err := retry.Wait(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// Listening returns nil if one of the hosts takes connections. Who waits for the
-// database asks this first: a session that cannot be made leaves five goroutines behind
-// (gocql 1.19.0), which would be many thousands after a day.
+// Listening returns nil if one of the hosts accepts connections. Call it before each retry of
+// a session: a failed session leaves five goroutines behind (gocql 1.19.0), which would be
+// many thousands after a day.
 func (c ScyllaConfig) Listening(ctx context.Context) error {
 	cluster, err := c.Cluster("")
 	if err != nil {
@@ -118,7 +118,7 @@ func (c ScyllaConfig) Listening(ctx context.Context) error {
 		go func() {
 			conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(cluster.Port)))
 			if err == nil {
-				_ = conn.Close() // nothing was said
+				_ = conn.Close() // nothing was sent
 			}
 			answers <- err
 		}()
@@ -179,7 +179,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	case c.Username != "":
 		cluster.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
 	case c.Password != "":
-		return nil, cli.Usage(errors.New("scylla.password is set and scylla.username is not: nobody would log in; set both or none"))
+		return nil, cli.Usage(errors.New("scylla.password is set and scylla.username is not: set both or none"))
 	}
 	conf, err := c.config("scylla")
 	if err != nil {
@@ -196,20 +196,20 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	return cluster, nil
 }
 
-// driverLog drops what the driver would print by itself: what matters comes
-// back as errors, which are logged with what was being done.
+// driverLog discards the log of the driver. The driver also returns its errors, which the
+// callers log with their operation.
 type driverLog struct{}
 
 func (driverLog) Print(...any)          {}
 func (driverLog) Printf(string, ...any) {}
 func (driverLog) Println(...any)        {}
 
-// defaultPort is the port of a contact point that names none: ScyllaDB's CQL port.
+// defaultPort is the port of a contact point without one: the CQL port of ScyllaDB.
 const defaultPort = 9042
 
 // ContactPoints parses scylla.hosts: host, host:port, IPv6 addresses with or without
-// brackets. All that name a port must name the same, because the driver has one for
-// the cluster; without any it is defaultPort. The hosts have no brackets.
+// brackets. All ports must be equal, because the driver has one port per cluster; without a
+// port it is defaultPort. The returned hosts have no brackets.
 func ContactPoints(in []string) (hosts []string, port int, err error) {
 	for _, point := range in {
 		point = strings.TrimSpace(point)
@@ -237,7 +237,7 @@ func ContactPoints(in []string) (hosts []string, port int, err error) {
 	return hosts, cmp.Or(port, defaultPort), nil
 }
 
-// Options are the Kafka client's options for TLS and SASL.
+// Options returns the options of the Kafka client for TLS and SASL.
 func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
 		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
@@ -253,7 +253,7 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	const mechanisms = "plain, scram-sha-256 or scram-sha-512"
 	if c.SASL == "" {
 		if c.Username+c.Password != "" {
-			return nil, cli.Usage(errors.New("kafka.username or kafka.password is set and kafka.sasl is not: nobody would log in; set kafka.sasl to " + mechanisms))
+			return nil, cli.Usage(errors.New("kafka.username or kafka.password is set and kafka.sasl is not: set kafka.sasl to " + mechanisms))
 		}
 		return opts, nil
 	}
@@ -274,7 +274,7 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	return append(opts, kgo.SASL(m)), nil
 }
 
-// Client makes a Kafka client with further options. It does not connect yet.
+// Client creates a Kafka client with further options. It does not connect yet.
 func (c KafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := c.Options()
 	if err != nil {
@@ -287,8 +287,8 @@ func (c KafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
 	return cl, nil
 }
 
-// config is the TLS configuration of a client, nil without TLS. of names the
-// section in errors.
+// config returns the TLS configuration of a client, nil without TLS. of is the section in
+// errors.
 func (c tlsConfig) config(of string) (*tls.Config, error) {
 	if !c.TLS {
 		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" {

@@ -14,10 +14,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 )
 
-// AddFlags gives the command --config and the flags of the sections. Secrets
-// have none.
+// AddFlags adds --config and the flags of the sections to the command. Secrets have no flag.
 func AddFlags(cmd *cobra.Command, sections ...string) {
-	cmd.Flags().String("config", "", "configuration file (YAML); flags win over the environment, the environment over the file")
+	cmd.Flags().String("config", "", "configuration file (YAML); flags take precedence over the environment, the environment over the file")
 	c := defaults()
 	if addr, ok := AdminAddrs[cmd.Name()]; ok {
 		c.Admin.Addr = addr
@@ -30,7 +29,7 @@ func AddFlags(cmd *cobra.Command, sections ...string) {
 const rulesKey = "relay.rules"
 
 // LoadConfig reads the configuration of a command whose flags AddFlags made:
-// flag over environment over file over default. Every problem is reported at once,
+// flag over environment over file over default. All problems are in one error,
 // as an error of usage.
 func LoadConfig(cmd *cobra.Command) (*Config, error) {
 	path, err := cmd.Flags().GetString("config")
@@ -78,15 +77,15 @@ func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	return c, nil
 }
 
-// warnOfStrangers logs the variables of environ that look like settings and are none: a
-// misspelt one leaves a default in force silently. It is no error, since others may use
-// such names.
+// warnOfStrangers logs the variables of environ that have the prefix of settings and are not
+// settings: a misspelt variable would leave a default in force. It is not an error, because
+// other software may use such names.
 func warnOfStrangers(log *slog.Logger, environ []string) {
 	for _, name := range Settings.Strangers(environ) {
-		log.Warn("environment variable belongs to no setting: it changes nothing", "name", name,
-			"hint", "is it misspelt? --help names the variable of each setting")
+		log.Warn("unknown environment variable ignored", "name", name,
+			"hint", "--help lists the variable of each setting")
 	}
 }
 
-// NoEnv keeps a shell's settings for real clusters away from dev.
+// NoEnv is an empty environment: outbox-dev run ignores a shell's settings of real clusters.
 func NoEnv(string) (string, bool) { return "", false }

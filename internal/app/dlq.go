@@ -28,7 +28,7 @@ func (c *Config) DLQStore() (s *dlq.Store, closeSession func(), err error) {
 	return s, func() { sessions.Close(session) }, nil
 }
 
-// DLQOptions are those that follow from the database's settings.
+// DLQOptions returns the options of the store that follow from the settings of the database.
 func (c *Config) DLQOptions() []dlq.Option {
 	cons, serial := c.Scylla.Consistencies()
 	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
@@ -37,8 +37,8 @@ func (c *Config) DLQOptions() []dlq.Option {
 	}
 }
 
-// Keeper opens retention.archive for jobs that purge, restore or sweep; without
-// the setting it is nil. closeArchive closes what was opened.
+// Keeper opens retention.archive for jobs that purge, restore or sweep. It is nil without the
+// setting. closeArchive closes the archive.
 func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, closeArchive func() error, err error) {
 	closeArchive = func() error { return nil }
 	if c.Retention.Archive == "" {
@@ -56,7 +56,7 @@ func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, c
 	return archive.NewKeeper(sweeper), a.Close, nil
 }
 
-// Sweep is the configuration of a sweeper.
+// Sweep returns the configuration of a sweeper.
 func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
@@ -65,7 +65,7 @@ func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	}
 }
 
-// rowTTLOnce is rowTTL by a session of its own.
+// rowTTLOnce is RowTTL with its own session.
 func (c *Config) rowTTLOnce(ctx context.Context, table string) (time.Duration, error) {
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// hintFan gives each of its branches every datagram that comes to a connection,
-// until that is closed. A receiver that does not keep up misses some: hints may be
-// lost. It is safe for concurrent use.
+// hintFan passes every datagram of a connection to each of its branches, until the connection
+// is closed. A slow receiver misses datagrams: hints may be lost. It is safe for concurrent
+// use.
 type hintFan struct {
 	conn net.PacketConn
 
@@ -46,13 +46,13 @@ func (f *hintFan) drop(b *branch) {
 	b.end()
 }
 
-// run hands out datagrams until the connection is closed.
+// run passes on datagrams until the connection is closed.
 func (f *hintFan) run() {
 	b := make([]byte, 2048)
 	for {
 		n, _, err := f.conn.ReadFrom(b)
 		if err != nil && !errors.Is(err, net.ErrClosed) {
-			continue // such as a port unreachable that a reply met
+			continue // such as an ICMP error after a reply
 		}
 		f.mu.Lock()
 		branches := slices.Clone(f.branches)
@@ -74,11 +74,11 @@ func (f *hintFan) run() {
 	}
 }
 
-// branch is one receiver's side. Receivers only read and set deadlines that are
-// past, which ends them.
+// branch is the connection of one receiver. Receivers only read, and set a deadline in the
+// past to end.
 type branch struct {
 	net.PacketConn
-	in    chan []byte // datagrams, which receivers share and do not change
+	in    chan []byte // datagrams, shared by the receivers and not changed
 	ended chan struct{}
 	once  sync.Once
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// tokenHint is where tokens come from.
-const tokenHint = "'outbox token NAME --role operator' makes a token and prints its entry"
+// tokenHint is the hint for errors of tokens.
+const tokenHint = "'outbox token NAME --role operator' prints a token and its entry"
 
-// Gate is who may use the order API; nil if everybody may.
+// Gate returns the access control of the order API, nil if it permits every client.
 func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	if len(c.Tokens) == 0 {
 		return nil, nil
@@ -32,23 +32,23 @@ func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	return g, nil
 }
 
-// Listen listens on the configured address, with TLS if there is a certificate.
-// Beyond loopback it wants both TLS and tokens, unless http.insecure.
+// Listen listens on http.addr, with TLS if there is a certificate. Beyond loopback it requires
+// TLS and tokens, unless http.insecure is set.
 func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
 	if err := c.checkPair(); err != nil {
 		return nil, err
 	}
 	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	if errors.Is(err, access.ErrInClear) {
-		return nil, cli.Usage(cli.WithHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the way"))
+		return nil, cli.Usage(cli.WithHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the connection"))
 	}
 	if err != nil {
 		return nil, cli.PortHint(err, c.Addr, "--http-addr")
 	}
 	at, ok := ln.Addr().(*net.TCPAddr)
 	if len(c.Tokens) == 0 && !c.Insecure && !(ok && at.IP.IsLoopback()) {
-		err := fmt.Errorf("http.addr %s is beyond loopback and there are no http.tokens: everybody could change orders", c.Addr)
-		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; http.insecure says that something else protects the way")), ln.Close())
+		err := fmt.Errorf("http.addr %s is beyond loopback and http.tokens is empty: every client could change orders", c.Addr)
+		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; set http.insecure if something else protects the connection")), ln.Close())
 	}
 	return ln, nil
 }
@@ -71,7 +71,7 @@ func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
 	return h, nil
 }
 
-// Proxies are the trusted reverse proxies.
+// Proxies returns the trusted reverse proxies.
 func (c *HTTPConfig) Proxies() (access.Proxies, error) {
 	p, err := access.NewProxies(c.TrustedProxies, access.ForwardedHeader(c.ForwardedHeader))
 	if err != nil {

@@ -45,12 +45,12 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, comm
 	return messages.NewAPI(service), nil
 }
 
-// reservedTopics are patterns of the topics of the relay's own events and of its
-// control topics, as far as the configuration names them.
+// reservedTopics returns patterns of the topics of the relay's own events and of its control
+// topics, as far as the configuration contains them.
 func reservedTopics(c *Config) []string {
 	out := []string{share.ControlTopic("*")}
 	confs, err := c.RelayConfigs()
-	if err != nil { // the relay would not start with it; its defaults remain protected
+	if err != nil { // the relay would not start with it; reserve its defaults
 		confs = []relay.Config{{TopicTemplate: relay.DefaultTopicTemplate}}
 	}
 	for i := range confs {
@@ -59,7 +59,7 @@ func reservedTopics(c *Config) []string {
 		for _, e := range OrderEvents {
 			out = append(out, relay.ExpandTopic(TopicTemplate(conf), e, "order"))
 		}
-		// A template without any text of its own would reserve every topic.
+		// A template of placeholders only would reserve every topic.
 		if p := relay.ExpandTopic(TopicTemplate(conf), "*", "*"); strings.Trim(p, "*._-") != "" {
 			out = append(out, p)
 		}
@@ -100,7 +100,7 @@ func (l messageDeadLetters) DeadLetter(ctx context.Context, event gocql.UUID) (m
 	return out, true, nil
 }
 
-// messageFinder looks for messages in their topics.
+// messageFinder finds messages in their topics.
 type messageFinder struct{ finder *whereis.Finder }
 
 // Find implements messages.Finder.
@@ -109,9 +109,10 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 	return messages.Place(p), found, err
 }
 
-// NewScheduler returns what hands scheduled messages to the outbox, and tells
-// those of the relays that carry it; nil where it is off, or where none does. confs
-// are those of the relays, commits what tells each of an event that was stored.
+// NewScheduler returns the scheduler, which writes due messages to the outbox and notifies
+// the relays of that table. It is nil if relay.schedule_rate is off, or if no relay reads the
+// table. confs contains the configurations of the relays, and commits the function of each
+// that announces a stored event.
 func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
 	if c.Relay.ScheduleRate == 0 {
 		return nil, nil
@@ -141,7 +142,7 @@ func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commi
 	return s, nil
 }
 
-// WithScheduler runs the scheduler, if there is one, for as long as run runs.
+// WithScheduler calls run, and runs the scheduler, which may be nil, until run returns.
 func WithScheduler(ctx context.Context, s *schedule.Scheduler, run func(context.Context) error) error {
 	if s == nil {
 		return run(ctx)

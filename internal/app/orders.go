@@ -24,7 +24,7 @@ type OrderAPI struct {
 	Ready    daemon.Readiness
 	Services *Services
 	stop     context.CancelFunc
-	done     chan error // delivers what ended it, once
+	done     chan error // delivers the error that ended it, once
 }
 
 // OrderServer is the order API before it listens.
@@ -32,12 +32,12 @@ type OrderServer struct {
 	*orders.Server
 	Services *Services
 	hub      *stream.Hub
-	// Watching ends when the server takes no more requests, and with it all that is
-	// being watched, so that the server need not wait for that.
+	// Watching ends when the server accepts no more requests. It ends all event streams, so
+	// that the server need not wait for them.
 	Watching context.Context
 }
 
-// NewOrderServer puts the order API together. Its services must be closed.
+// NewOrderServer creates the order API. The caller closes its services.
 func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*OrderServer, error) {
 	services, err := newServices(ctx, c, session, reg, log)
 	if err != nil {
@@ -73,8 +73,8 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	return &OrderServer{server, services, hub, watching}, nil
 }
 
-// StartOrders starts the order API on what listen returns; it is there when
-// startOrders returns. It ends with ctx, or by shutdown.
+// StartOrders starts the order API on the listener that listen opens; the API answers when
+// StartOrders returns. It ends with ctx, or by Shutdown.
 func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*OrderAPI, error) {
 	server, err := NewOrderServer(ctx, c, session, reg, log)
 	if err != nil {
@@ -94,7 +94,7 @@ func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	return api, nil
 }
 
-// Run serves on ln until ctx ends, and closes the services.
+// Run serves on ln until ctx ends, then closes the services.
 func (s *OrderServer) Run(ctx context.Context, ln net.Listener) error {
 	watched := make(chan error, 1)
 	go func() { watched <- s.hub.Run(s.Watching) }()
@@ -102,13 +102,13 @@ func (s *OrderServer) Run(ctx context.Context, ln net.Listener) error {
 	return errors.Join(err, <-watched, s.Services.Close())
 }
 
-// Wait returns what ended the API; nil after a requested stop.
+// Wait returns the error that ended the API, nil after a requested stop.
 func (a *OrderAPI) Wait() error {
 	defer a.stop()
 	return <-a.done
 }
 
-// Shutdown lets the requests under way finish and returns.
+// Shutdown waits for requests in progress, and returns the error that ended the API.
 func (a *OrderAPI) Shutdown() error {
 	a.stop()
 	return a.Wait()

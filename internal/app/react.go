@@ -17,11 +17,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
-// reactRulesKey is the key of the list of rules. Like the list of tables it has no
-// flag and no environment variable.
+// reactRulesKey is the key of the list of rules, which has no flag and no environment
+// variable.
 const reactRulesKey = "react.rules"
 
-// LogTarget is the target that is always there.
+// LogTarget is the name of the target that writes events to the log. It always exists.
 const LogTarget = "log"
 
 // Deliveries opens the store of deliveries.
@@ -37,17 +37,17 @@ func (c *Config) Deliveries(session *gocql.Session) (*delivery.Store, error) {
 	return s, nil
 }
 
-// Reactor makes the reactor of the configuration's rules.
+// Reactor returns the reactor of the configured rules.
 func (c *Config) Reactor(store *delivery.Store, reg prometheus.Registerer, log *slog.Logger) (*react.Reactor, error) {
 	if len(c.React.Rules) == 0 {
-		return nil, cli.WithHint(errors.New("there are no rules"), "%s in the configuration file is their list; docs/reactions.md has an example", reactRulesKey)
+		return nil, cli.WithHint(errors.New("no rules are configured"), "list them as %s in the configuration file; docs/reactions.md contains an example", reactRulesKey)
 	}
 	targets, err := notify.ParseTargets(c.React.Targets, c.React.WebhookSecrets)
 	if err != nil {
 		return nil, fmt.Errorf("react.targets: %w", err)
 	}
 	if _, taken := targets[LogTarget]; taken {
-		return nil, fmt.Errorf("react.targets: %s is the name of the log; choose another", LogTarget)
+		return nil, fmt.Errorf("react.targets: %s is the name of the log; use another name", LogTarget)
 	}
 	targets[LogTarget] = toLog(log)
 	opts, err := c.Kafka.Options()
@@ -64,7 +64,7 @@ func (c *Config) Reactor(store *delivery.Store, reg prometheus.Registerer, log *
 	return r, nil
 }
 
-// toLog writes messages to the log.
+// toLog returns the target that writes messages to the log.
 func toLog(log *slog.Logger) notify.Target {
 	return notify.TargetFunc(func(ctx context.Context, m notify.Message) error {
 		level := slog.LevelInfo

@@ -17,8 +17,9 @@ import (
 // Listening opens the listener of an API.
 type Listening func(context.Context, *slog.Logger) (net.Listener, error)
 
-// WithReception is withListener for an API: it listens before the database is there,
-// and says that it waits. f has the session, and serves on what its listening returns.
+// WithReception is withListener for an API: it listens before the database is connected, and
+// answers 503 until then. f receives the session, and serves on the listener of its
+// Listening.
 func WithReception(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error, listen Listening,
 	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, listen Listening) error,
@@ -30,7 +31,7 @@ func WithReception(
 		}
 		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(admin.problem))), log)
 		teardown.Add("listener", r.Close)
-		log.Info("listening; all but /healthz is 503 until the database is there", "addr", ln.Addr().String(), "admin", admin.URL)
+		log.Info("listening; answering 503 until the database is connected", "addr", ln.Addr().String(), "admin", admin.URL)
 		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error {
 			return f(ctx, session, reg, admin, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
 		})

@@ -21,23 +21,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// sweepPage is how many rows one answer to the sweep holds. The library reads the
-// streams of each vnode by a query of their own, all at the same time, and the
-// driver fetches the next page meanwhile: with its 5,000 rows 256 streams would
-// hold millions of them.
+// sweepPage is the page size of the sweep reader. The library reads the streams of each vnode
+// by a separate query, all concurrently, and the driver prefetches the next page: with its
+// default of 5,000 rows 256 streams would hold millions of rows.
 const sweepPage = 100
 
-// relayMemory is from where on the relay collects garbage rather than take more
-// memory. What it keeps is bounded, and is well below with the defaults: a
-// million events remembered, half a million aggregates, 64 MiB under way.
+// relayMemory is the soft memory limit of the relay with the default settings. Its live
+// memory is bounded below it: a million remembered events, half a million aggregates, and
+// 64 MiB in flight.
 const relayMemory = 150 << 20
 
-// memoryLimit is relayMemory, and what the settings allow beyond the defaults.
+// memoryLimit is relayMemory, plus the memory of settings above the defaults.
 func (c *RelayConfig) memoryLimit() int64 {
 	return relayMemory + 100*max(0, int64(c.MaxRememberedEvents)-relay.DefaultMaxRememberedEvents)
 }
 
-// AdminShutdown is how long a scrape under way may take when the process stops.
+// AdminShutdown is the time that a scrape in progress may take when the process stops.
 const AdminShutdown = 2 * time.Second
 
 // RunRelay runs the relays of all configured tables, with upkeep and scheduler, until the
@@ -73,7 +72,7 @@ func carry(
 		var err error
 		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
 		if err != nil {
-			return cli.WithHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty takes no hints")
+			return cli.WithHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty accepts no hints")
 		}
 		teardown.Add("hints", hints.Close)
 	}
@@ -92,7 +91,7 @@ func carry(
 	admin.Works(carriers.Readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints))
-	if one, ok := carriers.(*Relays); ok && len(one.all) == 1 { // several bars would draw over each other
+	if one, ok := carriers.(*Relays); ok && len(one.all) == 1 { // several bars would overwrite each other
 		stop := showBackfill(ctx, bar, one.all[0])
 		defer stop()
 	}
@@ -103,15 +102,15 @@ func carry(
 	return err
 }
 
-// Carriers are the relays of the process: alone, or as many as it shares of them.
+// Carriers are the relays of the process: one per table, or one per table and owned shard.
 type Carriers interface {
 	Run(context.Context) error
 	Readiness() daemon.Readiness
-	Reading() bool // whether all tails that there are to be have read once
+	Reading() bool // reports that every tail reader has read once
 	Commits() []func(gocql.UUID)
 }
 
-// NewCarriers makes the relays; hints may be nil.
+// NewCarriers creates the relays. hints may be nil.
 func NewCarriers(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (Carriers, error) {
 	var fan *hintFan
 	if hints != nil {
@@ -128,7 +127,7 @@ func NewCarriers(c *Config, confs []relay.Config, session *gocql.Session, log *s
 	return NewRelays(c, confs, session, log, reg)
 }
 
-// hintAddr is where hints are taken, empty for nowhere.
+// hintAddr returns the address of the hint listener, empty for none.
 func hintAddr(c net.PacketConn) string {
 	if c == nil {
 		return ""
@@ -136,7 +135,7 @@ func hintAddr(c net.PacketConn) string {
 	return c.LocalAddr().String()
 }
 
-// relayReadiness shows the relay's status on /readyz.
+// relayReadiness returns the readiness of a relay for /readyz.
 func relayReadiness(r *relay.Relay) daemon.Readiness {
 	return func() (bool, any) {
 		s := r.Status()
@@ -173,7 +172,7 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 	}
 }
 
-// breakerDetail is what /readyz shows of the breaker.
+// breakerDetail returns the detail of the breaker for /readyz.
 func breakerDetail(b *relay.BreakerStatus) any {
 	d := struct {
 		State string     `json:"state"`
@@ -190,7 +189,7 @@ func breakerDetail(b *relay.BreakerStatus) any {
 	return d
 }
 
-// tailDetail is what /readyz shows of the tail.
+// tailDetail returns the detail of the tail reader for /readyz.
 func tailDetail(t *relay.TailStatus) any {
 	d := struct {
 		On         bool    `json:"on"`
@@ -206,7 +205,7 @@ func tailDetail(t *relay.TailStatus) any {
 	return d
 }
 
-// NewRegistry is a registry with the process's own metrics.
+// NewRegistry returns a registry with the metrics of the Go runtime and the process.
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(

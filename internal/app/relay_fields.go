@@ -7,22 +7,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// checkRelays returns what is wrong with the settings of relays, which needs no
-// database: nobody should learn of a wrong number when that is back.
+// checkRelays returns the errors in the settings of relays. It needs no database, so that a
+// wrong setting is reported before the database is connected.
 func checkRelays(confs []relay.Config) error {
 	var errs []error
-	said := make(map[string]bool) // most settings are the same for each table
+	reported := make(map[string]bool) // tables share most settings
 	for i := range confs {
-		if err := confs[i].Validate(); err != nil && !said[err.Error()] {
-			said[err.Error()] = true
+		if err := confs[i].Validate(); err != nil && !reported[err.Error()] {
+			reported[err.Error()] = true
 			errs = append(errs, fmt.Errorf("table %s: %w", TableName(&confs[i]), InSettings(err)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// InSettings is an error of relay.Config.Validate or relay.New, with the names of settings
-// in the place of those of fields.
+// InSettings returns an error of relay.Config.Validate or relay.New with the names of settings
+// instead of fields.
 func InSettings(err error) error {
 	switch e := err.(type) {
 	case *relay.FieldError:

@@ -11,9 +11,9 @@ import (
 // RequestsMetric counts the requests to the database.
 const RequestsMetric = "outbox_scylla_requests_total"
 
-// Requests counts what a session asks of the database. Each page of an answer
-// and each attempt counts, and what found no node that could be asked, of which the
-// driver's observers are not told.
+// Requests counts the requests of sessions to the database. It counts each page and each
+// attempt, and requests for which no node was available, which the driver's observers do not
+// see.
 type Requests struct {
 	ok, failed, timedOut, called, unreached prometheus.Counter
 }
@@ -22,8 +22,8 @@ type Requests struct {
 // already.
 func NewRequests(reg prometheus.Registerer) *Requests {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: RequestsMetric, Help: "Requests to the database, each page of an answer and each attempt, by how they ended: ok; error, it was refused or its connection broke; " +
-			"timeout, nothing was answered in time; unreached, no node was up and connected; canceled, nobody waited any more.",
+		Name: RequestsMetric, Help: "Requests to the database, each page and each attempt, by result: ok; error, refused or connection lost; " +
+			"timeout, no answer in time; unreached, no node up and connected; canceled, by the caller.",
 	}, []string{"result"})
 	reg.MustRegister(c)
 	return &Requests{
@@ -32,8 +32,8 @@ func NewRequests(reg prometheus.Registerer) *Requests {
 	}
 }
 
-// observe makes the sessions of a cluster count. It comes after the cluster's host
-// selection policy is set, nil being the driver's default.
+// observe counts the requests of a cluster's sessions. Call it after the cluster's host
+// selection policy is set; nil is the driver's default.
 func (r *Requests) observe(cluster *gocql.ClusterConfig) {
 	cluster.QueryObserver, cluster.BatchObserver = r, r
 	policy := cluster.PoolConfig.HostSelectionPolicy
@@ -43,10 +43,10 @@ func (r *Requests) observe(cluster *gocql.ClusterConfig) {
 	cluster.PoolConfig.HostSelectionPolicy = countingPolicy{policy, r.unreached}
 }
 
-// ObserveQuery is told of each query.
+// ObserveQuery counts a query.
 func (r *Requests) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { r.count(q.Err) }
 
-// ObserveBatch is told of each batch.
+// ObserveBatch counts a batch.
 func (r *Requests) ObserveBatch(_ context.Context, b gocql.ObservedBatch) { r.count(b.Err) }
 
 func (r *Requests) count(err error) {
@@ -62,10 +62,9 @@ func (r *Requests) count(err error) {
 	}
 }
 
-// countingPolicy counts the requests for which no host could be asked: none is
-// up, or none has a connection. The driver looks for a host's connection after it
-// was picked and tells no observer if there is none; but it marks each host that
-// it has asked and that failed.
+// countingPolicy counts the requests for which no host is available: none is up, or none has
+// a connection. The driver looks up the connection of a host after it was picked, and calls
+// no observer if there is none; but it marks each host whose attempt failed.
 type countingPolicy struct {
 	gocql.HostSelectionPolicy
 	unreached prometheus.Counter
@@ -87,7 +86,7 @@ func (p countingPolicy) Pick(q gocql.ExecutableQuery) gocql.NextHost {
 	}
 }
 
-// AddHosts adds many at once, which the driver uses where a policy has it.
+// AddHosts adds several hosts. The driver calls it if a policy has it.
 func (p countingPolicy) AddHosts(hosts []*gocql.HostInfo) {
 	if many, ok := p.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		many.AddHosts(hosts)
@@ -98,13 +97,13 @@ func (p countingPolicy) AddHosts(hosts []*gocql.HostInfo) {
 	}
 }
 
-// countedHost notes that its host was asked and failed.
+// countedHost records that an attempt at its host failed.
 type countedHost struct {
 	gocql.SelectedHost
 	asked *bool
 }
 
-// Mark is called with the outcome of an attempt that failed.
+// Mark is called with the error of a failed attempt.
 func (h countedHost) Mark(err error) {
 	*h.asked = true
 	h.SelectedHost.Mark(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// SchemaOptions are the options of package schema; a nil logger logs nothing.
+// SchemaOptions returns the options of package schema; a nil logger logs nothing.
 func (c *Config) SchemaOptions(log *slog.Logger) schema.Options {
 	return schema.Options{
 		Keyspace:    c.Scylla.Keyspace,
@@ -21,7 +21,7 @@ func (c *Config) SchemaOptions(log *slog.Logger) schema.Options {
 	}
 }
 
-// Logger is the configured logger, writing to w. Errors are of usage.
+// Logger returns the configured logger on w. Errors are of usage.
 func (c logConfig) Logger(w io.Writer) (*slog.Logger, error) {
 	log, err := daemon.NewLogger(w, c.Level, c.Format)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
-// Services are orders and messages, which the order API offers, and the admin API in part.
+// Services are orders and messages: all of the order API, and a part of the admin API.
 type Services struct {
 	orders   *orders.Service
 	messages *messages.API
 	hints    *relayhint.Sender // nil for none
 }
 
-// newServices returns the services on the session. Whoever asked for them closes them.
+// newServices returns the services on the session. The caller closes them.
 func newServices(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
 	consistency, _ := c.Scylla.Consistencies()
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
@@ -51,12 +51,12 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	return s, nil
 }
 
-// routes are what operators do with orders and messages.
+// routes returns the operations of operators on orders and messages.
 func (s *Services) routes() []func(huma.API) {
 	return []func(huma.API){s.orders.Register, s.messages.RegisterKept, s.messages.RegisterMany}
 }
 
-// Close ends what the services run beside themselves.
+// Close ends the background tasks of the services.
 func (s *Services) Close() error {
 	if s == nil || s.hints == nil {
 		return nil
@@ -64,23 +64,23 @@ func (s *Services) Close() error {
 	return s.hints.Close()
 }
 
-// repairWindow is how old an order may be whose missing event is written again:
-// the default, or less where the outbox keeps its rows for less. An event that
-// has outlived its row is not missing; to write it again would publish it twice.
-// It waits for a database that has just gone away again.
+// repairWindow returns the maximum age of an order whose missing event is written again: the
+// default, or less if the outbox keeps its rows for less. An event whose row has expired is
+// not missing, and writing it again would publish it twice. It retries while the database is
+// unreachable.
 func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
 	for attempt := 1; ; attempt++ {
 		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
 			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
 		if errors.Is(err, gocql.ErrNotFound) {
-			return 0, cli.WithHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate makes it")
+			return 0, cli.WithHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate creates it")
 		}
 		if err == nil {
 			break
 		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("cannot read how long the outbox keeps its rows; trying again", "wait", wait, "err", err)
+		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err)
 		if err := retry.Wait(ctx, wait); err != nil {
 			return 0, err
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// Serving is how a command that runs until SIGTERM begins and ends: with a logger,
-// and after f, in reverse, what f left in teardown.
+// Serving runs a command until SIGTERM: it calls f with the logger, and then runs the teardown,
+// in reverse order.
 func Serving(
 	cmd *cobra.Command, c *Config, f func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error,
 ) (err error) {
@@ -32,8 +32,8 @@ func Serving(
 	return f(cmd.Context(), log, &teardown)
 }
 
-// inSession calls f with a session once the database is there. A ctx that ends
-// before is no error.
+// inSession calls f with a session, once the database is connected. It returns nil if ctx
+// ends before.
 func (c *Config) inSession(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown, f func(*gocql.Session) error) error {
 	session, err := c.Scylla.SessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
@@ -43,9 +43,9 @@ func (c *Config) inSession(ctx context.Context, log *slog.Logger, teardown *daem
 	return f(session)
 }
 
-// withRegistry is serving with a check of what can be said before the database is
-// there (nil for none), and a registry in which what is asked of the database is
-// counted. f asks for the session.
+// withRegistry is Serving with a check of the configuration before the database is connected
+// (nil for none), and a registry with the metrics of the database's requests. f opens the
+// session.
 func withRegistry(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
 	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
@@ -63,8 +63,8 @@ func withRegistry(
 	})
 }
 
-// Connect returns clients of the database and of a broker that answers. disconnect
-// closes both; it is nil with an error.
+// Connect returns clients of the database and of a reachable broker. disconnect closes both;
+// it is nil with an error.
 func (c *Config) Connect(ctx context.Context) (session *gocql.Session, client *kgo.Client, disconnect func(), err error) {
 	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
 		return nil, nil, nil, err
@@ -80,13 +80,14 @@ func (c *Config) Connect(ctx context.Context) (session *gocql.Session, client *k
 	return nil, nil, nil, err
 }
 
-// Reachable says quickly that no broker answers; the client itself would try for ever.
+// Reachable returns an error if no broker answers within 10 seconds; the client itself would
+// retry without a limit.
 func Reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		return cli.WithHint(fmt.Errorf("connect to Kafka at %s: %w", strings.Join(seeds, ", "), err),
-			"is it running there, and reachable? Check SASL and TLS; --kafka-seeds or OUTBOX_KAFKA_SEEDS names other brokers")
+			"check that it runs there and is reachable, and check SASL and TLS; --kafka-seeds or OUTBOX_KAFKA_SEEDS sets other brokers")
 	}
 	return nil
 }
@@ -99,5 +100,5 @@ func Stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// reachTimeout is how long a tool waits for the first answer of the broker.
+// reachTimeout is the maximum wait of a command for the first answer of the broker.
 const reachTimeout = 10 * time.Second

@@ -32,7 +32,7 @@ func TestSession_SaysWhatToDoWhileItWaits(t *testing.T) {
 		t.Fatal("sessionOnceUp() has a session without a keyspace")
 	}
 	for where, text := range map[string]string{"/readyz": w.problem(), "the log": log.String()} {
-		if !strings.Contains(text, "keyspace outbox does not exist") || !strings.Contains(text, "outbox schema migrate makes it") {
+		if !strings.Contains(text, "keyspace outbox does not exist") || !strings.Contains(text, "outbox schema migrate creates it") {
 			t.Errorf("%s says %q, want what is missing and what makes it", where, text)
 		}
 	}

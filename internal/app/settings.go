@@ -79,10 +79,10 @@ type ScyllaConfig struct {
 	Password    string        `setting:"password" secret:"true" usage:"password"`
 	tlsConfig
 
-	Requests *Requests       // counts what is asked of the database; nil does not
-	Nodes    *sessions.Nodes // finds nodes that do not answer; nil lets each session find them by itself
+	Requests *Requests       // counts the requests to the database; nil counts none
+	Nodes    *sessions.Nodes // detects nodes that do not answer; nil: each session does so separately
 	pageSize int             // rows in one answer; 0 for the driver's own
-	Waits    func(err error) // told why the database is waited for; nil for nobody
+	Waits    func(err error) // called with the reason of each retry of the connection; may be nil
 }
 
 // KafkaConfig is the broker.
@@ -124,7 +124,7 @@ type serverConfig struct {
 	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
 }
 
-// messagesConfig is the messages that the order API accepts.
+// messagesConfig is the intake of messages by the order API.
 type messagesConfig struct {
 	Topics         []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
 	MaxBytes       int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most"`

@@ -14,8 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// tablesKey is the key of the list of tables. Lists of tables have no flag and
-// no environment variable.
+// tablesKey is the key of the list of tables, which has no flag and no environment variable.
 const tablesKey = "relay.tables"
 
 // tableConfig is one of several outbox tables.
@@ -32,12 +31,12 @@ type tableConfig struct {
 	Source        string            `setting:"source"`
 }
 
-// mapping is what the table's columns hold.
+// mapping returns the mapping of the table's columns.
 func (t *tableConfig) mapping() outbox.Mapping {
 	return outbox.Mapping{Preset: t.Preset, Columns: t.Columns, AggregateType: t.AggregateType, Type: t.EventType, Unordered: t.Unordered}
 }
 
-// RelayConfig is the relay's configuration but for the session, logger and registry.
+// RelayConfig returns the relay's configuration without session, logger and registry.
 func (c *Config) RelayConfig() (relay.Config, error) {
 	opts, err := c.Kafka.Options()
 	if err != nil {
@@ -55,15 +54,15 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	if c.Relay.SpillLimit < 0 {
 		conf.WhenOpen = relay.WhenOpenHold
 	}
-	// A short confidence window, as in tests, is of no use where its end is noticed late.
+	// With a short confidence window, as in tests, the sweep reader must poll more often.
 	const least = 100 * time.Millisecond
 	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))
 	conf.IdleDelay = min(relay.DefaultIdleDelay, max(least, conf.ConfidenceWindow/24))
 	return conf, nil
 }
 
-// RelayConfigs are the configurations of the relays of all tables, one each,
-// but for the session, logger, registry and hints.
+// RelayConfigs returns the configurations of the relays, one per table, without session,
+// logger, registry and hints.
 func (c *Config) RelayConfigs() ([]relay.Config, error) {
 	base, err := c.RelayConfig()
 	base.TableKeyspace = base.Keyspace
@@ -82,7 +81,7 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 		}
 		seen[name] = true
 		conf.Mapping = t.mapping()
-		// Read-back tells the records of one table from those of another by their source.
+		// Read-back distinguishes the records of tables by their source.
 		if conf.Source = t.Source; conf.Source == "" {
 			conf.Source = base.Source
 			if name != base.Keyspace+"."+base.Table {
@@ -105,10 +104,10 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 	return out, nil
 }
 
-// TableName is the table with its keyspace.
+// TableName returns the name of the table with its keyspace.
 func TableName(c *relay.Config) string { return c.TableKeyspace + "." + c.Table }
 
-// tableNames are the tables of the relays.
+// tableNames returns the tables of the relays.
 func tableNames(confs []relay.Config) []string {
 	out := make([]string, len(confs))
 	for i := range confs {
@@ -117,13 +116,13 @@ func tableNames(confs []relay.Config) []string {
 	return out
 }
 
-// plain returns whether the table has the columns of outbox_messages.
+// plain reports that the table has the columns of outbox_messages.
 func (t *tableConfig) plain() bool {
 	return cmp.Or(t.Preset, outbox.PresetDefault) == outbox.PresetDefault && len(t.Columns) == 0 && t.AggregateType == "" && t.EventType == ""
 }
 
-// Only returns the configuration of the table that a tool reads: that of
-// scylla.keyspace and relay.table. The tools know the columns of outbox_messages.
+// Only returns the configuration of the table of a tool, from scylla.keyspace and
+// relay.table. Tools support only the columns of outbox_messages.
 func (c *Config) Only(tool string) (relay.Config, error) {
 	all, err := c.RelayConfigs()
 	if err != nil {

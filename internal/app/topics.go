@@ -11,7 +11,7 @@ import (
 // relay that names its topics by event type.
 var OrderEvents = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 
-// TopicTemplate is where a table's events go that no topic is named for.
+// TopicTemplate returns the topic template of events without a topic in conf.Topics.
 func TopicTemplate(conf *relay.Config) string {
 	fallback := relay.DefaultTopicTemplate
 	if conf.Mapping.Preset == outbox.PresetDebezium {

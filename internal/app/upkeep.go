@@ -22,8 +22,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
-// Upkeep is what some process does for all: telling people of dead letters, moving
-// old ones to the archive, and keeping their lists short.
+// Upkeep does the tasks that one process does for all: it sends notifications about dead
+// letters, moves old ones to the archive, and trims their lists.
 type Upkeep struct {
 	store   *dlq.Store
 	log     *slog.Logger
@@ -31,7 +31,7 @@ type Upkeep struct {
 	sweeper *archive.Sweeper // nil without an archive
 }
 
-// NewUpkeep makes it; what it opens teardown closes.
+// NewUpkeep returns the upkeep. teardown closes its archive.
 func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, teardown *daemon.Teardown) (*Upkeep, error) {
 	store, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
@@ -67,7 +67,7 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	return u, nil
 }
 
-// Run runs beside something else, whose end it waits for: nothing waits for it.
+// Run calls beside and runs the tasks until beside returns.
 func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) error {
 	own, cancel := context.WithCancel(ctx)
 	g, gctx := errgroup.WithContext(own)
@@ -81,24 +81,24 @@ func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) er
 	return errors.Join(err, g.Wait())
 }
 
-// RowTTL is how long a table keeps its rows; 0 is for good.
+// RowTTL returns the default TTL of a table; 0 is none.
 func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Duration, error) {
 	keyspace, name := tableParts(table)
 	var seconds int
 	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, name).
 		WithContext(ctx).Scan(&seconds)
 	if errors.Is(err, gocql.ErrNotFound) {
-		return 0, nil // it may be made again from a backup
+		return 0, nil // it may be restored from a backup later
 	}
 	return time.Duration(seconds) * time.Second, err
 }
 
-// tidyEvery is how often the lists of dead letters are tidied, and tidyFirst within
-// what time of the start for the first time: processes that start together do not
-// all do it at once, and one that is started often does it too.
+// tidyEvery is the interval between two trims of the lists of dead letters. The first is at a
+// random time within tidyFirst of the start: processes that start together do not all do it
+// at the same time, and one that is restarted often does it too.
 const tidyEvery, tidyFirst = time.Hour, 10 * time.Minute
 
-// tidy tidies the lists until ctx ends.
+// tidy trims the lists until ctx ends.
 func (u *Upkeep) tidy(ctx context.Context) {
 	for wait := mathrand.N(tidyFirst); ; wait = tidyEvery {
 		select {
@@ -110,9 +110,9 @@ func (u *Upkeep) tidy(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			u.log.Warn("the lists of dead letters are not tidied; again in an hour", "err", err)
+			u.log.Warn("failed to trim the lists of dead letters; retrying in an hour", "err", err)
 		case gone > 0:
-			u.log.Debug("hours without a dead letter taken off the lists", "hours", gone)
+			u.log.Debug("lists of dead letters trimmed", "hours", gone)
 		}
 	}
 }

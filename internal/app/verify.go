@@ -10,14 +10,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// TopicsOf names topics by the relay's configuration, on its own: that the
-// relay takes an event elsewhere is one of the things to be found.
+// TopicsOf returns a function that computes the topic of an event from the relay's
+// configuration. It shares no code with the relay, so that verification detects an event in
+// a wrong topic.
 func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, error) {
 	return func(eventType, aggregateType string) (string, error) {
 		if t, ok := conf.Topics[eventType]; ok && aggregateType != outbox.MessageAggregate {
 			return t, nil
 		}
-		t := eventType // a message names its topic itself
+		t := eventType // the event type of a message is its topic
 		if aggregateType != outbox.MessageAggregate {
 			t = strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
 		}
@@ -28,11 +29,11 @@ func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, 
 	}
 }
 
-// topicName is what Kafka takes for a topic's name, but for . and ..
+// topicName matches the topic names that Kafka accepts, and . and ..
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // VerifyMargin is the time that a relay may need beyond its confidence window.
 const VerifyMargin = 30 * time.Second
 
-// RepairAtOnce is how many events a relay is asked for at a time.
+// RepairAtOnce is the maximum number of events in one request for repair.
 const RepairAtOnce = 500

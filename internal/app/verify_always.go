@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// VerifyDuty is the name of the dlq.Duty to verify, and verifyTTL how long a process
-	// that died keeps others from it.
+	// VerifyDuty is the name of the dlq.Duty of the verification, and VerifyTTL the time after
+	// which another process takes it from a failed one.
 	VerifyDuty = "verify"
 	VerifyTTL  = 2 * time.Minute
 )
 
-// repairPatience is how long the verifier waits for the relay's answers.
+// repairPatience is the maximum wait of the verifier for the relay's answers.
 const repairPatience = 10 * time.Minute
 
-// Verifier returns what verifies the relay's tables until its context ends.
+// Verifier returns the function that verifies the relay's tables until its context ends.
 func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	if c.Verify.RowsPerSecond < 0 {
-		return nil, cli.Usage(errors.New("verify.rows_per_second must not be negative; 0 turns it off"))
+		return nil, cli.Usage(errors.New("verify.rows_per_second must not be negative; 0 disables it"))
 	}
 	if c.Verify.RowsPerSecond == 0 {
 		return func(context.Context) {}, nil
@@ -43,7 +43,7 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 	}
 	for i := range confs {
 		if len(c.Relay.Tables) > 0 && !c.Relay.Tables[i].plain() {
-			log.Info("table is not verified: it has not the columns of outbox_messages", "table", TableName(&confs[i]))
+			log.Info("table not verified: its columns are not those of outbox_messages", "table", TableName(&confs[i]))
 			continue
 		}
 		confs[i].Session = session

@@ -13,16 +13,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 )
 
-// verifyLookups bounds the dead letters that are looked up one by one: those
-// that are no longer open.
+// verifyLookups bounds the lookups of closed dead letters, which are single reads.
 const verifyLookups = 10_000
 
-// verifySkew is how far the clock of a relay may be behind this one.
+// verifySkew is the maximum difference between the clocks of a relay and this process.
 const verifySkew = time.Minute
 
-// LettersOf says of events that are in no topic which dead letters of the table
-// they have. What was published from a letter since began need not be in what was
-// read of the topics.
+// LettersOf calls each with the dead letters of events that are in no topic. A dead letter that
+// was published after began, the start of reading the topics, counts as late.
 func LettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(verify.Letter)) error {
 	wanted := make(map[gocql.UUID]bool, len(events))
 	for _, id := range events {
@@ -43,14 +41,14 @@ func LettersOf(ctx context.Context, store *dlq.Store, table string, events []goc
 			continue
 		}
 		if n++; n > verifyLookups {
-			return nil // so many are missing that a few closed letters do not matter
+			return nil // with so many missing events, closed dead letters do not change the verdict
 		}
 		l, err := store.Read(ctx, id)
 		switch {
 		case errors.Is(err, dlq.ErrNotFound), err == nil && l.Table != table:
 		case err != nil:
 			return err
-		case l.Status.Open(): // it was made meanwhile
+		case l.Status.Open(): // it was written concurrently
 			each(openLetter(id, l.Status, l.ErrorClass))
 		default:
 			if letter, ok := ClosedLetter(&l, began.Add(-verifySkew)); ok {
@@ -69,8 +67,8 @@ func openLetter(id gocql.UUID, s dlq.Status, class string) verify.Letter {
 	return verify.Letter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
 
-// ClosedLetter is the letter of an event that was closed, false if it says that
-// the event went to its topic before since: then it is missing.
+// ClosedLetter returns the closed dead letter of an event. It returns false if the event was
+// published before since: then its record is missing.
 func ClosedLetter(l *dlq.DeadLetter, since time.Time) (verify.Letter, bool) {
 	switch l.Outcome.Kind {
 	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
@@ -84,8 +82,8 @@ func ClosedLetter(l *dlq.DeadLetter, since time.Time) (verify.Letter, bool) {
 			return verify.Letter{Event: l.EventID, State: verify.LetterLate}, true
 		}
 	case "":
-		// Retention, or an operator by force, put it away before anybody settled it: the
-		// event is in no topic, and that is known.
+		// Retention or a forced purge archived it before it was resolved: the event is in no
+		// topic, and this is expected.
 		detail := "dead letter, archived and never published"
 		switch {
 		case l.Archive != "":

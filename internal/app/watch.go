@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 )
 
-// newHub returns what shows events to watchers.
+// newHub returns the hub of the event streams.
 func newHub(c *Config, reg prometheus.Registerer, log *slog.Logger) (*stream.Hub, error) {
 	opts, err := c.Kafka.Options()
 	if err != nil {
