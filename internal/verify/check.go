@@ -7,34 +7,34 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Kind is what is wrong with an event.
+// Kind is the kind of a finding.
 type Kind string
 
 // The kinds.
 const (
-	// Missing: the row is there, and its event in no topic.
+	// Missing: the row exists, and its event is in no topic.
 	Missing Kind = "missing"
-	// Double: a record of an event that is in a topic already.
+	// Double: another record of an event that is in a topic already.
 	Double Kind = "double"
-	// Disorder: the first record of the event stands before that of an earlier
-	// one of its aggregate: in a partition by place, otherwise by the records' times.
+	// Disorder: the first record of the event is before that of an earlier event of its
+	// aggregate, by offset within a partition and otherwise by the times of the records.
 	Disorder Kind = "disorder"
-	// Gap: the outbox has the event and not the one before it in its aggregate.
+	// Gap: the outbox contains the event but not the previous one of its aggregate.
 	Gap Kind = "gap"
-	// UnreadableRow: a row of the outbox is no event.
+	// UnreadableRow: a row of the outbox is not an event.
 	UnreadableRow Kind = "unreadable"
-	// Unknown: a topic has the event, and the outbox has no row that it came
-	// from. Rows that were deleted or had a TTL of their own look like this too.
+	// Unknown: a topic contains the event, and the outbox has no row of it. Events whose
+	// rows were deleted or had their own TTL are Unknown too.
 	Unknown Kind = "unknown"
-	// Dead, Parked and Closed: the event is in no topic and has a dead letter,
-	// which is open, waits behind another one, or was closed by an operator.
+	// Dead, Parked and Closed: the event is in no topic and has a dead letter that is
+	// open, is parked behind another one, or was closed by an operator.
 	Dead   Kind = "dead"
 	Parked Kind = "parked"
 	Closed Kind = "closed"
 )
 
-// Finding is one thing that is wrong. Topic, Partition and Offset are where the
-// record in question stands; Topic alone is where a missing one is to be.
+// Finding is one problem. Topic, Partition and Offset are the place of the record; for a
+// missing event only Topic is set.
 type Finding struct {
 	Kind      Kind       `json:"finding"`
 	Event     gocql.UUID `json:"event_id,omitzero"`
@@ -46,36 +46,36 @@ type Finding struct {
 	Detail    string     `json:"detail,omitempty"`
 }
 
-// Window says which events are to be there.
+// Window bounds the events that must be in the topics.
 type Window struct {
-	// Since and Until bound the writes whose events must be in the topics. A
-	// zero Since means all from the first on, a zero Until all there are.
+	// Since and Until bound the writes whose events must be in the topics. Zero means no
+	// bound.
 	Since, Until time.Time
-	// FromFirst says that no row has expired yet, so that an aggregate whose
-	// rows begin after 1 has a gap.
+	// FromFirst means that no row has expired yet, so an aggregate whose rows begin after
+	// 1 has a gap.
 	FromFirst bool
-	// Alive is from when on rows cannot have expired: older records say nothing
-	// about rows. Zero means that none expires.
+	// Alive is the time since which no row has expired. Older records may lack a row.
+	// Zero means that rows do not expire.
 	Alive time.Time
 }
 
 // Counts are the results of a check.
 type Counts struct {
-	// Rows are the events written within the window, Published those of them
-	// that a topic has.
+	// Rows are the events written within the window, Published those of them that are in
+	// a topic.
 	Rows      int64 `json:"rows"`
 	Published int64 `json:"published"`
-	// Young are the events written after the window, which are not checked,
-	// whether they are in a topic yet or not.
+	// Young are the events written after the window, which are not checked.
 	Young int64 `json:"young"`
-	// Pending are events not in a topic yet that have not to be: written after
-	// the window, to be delivered later, or waiting for such a one.
+	// Pending are events that need not be in a topic yet: written after the window,
+	// scheduled for later, or blocked by such an event.
 	Pending int64 `json:"pending"`
-	// Untold are events in no topic where the topic has deleted what is as old.
+	// Untold are undetermined events: in no topic, and the topic has deleted records of
+	// that age.
 	Untold int64 `json:"untold"`
-	// Dead are events in no topic with an open dead letter, Parked those whose
-	// letter waits behind one of their aggregate, Closed those whose letter an
-	// operator discarded or settled by hand.
+	// Dead are events in no topic with an open dead letter, Parked those whose dead
+	// letter is parked behind one of their aggregate, Closed those whose dead letter an
+	// operator discarded or resolved.
 	Dead   int64 `json:"dead"`
 	Parked int64 `json:"parked"`
 	Closed int64 `json:"closed"`
@@ -86,7 +86,7 @@ type Counts struct {
 	Gaps       int64 `json:"gaps"`
 	Unreadable int64 `json:"unreadable"`
 	Unknown    int64 `json:"unknown"`
-	// Foreign are records that are no events of an outbox.
+	// Foreign are records that are not events of an outbox.
 	Foreign int64 `json:"foreign"`
 }
 
@@ -95,17 +95,17 @@ type Verdict string
 
 // The verdicts.
 const (
-	// VerdictOK: every event that was checked is in its topic or has a dead letter.
+	// VerdictOK: every checked event is in its topic or has a dead letter.
 	VerdictOK Verdict = "ok"
-	// VerdictProblems: something is missing, double, out of order or unreadable.
+	// VerdictProblems: an event is missing, duplicated, out of order or unreadable.
 	VerdictProblems Verdict = "problems"
-	// VerdictNothingChecked: no problem was found because no event could be
-	// checked: there are none, or all are young, pending, or older than their topics.
+	// VerdictNothingChecked: no event could be checked, because there are none, or all
+	// are young, pending, or older than their topics.
 	VerdictNothingChecked Verdict = "nothing_checked"
 )
 
-// Verdict returns the result. Events without a row do not count against it,
-// because a row may have been deleted, nor do dead letters: nothing of them is lost.
+// Verdict returns the result. Events without a row are not problems, because a row may
+// have been deleted; neither are dead letters, which are not lost.
 func (c Counts) Verdict() Verdict {
 	switch {
 	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable > 0:
@@ -116,10 +116,10 @@ func (c Counts) Verdict() Verdict {
 	return VerdictOK
 }
 
-// OK returns whether events were checked and nothing is wrong with them.
+// OK reports whether events were checked and none has a problem.
 func (c Counts) OK() bool { return c.Verdict() == VerdictOK }
 
-// checker is one walk over the ledger.
+// checker is one pass over the ledger.
 type checker struct {
 	l            *Ledger
 	since, until int64
@@ -128,7 +128,7 @@ type checker struct {
 	report       func(Finding)
 	counts       Counts
 
-	// The aggregate under way.
+	// The current aggregate.
 	aggregate uint32
 	begun     bool
 	lastSeq   int64 // of its last row, 0 before the first
@@ -136,15 +136,15 @@ type checker struct {
 	places    []place
 }
 
-// place is the furthest record of an aggregate in one partition.
+// place is the last record of an aggregate in one partition.
 type place struct {
 	partition  uint16
 	offset, at int64
 	seq        int64
 }
 
-// Check holds the records against the rows. Every finding goes to report, which
-// may be nil and must not call the ledger.
+// Check compares the records with the rows. It passes every finding to report, which may
+// be nil and must not call the ledger.
 func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	return c.counts
 }
 
-// take looks at an event; those of an aggregate come in sequence.
+// take checks an event. Those of an aggregate must be passed in sequence.
 func (c *checker) take(n uint32) {
 	e := c.l.events.at(n)
 	if !c.begun || e.aggregate != c.aggregate {
@@ -190,16 +190,16 @@ func (c *checker) take(n uint32) {
 	}
 }
 
-// fate is what became of an event that the outbox has.
+// fate is the state of an event of the outbox.
 type fate int
 
 const (
 	published fate = iota
-	pending        // not in a topic, and it need not be
-	untold         // not in a topic that has deleted what is as old
-	dead           // not in a topic, but in the dead letters
-	parked         // not in a topic, its dead letter waits behind another one
-	closed         // not in a topic, and an operator decided so
+	pending        // not in a topic, and need not be
+	untold         // not in a topic, which has deleted records of its age
+	dead           // not in a topic, with an open dead letter
+	parked         // not in a topic, with a dead letter that is parked behind another one
+	closed         // not in a topic, with a dead letter that an operator closed
 	missing
 )
 
@@ -219,11 +219,11 @@ func (c *checker) fate(n uint32, e *entry) fate {
 	return missing
 }
 
-// letterFates are the fates of events that are in no topic, by their letters.
+// letterFates maps the states of dead letters to the fates of their events.
 var letterFates = map[LetterState]fate{LetterOpen: dead, LetterParked: parked, LetterClosed: closed, LetterLate: pending}
 
-// unreadable counts a row that is no event. The relay made a dead letter of it, which
-// an operator may have discarded or published after an edit: then the row is no problem.
+// unreadable counts a row that is not an event. The relay wrote a dead letter of it. If
+// an operator has discarded it, or published it after an edit, the row is not a problem.
 func (c *checker) unreadable(u Unreadable) {
 	f := Finding{Kind: UnreadableRow, Aggregate: u.Aggregate, Seq: u.Seq, Detail: u.Problem}
 	for _, id := range u.Events {
@@ -302,8 +302,8 @@ func (c *checker) row(n uint32, e *entry) {
 	}
 }
 
-// order holds the first record of an event against those of all before it in
-// its aggregate.
+// order compares the first record of an event with those of all earlier events of its
+// aggregate.
 func (c *checker) order(e *entry) {
 	own := -1
 	var before *place
@@ -362,7 +362,7 @@ func clock(micro int64) string {
 	return time.UnixMicro(micro).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// unknownSince are the events with a record at or after t and no row.
+// unknownSince returns the events with a record at or after t and no row.
 func (l *Ledger) unknownSince(t int64) (out []Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// FollowFromStart are the options of a Kafka client for a Consumer that reads
-// topics from their beginnings, also those that are made later.
+// FollowFromStart returns the options of a Kafka client for a Consumer that reads topics
+// from their start, including new ones.
 func FollowFromStart(topics ...string) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		// Topics that the relay makes later are to be found soon.
+		// Topics that the relay creates later must be found soon.
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.UnknownTopicRetries(-1),
@@ -27,25 +27,25 @@ func FollowFromStart(topics ...string) []kgo.Opt {
 	}
 }
 
-// Batch is what one fetch brought of a partition.
+// Batch contains the events of one fetch of a partition.
 type Batch struct {
 	Topic     string
 	Partition int32
-	// Next is the offset behind the last record.
+	// Next is the offset after the last record.
 	Next    int64
 	Records []Record
-	// Foreign are the records that are no events.
+	// Foreign is the number of records that are not events.
 	Foreign int64
 }
 
-// Consumer enters into a ledger what an ordinary consumer sees: of each record
-// its key, headers and place; payloads are dropped at once.
+// Consumer adds to a ledger the key, headers and place of each record that an ordinary
+// consumer receives. It drops payloads immediately.
 type Consumer struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	topics []string
 	ledger *Ledger
-	// take, if not nil, is given each batch after the ledger has it.
+	// take, if not nil, receives each batch after it was added to the ledger.
 	take func(Batch) error
 
 	mu    sync.Mutex
@@ -54,9 +54,9 @@ type Consumer struct {
 	err   error
 }
 
-// NewConsumer makes a consumer of the topics. The client decides from where it
-// reads; with kgo.KeepControlRecords it finds the end of a topic that
-// transactions were written to. The caller closes it.
+// NewConsumer returns a consumer of the topics. The client determines the start offsets.
+// With kgo.KeepControlRecords it finds the end of topics with transactions. The caller
+// closes the client.
 func NewConsumer(client *kgo.Client, l *Ledger, topics ...string) *Consumer {
 	return &Consumer{
 		client: client, admin: kadm.NewClient(client), topics: topics, ledger: l,
@@ -64,8 +64,8 @@ func NewConsumer(client *kgo.Client, l *Ledger, topics ...string) *Consumer {
 	}
 }
 
-// Run consumes until ctx ends, the client is closed, or the ledger or the taker
-// of batches fails. What goes wrong is Err.
+// Run consumes until ctx ends, the client is closed, or the ledger or take fails. Err
+// returns the error.
 func (c *Consumer) Run(ctx context.Context) {
 	for {
 		fetches := c.client.PollFetches(ctx)
@@ -104,7 +104,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 			continue
 		}
 		if e.EditOf != "" {
-			e.ID = outbox.IDOf(e.EditOf) // an edited dead letter stands for the event in the outbox
+			e.ID = outbox.IDOf(e.EditOf) // an edited event counts as its original
 		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
@@ -143,21 +143,21 @@ func (c *Consumer) fail(err error) {
 	c.wake()
 }
 
-// wake tells ToEnd to look again. Called locked.
+// wake makes ToEnd check again. The lock must be held.
 func (c *Consumer) wake() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
-// Err is what last went wrong with reading.
+// Err returns the last read error.
 func (c *Consumer) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// ToEnd waits until everything that is in the topics now was consumed by Run. A
-// topic that does not exist has nothing to consume.
+// ToEnd waits until Run has consumed all records that are in the topics now. Topics that
+// do not exist are ignored.
 func (c *Consumer) ToEnd(ctx context.Context) error {
 	ends, err := c.admin.ListEndOffsets(ctx, c.topics...)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Consumer) ToEnd(ctx context.Context) error {
 	return c.to(ctx, ends)
 }
 
-// to waits until the offsets are reached.
+// to waits until Run has reached the offsets.
 func (c *Consumer) to(ctx context.Context, ends kadm.ListedOffsets) error {
 	for {
 		left, moved, err := c.left(ends)
@@ -181,8 +181,8 @@ func (c *Consumer) to(ctx context.Context, ends kadm.ListedOffsets) error {
 	}
 }
 
-// left is how many records are left to the ends, and a channel that is closed
-// when that may have changed.
+// left returns the number of records before the ends, and a channel that is closed when
+// the number may have changed.
 func (c *Consumer) left(ends kadm.ListedOffsets) (n int64, moved <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

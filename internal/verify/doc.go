@@ -7,6 +7,6 @@
 // of order. Verification does all of it once, throttled, and continues after an
 // interruption. A Verifier does so continuously, within a budget of rows and of memory.
 //
-// The rows are to be read before the ends of the topics are asked for: every
-// row that was found then had its event published before, or it is missing.
+// The rows must be read before the ends of the topics are listed: then the event of every
+// row was published before the listed ends, or it is missing.
 package verify

@@ -8,14 +8,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// idSet is a set of event ids, whole: an id that was not added is never found. It takes
-// 16 bytes for each id and no more than an eighth of that for growth.
+// idSet is an exact set of event ids. It uses 16 bytes per id and at most an eighth of
+// that for growth.
 type idSet struct {
 	parts [1024]idPart
 	n     int
 }
 
-// idPart is the ids of one hash. They are sorted when one is searched for.
+// idPart contains the ids of one hash. They are sorted at the first search.
 type idPart struct {
 	ids    []gocql.UUID
 	sorted bool

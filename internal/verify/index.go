@@ -7,11 +7,11 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// chunkLen is how many elements a chunk of an arena has.
+// chunkLen is the number of elements of a chunk of an arena.
 const chunkLen = 4096
 
-// arena is a growing list whose elements never move, so that growing copies
-// nothing and at most one chunk is unused.
+// arena is a growing list whose elements never move: growth copies nothing and leaves at
+// most one chunk unused.
 type arena[T any] struct {
 	chunks [][]T
 	n      uint32
@@ -39,16 +39,16 @@ func (a *arena[T]) all() iter.Seq2[uint32, *T] {
 	}
 }
 
-// index finds elements of an arena by UUID. It holds their numbers alone, 4 to
-// 8 bytes for each with what is free, where a map would hold the keys again.
+// index finds elements of an arena by UUID. It contains only their numbers, 4 to 8 bytes
+// each with free slots, where a map would also contain the keys.
 type index struct {
 	seed  maphash.Seed
 	slots []uint32 // number + 1, or 0 for free; a power of two of them
 	n     int
 }
 
-// find returns the number stored for id and whether there is one; otherwise
-// the slot to put it into. key tells the UUID of a number.
+// find returns the number stored for id and true, or the free slot for it and false. key
+// returns the UUID of a number.
 func (x *index) find(id *gocql.UUID, key func(uint32) *gocql.UUID) (n uint32, ok bool) {
 	if x.slots == nil {
 		return 0, false

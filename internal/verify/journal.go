@@ -13,10 +13,9 @@ import (
 	"sync"
 )
 
-// journal is the state file of a verification: what was read, block by block,
-// so that another run can enter it into a ledger of its own and go on. A block
-// is its length, its checksum, and a blockData in gob. What a crash left of the
-// last block is cut off.
+// journal is the state file of a verification: blocks of what was read, from which
+// another run fills its ledger and resumes. A block is its length, its checksum, and a
+// blockData in gob. An incomplete last block is removed.
 type journal struct {
 	mu sync.Mutex
 	f  *os.File
@@ -30,7 +29,7 @@ type blockData struct {
 	Batch *Batch
 }
 
-// head says what is verified. Runs with another one cannot go on from here.
+// head describes what is verified. Runs with another head cannot resume from the file.
 type head struct {
 	Version      int
 	Table        string
@@ -44,16 +43,16 @@ type readTopics struct{ IDs map[string]string }
 
 const (
 	journalVersion = 1
-	// maxBlock bounds what a broken length makes be read.
+	// maxBlock bounds the read of a block with a corrupt length.
 	maxBlock = 1 << 30
 )
 
-// ErrOtherState is what errors about a state file wrap that belongs to another
-// verification, or to none.
+// ErrOtherState is wrapped by errors about a state file that belongs to another
+// verification or is not a state file.
 var ErrOtherState = errors.New("the state file is not of this verification")
 
-// openJournal opens or makes the file, hands every whole block in it to replay,
-// and cuts off the rest.
+// openJournal opens or creates the file, passes every complete block to replay, and
+// truncates the rest.
 func openJournal(path string, replay func(blockData) error) (*journal, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -73,7 +72,7 @@ func openJournal(path string, replay func(blockData) error) (*journal, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readBlocks returns where the last whole block ends.
+// readBlocks returns the end of the last complete block.
 func readBlocks(f *os.File, replay func(blockData) error) (end int64, err error) {
 	in := bufio.NewReaderSize(f, 1<<20)
 	for first := true; ; first = false {
@@ -126,8 +125,7 @@ func (j *journal) add(b blockData) error {
 	return nil
 }
 
-// close closes the file; finished says that nothing is left to go on with, and
-// removes it.
+// close closes the file, and removes it if the verification is finished.
 func (j *journal) close(finished bool) error {
 	if j == nil {
 		return nil

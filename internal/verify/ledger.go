@@ -12,21 +12,21 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Row is what the account needs of a row of the outbox. Times are microseconds
+// Row contains the columns of an outbox row that the ledger needs. Times are microseconds
 // since 1970.
 type Row struct {
 	Event, Aggregate gocql.UUID
 	Seq              int64
-	// Topic is where the event is to be.
+	// Topic is the topic that must contain the event.
 	Topic string
 	// Written is the write's timestamp.
 	Written int64
-	// Deliver is before when the event may not be published; 0 means at once.
+	// Deliver is the earliest time of publication; 0 means immediately.
 	Deliver int64
 }
 
-// Record is what the account needs of a record of a topic. Times are
-// microseconds since 1970.
+// Record contains the fields of a record that the ledger needs. Times are microseconds
+// since 1970.
 type Record struct {
 	Event, Aggregate gocql.UUID
 	Seq              int64
@@ -35,25 +35,24 @@ type Record struct {
 	Offset           int64
 	// At is the record's own timestamp.
 	At int64
-	// Seen is when the consumer had it.
+	// Seen is when the consumer received it.
 	Seen int64
 }
 
-// Unreadable is a row that is no event.
+// Unreadable is a row that is not an event.
 type Unreadable struct {
 	Aggregate gocql.UUID
 	Seq       int64
 	Problem   string
-	// Events are the ids that its dead letter may have.
+	// Events are the possible ids of its dead letter.
 	Events []gocql.UUID
 }
 
-// Ledger keeps account of events: 64 bytes for each and 8 for its index,
-// another 24 for each aggregate. A million events of a million aggregates are
-// some 100 MB, however long their payloads.
+// Ledger records events: 64 bytes for each and 8 for its index, another 24 for each
+// aggregate. A million events of a million aggregates use about 100 MB, whatever their
+// payloads.
 //
-// It is safe for concurrent use. What it is told twice counts once: rows may be
-// scanned and records read again.
+// It is safe for concurrent use. Rows and records that are added twice count once.
 type Ledger struct {
 	mu         sync.Mutex
 	events     arena[entry]
@@ -66,7 +65,7 @@ type Ledger struct {
 	topicOf    map[string]uint16
 	partOf     map[partition]uint16
 
-	later      map[uint32]int64 // when events may be published that have to wait
+	later      map[uint32]int64 // earliest publication times of scheduled events
 	letters    map[gocql.UUID]Letter
 	repeats    []repeat
 	repeated   map[repeat]bool
@@ -87,12 +86,13 @@ type entry struct {
 	topic     uint16 // none without a row
 }
 
-// none stands for no topic and no partition.
+// none means no topic or no partition.
 const none = math.MaxUint16
 
 type topic struct {
 	name string
-	// horizon is from when on the topic can hold events; what was older is deleted.
+	// horizon is the earliest time of events that the topic still contains; older ones
+	// are deleted.
 	horizon int64
 }
 
@@ -101,7 +101,7 @@ type partition struct {
 	number int32
 }
 
-// repeat is a record of an event that was there already.
+// repeat is another record of a known event.
 type repeat struct {
 	event     uint32
 	partition uint16
@@ -113,15 +113,15 @@ type rowKey struct {
 	seq       int64
 }
 
-// Totals are how much of each there is.
+// Totals are the totals of a ledger.
 type Totals struct {
-	// Rows and Records are the events with a row, and those with a record.
+	// Rows are the events with a row, Records those with a record.
 	Rows, Records int64
 	// Both are the events with a row and a record.
 	Both int64
 }
 
-// NewLedger makes an empty ledger.
+// NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
 		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64),
@@ -136,7 +136,7 @@ func (l *Ledger) Totals() Totals {
 	return l.totals
 }
 
-// AddRows enters rows of the outbox.
+// AddRows adds rows of the outbox.
 func (l *Ledger) AddRows(rows ...Row) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *Ledger) AddRows(rows ...Row) error {
 				l.totals.Both++
 			}
 		}
-		// 0 stands for no row; no write is that old.
+		// 0 means no row; no write is that old.
 		e.written, e.topic, e.seq = max(1, r.Written), t, r.Seq
 		if r.Deliver > r.Written {
 			l.later[n] = r.Deliver
@@ -165,7 +165,7 @@ func (l *Ledger) AddRows(rows ...Row) error {
 	return nil
 }
 
-// AddUnreadable enters rows that are no events.
+// AddUnreadable adds rows that are not events.
 func (l *Ledger) AddUnreadable(rows ...Unreadable) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +174,8 @@ func (l *Ledger) AddUnreadable(rows ...Unreadable) {
 	}
 }
 
-// AddRecords enters records. Those of one partition come in the order of their offsets.
+// AddRecords adds records. Those of one partition must be added in the order of their
+// offsets.
 func (l *Ledger) AddRecords(records ...Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,12 +205,12 @@ func (l *Ledger) addRecord(r *Record) error {
 		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
 		return nil
 	case e.partition == p && e.offset == r.Offset:
-		return nil // the same record, read again
+		return nil // the same record
 	}
 	again := repeat{n, p, r.Offset}
 	if p != e.partition && r.At < e.at {
-		// Partitions are read side by side: the first one read is not always
-		// the first one there.
+		// Partitions are read concurrently: the record that is read first is not always
+		// the earliest.
 		again = repeat{n, e.partition, e.offset}
 		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
 	}
@@ -220,15 +221,15 @@ func (l *Ledger) addRecord(r *Record) error {
 	return nil
 }
 
-// AddForeign counts records that are no events.
+// AddForeign counts records that are not events.
 func (l *Ledger) AddForeign(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign += n
 }
 
-// Cut notes that the topic no longer holds all that was written before t:
-// whether such an event was ever published cannot be told from its absence.
+// Cut records that the topic may have deleted events written before t: the absence of
+// such an event proves nothing.
 func (l *Ledger) Cut(name string, t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +240,7 @@ func (l *Ledger) Cut(name string, t time.Time) error {
 	return err
 }
 
-// Topics are the names of the topics where rows' events are to be.
+// Topics returns the names of the topics that must contain the events of the rows.
 func (l *Ledger) Topics() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,8 +251,8 @@ func (l *Ledger) Topics() []string {
 	return names
 }
 
-// Rows are the events that have a row, by aggregate and sequence. The ledger
-// must not be called meanwhile.
+// Rows returns the events that have a row, by aggregate and sequence. The ledger must not
+// be called during the iteration.
 func (l *Ledger) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		l.mu.Lock()
@@ -271,8 +272,8 @@ func (l *Ledger) Rows() iter.Seq[Row] {
 	}
 }
 
-// Latencies are, for each event written at or after since that was read from a
-// topic, the time from its write's timestamp to the consumer.
+// Latencies returns, for each event written at or after since that was read from a topic,
+// the time from its write to the consumer.
 func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		l.mu.Lock()
@@ -289,7 +290,8 @@ func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
 	}
 }
 
-// entry finds or makes the entry of an event. Called locked.
+// entry returns the entry of an event, which it creates if necessary. The lock must be
+// held.
 func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, error) {
 	if n, ok := l.byID.find(id, l.eventID); ok {
 		return n, l.events.at(n), nil
@@ -344,7 +346,7 @@ func (l *Ledger) partition(name string, number int32) (uint16, error) {
 	return n, nil
 }
 
-// sorted are the events by aggregate and sequence. Called locked.
+// sorted returns the events by aggregate and sequence. The lock must be held.
 func (l *Ledger) sorted() []uint32 {
 	order := make([]uint32, l.events.n)
 	for i := range order {

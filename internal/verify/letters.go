@@ -7,18 +7,19 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// LetterState is where the dead letter of an event stands.
+// LetterState is the state of the dead letter of an event.
 type LetterState int
 
 // The states.
 const (
-	// LetterOpen: it waits for a replay or for an operator.
+	// LetterOpen: the dead letter waits for a replay or for an operator.
 	LetterOpen LetterState = iota
-	// LetterParked: it waits behind an open one of its aggregate.
+	// LetterParked: the dead letter is parked behind an open one of its aggregate.
 	LetterParked
-	// LetterClosed: an operator decided that it is never published from here.
+	// LetterClosed: an operator closed the dead letter, so its event is not published
+	// from here.
 	LetterClosed
-	// LetterLate: it was published after the topics were read.
+	// LetterLate: the event was published after the topics were read.
 	LetterLate
 )
 
@@ -26,12 +27,12 @@ const (
 type Letter struct {
 	Event gocql.UUID
 	State LetterState
-	// Detail says more: its status and why it died, or what an operator noted.
+	// Detail contains its status and error, or the note of an operator.
 	Detail string
 }
 
-// AddLetters enters dead letters; the last one of an event counts. An event that
-// is in a topic is published, whatever its letter says.
+// AddLetters adds dead letters; the last one of an event counts. An event in a topic is
+// published, whatever the state of its dead letter.
 func (l *Ledger) AddLetters(letters ...Letter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +44,7 @@ func (l *Ledger) AddLetters(letters ...Letter) {
 	}
 }
 
-// unreadableEvents returns the ids that the dead letters of unreadable rows may have.
+// unreadableEvents returns the possible ids of the dead letters of unreadable rows.
 func (l *Ledger) unreadableEvents() (ids []gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,9 +54,9 @@ func (l *Ledger) unreadableEvents() (ids []gocql.UUID) {
 	return ids
 }
 
-// readLetters enters the dead letters of the events that are in no topic. They
-// are asked for when the topics are read: what became a letter, or was published
-// from one, meanwhile is told by its letter.
+// readLetters adds the dead letters of the events that are in no topic. They are read
+// after the topics, so that they include events that became dead letters, or were
+// published from one, in the meantime.
 func (v *Verification) readLetters(ctx context.Context) error {
 	if v.DeadLetters == nil {
 		return nil

@@ -25,38 +25,40 @@ const (
 
 // Scan reads an outbox table by token range.
 type Scan struct {
-	// Session reaches the database. Required.
+	// Session is the session of the database. Required.
 	Session *gocql.Session
-	// Table is the outbox table, with its keyspace unless it is the session's. Required.
+	// Table is the outbox table, with its keyspace unless it is that of the session.
+	// Required.
 	Table string
-	// Topic names the topic of an event; an error makes the row unreadable. Required.
+	// Topic returns the topic of an event; an error makes the row unreadable. Required.
 	Topic func(eventType, aggregateType string) (string, error)
-	// Skip leaves out the rows of some aggregate types. Default: none.
+	// Skip reports whether to skip rows of an aggregate type. Default: none.
 	Skip func(aggregateType string) bool
-	// Since leaves out rows that were written before, but for the last of them
-	// in each aggregate. Zero means all.
+	// Since skips rows that were written before, except the last of them in each
+	// aggregate. Zero skips none.
 	Since time.Time
-	// Ranges is how many ranges the tokens are cut into. Default DefaultRanges.
+	// Ranges is the number of token ranges. Default DefaultRanges.
 	Ranges int
-	// Parallel is how many ranges are read at the same time. Default DefaultParallel.
+	// Parallel is the number of ranges that are read concurrently. Default
+	// DefaultParallel.
 	Parallel int
-	// Rate is how many rows are read in a second at most; 0 means no limit.
+	// Rate is the maximum number of rows per second; 0 means no limit.
 	Rate int
 
 	rows, ranges atomic.Int64
 }
 
-// Range is what a range of tokens holds.
+// Range contains the rows of a token range.
 type Range struct {
 	Number     int
 	Rows       []Row
 	Unreadable []Unreadable
 }
 
-// Rows is how many rows were read so far.
+// Rows returns the number of rows read so far.
 func (s *Scan) Rows() int64 { return s.rows.Load() }
 
-// Done is how many ranges are read to their ends.
+// Done returns the number of completely read ranges.
 func (s *Scan) Done() int64 { return s.ranges.Load() }
 
 // Into scans the whole table into l.
@@ -68,18 +70,17 @@ func (s *Scan) Into(ctx context.Context, l *Ledger) error {
 }
 
 const (
-	// pageRows is how many rows one page has. A page is what a limit on the
-	// rate lets through at once.
+	// pageRows is the number of rows of a page, the unit of the rate limit.
 	pageRows = 1000
-	// scanAttempts is how often a range is tried.
+	// scanAttempts is the number of attempts to read a range.
 	scanAttempts = 6
 	scanRetryMin = 200 * time.Millisecond
 	scanRetryMax = 5 * time.Second
 )
 
-// Run hands every range but those in done to take, which is called from
-// several goroutines and whose error ends the scan. A range that fails is read
-// again from its beginning before it is handed on.
+// Run passes every range except those in done to take. Several goroutines call take; its
+// error ends the scan. A range that fails is read again from its start before it is
+// passed to take.
 func (s *Scan) Run(ctx context.Context, done map[int]bool, take func(Range) error) error {
 	ranges := s.rangeCount()
 	parallel := s.Parallel
@@ -138,7 +139,7 @@ func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, er
 	}
 }
 
-// refused says that the server will never carry the statement out.
+// refused reports whether the server will never execute the statement.
 func refused(err error) bool {
 	switch cqlcode.Of(err) {
 	case gocql.ErrCodeSyntax, gocql.ErrCodeInvalid, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeCredentials:
@@ -147,8 +148,8 @@ func refused(err error) bool {
 	return errors.Is(err, gocql.ErrSessionClosed)
 }
 
-// bounds are the tokens of range n: those above after, up to upTo. No key has
-// the lowest token.
+// bounds returns the tokens of range n: those above after, up to upTo. No key has the
+// lowest token.
 func bounds(n, ranges int) (after, upTo int64) {
 	step := math.MaxUint64 / uint64(ranges)
 	after = math.MinInt64 + int64(uint64(n)*step)
@@ -160,7 +161,7 @@ func bounds(n, ranges int) (after, upTo int64) {
 
 func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, error) {
 	after, upTo := bounds(n, s.rangeCount())
-	out, before, since := Range{Number: n}, Row{}, int64(math.MinInt64) // before is the row left out last
+	out, before, since := Range{Number: n}, Row{}, int64(math.MinInt64) // before is the last skipped row
 	if !s.Since.IsZero() {
 		since = s.Since.UnixMicro()
 	}
@@ -182,8 +183,8 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 	return out, err
 }
 
-// walk calls each for every row between two tokens, by aggregate and sequence; bad is
-// not nil for one that is no event. An error of each ends it.
+// walk calls each for every row between two tokens, by aggregate and sequence; bad is not
+// nil for a row that is not an event. An error of each ends the walk.
 func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
 	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM "+s.Table+
 		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
@@ -212,7 +213,7 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 		err = each(&row, bad)
 	}
 	if err != nil {
-		_ = iter.Close() // it was cut short
+		_ = iter.Close() // the scan was stopped
 		return err
 	}
 	if err := iter.Close(); err != nil {
@@ -221,12 +222,12 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 	return limit.WaitN(ctx, waiting)
 }
 
-// rowsAtOnce is how many rows without an event id that were written together are
-// told apart: the relay names the dead letter of each by its place among them.
+// rowsAtOnce is the number of rows without an event id in one write that are
+// distinguished: the relay derives the id of each dead letter from its index among them.
 const rowsAtOnce = 8
 
-// letterIDs returns the ids that the dead letter of an unreadable row may have: the
-// row's event id, or those that the relay derives for a row without one.
+// letterIDs returns the possible ids of the dead letter of an unreadable row: the event
+// id of the row, or those that the relay derives for a row without one.
 func (s *Scan) letterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	if row.Event != (gocql.UUID{}) {
 		return []gocql.UUID{row.Event}
@@ -237,8 +238,8 @@ func (s *Scan) letterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	return ids
 }
 
-// complete fills in what is not read as it is, and says what is wrong with the
-// row; nothing if it is an event.
+// complete sets the derived members of a row. It returns the problem of a row that is not
+// an event, and otherwise an empty string.
 func (s *Scan) complete(row *Row, eventType, aggregateType string, deliver time.Time) string {
 	switch {
 	case row.Event == gocql.UUID{}:

@@ -15,32 +15,32 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// clockSkew is how far the clocks of writers, broker and this machine may be apart.
+// clockSkew is the maximum difference of the clocks of writers, broker and this machine.
 const clockSkew = time.Minute
 
-// maxLookups bounds the rows that are looked up by key because a topic has an
-// event that the scan did not find.
+// maxLookups bounds the lookups of rows by key for events of a topic that the scan did
+// not find.
 const maxLookups = 10_000
 
-// Verification proves that every event of an outbox table is in its topic, once
-// and in order.
+// Verification verifies that every event of an outbox table is in its topic, once and in
+// order.
 type Verification struct {
 	// Scan reads the table. Its Since is set from Window. Required.
 	Scan *Scan
-	// Keyspace and Table name the table once more, for the schema. Required.
+	// Keyspace and Table are the names of the table, for the schema. Required.
 	Keyspace, Table string
-	// Kafka makes a client with further options. Required.
+	// Kafka returns a client with further options. Required.
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
-	// Topics are read besides those that the rows' events are to be in.
+	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
-	// DeadLetters, if not nil, calls each for those of the events, which are in no
-	// topic or unreadable, that have a dead letter. It is called once, after the
-	// topics are read, unless nothing is missing or unreadable.
+	// DeadLetters, if not nil, calls each for those of the missing or unreadable events
+	// that have a dead letter. It is called once, after the topics are read, unless no
+	// event is missing or unreadable.
 	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(Letter)) error
-	// Window says which events must be there. Until is required.
+	// Window bounds the events that must be in the topics. Until is required.
 	Window Window
-	// State is a file from which an interrupted verification goes on; it is
-	// removed at the end of one. Empty keeps nothing.
+	// State is a file from which an interrupted verification resumes. It is removed at
+	// the end. Empty disables it.
 	State string
 
 	ledger  *Ledger
@@ -52,13 +52,13 @@ type Verification struct {
 	read    atomic.Int64
 	total   atomic.Int64
 	resumed bool
-	// afterRead, if not nil, is called when everything is read, by tests.
+	// afterRead is called by tests after all is read.
 	afterRead func()
 }
 
-// Progress is how far a verification has come.
+// Progress is the progress of a verification.
 type Progress struct {
-	// Reading says that the scan is done and the topics are being read.
+	// Reading reports that the scan is complete and the topics are being read.
 	Reading bool
 	// Done of Total ranges are scanned, or records are read.
 	Done, Total int64
@@ -75,15 +75,15 @@ func (v *Verification) Progress() Progress {
 	return p
 }
 
-// Resumed says, after Run, whether it went on from a state file, and Window
-// then is that of the interrupted run.
+// Resumed reports, after Run, whether it resumed from a state file. Window is then that
+// of the interrupted run.
 func (v *Verification) Resumed() bool { return v.resumed }
 
-// Ledger holds, after Run, the account.
+// Ledger returns the ledger after Run.
 func (v *Verification) Ledger() *Ledger { return v.ledger }
 
-// Run reads the table and the topics into the ledger. After an error, or the end of
-// ctx, a Verification with the same State goes on from what was read.
+// Run reads the table and the topics into the ledger. After an error or the end of ctx, a
+// Verification with the same State resumes.
 func (v *Verification) Run(ctx context.Context) (err error) {
 	v.ledger, v.done, v.next = NewLedger(), make(map[int]bool), make(map[string]map[int32]int64)
 	h, err := v.head(ctx)
@@ -117,7 +117,7 @@ func (v *Verification) Run(ctx context.Context) (err error) {
 	return v.lookUp(ctx)
 }
 
-// head describes what is verified, as the database has it.
+// head returns the description of the table from the database.
 func (v *Verification) head(ctx context.Context) (head, error) {
 	h := head{Version: journalVersion, Table: v.Keyspace + "." + v.Table, Ranges: v.Scan.rangeCount(), Until: v.Window.Until.UnixMicro()}
 	if !v.Window.Since.IsZero() {
@@ -137,20 +137,20 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 		return h, fmt.Errorf("table %s is no outbox: %w", h.Table, err)
 	}
 	if ttl == 0 {
-		v.Window.FromFirst = true // nothing ever expires
+		v.Window.FromFirst = true // rows do not expire
 	} else {
 		v.Window.Alive = time.Now().Add(-time.Duration(ttl) * time.Second)
 	}
 	return h, nil
 }
 
-// columns are those that a scan reads, and their types.
+// columns are the columns of a scan with their types.
 var columns = map[string]string{
 	"aggregate_id": "uuid", "seq": "bigint", "event_id": "uuid",
 	"aggregate_type": "text", "event_type": "text", "deliver_at": "timestamp",
 }
 
-// checkColumns says everything that is wrong with the table at once.
+// checkColumns returns every problem of the table.
 func (v *Verification) checkColumns(ctx context.Context) error {
 	found := make(map[string]string)
 	var name, typ string
@@ -174,7 +174,7 @@ func (v *Verification) checkColumns(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replay enters a block of the state file.
+// replay adds a block of the state file.
 func (v *Verification) replay(h *head, b blockData) error {
 	switch {
 	case b.Head != nil:
@@ -212,7 +212,7 @@ func (v *Verification) takeRange(r Range) error {
 	return v.journal.add(blockData{Range: &r})
 }
 
-// readTopics reads the topics to where they end now.
+// readTopics reads the topics to their current ends.
 func (v *Verification) readTopics(ctx context.Context) error {
 	topics := slices.Concat(v.ledger.Topics(), v.Topics)
 	slices.Sort(topics)
@@ -261,7 +261,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	return errors.Join(err, c.Err())
 }
 
-// sameTopics says whether the topics are those that an interrupted run read.
+// sameTopics reports whether the topics are those of the interrupted run.
 func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
 	details, err := adm.ListTopics(ctx, topics...)
 	if err != nil {
@@ -280,8 +280,8 @@ func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics 
 	return v.journal.add(blockData{Read: &readTopics{IDs: ids}})
 }
 
-// offsets are from where each partition is to be read, none of those that are
-// read to their ends already, and their ends. A topic that does not exist has none.
+// offsets returns the start offsets of the partitions, without those that are read to
+// their ends, and the end offsets. A topic that does not exist has none.
 func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[int32]kgo.Offset, kadm.ListedOffsets, error) {
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err != nil {
@@ -297,7 +297,7 @@ func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []s
 			return nil, nil, fmt.Errorf("find %s in the topics: %w", t.Format(time.RFC3339), err)
 		}
 	}
-	// The ends are asked for last: what is published meanwhile is read too.
+	// The ends are listed last, so that concurrently published events are read too.
 	ends, err := adm.ListEndOffsets(ctx, topics...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the ends of the topics: %w", err)
@@ -348,8 +348,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// lookUp looks for the rows of events that are in a topic and were not scanned:
-// those written before the window and published within it.
+// lookUp reads the rows of events that are in a topic and were not scanned: those written
+// before the window and published within it.
 func (v *Verification) lookUp(ctx context.Context) error {
 	since := latest(v.Window.Since, v.Window.Alive)
 	from := int64(0)

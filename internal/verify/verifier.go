@@ -18,70 +18,71 @@ import (
 )
 
 const (
-	// DefaultVerifyRate is how many rows a Verifier reads in a second.
+	// DefaultVerifyRate is the number of rows that a Verifier reads per second.
 	DefaultVerifyRate = 1000
-	// verifyInterval is the least time between the begins of two passes.
+	// verifyInterval is the minimum time between the starts of two passes.
 	verifyInterval = 10 * time.Minute
-	// verifyEvents is how many event ids are kept in memory at a time: 90 MB.
+	// verifyEvents is the maximum number of event ids in memory: 90 MB.
 	verifyEvents = 5_000_000
-	// recordsPerRow is how many records are read in the time of one row: a topic is
-	// read in sequence, and only once for each segment.
+	// recordsPerRow is the number of records read in the time of one row: a topic is read
+	// sequentially, and only once for each segment.
 	recordsPerRow = 20
-	// maxMissing bounds the missing events that are known by name.
+	// maxMissing bounds the missing events that are kept by id.
 	maxMissing = 10_000
-	// maxNamed bounds those of a confirmation that the log names.
+	// maxNamed bounds the events of a confirmation that are logged.
 	maxNamed = 20
-	// confirmBatch is how many events in no topic are confirmed together.
+	// confirmBatch is the number of suspects that are confirmed together.
 	confirmBatch = 10_000
 )
 
 // VerifierConfig configures a Verifier.
 type VerifierConfig struct {
-	// Tables are verified one after the other. Required.
+	// Tables are verified sequentially. Required.
 	Tables []VerifierTable
-	// Kafka makes a client with further options. Required.
+	// Kafka returns a client with further options. Required.
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
-	// Rate is how many rows are read in a second. Default DefaultVerifyRate.
+	// Rate is the number of rows read per second. Default DefaultVerifyRate.
 	Rate int
-	// Window is how old an event must be to be missing, and how long it must be seen
-	// to be missing: the relay's confidence window and a margin. Required.
+	// Window is the minimum age of a missing event, and the minimum time for which it
+	// must be missing: the relay's confidence window and a margin. Required.
 	Window time.Duration
-	// Interval is the least time between the begins of two passes. Default 10 min.
+	// Interval is the minimum time between the starts of two passes. Default 10 min.
 	Interval time.Duration
-	// Duty lets one of several processes verify, and keeps its progress. Nil verifies in
-	// this process, from the beginning.
+	// Duty selects one of several processes and keeps the progress. Nil verifies in this
+	// process, from the start.
 	Duty Duty
-	// Logger names missing events. Required.
+	// Logger logs missing events. Required.
 	Logger *slog.Logger
-	// Registerer takes the metrics. Required.
+	// Registerer registers the metrics. Required.
 	Registerer prometheus.Registerer
 
-	// maxEvents is how many event ids are in memory at a time; 0 means verifyEvents.
+	// maxEvents is the maximum number of event ids in memory; 0 means verifyEvents.
 	maxEvents int
 }
 
 // VerifierTable is an outbox table with the columns of outbox_messages.
 type VerifierTable struct {
-	// Scan reads it; its Topic names the topic of an event. Required.
+	// Scan reads it; its Topic returns the topic of an event. Required.
 	Scan *Scan
-	// Keyspace and Table name the table. Required.
+	// Keyspace and Table are the names of the table. Required.
 	Keyspace, Table string
-	// Topics are read besides those that rows' events are to be in.
+	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
-	// Passed returns the write time up to which the relay has published everything
-	// that it has seen; zero if that is not known now. Required.
+	// Passed returns the write time up to which the relay has published every captured
+	// event; zero if unknown. Required.
 	Passed func(context.Context) (time.Time, error)
-	// DeadLetters calls each for those of the events that have a dead letter; one
-	// that was published since began need not be in what was read. Nil is none.
+	// DeadLetters calls each for those of the events that have a dead letter. An event
+	// published after began may be absent from the topics that were read. Nil means no
+	// dead letters.
 	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(Letter)) error
-	// Repair has missing events published and returns those that the relay has
-	// acknowledged. Nil leaves them missing.
+	// Repair requests the publication of missing events and returns those that the relay
+	// has acknowledged. Nil disables repair.
 	Repair func(ctx context.Context, missing []Row) (published []gocql.UUID, err error)
 }
 
 func (t *VerifierTable) name() string { return t.Keyspace + "." + t.Table }
 
-// Verifier proves continuously that every event of outbox tables is in its topic.
+// Verifier verifies continuously that every event of outbox tables is in its topic.
 //
 // A pass walks a table by token range, in segments. Of each segment it first reads the
 // ids of the events in the topics into memory, then the rows. A row is checked if the
@@ -98,7 +99,7 @@ type Verifier struct {
 	log     *slog.Logger
 	metrics *verifierMetrics
 
-	// progress, by table, is used by the goroutine of Run or Pass alone.
+	// progress, by table, is used only by the goroutine of Run or Pass.
 	progress map[string]*PassState
 	saved    time.Time // when it was
 
@@ -106,7 +107,7 @@ type Verifier struct {
 	missing []map[gocql.UUID]Row // by table
 }
 
-// NewVerifier makes a Verifier; Run starts it.
+// NewVerifier returns a Verifier; Run starts it.
 func NewVerifier(cfg VerifierConfig) *Verifier {
 	cfg.Rate = cmp.Or(cfg.Rate, DefaultVerifyRate)
 	cfg.Interval = cmp.Or(cfg.Interval, verifyInterval)
@@ -114,7 +115,7 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables)), progress: make(map[string]*PassState)}
 	for i := range v.missing {
 		v.progress[cfg.Tables[i].name()] = new(PassState)
-		if cfg.Duty != nil { // the metrics are those of the process that has it
+		if cfg.Duty != nil { // the process with the duty reports the metrics
 			v.missing[i] = make(map[gocql.UUID]Row)
 			continue
 		}
@@ -128,7 +129,7 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 func (v *Verifier) passes(ctx context.Context) {
 	for {
 		began := time.Now()
-		_ = v.Pass(ctx) // it is logged
+		_ = v.Pass(ctx) // the error is logged
 		select {
 		case <-time.After(max(v.cfg.Interval-time.Since(began), v.cfg.Interval/10)):
 		case <-ctx.Done():
@@ -137,8 +138,8 @@ func (v *Verifier) passes(ctx context.Context) {
 	}
 }
 
-// Pass makes one pass over every table. An error is logged, and ends the pass over its
-// table alone.
+// Pass makes one pass over every table. An error is logged, and ends only the pass over
+// its table.
 func (v *Verifier) Pass(ctx context.Context) (err error) {
 	for i := range v.cfg.Tables {
 		table := v.cfg.Tables[i].name()
@@ -167,7 +168,7 @@ func bySequence(a, b Row) int {
 	return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Seq, b.Seq))
 }
 
-// errNotKnown says that a pass proves nothing now.
+// errNotKnown means that a pass cannot verify anything now.
 var errNotKnown = errors.New("it is not known how far the relay is: it never ran, or scans the table")
 
 // verify makes one pass over a table.
@@ -204,7 +205,7 @@ func (v *Verifier) verify(ctx context.Context, i int) error {
 	return p.run(ctx)
 }
 
-// found takes an event that is in a topic off the missing ones.
+// found removes an event that is in a topic from the missing ones.
 func (p *pass) found(id gocql.UUID) {
 	p.v.mu.Lock()
 	defer p.v.mu.Unlock()
@@ -214,7 +215,7 @@ func (p *pass) found(id gocql.UUID) {
 	}
 }
 
-// lost notes missing events, names them in the log, and has them repaired.
+// lost records and logs missing events, and repairs them.
 func (p *pass) lost(ctx context.Context, missing []Row) error {
 	p.v.mu.Lock()
 	known := p.v.missing[p.table]
@@ -251,7 +252,8 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return nil
 	}
 	if p.lostAll += len(missing); p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {
-		// A wrong relay.topics looks like this, and the relay would publish everything again.
+		// A wrong relay.topics has the same effect, and a repair would publish every
+		// event again.
 		p.v.log.Error("too many events are missing to be repaired automatically: check relay.topics, then run outbox verify --repair",
 			"table", p.t.name(), "missing", p.lostAll, "checked", p.checked)
 		return nil
@@ -261,7 +263,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 	if err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}
-	// An answer proves nothing: only the topic does.
+	// Only the topic proves a publication, not the response of the relay.
 	if err := p.topics.more(ctx, p.add); err != nil {
 		return err
 	}

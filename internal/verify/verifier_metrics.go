@@ -7,7 +7,7 @@ type verifierMetrics struct {
 	rows, repaired, errors             *prometheus.CounterVec
 }
 
-// passed shows the last full pass over a table, if there was one.
+// passed sets the metrics of the last full pass over a table, if there was one.
 func (m *verifierMetrics) passed(table string, p *PassState) {
 	if !p.LastPass.IsZero() {
 		m.until.WithLabelValues(table).Set(float64(p.Verified.UnixMicro()) / 1e6)

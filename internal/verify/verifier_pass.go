@@ -12,17 +12,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// topicSource is how a pass reads topics. sink gets the id of every event and its
-// aggregate, and may end the reading with an error.
+// topicSource reads topics for a pass. sink receives the id and aggregate of every event;
+// its error ends the read.
 type topicSource interface {
-	// begin forgets what was read and reads the known topics.
+	// begin discards what was read and reads the known topics.
 	begin(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
-	// topic reads a topic unless it was read since begin, and returns the time, in
+	// topic reads a topic unless it was read since begin. It returns the time, in
 	// microseconds, before which the absence of an event proves nothing.
 	topic(ctx context.Context, name string, sink func(id, aggregate gocql.UUID) error) (horizon int64, err error)
-	// more reads what was added to the topics since.
+	// more reads the records that were added to the topics since.
 	more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
-	// records is about how many records the known topics hold.
+	// records returns the approximate number of records of the known topics.
 	records() int64
 }
 
@@ -33,10 +33,10 @@ type pass struct {
 	table  int
 	topics topicSource
 	rows   func(ctx context.Context, after, upTo int64, each func(*Row) error) error
-	// still returns whether the row is still there.
+	// still reports whether the row still exists.
 	still func(ctx context.Context, r *Row) (bool, error)
 
-	// confirmed are the events that were missing in this pass.
+	// confirmed are the missing events of this pass.
 	confirmed map[gocql.UUID]bool
 	all       int // ranges
 	checked   int64
@@ -44,7 +44,7 @@ type pass struct {
 	// until is the write time up to which all segments were checked.
 	until time.Time
 
-	// The segment under way.
+	// The current segment.
 	set         *idSet
 	after, upTo int64
 	limit       int64 // rows written at or after it are pending
@@ -68,7 +68,7 @@ func (p *pass) count(result string, n int) {
 	p.v.metrics.rows.WithLabelValues(p.t.name(), result).Add(float64(n))
 }
 
-// errFull says that a segment has more events than are kept in memory.
+// errFull means that a segment has more events than fit in memory.
 var errFull = errors.New("too many events for one segment")
 
 func (p *pass) run(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (p *pass) run(ctx context.Context) error {
 	known := p.v.missing[p.table]
 	for id := range known {
 		if !p.confirmed[id] {
-			delete(known, id) // its row is gone, or it is a dead letter
+			delete(known, id) // its row was deleted, or it is a dead letter
 		}
 	}
 	n := len(known)
@@ -100,8 +100,8 @@ func (p *pass) run(ctx context.Context) error {
 	return p.finished(ctx, n)
 }
 
-// segment checks ranges and returns how many: fewer than asked for if the topics have
-// too many events for all. With errFull it has checked none of them.
+// segment checks ranges and returns their number, which is lower than requested if the
+// topics have too many events for all. With errFull it has checked none.
 func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error) {
 	passed, err := p.t.Passed(ctx)
 	if err != nil {
@@ -110,7 +110,8 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 	if passed.IsZero() {
 		return 0, errNotKnown
 	}
-	// The position is read before the ends of the topics: what it has passed is in them.
+	// The position is read before the ends of the topics, so that they include every
+	// event before the position.
 	if young := time.Now().Add(-p.v.cfg.Window); young.Before(passed) {
 		passed = young
 	}
@@ -141,7 +142,7 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 	return ranges, nil
 }
 
-// add takes an event of a topic.
+// add adds an event of a topic.
 func (p *pass) add(id, aggregate gocql.UUID) error {
 	if token := outbox.Token(aggregate); token <= p.after || token > p.upTo {
 		return nil
@@ -153,8 +154,8 @@ func (p *pass) add(id, aggregate gocql.UUID) error {
 	return nil
 }
 
-// readRange checks the rows of a range. After an error it continues with the aggregate
-// that it was at.
+// readRange checks the rows of a range. After an error it continues with the current
+// aggregate.
 func (p *pass) readRange(ctx context.Context, n int) error {
 	after, upTo := bounds(n, p.all)
 	for attempt := 1; ; attempt++ {
@@ -207,7 +208,7 @@ func (p *pass) row(ctx context.Context, r *Row) error {
 	return nil
 }
 
-// confirmDue confirms what has been a suspect for long enough.
+// confirmDue confirms the suspects that are old enough.
 func (p *pass) confirmDue(ctx context.Context) error {
 	if len(p.suspects) == 0 || time.Since(p.oldest) < max(2*p.v.cfg.Window, time.Minute) {
 		return nil
@@ -215,8 +216,8 @@ func (p *pass) confirmDue(ctx context.Context) error {
 	return p.confirm(ctx)
 }
 
-// confirm waits until each suspect was seen a window ago, in which the relay had to come
-// to it if its row was late, and looks again.
+// confirm waits until each suspect is a window old, in which the relay must have
+// published it if its row was late, and checks it again.
 func (p *pass) confirm(ctx context.Context) error {
 	if len(p.suspects) == 0 {
 		return nil

@@ -9,36 +9,37 @@ import (
 )
 
 const (
-	// saveEvery is the least time between two saves of a position.
+	// saveEvery is the minimum time between two saves of a position.
 	saveEvery = time.Minute
-	// takeEvery is how often a standby tries to take the duty.
+	// takeEvery is the interval at which a standby tries to take the duty.
 	takeEvery = 30 * time.Second
 )
 
-// Duty lets one of several processes verify; *dlq.Duty implements it.
+// Duty selects one of several processes; *dlq.Duty implements it.
 type Duty interface {
-	// Hold calls f while this process has the duty, and not at all if another has it.
+	// Hold calls f while this process has the duty. It does not call f if another process
+	// has it.
 	Hold(ctx context.Context, f func(context.Context) error) error
-	// State returns what was saved last, by any process.
+	// State returns the last saved state of any process.
 	State(ctx context.Context) (string, error)
 	// Save returns false, and saves nothing, if this process no longer has the duty.
 	Save(ctx context.Context, state string) (bool, error)
 }
 
-// PassState is what is known of the verification of a table, by its last passes.
+// PassState is the state of the verification of a table.
 type PassState struct {
-	// Ranges is how many token ranges the pass under way has; the first Done of them are
-	// verified, up to the write time Until, and no event in them is missing.
+	// Ranges is the number of token ranges of the current pass. The first Done of them
+	// are verified up to the write time Until, and no event in them is missing.
 	Ranges int       `json:"ranges"`
 	Done   int       `json:"done,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
-	// Began is when the pass under way began, or the last one where none is.
+	// Began is the start of the current or last pass.
 	Began time.Time `json:"began"`
-	// LastPass is when the last full pass ended, zero if none has, and Verified the write
-	// time up to which it checked all rows.
+	// LastPass is the end of the last full pass, zero if there was none, and Verified the
+	// write time up to which it checked all rows.
 	LastPass time.Time `json:"last_pass,omitzero"`
 	Verified time.Time `json:"verified,omitzero"`
-	// Missing is how many events are missing.
+	// Missing is the number of missing events.
 	Missing int `json:"missing,omitempty"`
 }
 
@@ -54,7 +55,7 @@ func ReadPasses(ctx context.Context, duty Duty) (map[string]*PassState, error) {
 	return out, err
 }
 
-// Run verifies until ctx ends, as long as this process has the duty.
+// Run verifies until ctx ends, while this process has the duty.
 func (v *Verifier) Run(ctx context.Context) {
 	if v.cfg.Duty == nil {
 		v.passes(ctx)
@@ -99,7 +100,8 @@ func (v *Verifier) load(ctx context.Context) error {
 	return nil
 }
 
-// standBy leaves the metrics of events and passes to the process that has the duty.
+// standBy removes the metrics of events and passes, which the process with the duty
+// reports.
 func (v *Verifier) standBy() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -131,7 +133,7 @@ func (v *Verifier) save(ctx context.Context) error {
 	return nil
 }
 
-// resume returns the range with which the pass begins.
+// resume returns the first range of the pass.
 func (p *pass) resume() int {
 	at := p.v.progress[p.t.name()]
 	if at.Ranges == p.all && at.Done > 0 && at.Done < p.all {
@@ -142,7 +144,7 @@ func (p *pass) resume() int {
 	return 0
 }
 
-// verified notes that the first ranges are, all but those with suspects.
+// verified records that the first ranges are verified, up to the first one with suspects.
 func (p *pass) verified(ctx context.Context, done int) error {
 	if len(p.suspects) > 0 || p.lostAll > 0 {
 		return nil
@@ -155,8 +157,8 @@ func (p *pass) verified(ctx context.Context, done int) error {
 	return p.v.save(ctx)
 }
 
-// earliest returns the write time up to which the ranges so far are checked, with those of
-// the segment under way.
+// earliest returns the write time up to which all ranges so far are checked, including
+// those of the current segment.
 func (p *pass) earliest(passed time.Time) time.Time {
 	if p.until.IsZero() || passed.Before(p.until) {
 		return passed
@@ -164,7 +166,7 @@ func (p *pass) earliest(passed time.Time) time.Time {
 	return p.until
 }
 
-// finished notes a full pass.
+// finished records a full pass.
 func (p *pass) finished(ctx context.Context, missing int) error {
 	at := p.v.progress[p.t.name()]
 	*at = PassState{Ranges: p.all, Began: at.Began, LastPass: time.Now().UTC(), Verified: p.until.UTC(), Missing: missing}

@@ -18,10 +18,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// topicStall is how long the reading of a topic may bring nothing before it fails.
+// topicStall is the time without records after which reading a topic fails.
 const topicStall = time.Minute
 
-// topicReader reads the ids of events out of topics, to the end of what is committed.
+// topicReader reads the ids of events from topics, to their last committed records.
 type topicReader struct {
 	kafka func(...kgo.Opt) (*kgo.Client, error)
 	alive time.Time // rows of before it have expired; zero if none does
@@ -33,13 +33,13 @@ type topicReader struct {
 	held   int64                  // records of the known topics
 }
 
-// topicState is a topic that was read.
+// topicState is the state of a topic that was read.
 type topicState struct {
 	horizon int64
 	next    map[int32]int64
 }
 
-// always is a horizon before which every write is.
+// always is a horizon later than every write.
 const always = math.MaxInt64
 
 func newTopicReader(kafka func(...kgo.Opt) (*kgo.Client, error), topics []string, alive time.Time, limit *rate.Limiter) *topicReader {
@@ -78,7 +78,7 @@ func (t *topicReader) more(ctx context.Context, sink func(id, aggregate gocql.UU
 	return t.read(ctx, t.known, sink)
 }
 
-// read reads topics on to their ends.
+// read reads topics from their positions to their ends.
 func (t *topicReader) read(ctx context.Context, names []string, sink func(id, aggregate gocql.UUID) error) error {
 	if len(names) == 0 {
 		return nil
@@ -158,8 +158,9 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id, ag
 	return t.consume(ctx, from, left, sink)
 }
 
-// locate finds where topics begin, and from when on they have everything: the absence of
-// an older event proves nothing, nor does any absence from a compacted topic.
+// locate finds the start offsets of topics, and the time since which they contain every
+// event. The absence of an older event proves nothing, nor does absence from a compacted
+// topic.
 func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []string) error {
 	configs, err := adm.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
@@ -193,8 +194,8 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 			return adm.ListOffsetsAfterMilli(ctx, milli, names...)
 		}
 	}
-	// Retention goes on concurrently: the oldest record is looked up after the start, so
-	// that it is never older than what is read.
+	// Retention runs concurrently: the oldest record is read after the start offset, so
+	// that it is never older than the records read.
 	starts := list(adm.ListStartOffsets)
 	first := starts
 	if !t.alive.IsZero() {
@@ -276,7 +277,7 @@ func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32
 			continue // not an event of an outbox
 		}
 		if e.EditOf != "" {
-			e.ID = outbox.IDOf(e.EditOf) // an edited dead letter is the event in the outbox
+			e.ID = outbox.IDOf(e.EditOf) // an edited event counts as its original
 		}
 		if err := sink(e.ID, e.AggregateID); err != nil {
 			return err
