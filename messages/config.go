@@ -28,7 +28,7 @@ const (
 // DefaultTopics returns the default of Config.Topics: the topic of the examples.
 func DefaultTopics() []string { return []string{"reminders"} }
 
-// MaxBatch is the most that one batch may hold.
+// MaxBatch is the maximum size of a batch.
 const MaxBatch = 1000
 
 // Breaker configures the circuit breaker of the database, and Load how many
@@ -38,7 +38,7 @@ type (
 	Load    = guard.Load
 )
 
-// Config is how a Service behaves. The zero value is usable.
+// Config configures a Service. The zero value is usable.
 type Config struct {
 	// Topics are patterns of the topics that accept messages; * matches any
 	// characters. Default: DefaultTopics. Topics that begin with _ are never

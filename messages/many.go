@@ -27,19 +27,18 @@ const (
 	// call: a selective filter needs several calls.
 	manyPage  = 200
 	manyPages = 200
-	// manyPlaces is how many are changed side by side.
+	// manyPlaces is the number of concurrent changes.
 	manyPlaces = 32
 	// manySpan is the approximate duration of a call with a rate.
 	manySpan = 10 * time.Second
-	// maxTallied is how many topics and clients are counted one by one.
+	// maxTallied bounds the topics and clients with a count of their own.
 	maxTallied = 50
 )
 
 // Many selects waiting messages.
 type Many struct {
 	schedule.Filter
-	// After is where to begin: before the messages of a time, or where the call
-	// before has ended.
+	// After is the start: a due time, or the end of the previous call.
 	After schedule.Position
 	// Due includes messages that are due but not in the outbox yet; they are
 	// published without a release.
@@ -53,7 +52,7 @@ type Tally struct {
 	// "".
 	ByTopic  map[string]int `json:"by_topic" nullable:"false" doc:"Counts of the first 50 topics; the others together under the empty name"`
 	ByClient map[string]int `json:"by_client" nullable:"false" doc:"Counts of the first 50 clients; the others together under the empty name"`
-	// First and Last are when the first and the last of them are due.
+	// First and Last are the first and the last due time.
 	First *time.Time `json:"first_due,omitempty"`
 	Last  *time.Time `json:"last_due,omitempty"`
 }
@@ -108,7 +107,7 @@ type Changed struct {
 	Gone    int `json:"gone" doc:"Number of messages that were waiting when listed but not when processed: they became due, or another change was first"`
 }
 
-// Rest is where a call has ended.
+// Rest is the end of a call.
 type Rest struct {
 	// More is true if messages may follow after Next.
 	More bool
@@ -228,7 +227,7 @@ func (s *Service) each(ctx context.Context, many Many, limit int, f func([]sched
 		}
 		meant := page[:0]
 		for i := range page {
-			if many.Due || page[i].DeliverAt.After(now) { // else it was released, and its slot is where it was
+			if many.Due || page[i].DeliverAt.After(now) { // otherwise it was released and its slot is unchanged
 				meant = append(meant, page[i])
 			}
 		}

@@ -36,7 +36,7 @@ func setupMany(t *testing.T, change ...func(*Config)) *bundle {
 	return b
 }
 
-// laterMany hands in n messages for a topic that are due in an hour, by a client.
+// laterMany submits n messages of a client for a topic that are due in an hour.
 func (b *bundle) laterMany(t *testing.T, topic, client string, n int) {
 	t.Helper()
 	items := make([]Item, n)
@@ -75,7 +75,7 @@ func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
 	return out
 }
 
-// due are how many of a topic's messages are due, and waits how many wait.
+// due returns the number of due messages of a topic, and of waiting ones.
 func (b *bundle) due(t *testing.T, topic string) (due, waits int) {
 	t.Helper()
 	now, seen := time.Now(), map[gocql.UUID]bool{}

@@ -25,8 +25,8 @@ const maxPriority = 9
 
 // NewMessage is a message to be stored.
 type NewMessage struct {
-	// Topic is where it is published.
-	Topic string `json:"topic" doc:"Where it is published" example:"reminders"`
+	// Topic is the topic of the record.
+	Topic string `json:"topic" doc:"Topic of the record" example:"reminders"`
 	// Key is the record key; empty means the id. It guarantees no order.
 	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8; default: the id of the message. Messages with one key reach one partition. Their order is not guaranteed: neither of items of a batch, nor of consecutive requests, nor of messages for the same time; and a failed message does not block others. If order matters, add a number or a time to the payload, or write events with a sequence to an outbox of your own." example:"customer-42"`
 	// Only one of the three may be set; without any the record has an empty value.

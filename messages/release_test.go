@@ -19,7 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// later hands a message in for a time, and returns its path.
+// later submits a message with a delay, and returns its path.
 func (b *bundle) later(t testing.TB, delay string) (path string) {
 	t.Helper()
 	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","key":"k","payload":{"n":1},"headers":{"a":"b"},"delay":"`+delay+`"}`)

@@ -33,7 +33,7 @@ type Config struct {
 	// QueueSize bounds the waiting messages of one target; further messages are
 	// dropped. At least 1.
 	QueueSize int
-	// Attempts is how often a message is sent to a target at most.
+	// Attempts is the maximum number of attempts per message and target.
 	Attempts int
 	// Timeout bounds one attempt.
 	Timeout time.Duration
@@ -91,7 +91,7 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Dispatcher hands messages to targets. It is safe for concurrent use.
+// Dispatcher delivers messages to targets. It is safe for concurrent use.
 type Dispatcher struct {
 	conf    Config
 	workers map[string]*worker

@@ -45,7 +45,7 @@ func (r *recorder) ids() (out []string) {
 	return out
 }
 
-// running is a dispatcher under way in a bubble.
+// running is a running dispatcher in a bubble.
 type running struct {
 	*Dispatcher
 	log  *logtest.Buffer

@@ -34,8 +34,8 @@ func Reveal(setting string) (string, error) {
 	return setting, nil
 }
 
-// minSecret is how long a part of a URL must be to be taken for a secret;
-// shorter ones would black out ordinary words.
+// minSecret is the minimum length of a part of a URL that is redacted; shorter
+// parts would redact ordinary words.
 const minSecret = 4
 
 // redactor removes a URL's parts from the text of errors.

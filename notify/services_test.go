@@ -78,7 +78,7 @@ func TestURL_Slack(t *testing.T) {
 	}
 }
 
-// flat is all the strings in v.
+// flat returns all the strings in v.
 func flat(v any) string {
 	var b strings.Builder
 	var walk func(any)

@@ -45,7 +45,7 @@ func NewURL(raw string) (Target, error) {
 	return &chat{scheme: scheme, service: service, redact: redact}, nil
 }
 
-// maxChat is how many characters of a text are sent; some services refuse 2,000.
+// maxChat bounds the characters of a text; some services refuse 2,000.
 const maxChat = 1500
 
 // withContext is implemented by some services.

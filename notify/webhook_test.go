@@ -129,8 +129,8 @@ func TestVerify_OldMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestKeys_AreThoseOfTheSpecification holds the scheme to the example that
-// the Standard Webhooks specification's own libraries are tested with.
+// TestKeys_AreThoseOfTheSpecification checks the example of the Standard
+// Webhooks specification.
 func TestKeys_AreThoseOfTheSpecification(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}

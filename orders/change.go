@@ -158,7 +158,7 @@ func (s *Service) resolve(ctx context.Context, c edit, me identity, opts WriteOp
 		return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
 	case mine != nil:
 		return *mine, nil
-	case head.Version > base: // the place of the last attempt is another's
+	case head.Version > base: // another writer took the sequence number of the last attempt
 		if _, err := c.next(head, me, opts); err != nil {
 			return Order{}, err
 		}

@@ -30,7 +30,7 @@ type (
 	Load    = guard.Load
 )
 
-// Config is how a Service behaves. The zero value is usable.
+// Config configures a Service. The zero value is usable.
 type Config struct {
 	// Consistency is the consistency level of plain reads and writes, and of the
 	// commit of conditional ones: LOCAL_QUORUM, QUORUM or ALL. Default

@@ -71,7 +71,7 @@ func (n *NewOrder) Validate() error {
 	return bad.OrNil()
 }
 
-// validateLines holds prices to currency, too, if it is one.
+// validateLines also checks prices against currency, if that is valid.
 func validateLines(bad *InvalidError, lines []NewLine, currency string) {
 	if l := len(lines); l < 1 || l > MaxLines {
 		bad.Add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines))

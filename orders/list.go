@@ -105,7 +105,7 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 // endOfTime is after every order: years have four digits.
 var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// start is where the page begins, or an *InvalidError.
+// start returns the start of the page, or an *InvalidError.
 func (q *ListQuery) start() (cursor, error) {
 	var bad InvalidError
 	checkText(&bad, "query.customer_id", q.CustomerID, 1, MaxReference)

@@ -19,7 +19,8 @@ type problem struct {
 	OrderID string `json:"order_id,omitempty" format:"uuid" doc:"The order in question"`
 	// OutcomeUnknown is true if the change may be stored now or later.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored now or later"`
-	// CurrentStatus is the order's, where it is why the change is refused.
+	// CurrentStatus is the status of the order, if it is the reason of the
+	// refusal.
 	CurrentStatus Status `json:"current_status,omitempty" enum:"placed,confirmed,shipped,cancelled" doc:"The order's status, where it is why the change is refused"`
 	// Links are the operations on the order.
 	Links *links `json:"links,omitempty"`

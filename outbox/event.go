@@ -15,9 +15,8 @@ import (
 // topic: an aggregate of one event, whose Type is the topic.
 const MessageAggregate = "message"
 
-// Event is one row of the outbox table: something that happened to one
-// aggregate. An Event is a value; its slices and map must not be changed after
-// it was handed on.
+// Event is one row of the outbox table: an event of one aggregate. An Event is
+// a value; do not change its slices and map after passing it on.
 type Event struct {
 	// ID identifies the event in the outbox, in the topic (header ce_id) and as a
 	// dead letter.

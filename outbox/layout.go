@@ -25,7 +25,7 @@ type layout struct {
 	unmapped string
 }
 
-// column is where a field is; without a name it is nowhere.
+// column is the column of a field; without a name there is none.
 type column struct {
 	name string
 	typ  columnType

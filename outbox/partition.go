@@ -57,8 +57,8 @@ func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
 	return "SELECT WRITETIME(" + mark + "), TTL(" + mark + "), " + l.list + " FROM " + t.String() + " WHERE " + strings.Join(where, " AND "), args, nil
 }
 
-// keyValue is the event's value of a column of the partition key: missing if the
-// event does not have it, and it fits unless the column cannot hold it.
+// keyValue returns the event's value of a column of the partition key. missing
+// reports that the event lacks it, fits whether the column can contain it.
 func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
 	id := func(text string, id gocql.UUID) (any, bool, bool) {
 		if text == "" && id == (gocql.UUID{}) {

@@ -88,8 +88,8 @@ func (t Table) prepare() Table {
 	return t
 }
 
-// Columns are the table's columns that hold an event, as a statement names
-// them, in the order of a Scanner's destinations.
+// Columns returns the columns of an event as in a statement, in the order of a
+// Scanner's destinations.
 func (t Table) Columns() string { return t.layout.list }
 
 // Numbered reports whether the table's events have sequence numbers. Otherwise

@@ -218,7 +218,7 @@ func inBubble(t *testing.T, f func(b *bundle)) {
 	})
 }
 
-// running is a reactor under way.
+// running is a running reactor.
 type running struct {
 	b    *bundle
 	reg  *prometheus.Registry

@@ -28,7 +28,8 @@ const (
 )
 
 const (
-	// MaxRules is how many rules a Reactor has at most: each is a client of the broker.
+	// MaxRules is the maximum number of rules of a Reactor: each is a client of
+	// the broker.
 	MaxRules = 100
 	// maxWaitingBytes bounds the payloads that wait at one rule, in addition to
 	// its Queue; a batch of takeAtOnce records may exceed it.

@@ -45,7 +45,7 @@ func (r *runner) poll(ctx context.Context) {
 	}
 }
 
-// oldest is how long the job waits that waits longest.
+// oldest returns the longest time that a job has been waiting.
 func (r *runner) oldest() (longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -64,14 +64,14 @@ type Rule struct {
 
 	// Timeout bounds one attempt. Default 10 s.
 	Timeout time.Duration `setting:"timeout"`
-	// Attempts is how often an event is tried at most before its delivery is failed.
-	// Default 8.
+	// Attempts is the maximum number of attempts before a delivery fails. Default
+	// 8.
 	Attempts int `setting:"attempts"`
 	// Backoff is the wait after the first attempt; it doubles up to MaxBackoff, and
 	// each is shorter or longer by up to half by chance. Default 1 s and 5 min.
 	Backoff    time.Duration `setting:"backoff"`
 	MaxBackoff time.Duration `setting:"max_backoff"`
-	// Concurrency is how many events the plugin gets at the same time, in each
+	// Concurrency is the number of concurrent calls of the plugin, in each
 	// process. Default 4.
 	Concurrency int `setting:"concurrency"`
 	// Queue bounds the events in memory, including retries; a full queue pauses

@@ -54,10 +54,10 @@ type partition struct {
 	running sync.WaitGroup
 
 	offsets offsets
-	lanes   map[string][]*job // the first of each is under way
+	lanes   map[string][]*job // the first job of each is in flight
 }
 
-// job is a delivery under way.
+// job is a delivery in flight.
 type job struct {
 	*delivery.Delivery
 	event kafkarecord.Event

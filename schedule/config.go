@@ -27,7 +27,7 @@ const (
 // batch with a timeout can take to become visible.
 const CloseAfter = 10 * time.Minute
 
-// Config is how a Scheduler behaves. Only Store is needed.
+// Config configures a Scheduler. Only Store is required.
 type Config struct {
 	// Store is where the messages are.
 	Store *Store
@@ -43,10 +43,10 @@ type Config struct {
 	// MaxPending bounds the messages in memory, about 100 bytes each; the others
 	// stay in the database. Default 10,000.
 	MaxPending int
-	// Concurrency is how many messages are released side by side. Default 64.
+	// Concurrency is the number of concurrent releases. Default 64.
 	Concurrency int
-	// Rate is how many are released per second at most, as after an outage.
-	// Default 5,000.
+	// Rate bounds the releases per second, for example after an outage. Default
+	// 5,000.
 	Rate int
 	// Lease is the time after which another scheduler replaces a failed one.
 	// Default 10 s; at least 3 s.
@@ -105,7 +105,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("sweep %s: must not be below the poll, %s", c.Sweep, c.Poll))
 	}
 	if c.MaxPending < shards || c.Concurrency < 1 || c.Rate < 1 {
-		errs = append(errs, fmt.Errorf("%d pending, %d at once, %d per second: must be at least %d, 1 and 1", c.MaxPending, c.Concurrency, c.Rate, shards))
+		errs = append(errs, fmt.Errorf("%d pending, %d concurrent, %d per second: must be at least %d, 1 and 1", c.MaxPending, c.Concurrency, c.Rate, shards))
 	}
 	if c.Lease < 3*time.Second {
 		errs = append(errs, fmt.Errorf("lease %s: must be at least 3s", c.Lease))

@@ -47,7 +47,7 @@ func message(at time.Time) *Message {
 	}
 }
 
-// put stores messages as if handed in at when.
+// put stores messages as if submitted at when.
 func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
 	t.Helper()
 	for _, m := range ms {
@@ -83,7 +83,7 @@ func (b *bundle) outboxed(t testing.TB) map[gocql.UUID]world.Written {
 	return out
 }
 
-// count is how many rows a table has.
+// count returns the number of rows of a table.
 func (b *bundle) count(t testing.TB, table string) int {
 	t.Helper()
 	var n int

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// MaxAhead is how far ahead a message may be scheduled: a year and a day.
+// MaxAhead is the maximum delay of a message: a year and a day.
 const MaxAhead = 366 * 24 * time.Hour
 
 // State is the state of a scheduled message.
@@ -38,7 +38,7 @@ type Message struct {
 	// Client is the submitter.
 	Client               string
 	CreatedAt, DeliverAt time.Time
-	// ChangedAt is when it was cancelled or released; zero before.
+	// ChangedAt is the time of the cancellation or release; zero before.
 	ChangedAt time.Time
 
 	releaseAt int64 // write time of its outbox row, in microseconds, once released

@@ -18,7 +18,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		released: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_schedule_released_total", Help: "Scheduled messages that were handed to the outbox.",
+			Name: "outbox_schedule_released_total", Help: "Scheduled messages released to the outbox.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_schedule_failures_total", Help: "Failed scans and releases of scheduled messages; retried.",

@@ -20,9 +20,8 @@ const handFresh = time.Second
 // reading it first, because it may exist without its row in the CDC log.
 const stale = 30 * time.Second
 
-// handTimeout bounds the first attempt to write an outbox row, and twice as much
-// each further one, up to handFresh: while an attempt is under way its write time
-// grows old.
+// handTimeout bounds the first attempt to write an outbox row; each retry has
+// twice as much, up to handFresh, since its write time ages during an attempt.
 const handTimeout = 100 * time.Millisecond
 
 const (

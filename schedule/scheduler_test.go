@@ -199,7 +199,7 @@ func TestStore_WritingAgainRevivesNothing(t *testing.T) {
 func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
-		for step := range int32(4) { // released, handed over, forgotten, without a slot
+		for step := range int32(4) { // released, written to the outbox, removed, without a slot
 			counted := []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch}
 			if fate == engine.FateDecided {
 				if counted = counted[:1]; step > 1 {

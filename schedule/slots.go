@@ -106,7 +106,8 @@ func (s *Store) dropSlot(ctx context.Context, x slot) error {
 	return nil
 }
 
-// buckets are the minutes from from to until that may hold something, in order, at most limit.
+// buckets returns the minutes from from to until that may have slots, in order,
+// at most limit.
 func (s *Store) buckets(ctx context.Context, from, until time.Time, limit int) ([]time.Time, error) {
 	var out []time.Time
 	for _, month := range months(from, until) {

@@ -18,8 +18,8 @@ import (
 // component is the partition of schema_migrations that this package uses.
 const component = "scylla-outbox"
 
-// bootstrap is how many migrations must be there before the lock can be taken:
-// the keyspace and the lock's own table.
+// bootstrap is the number of migrations before the lock: they create the
+// keyspace and the table of the lock.
 const bootstrap = 2
 
 // ChecksumError reports that a migration was changed after it was applied.

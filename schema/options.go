@@ -59,14 +59,14 @@ type Options struct {
 	// RowTTL is the retention of outbox_messages. Default 7 days; at least CDCTTL,
 	// since a backfill reads the rows.
 	RowTTL time.Duration
-	// IdempotencyTTL is how long an Idempotency-Key is remembered. Default
-	// 7 days; at least one minute.
+	// IdempotencyTTL is the retention of Idempotency-Keys. Default 7 days; at
+	// least one minute.
 	IdempotencyTTL time.Duration
 
 	// LockTTL is after how long the lock of a dead instance opens. Default 30 s;
 	// at least 3 s. A living one renews it three times within it.
 	LockTTL time.Duration
-	// LockWait is how long to wait for another instance's lock. Default 5 min.
+	// LockWait bounds the wait for the lock of another instance. Default 5 min.
 	LockWait time.Duration
 	// Owner names this instance in the lock and in schema_migrations. Default
 	// host name and process id.

@@ -79,7 +79,7 @@ type Message struct {
 	Key       string       `json:"key"`
 	CreatedAt time.Time    `json:"created_at"`
 	DeliverAt *time.Time   `json:"deliver_at"`
-	// Record is where it is, once it is MessageCompleted.
+	// Record is the position of the record, once it is MessageCompleted.
 	Record  *Record       `json:"record"`
 	History []MessageStep `json:"history"`
 	// Note describes the part of the state that could not be read.

@@ -10,7 +10,7 @@ import (
 // MaxBatch is the most messages that one batch may have.
 const MaxBatch = 1000
 
-// PostMessage hands a message in.
+// PostMessage submits a message.
 func (c *Client) PostMessage(ctx context.Context, m NewMessage, opts ...Option) (Accepted, error) {
 	return send[Accepted](ctx, c, http.MethodPost, "/v1/messages", m, opts)
 }

@@ -42,7 +42,8 @@ type Problem struct {
 	MessageID string `json:"message_id"`
 	// State is the state of the message, if it is the reason of a refusal.
 	State MessageState `json:"state"`
-	// CurrentStatus is the order's, where it is why a change is refused.
+	// CurrentStatus is the status of the order, if it is the reason of the
+	// refusal.
 	CurrentStatus Status `json:"current_status"`
 	// OutcomeUnknown is true if the change may be stored now or later. Retry the
 	// request with the same key to learn the outcome.

@@ -40,7 +40,8 @@ type Delivery struct {
 	Attempts int
 	// Error is that of the last attempt that failed, also when a later one did not.
 	Error string
-	// CreatedAt is when the first row was written, ChangedAt the last.
+	// CreatedAt is the time of the first write of the row, ChangedAt that of the
+	// last.
 	CreatedAt, ChangedAt time.Time
 	// NextAttempt is the time of the next retry; zero for as soon as possible.
 	NextAttempt time.Time

@@ -136,7 +136,7 @@ func (f *Filter) shelves() (out []shelf) {
 // ErrStop, returned by a callback, ends the list.
 var ErrStop = errors.New("stop")
 
-// listChunk is how many rows are read at the same time.
+// listChunk is the number of concurrent reads.
 const listChunk = 32
 
 // List calls f with the matching deliveries, newest first, without their
@@ -248,7 +248,7 @@ func (s *Store) walk(ctx context.Context, f *Filter, each func(Place) error) err
 	return nil
 }
 
-// hours are the buckets of shelves that may hold something, the newest first.
+// hours returns the buckets of shelves that may have deliveries, newest first.
 func (s *Store) hours(ctx context.Context, on []shelf, since, until time.Time) ([]time.Time, error) {
 	if on[0].kind == kindEvent {
 		return []time.Time{epoch}, nil

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// repeatAtOnce is how many deliveries RepeatAll repeats at the same time.
+	// repeatAtOnce is the number of concurrent repeats of RepeatAll.
 	repeatAtOnce = 16
 	// maxCounted bounds the number of distinct errors in a Tally: a receiver may
 	// send a different text for each event.

@@ -18,7 +18,7 @@ import (
 var (
 	// ErrNotFound is returned for a delivery that does not exist or has expired.
 	ErrNotFound = errors.New("no such delivery")
-	// ErrPending: the delivery is under way, so it cannot be repeated.
+	// ErrPending is returned for a pending delivery, which cannot be repeated.
 	ErrPending = errors.New("the delivery is pending and will be retried")
 )
 
