@@ -37,7 +37,7 @@ func TestEvents_NumberAndPlaceAgree(t *testing.T) {
 }
 
 // A benchmark's exit status depends on the counts.
-func TestArrivals_CountWhatIsWrong(t *testing.T) {
+func TestArrivals_CountLossAndDisorder(t *testing.T) {
 	t.Parallel()
 	e := NewEvents("T", 1, 100) // one aggregate after the other, four events each
 	tests := []struct {

@@ -39,7 +39,7 @@ func TestOffer_CountsFromWhenACallWasToBeMade(t *testing.T) {
 	})
 }
 
-func TestOffer_TellsAnswersApart(t *testing.T) {
+func TestOffer_ClassifiesAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := Offer{

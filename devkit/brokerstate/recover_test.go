@@ -145,7 +145,7 @@ func TestRecover_ABatchThatIsCutOff(t *testing.T) {
 	}
 }
 
-func TestRecover_LeavesAloneWhatItDoesNotKnow(t *testing.T) {
+func TestRecover_LeavesUnknownFormatsAlone(t *testing.T) {
 	t.Parallel()
 	b := start(t, filepath.Join(t.TempDir(), "kafka"))
 	b.mustSend(b.newPID(), 0, 0, 1, 0)

@@ -32,7 +32,7 @@ func (s *Server) startAdmin() error {
 	go func() {
 		defer s.running.Done()
 		if err := s.admin.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("fault administration ended", "addr", l.Addr(), "err", err)
+			s.log.Error("fault injection API ended", "addr", l.Addr(), "err", err)
 		}
 	}()
 	return nil

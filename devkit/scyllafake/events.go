@@ -41,7 +41,7 @@ func (c *conn) notify(bit uint32, add func(b []byte, version byte) []byte) {
 	}
 	version := max(c.version, 3)
 	if !c.out.send(false, func(queue []byte) []byte { return add(queue, version) }) {
-		c.s.log.Warn("client takes no events; disconnected", "client", c.nc.RemoteAddr())
+		c.s.log.Warn("slow client disconnected", "client", c.nc.RemoteAddr())
 		c.hangUp()
 	}
 }

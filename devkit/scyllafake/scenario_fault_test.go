@@ -174,7 +174,7 @@ func TestScenario_BatchlogReplay(t *testing.T) {
 
 // Case one: the frozen replica executes the write when it continues, and both holders
 // replay it.
-func TestScenario_BatchlogReplayOfWhatArrived(t *testing.T) {
+func TestScenario_BatchlogReplayAfterArrival(t *testing.T) {
 	inBubble(t, func(c *cell) {
 		c.srv.Faults().MustAdd(faults.BatchlogReplay(0, 18500*time.Millisecond, 47500*time.Millisecond))
 		at := time.Now()

@@ -69,7 +69,7 @@ it. Exit status 1 if a request failed otherwise than with 429 or 503.`,
 			}
 			phases = append(phases, slicesOf(order, "/v1/orders", "/bare/orders", loadCalm, always(s.calm))...)
 			phases = append(phases, slicesOf(keyed, "/v1/orders", "/bare/orders-keyed", loadFull, nil)...)
-			return s.measure(cmd, &f, fmt.Sprintf("Orders; %d callers where the load is as fast as the answers; times in ms", s.concurrency), phases,
+			return s.measure(cmd, &f, fmt.Sprintf("Orders; %d callers where the load is as fast as it answers; times in ms", s.concurrency), phases,
 				func(r *bench.ServiceReport) []string { return orderGoals(r, offered, overload) })
 		},
 	}

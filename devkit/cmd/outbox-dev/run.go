@@ -245,7 +245,7 @@ func (d *dev) loadInto(ctx context.Context) (load.LoadSummary, error) {
 	before := d.ledger.Totals().Records
 	detail := func() string {
 		stored := l.Created.Load() + l.Cancelled.Load()
-		return fmt.Sprintf("relay: %d behind", max(0, stored-(d.ledger.Totals().Records-before)))
+		return fmt.Sprintf("relay: %d pending", max(0, stored-(d.ledger.Totals().Records-before)))
 	}
 	if d.file == "" && !d.once {
 		if err := d.sameRun(l); err != nil {
@@ -373,7 +373,7 @@ func (d *dev) settle(ctx context.Context) error {
 			best, since = t.Both, time.Now()
 		}
 		if time.Since(since) > devStall+d.window {
-			fmt.Fprintf(d.errOut, "gave up: %d of %d events came in, and none for %s\n", t.Both, t.Rows, devStall)
+			fmt.Fprintf(d.errOut, "gave up: %d of %d events arrived, none in the last %s\n", t.Both, t.Rows, devStall)
 			if ready, detail := d.carriers.Readiness()(); !ready {
 				text, err := json.Marshal(detail)
 				fmt.Fprintln(d.errOut, "relay:", string(text))

@@ -59,7 +59,7 @@ func TestCompare_IsTransitive(t *testing.T) {
 	})
 }
 
-func TestAppendKey_KeepsWhatIsBefore(t *testing.T) {
+func TestAppendKey_KeepsThePrefix(t *testing.T) {
 	t.Parallel()
 	got := AppendKey([]byte{1, 2, 3}, TInt, EncodeInt32(5), true)
 	want := append([]byte{1, 2, 3}, AppendKey(nil, TInt, EncodeInt32(5), true)...)

@@ -41,7 +41,7 @@ func describe(s *catalog.Schema) map[string]string {
 	return out
 }
 
-func TestOpen_ReadsTheSchemaAgain(t *testing.T) {
+func TestOpen_LoadsTheSchema(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var want map[string]string

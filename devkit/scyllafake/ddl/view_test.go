@@ -163,7 +163,7 @@ func TestViews_ReplaceTheirBase(t *testing.T) {
 	}
 }
 
-func TestViews_AreReadAgain(t *testing.T) {
+func TestViews_AreLoaded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var want map[string]string

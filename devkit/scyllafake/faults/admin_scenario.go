@@ -33,41 +33,41 @@ type scenario struct {
 
 var scenarios = map[string]scenario{
 	"batchlog-replay": {
-		"the next logged batch times out with BATCH and is applied at each of later; never without",
+		"the next logged batch times out with BATCH; it is applied after each delay in later",
 		func(_ *Injector, j scenarioJSON) (Rule, error) { return BatchlogReplay(durations(j.Later)...), nil },
 	},
 	"batchlog-timeout": {
-		"the next logged batch times out with BATCH_LOG and is applied at each of later; never without",
+		"the next logged batch times out with BATCH_LOG; it is applied after each delay in later",
 		func(_ *Injector, j scenarioJSON) (Rule, error) { return BatchLogTimeout(durations(j.Later)...), nil },
 	},
 	"coordinator-crash": {
-		"the connection of the next logged batch is lost; it is applied at each of later; never without",
+		"the connection of the next logged batch is lost; it is applied after each delay in later",
 		func(_ *Injector, j scenarioJSON) (Rule, error) { return CoordinatorCrash(durations(j.Later)...), nil },
 	},
 	"batchlog-replay-across-generation": {
-		"the next logged batch times out, a generation starts in, and the replay at later fails for ever",
+		"the next logged batch times out, a generation starts after in, and the replay after later fails forever",
 		func(_ *Injector, j scenarioJSON) (Rule, error) {
 			if len(j.Later) != 1 || j.In <= 0 || j.Later[0] <= j.In {
-				return Rule{}, fmt.Errorf(`in and one later, after it, are needed: {"in": "1s", "later": ["2s"]}`)
+				return Rule{}, fmt.Errorf(`set in and one longer delay in later: {"in": "1s", "later": ["2s"]}`)
 			}
 			return BatchlogReplayAcrossGeneration(time.Duration(j.In), time.Duration(j.Later[0])), nil
 		},
 	},
 	"cas-timeout": {
-		"the next conditional write times out with CAS; if decided it shows with the next conditional or SERIAL operation",
+		"the next conditional write times out with CAS; if decided it is visible with the next conditional or SERIAL operation",
 		func(_ *Injector, j scenarioJSON) (Rule, error) { return CASTimeout(j.Decided), nil },
 	},
 	"cas-across-generation": {
-		"the next conditional write times out, decided, and a generation starts in: its partition is blocked until CDC is turned off",
+		"the next conditional write times out, decided, and a generation starts after in; its partition is blocked until CDC is turned off",
 		func(_ *Injector, j scenarioJSON) (Rule, error) {
 			if j.In <= 0 {
-				return Rule{}, fmt.Errorf(`in is needed: {"in": "1s"}`)
+				return Rule{}, fmt.Errorf(`set in: {"in": "1s"}`)
 			}
 			return CASAcrossGeneration(time.Duration(j.In)), nil
 		},
 	},
 	"frozen-replica": {
-		"the second of two replicas does not answer; logged batches are applied at the one later, never without",
+		"the second of two replicas does not respond; logged batches are applied after the delay in later, if any",
 		func(_ *Injector, j scenarioJSON) (Rule, error) {
 			switch len(j.Later) {
 			case 0:
@@ -75,7 +75,7 @@ var scenarios = map[string]scenario{
 			case 1:
 				return FrozenReplica(time.Duration(j.Later[0])), nil
 			}
-			return Rule{}, fmt.Errorf("one later at most")
+			return Rule{}, fmt.Errorf("later: use one delay at most")
 		},
 	},
 	"down-replica": {
@@ -83,10 +83,10 @@ var scenarios = map[string]scenario{
 		func(*Injector, scenarioJSON) (Rule, error) { return DownReplica(), nil },
 	},
 	"joining-node": {
-		"writes to tables with CDC fail until the node's first generation starts in",
+		"writes to tables with CDC fail until the node's first generation starts, after in",
 		func(in *Injector, j scenarioJSON) (Rule, error) {
 			if in.clock == nil || j.In <= 0 {
-				return Rule{}, fmt.Errorf(`in is needed: {"in": "9s"}`)
+				return Rule{}, fmt.Errorf(`set in: {"in": "9s"}`)
 			}
 			return in.JoiningNode(in.clock.Now().Add(time.Duration(j.In))), nil
 		},

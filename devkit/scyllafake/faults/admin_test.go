@@ -115,7 +115,7 @@ func TestAdmin_Rules(t *testing.T) {
 	}
 }
 
-func TestAdmin_BadRequestsSayWhy(t *testing.T) {
+func TestAdmin_BadRequestsReturnTheReason(t *testing.T) {
 	t.Parallel()
 	a := newAdmin(t)
 	for _, tt := range []struct {
@@ -140,7 +140,7 @@ func TestAdmin_BadRequestsSayWhy(t *testing.T) {
 		{"DELETE", "/rules/x", ``, 400, "not a number"},
 		{"DELETE", "/rules/7", ``, 404, "no such rule"},
 		{"POST", "/scenarios/nosuch", ``, 404, "batchlog-replay"},
-		{"POST", "/scenarios/cas-across-generation", ``, 400, "in is needed"},
+		{"POST", "/scenarios/cas-across-generation", ``, 400, "set in: "},
 		{"POST", "/scenarios/batchlog-replay-across-generation", `{"in":"2s","later":["1s"]}`, 400, "after it"},
 		{"POST", "/scenarios/frozen-replica", `{"later":["1s","2s"]}`, 400, "one later"},
 		{"POST", "/scenarios/down-replica", `{"delay":"1s"}`, 400, "real node"},

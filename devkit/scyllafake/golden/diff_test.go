@@ -61,7 +61,7 @@ func TestDiff_Values(t *testing.T) {
 	}
 }
 
-func TestDiff_RowsOfALogMayStandInAnotherOrder(t *testing.T) {
+func TestDiff_RowsOfALogMayHaveAnotherOrder(t *testing.T) {
 	t.Parallel()
 	d := NewDiff(0)
 	answer := func(table string, values ...byte) *Answer {

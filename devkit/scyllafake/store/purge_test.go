@@ -77,7 +77,7 @@ func TestPurge_WaitsForGrace(t *testing.T) {
 }
 
 // Within gc_grace_seconds an older write that arrives late loses, as before.
-func TestPurge_KeepsWhatShadowsLateWrites(t *testing.T) {
+func TestPurge_KeepsTombstonesForLateWrites(t *testing.T) {
 	t.Parallel()
 	s, c := setup(t)
 	tbl := testTable(1)
