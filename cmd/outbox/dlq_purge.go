@@ -13,10 +13,9 @@ import (
 func newDLQPurgeCommand() *cobra.Command {
 	return newDLQChangeCommand(dlqChange{
 		dlq.ActionPurge, "Purge resolved and archived dead letters from the database",
-		`Move resolved and archived letters out of the database now, rather than when their
-retention is over. An outline stays: ids, times, outcome, who purged it and why, so
-that the event is never published by mistake. What edits would have published goes
-with the letter.
+		`Purge resolved and archived dead letters from the database before their retention
+ends. An outline remains: ids, times, outcome, who purged the dead letter and why, so
+that its event is not published again. Payload, headers, errors and edits are deleted.
 
 Dead letters are first written to retention.archive, from where they can be restored.
 Without an archive, --no-archive deletes them. Failed and manual ones, whose events

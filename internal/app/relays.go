@@ -20,8 +20,8 @@ import (
 type Relays struct {
 	names []string // of the tables
 	all   []*relay.Relay
-	// listed says that the configuration lists the tables: metrics and readiness
-	// then say which table they are of.
+	// listed reports that the configuration lists the tables: metrics and readiness then
+	// contain the name of the table.
 	listed bool
 }
 
@@ -45,7 +45,7 @@ func NewRelays(c *Config, confs []relay.Config, session *gocql.Session, log *slo
 	return out, nil
 }
 
-// Commits are what to tell, by table, when an event was stored.
+// Commits returns the functions that announce a stored event, by table.
 func (r *Relays) Commits() []func(gocql.UUID) {
 	out := make([]func(gocql.UUID), len(r.all))
 	for i, one := range r.all {
@@ -54,7 +54,7 @@ func (r *Relays) Commits() []func(gocql.UUID) {
 	return out
 }
 
-// Reading says that each tail has read once.
+// Reading reports that each tail reader has read once.
 func (r *Relays) Reading() bool {
 	return !slices.ContainsFunc(r.all, func(one *relay.Relay) bool { return one.Status().Tail.LastRead.IsZero() })
 }

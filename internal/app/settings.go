@@ -20,17 +20,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// The sections: groups of settings. A command has the flags of those that it uses.
+// The sections are groups of settings. A command has the flags of the sections that it uses.
 const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
 	SectionHTTP          = "http"
-	SectionServer        = "http server" // those of the section http that the admin API uses too
+	SectionServer        = "http server" // the part of the section http that the admin API uses too
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
 	SectionReact         = "react"
 	SectionAdmin         = "admin"
-	SectionAdminAPI      = "admin API" // those of the section admin that only the admin API uses
+	SectionAdminAPI      = "admin API" // the part of the section admin that only the admin API uses
 	SectionRelay         = "relay"
 	SectionDLQ           = "dlq"
 	SectionSchema        = "schema"
@@ -42,9 +42,9 @@ const (
 
 // Sections of the settings of a service that several commands run.
 var (
-	// RelaySections are those of the relay.
+	// RelaySections are the sections of the relay.
 	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
-	// OrdersSections are those of the order API.
+	// OrdersSections are the sections of the order API.
 	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
 )
 

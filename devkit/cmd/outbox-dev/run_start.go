@@ -202,8 +202,8 @@ func (d *dev) printWhere() {
   admin         %[13]s      metrics at /metrics, readiness of the relay at /readyz
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
   Kafka         %[7]s             kfake, topics %[8]s
-  relay         reads the CDC log at once where the order API says that it wrote, and every
-                %[9]s elsewhere; what that missed it reads when it is %[10]s old, on a cluster %[11]s
+  relay         reads the CDC log immediately after a hint of the order API, and every
+                %[9]s otherwise; the sweep reader reads missed rows after %[10]s, on a cluster %[11]s
   data          %[12]s
 
 `, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(app.OrderEvents, ", "),
