@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
@@ -32,10 +30,10 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		return row.Ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := &olderFound{older: b.older, most: max(r.most(), 1), ranges: row.Ranges}
+	f := newOlderFound(b.older, max(r.most(), 1))
 	r.begin(true)
 	r.came()
-	r.sink = f.take
+	r.sink = func(e *topicEvent) { f.take(e.aggregate, e.id) }
 	defer func() {
 		r.sink = nil
 		r.begin(false)
@@ -52,40 +50,4 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 	}
 	b.log.Info("topics read back for the scan of the outbox table", "events", f.kept, "since", row.Mark.UTC(), "took", time.Since(began))
 	return f.ranges, nil
-}
-
-// olderFound keeps what is found in topics, of as many ranges as there is room
-// for. The readback that calls it holds its lock.
-type olderFound struct {
-	older  *olderRows
-	most   int
-	ranges int // it keeps what belongs to ranges before this one
-	kept   int
-}
-
-func (f *olderFound) take(e *topicEvent) {
-	o := f.older
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	r, token, open := o.of(e.aggregate)
-	if !open || o.arc.PartOf(token, len(o.ranges)) >= f.ranges {
-		return
-	}
-	if r.out == nil {
-		r.out = make(map[gocql.UUID]struct{})
-	}
-	before := len(r.out)
-	r.out[e.id] = struct{}{}
-	f.kept += len(r.out) - before
-	// One range is always kept: a part of the scan has to be that large.
-	for f.kept > f.most && f.first() < f.ranges-1 {
-		f.ranges--
-		f.kept -= len(o.ranges[f.ranges].out)
-		o.ranges[f.ranges].out = nil
-	}
-}
-
-// first is the first range that is still to be scanned.
-func (f *olderFound) first() int {
-	return slices.IndexFunc(f.older.ranges, func(r olderRange) bool { return r.open })
 }

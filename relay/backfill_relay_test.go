@@ -74,12 +74,12 @@ func TestBackfill_Forced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 		rows := w.backfills()
 		if len(rows) != 2 || rows[0].State != checkpoint.ScanDone || rows[0].Published != 40 || rows[0].Read != 80 || len(rows[0].Done) != backfillRanges {
 			t.Errorf("backfills = %+v, want one done, of 80 rows, with 40 published", rows)
 		}
-		if n := count(r.metrics.found[byBackfill]); n != 0 {
+		if n := relaytest.Count(r.metrics.found[byBackfill]); n != 0 {
 			t.Errorf("the same time asked twice: %v events", n)
 		}
 	})
@@ -109,7 +109,7 @@ func (w *world) skipLog() {
 // Nothing is lost, nothing is there twice, all is in sequence.
 func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(6)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(6)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 					t.Errorf("Run() error = %v", err)
 				}
 				got := w.consume(topics...)
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				checkTime(t, got)
 				if rows := w.backfills(); rows[0].State != checkpoint.ScanDone || rows[0].Reason != backfillForced {
 					t.Errorf("backfills = %+v, want one done", rows)
@@ -190,7 +190,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderCreated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated"), all)
 		until := w.backfills()[0].Until
 		if last := first.Add(499 * time.Millisecond); until.Before(first) || until.After(last) {
 			t.Errorf("the scan answers until %s, want a time from %s to %s", until, first, last)
@@ -228,10 +228,10 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 			t.Errorf("Status().Backfill = %+v, want one under way", s)
 		}
 		got := w.consume("OrderUpdated")
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		for _, d := range got {
-			if at, ok := written[d.ID]; ok && d.at.Sub(at) > time.Second {
-				t.Errorf("event %s came after %s", d.ID, d.at.Sub(at))
+			if at, ok := written[d.ID]; ok && d.At.Sub(at) > time.Second {
+				t.Errorf("event %s came after %s", d.ID, d.At.Sub(at))
 			}
 		}
 		time.Sleep(5 * time.Minute)
@@ -241,7 +241,7 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -316,7 +316,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(10 * time.Second)
 		held := func(e outbox.Event) bool { return e.AggregateID == bad.AggregateID && e.Sequence >= bad.Sequence }
-		checkOrder(t, w.consume("OrderUpdated"), slices.DeleteFunc(slices.Clone(all), held))
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), slices.DeleteFunc(slices.Clone(all), held))
 		if s := r.Status(); s.Backfill.Running || s.DeadLetters != 2 || len(s.Problems) != 0 {
 			t.Errorf("Status() = %+v, want a scan that is done, and two dead letters", s)
 		}
@@ -325,7 +325,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -336,7 +336,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 // starts anew with a scan, by itself.
 func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 	t.Parallel()
-	long(t)
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		away := &wire{delay: func() time.Duration { return 0 }}
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -366,7 +366,7 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		if s := r.Status(); len(s.Problems) > 0 || s.Backfill.Running || s.Backfill.Reason != backfillOutrun {
 			t.Errorf("Status() = %+v, want no problems, and a scan behind it", s)
 		}
-		if n := count(r.metrics.found[byBackfill]); n == 0 {
+		if n := relaytest.Count(r.metrics.found[byBackfill]); n == 0 {
 			t.Error("the scan found nothing")
 		}
 		if err := stop(); err != nil {
@@ -374,7 +374,7 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		}
 		w.cfg.Kafka = w.cfg.Kafka[:len(w.cfg.Kafka)-1]
 		got := w.consume("OrderCreated", "OrderUpdated")
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		checkTime(t, got)
 	})
 }

@@ -23,7 +23,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 	}
 	settled, end := b.settler(n)
 	s := &rangeScan{backfill: b, settled: settled}
-	part := b.older.arc.Part(n, len(b.older.ranges))
+	part := b.older.part(n)
 	for failures := 0; ; {
 		err := s.read(ctx, max(part.After, s.from()), part.UpTo)
 		if err == nil {

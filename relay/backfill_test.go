@@ -159,11 +159,11 @@ func TestOlderFound_IsBounded(t *testing.T) {
 	t.Parallel()
 	row := &checkpoint.Scan{Until: time.Now(), Ranges: 16, Done: []int{0}}
 	o := newOlderRows(row, cdclog.Ring, 10)
-	f := &olderFound{older: o, most: 20, ranges: row.Ranges}
+	f := newOlderFound(o, 20)
 	all := relaytest.Events(200, 1, "x")
 	for range 2 { // once more what is there already
 		for i := range all {
-			f.take(&topicEvent{id: all[i].ID, aggregate: all[i].AggregateID, sequence: 1})
+			f.take(all[i].AggregateID, all[i].ID)
 		}
 	}
 	if f.ranges >= row.Ranges || f.ranges < 2 {

@@ -45,7 +45,7 @@ type breaker struct {
 	moved bool
 }
 
-func newBreaker(cfg *Config, m *metrics) *breaker {
+func newBreaker(cfg *engineConfig, m *engineMetrics) *breaker {
 	b := &breaker{}
 	b.Breaker = circuit.New(circuit.Config{
 		Failures: cfg.BreakerFailures, Window: cfg.BreakerWindow, Rate: cfg.BreakerRate, MinCalls: cfg.BreakerMinCalls,

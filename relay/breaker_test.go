@@ -16,13 +16,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-func newTestBreaker(change func(*Config)) *breaker {
-	cfg := Config{Logger: slog.New(slog.DiscardHandler)}
+func newTestBreaker(change func(*engineConfig)) *breaker {
+	cfg := testEngineConfig()
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	if change != nil {
 		change(&cfg)
 	}
-	cfg = cfg.withDefaults()
-	return newBreaker(&cfg, newMetrics(prometheus.NewRegistry()))
+	return newBreaker(&cfg, newEngineMetrics(prometheus.NewRegistry()))
 }
 
 var errTest = errors.New("test")
@@ -113,7 +113,7 @@ func TestBreaker_Transitions(t *testing.T) {
 func TestBreaker_OpensAtARate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBreaker(func(c *Config) { c.BreakerMinCalls = 20 })
+		b := newTestBreaker(func(c *engineConfig) { c.BreakerMinCalls = 20 })
 		for range 9 {
 			b.tell(t, errTest)
 			b.tell(t, nil)
@@ -141,7 +141,7 @@ func TestBreaker_OpensAtARate(t *testing.T) {
 func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(0, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
@@ -157,7 +157,7 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		b.drain(time.Minute)
-		if n := count(b.publisher.metrics.breaker.Changes.WithLabelValues("open")); n != 0 {
+		if n := relaytest.Count(b.publisher.metrics.breaker.Changes.WithLabelValues("open")); n != 0 {
 			t.Errorf("the breaker opened %v times, want two lost connections to count as two failures at most", n)
 		}
 	})
@@ -174,7 +174,7 @@ func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := setup(t, nil)
+				b := setupEngine(t, nil)
 				defer b.close()
 				f := b.cluster.Fault(fault)
 				all := relaytest.Events(10, 5, "OrderCreated", "OrderUpdated")
@@ -191,7 +191,7 @@ func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 				if s := b.publisher.state().breaker; s.State != BreakerClosed {
 					t.Errorf("the breaker is %s when all is well, want closed", s.State)
 				}
-				checkOrder(t, b.consume("OrderCreated", "OrderUpdated"), all)
+				relaytest.CheckOrder(t, b.consume("OrderCreated", "OrderUpdated"), all)
 			})
 		})
 	}
@@ -201,7 +201,7 @@ func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(0, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
@@ -239,8 +239,8 @@ func BenchmarkBreaker(b *testing.B) {
 		}
 	})
 	b.Run("event", func(b *testing.B) { // under load: many events share one
-		cfg := Config{Logger: slog.New(slog.DiscardHandler)}
-		cfg = cfg.withDefaults()
+		cfg := testEngineConfig()
+		cfg.Logger = slog.New(slog.DiscardHandler)
 		p := &publisher{cfg: &cfg, breaker: br, nudged: make(chan struct{}, 1)}
 		b.ReportAllocs()
 		var calls []*call

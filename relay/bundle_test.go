@@ -1,13 +1,10 @@
 package relay
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,6 +22,7 @@ type bundle struct {
 	net       *kfake.VirtualNetwork
 	cluster   *kfake.Cluster
 	cfg       Config
+	metrics   *metrics
 	publisher *publisher
 	fatal     chan error
 }
@@ -48,7 +46,8 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 		change(&b.cfg)
 	}
 	b.cfg = b.cfg.withDefaults()
-	b.publisher, err = newPublisher(&b.cfg, newMetrics(prometheus.NewRegistry()), func(err error) { b.fatal <- err })
+	b.metrics = newMetrics(prometheus.NewRegistry())
+	b.publisher, err = newPublisher(b.cfg.engine(), b.metrics.engineMetrics, func(err error) { b.fatal <- err })
 	if err != nil {
 		t.Fatalf("newPublisher() error = %v", err)
 	}
@@ -59,24 +58,6 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 func (b *bundle) close() {
 	b.publisher.close()
 	b.cluster.Close()
-}
-
-// fewer is how many seeds a random test tries of n: with -short, which the race
-// detector runs with, the first quarter.
-func fewer(n uint64) uint64 {
-	if testing.Short() {
-		return max(n/4, 2)
-	}
-	return n
-}
-
-// long skips with -short a test of many hours. The race detector finds nothing in
-// them that it does not find in the first minutes.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("hours of virtual time")
-	}
 }
 
 // submit hands on an event and fails the test if it is not taken.
@@ -108,89 +89,8 @@ func (b *bundle) drain(limit time.Duration) {
 	}
 }
 
-// delivered is a record as a consumer saw it.
-type delivered struct {
-	outbox.Event
-	topic     string
-	partition int32
-	offset    int64
-	at        time.Time
-	headers   []kgo.RecordHeader
-}
-
-// header is the value of a record header, empty without one.
-func (d *delivered) header(key string) string {
-	i := slices.IndexFunc(d.headers, func(h kgo.RecordHeader) bool { return h.Key == key })
-	if i < 0 {
-		return ""
-	}
-	return string(d.headers[i].Value)
-}
-
-// consume reads all topics of the broker to their ends, in the order of the
-// broker's time where there is one: by topic, partition and offset.
-func (b *bundle) consume(topics ...string) []delivered {
+// consume reads all topics of the broker to their ends.
+func (b *bundle) consume(topics ...string) []relaytest.Delivered {
 	b.t.Helper()
-	cl, err := kgo.NewClient(append(slices.Clone(b.cfg.Kafka), kgo.SeedBrokers(b.cfg.Brokers...),
-		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond))...)
-	if err != nil {
-		b.t.Fatalf("NewClient() error = %v", err)
-	}
-	defer cl.Close()
-	var out []delivered
-	for {
-		ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Second)
-		fs := cl.PollFetches(ctx)
-		cancel()
-		if ctx.Err() != nil && fs.NumRecords() == 0 {
-			break
-		}
-		fs.EachRecord(func(r *kgo.Record) {
-			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-			if err != nil {
-				b.t.Errorf("FromRecord() error = %v", err)
-			}
-			out = append(out, delivered{Event: e, topic: r.Topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp, headers: r.Headers})
-		})
-	}
-	slices.SortFunc(out, func(x, y delivered) int {
-		if x.topic != y.topic {
-			return cmp.Compare(x.topic, y.topic)
-		}
-		if x.partition != y.partition {
-			return int(x.partition - y.partition)
-		}
-		return int(x.offset - y.offset)
-	})
-	return out
-}
-
-// checkOrder fails the test unless got holds exactly the events of want, each
-// once, and each aggregate's of one topic on one partition in sequence.
-func checkOrder(t *testing.T, got []delivered, want []outbox.Event) {
-	t.Helper()
-	missing := make(map[gocql.UUID]bool)
-	for _, e := range want {
-		missing[e.ID] = true
-	}
-	type line struct {
-		topic string
-		id    gocql.UUID
-	}
-	last := make(map[line]delivered)
-	for _, d := range got {
-		if !missing[d.ID] {
-			t.Errorf("event %s (aggregate %s, seq %d) came twice or was never sent", d.ID, d.AggregateID, d.Sequence)
-		}
-		delete(missing, d.ID)
-		k := line{d.topic, d.AggregateID}
-		if l, ok := last[k]; ok && (l.partition != d.partition || l.Sequence >= d.Sequence) {
-			t.Errorf("aggregate %s: seq %d on partition %d comes after seq %d on partition %d",
-				d.AggregateID, d.Sequence, d.partition, l.Sequence, l.partition)
-		}
-		last[k] = d
-	}
-	if len(missing) > 0 {
-		t.Errorf("%d of %d events are lost", len(missing), len(want))
-	}
+	return relaytest.Consume(b.t, b.cfg.Brokers, b.cfg.Kafka, topics...)
 }

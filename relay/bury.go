@@ -80,7 +80,7 @@ func (p *publisher) mayWrite(l *lane, it *item) bool {
 	case BreakerHalfOpen:
 		return false // it will be known soon
 	case BreakerOpen:
-		if p.cfg.WhenOpen != WhenOpenSpill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
+		if !p.cfg.Spill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
 			return false
 		}
 		if !behind {
@@ -257,7 +257,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
 		Metadata: map[string]string{
-			"relay": p.cfg.shardName(), "source": p.cfg.Source, "host": self.Host(), "breaker": p.breaker.status.State.String(),
+			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.breaker.status.State.String(),
 			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: foundBy[it.by],
 		},
 	}
@@ -291,7 +291,7 @@ func (p *publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		letter.Strategy = dlq.StrategyBreakerClose
 		return letter
 	}
-	choice := p.cfg.rules.Choose(&dlq.Subject{
+	choice := p.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: letter.ErrorClass, ErrorCode: letter.ErrorCode, EventType: e.Type, AggregateType: e.AggregateType, Table: letter.Table,
 		FirstFailedAt: now,
 	}, now)

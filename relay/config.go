@@ -398,9 +398,6 @@ func def[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 // identifier is what the library can put into its queries: it does not quote.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
-// topicName is what Kafka allows.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
 // FieldError is a field of Config with a value that New refuses.
 type FieldError struct {
 	Field string // its name in Config
@@ -543,3 +540,29 @@ func (c Config) validateBounds(bad report) {
 // fenced says that the relay may publish nothing more: another one may own what it
 // carries.
 func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
+
+// engine returns the configuration of the publisher.
+func (c *Config) engine() *engineConfig {
+	relaxed := make(map[string]bool, len(c.Orderings))
+	for t, o := range c.Orderings {
+		relaxed[t] = o == OrderingRelaxed
+	}
+	return &engineConfig{
+		Name: c.Name, ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace, Keyspace: c.Keyspace,
+		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source,
+		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
+		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
+		MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, MaxRecordBytes: c.MaxRecordBytes,
+		MaxAggregates: c.MaxAggregates, MaxRememberedEvents: c.MaxRememberedEvents,
+		RetryDelays: c.RetryDelays, RetryJitter: c.RetryJitter, RetryMin: c.RetryMin, RetryMax: c.RetryMax,
+		HoldRetry: c.HoldRetry, AttemptTimeout: c.AttemptTimeout,
+		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
+		BreakerMinCalls: c.BreakerMinCalls, BreakerProbes: c.BreakerProbes,
+		Spill: c.WhenOpen == WhenOpenSpill, SpillLimit: c.SpillLimit, StallAfter: c.StallAfter,
+		DeadLetters: c.letters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
+		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
+		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
+		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,
+		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger,
+	}
+}

@@ -164,21 +164,3 @@ func (c *Config) validatePublishing(bad report) {
 }
 
 func validOrdering(o string) bool { return o == OrderingStrict || o == OrderingRelaxed }
-
-// relaxed says that events of the type may pass dead letters of their aggregate.
-func (c *Config) relaxed(eventType string) bool {
-	if o, ok := c.Orderings[eventType]; ok {
-		return o == OrderingRelaxed
-	}
-	return c.Ordering == OrderingRelaxed
-}
-
-// usedUpAfter is how long an event may be with the producer before its
-// attempts count as used up.
-func (c *Config) usedUpAfter() time.Duration {
-	d := time.Duration(len(c.RetryDelays)) * c.AttemptTimeout
-	for _, w := range c.RetryDelays {
-		d += w
-	}
-	return d
-}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 func valid() Config {
@@ -42,36 +40,5 @@ func TestConfig_SaysEverythingThatIsWrong(t *testing.T) {
 	}
 	if _, err := New(c); err == nil {
 		t.Error("New() took it")
-	}
-}
-
-func TestConfig_TopicOf(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		template string
-		topics   map[string]string
-		want     string
-		bad      bool
-	}{
-		{"", nil, "OrderCreated", false},
-		{"{aggregate_type}.events", nil, "order.events", false},
-		{"prod-{aggregate_type}-{event_type}", nil, "prod-order-OrderCreated", false},
-		{"{event_type}", map[string]string{"OrderCreated": "orders.created"}, "orders.created", false},
-		{"{event_type}", map[string]string{"OrderUpdated": "orders.updated"}, "OrderCreated", false},
-		{"{event_type}/x", nil, "", true},
-	} {
-		c := valid()
-		c.TopicTemplate, c.Topics = tt.template, tt.topics
-		c = c.withDefaults()
-		e := outbox.Event{Type: "OrderCreated", AggregateType: "order"}
-		got, err := c.topicOf(&e)
-		if (err != nil) != tt.bad || !tt.bad && got != tt.want {
-			t.Errorf("topicOf() by %q = %q, %v, want %q", tt.template, got, err, tt.want)
-		}
-		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
-		c.Topics = map[string]string{message.Type: "elsewhere"}
-		if got, err := c.topicOf(&message); err != nil || got != message.Type {
-			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic that it names", tt.template, got, err)
-		}
 	}
 }

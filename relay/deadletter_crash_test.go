@@ -63,7 +63,7 @@ func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -71,7 +71,7 @@ func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 // that. The next one reads back to where the replay began, and finds them.
 func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 	t.Parallel()
-	long(t)
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second })
 		defer w.close()
@@ -107,7 +107,7 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 		if len(got) != len(all) {
 			t.Errorf("%d records of %d events", len(got), len(all))
 		}
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 	})
 }
 

@@ -58,7 +58,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
-				checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
 			})
 		})
 	}
@@ -97,7 +97,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
 	})
 }
 
@@ -161,7 +161,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 // the others from going out.
 func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	long(t)
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ReplayConcurrency = 2 })
 		defer w.close()
@@ -192,7 +192,7 @@ func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -230,7 +230,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		away.Remove()
 		b.submit(all[2], nil)
 		b.drain(10 * time.Minute)
-		checkOrder(t, b.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
 	})
 }
 
@@ -269,7 +269,7 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -313,6 +313,6 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
 			t.Errorf("Read() = %s, %v, want found", l.Outcome.Kind, err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }

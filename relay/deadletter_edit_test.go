@@ -79,7 +79,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 				wanted := without(all, bad.ID)
 				mended := bad
 				mended.ID = id
-				checkOrder(t, got, append(wanted, mended))
+				relaytest.CheckOrder(t, got, append(wanted, mended))
 				for _, d := range got {
 					if d.ID == id && (d.EditOf != bad.ID.String() || string(d.Payload) != string(edit.Payload) || d.Headers["mended"] != "1") {
 						t.Errorf("the edited event is %+v", d.Event)

@@ -43,7 +43,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				must(w.letters().Purge(t.Context(), bad.ID, dlq.Purge{Force: true}, by))
 				end()
 				time.Sleep(10 * time.Second)
-				checkOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
 				if how != "saw it leave" {
 					must(stop())
 				}

@@ -75,7 +75,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -112,6 +112,6 @@ func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), []outbox.Event{bad})
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), []outbox.Event{bad})
 	})
 }

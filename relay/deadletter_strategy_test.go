@@ -80,7 +80,7 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		if p := r.publisher.Load(); p.waitingUnder(dlq.StrategyImmediate) != 40 || p.waitingUnder(dlq.StrategyFollow) != 40 || p.waitingUnder(dlq.StrategyManual) != 0 {
 			t.Errorf("%v letters wait by strategy, want 40 immediate and 40 that follow", p.letters.counts)
 		}
-		if n := count(r.metrics.canaryStops); n == 0 {
+		if n := relaytest.Count(r.metrics.canaryStops); n == 0 {
 			t.Error("no stop was counted")
 		}
 		refused.Remove()
@@ -96,7 +96,7 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away"), all)
+		relaytest.CheckOrder(t, w.consume("Away"), all)
 	})
 }
 
@@ -144,7 +144,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away"), all(e))
+		relaytest.CheckOrder(t, w.consume("Away"), all(e))
 	})
 }
 
@@ -186,7 +186,7 @@ func TestDeadLetters_WaitForTheWindow(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away"), all(e))
+		relaytest.CheckOrder(t, w.consume("Away"), all(e))
 	})
 }
 
@@ -242,7 +242,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away"), sent)
+		relaytest.CheckOrder(t, w.consume("Away"), sent)
 	})
 }
 
@@ -282,6 +282,6 @@ func TestDeadLetters_AnOperatorsWordOutlivesTheClaim(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away"), all(e))
+		relaytest.CheckOrder(t, w.consume("Away"), all(e))
 	})
 }

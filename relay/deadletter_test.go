@@ -60,7 +60,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		// The breaker was half-open twice: what was claimed then, and not published,
 		// was given back. None of that was a replay that failed.
-		if n := count(r.metrics.replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
+		if n := relaytest.Count(r.metrics.replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
 			t.Error("no replay was called off: the breaker let none begin")
 		}
 		for id := range open {
@@ -98,7 +98,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			t.Errorf("%d dead letters are open after all", len(open))
 		}
 		got := w.consume(topics...)
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		checkTime(t, got)
 	})
 }
@@ -132,7 +132,7 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -172,7 +172,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				if s := r.Status(); s.ParkedAggregates != 1 || s.DeadLetters != 6 || s.InFlight != 0 {
 					t.Errorf("Status() = %+v", s)
 				}
-				checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
+				relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
 					return e.AggregateID == bad.AggregateID && e.Sequence >= bad.Sequence
 				}))
 				if how == "replay" {
@@ -203,7 +203,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 					t.Errorf("Run() error = %v", err)
 				}
 				got := w.consume("OrderCreated", "OrderUpdated")
-				checkOrder(t, got, want)
+				relaytest.CheckOrder(t, got, want)
 				checkTime(t, got)
 			})
 		})
@@ -239,7 +239,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 		want := slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
 			return e.ID == strict.ID || e.ID == relaxed.ID || e.AggregateID == strict.AggregateID && e.Sequence == 5
 		})
-		checkOrder(t, w.consume("OrderUpdated", "Viewed"), want)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated", "Viewed"), want)
 	})
 }
 
@@ -283,7 +283,7 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Away", "OrderCreated"), all)
+		relaytest.CheckOrder(t, w.consume("Away", "OrderCreated"), all)
 	})
 }
 
@@ -344,7 +344,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 // Nothing is lost, out of order or twice.
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(8)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(8)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 					t.Errorf("Run() error = %v", err)
 				}
 				got := w.consume(topics...)
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				checkTime(t, got)
 			})
 		})
@@ -416,6 +416,6 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all[1:])
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all[1:])
 	})
 }

@@ -52,7 +52,7 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
-				checkOrder(t, w.consume("OrderCreated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return e.ID == bad.ID }))
+				relaytest.CheckOrder(t, w.consume("OrderCreated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return e.ID == bad.ID }))
 			})
 		})
 	}

@@ -22,8 +22,8 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				f := new(testFence)
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f.check })
+				f := new(relaytest.Fence)
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f.Check })
 				defer w.close()
 				_, stop := w.runShard(Shard{Index: 0, Count: 1})
 				time.Sleep(5 * time.Second)
@@ -38,7 +38,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				thawed := time.Now().Add(still + time.Second)
-				f.closed.Store(true)
+				f.Closed.Store(true)
 				stop()
 				reachable()
 
@@ -46,7 +46,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				_, stop = w.runShard(Shard{Index: 0, Count: 1})
 				w.write(all[1])
 				time.Sleep(time.Minute)
-				checkOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for who stands still
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for who stands still
 				if how == "after it stopped" {
 					stop()
 				}
@@ -71,7 +71,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				if len(got) != len(all) {
 					t.Errorf("%d records of %d events", len(got), len(all))
 				}
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				l, err := w.letters().Read(t.Context(), all[0].ID)
 				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != classInterrupted {
 					t.Errorf("the letter is %s, of class %s, outcome %+v, %v", l.Status, l.ErrorClass, l.Outcome, err)

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -14,25 +13,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// testFence is a fence that a test closes.
-type testFence struct{ closed atomic.Bool }
-
-func (f *testFence) check() error {
-	if f.closed.Load() {
-		return errors.New("the shard is lost")
-	}
-	return nil
-}
-
 // Behind the fence nothing is handed to the producer, and nobody waits for it.
 func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(testFence)
-		b := setup(t, func(c *Config) { c.Fence = f.check })
+		f := new(relaytest.Fence)
+		b := setupEngine(t, func(c *engineConfig) { c.Fence = f.Check })
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "a"), nil)
 		b.drain(10 * time.Second)
-		f.closed.Store(true)
+		f.Closed.Store(true)
 		b.submit(relaytest.Event(1, 2, "a"), nil)
 		begin := time.Now()
 		if left := b.publisher.drain(t.Context()); left != 1 || time.Since(begin) > time.Second {
@@ -49,11 +38,11 @@ func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 // either: a process may have stood still in between.
 func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(testFence)
+		f := new(relaytest.Fence)
 		var slow atomic.Bool
 		woken := make(chan struct{})
-		b := setup(t, func(c *Config) {
-			c.Fence = f.check
+		b := setupEngine(t, func(c *engineConfig) {
+			c.Fence = f.Check
 			dial := network(c)
 			c.Kafka = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 				if slow.Load() {
@@ -69,7 +58,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 		slow.Store(true) // records go by a connection of their own
 		b.submit(relaytest.Event(1, 1, "a"), nil)
 		time.Sleep(time.Second)
-		f.closed.Store(true)
+		f.Closed.Store(true)
 		close(woken)
 		time.Sleep(time.Minute)
 		slow.Store(false)
@@ -80,7 +69,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 }
 
 // network is how the bundle connects.
-func network(c *Config) func(context.Context, string, string) (net.Conn, error) {
+func network(c *engineConfig) func(context.Context, string, string) (net.Conn, error) {
 	probe, err := kgo.NewClient(c.Kafka...)
 	if err != nil {
 		panic(err)

@@ -20,8 +20,8 @@ import (
 func TestFence_NoLateDeadLetter(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		f := new(testFence)
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes, c.Fence = 2<<10, f.check })
+		f := new(relaytest.Fence)
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes, c.Fence = 2<<10, f.Check })
 		defer w.close()
 		r, stop := w.runShard(Shard{Index: 0, Count: 1})
 		time.Sleep(5 * time.Second)
@@ -38,7 +38,7 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second) // it is tried again and again
-		f.closed.Store(true)
+		f.Closed.Store(true)
 		written()
 		time.Sleep(time.Minute)
 		stop()
@@ -55,13 +55,13 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 // What the relay keeps in the database of its work is not written behind the fence.
 func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	t.Parallel()
-	f := new(testFence)
-	f.closed.Store(true)
+	f := new(relaytest.Fence)
+	f.Closed.Store(true)
 	ctx := t.Context()
-	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f.check) // without a session: what is written would panic
-	scans := checkpoint.NewScans(nil, "k", "r", "t", f.check)
+	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f.Check) // without a session: what is written would panic
+	scans := checkpoint.NewScans(nil, "k", "r", "t", f.Check)
 	answers := NewRepairs(nil, "k", "r", "t")
-	answers.fence = f.check
+	answers.fence = f.Check
 	for what, err := range map[string]error{
 		"position":   c.SavePosition(ctx, time.Now(), nil, gocql.UUID{}),
 		"generation": c.SaveGeneration(ctx, time.Now()),

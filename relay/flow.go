@@ -244,3 +244,21 @@ func (p *publisher) spill(key partKey, f *partFlow, silent time.Duration) {
 		}
 	}
 }
+
+// stalledTopics are those with a partition that acknowledges nothing while others do;
+// nil-safe.
+func (p *publisher) stalledTopics() []string {
+	out := []string{}
+	if p == nil {
+		return out
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, f := range p.flows {
+		if f.stalled {
+			out = append(out, key.topic)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -74,8 +74,8 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 				}
 				time.Sleep(4 * time.Second) // with what it takes to consume less than all attempts take
 				healthy := slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return partitionIn3(&e) == 0 })
-				got := slices.DeleteFunc(w.consume("OrderUpdated", "Other"), func(d delivered) bool { return partitionIn3(&d.Event) == 0 })
-				checkOrder(t, got, healthy)
+				got := slices.DeleteFunc(w.consume("OrderUpdated", "Other"), func(d relaytest.Delivered) bool { return partitionIn3(&d.Event) == 0 })
+				relaytest.CheckOrder(t, got, healthy)
 				open := w.open()
 				for _, e := range healthy {
 					if _, dead := open[e.ID]; dead {
@@ -83,7 +83,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 						break
 					}
 				}
-				if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+				if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 					t.Errorf("the breaker opened %v times for one partition", n)
 				}
 				if s := r.Status(); s.InFlight > tt.most || !slices.ContainsFunc(s.Stalled, func(f StalledTopic) bool { return f.Topic == "OrderUpdated" && f.Partition == 0 }) {
@@ -97,7 +97,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				checkOrder(t, w.consume("OrderUpdated", "Other"), all)
+				relaytest.CheckOrder(t, w.consume("OrderUpdated", "Other"), all)
 			})
 		})
 	}
@@ -143,7 +143,7 @@ func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -166,7 +166,7 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+		if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 			t.Errorf("the breaker opened %v times for one partition", n)
 		}
 		end()
@@ -174,6 +174,6 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }

@@ -132,3 +132,9 @@ func (p *publisher) findGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	p.memory.lookedUp(of.AggregateID, seq)
 	return nil
 }
+
+// handingOn is an error of what is done with an event that was looked up.
+type handingOn struct{ error }
+
+// Unwrap is the error itself.
+func (h handingOn) Unwrap() error { return h.error }

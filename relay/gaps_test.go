@@ -38,7 +38,7 @@ func TestGaps_FoundByTheNextEvent(t *testing.T) {
 		if got, want := published(b), []int64{1, 3, 4, 2, 5}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
 		}
-		if late, gaps := count(b.publisher.metrics.late), count(b.publisher.metrics.gaps); late != 1 || gaps != 1 {
+		if late, gaps := relaytest.Count(b.publisher.metrics.late), relaytest.Count(b.metrics.gaps); late != 1 || gaps != 1 {
 			t.Errorf("late %v, gaps %v, want 1 and 1", late, gaps)
 		}
 	})

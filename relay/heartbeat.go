@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"runtime"
 	runtimemetrics "runtime/metrics"
-	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -274,22 +273,4 @@ func message(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// stalledTopics are those with a partition that acknowledges nothing while others do;
-// nil-safe.
-func (p *publisher) stalledTopics() []string {
-	out := []string{}
-	if p == nil {
-		return out
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, f := range p.flows {
-		if f.stalled {
-			out = append(out, key.topic)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

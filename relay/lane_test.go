@@ -62,7 +62,7 @@ func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 func TestPublisher_AnAggregateInManyBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		var all []outbox.Event
 		for seq := range int64(500) {
@@ -74,9 +74,9 @@ func TestPublisher_AnAggregateInManyBatches(t *testing.T) {
 			}
 		}
 		b.drain(time.Minute)
-		checkOrder(t, b.consume("OrderCreated"), all)
+		relaytest.CheckOrder(t, b.consume("OrderCreated"), all)
 		for _, class := range []failure.Class{failure.Transient, failure.Permanent, failure.Stopped} {
-			if n := count(b.publisher.metrics.failures.WithLabelValues(class.String())); n != 0 {
+			if n := relaytest.Count(b.publisher.metrics.failures.WithLabelValues(class.String())); n != 0 {
 				t.Errorf("%v events failed as %s, want none", n, class)
 			}
 		}

@@ -72,7 +72,7 @@ func TestLateOrder_IsPublishedWithTheNextChange(t *testing.T) {
 				got := w.consume("OrderUpdated")
 				if len(got) != 2 || got[0].Sequence != 2 || got[1].Sequence != 3 {
 					for _, d := range got {
-						t.Logf("published at offset %d: seq %d", d.offset, d.Sequence)
+						t.Logf("published at offset %d: seq %d", d.Offset, d.Sequence)
 					}
 					t.Errorf("published %d events, want the changes 2 and 3, once each", len(got))
 				}

@@ -3,6 +3,8 @@ package relay
 import (
 	"cmp"
 	"container/heap"
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -93,9 +95,9 @@ const (
 	atOnce     int64 = 0
 )
 
-func newLetters(cfg *Config) *letters {
+func newLetters(cfg *engineConfig) *letters {
 	return &letters{
-		store: cfg.letters, table: cfg.TableKeyspace + "." + cfg.Table, rules: cfg.rules,
+		store: cfg.DeadLetters, table: cfg.TableKeyspace + "." + cfg.Table, rules: cfg.Rules,
 		chains: make(map[gocql.UUID]*chain), known: make(map[gocql.UUID]letterKey),
 		groups: make(map[groupKey]*letterGroup), gated: make(map[*letterGroup]struct{}), counts: make(map[string]int),
 	}
@@ -326,4 +328,19 @@ func (q *dueChains) Pop() any {
 	*q = old[:len(old)-1]
 	c.place = -1
 	return c
+}
+
+// deadLetter reads the dead letter of an event of the table, nil if there is none.
+func (p *publisher) deadLetter(ctx context.Context, event gocql.UUID) (*dlq.DeadLetter, error) {
+	if !p.letters.on() {
+		return nil, nil
+	}
+	l, err := p.letters.store.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) || err == nil && l.Table != p.letters.table {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &l, nil
 }

@@ -3,16 +3,14 @@ package relay
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // deadLetters are the open dead letters at the relay's start.
@@ -24,22 +22,29 @@ type deadLetters struct {
 	since time.Time
 }
 
+// untilRead calls read until it succeeds, and reports in the meantime that it cannot. Its
+// error is of class Fatal, or the cause of ctx's end.
+type untilRead func(ctx context.Context, cannot string, read func() error) error
+
+// minClockMargin is assumed for the difference between clocks where read-back is off.
+const minClockMargin = 30 * time.Second
+
 // loadLetters reads the open dead letters, so that their aggregates' later
 // events wait behind them again.
-func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, error) {
+func (p *publisher) loadLetters(ctx context.Context, own *cdclog.Portion, until untilRead) (*deadLetters, error) {
 	d := &deadLetters{}
 	if !p.letters.on() {
 		return d, nil
 	}
-	if err := r.untilRead(ctx, "cannot read the dead letters; nothing is published before that", func() error {
+	if err := until(ctx, "cannot read the dead letters; nothing is published before that", func() error {
 		d.entries, d.begun, d.since = d.entries[:0], make(map[gocql.UUID]struct{}), time.Time{}
 		err := p.letters.store.ChainsAndBegun(ctx, p.letters.table, func(e dlq.ChainEntry) error {
-			if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {
+			if e.Status.Open() && p.ownLetter(own, e.EventID, e.AggregateID, e.WrittenAt) {
 				d.entries = append(d.entries, e)
 			}
 			return nil
 		}, func(e dlq.ChainEntry) {
-			if r.own.HasText(e.AggregateID) {
+			if own.HasText(e.AggregateID) {
 				d.begun[e.EventID] = struct{}{}
 			}
 		})
@@ -54,28 +59,59 @@ func (r *Relay) loadLetters(ctx context.Context, p *publisher) (*deadLetters, er
 	return d, nil
 }
 
-// untilRead reads what a start needs, however long the database is away, and
-// says each time that it cannot. The error is Fatal, or the cause of ctx's end.
-func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error) error {
-	defer r.setStuck(nil)
-	for attempt := 1; ; attempt++ {
-		err := read()
-		if err != nil {
-			r.setStuck(fmt.Errorf("%s: %w", cannot, err))
-		}
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case failure.Classify(err) == failure.Fatal:
-			return err
-		}
-		r.log.Warn(cannot, "attempt", attempt, "err", err)
-		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
-			return err
+// ownLetter says whether an open letter is one of this shard's. What another relay
+// replays though its row may come here again counts as out.
+func (p *publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate string, written int64) bool {
+	if own.HasText(aggregate) {
+		return true
+	}
+	if byItself(event, aggregate) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.memory.has(event) {
+			p.memory.addUnsent(event, written)
 		}
 	}
+	return false
+}
+
+// loadSettled notes the dead letters that were settled and whose rows the log, or
+// a scan of the outbox table, may show again: what an operator has discarded is
+// in no topic, and must not get there.
+//
+// An event becomes a dead letter after it was written, so only those are of
+// interest that died after the oldest row that may come; all, if since is zero.
+func (p *publisher) loadSettled(ctx context.Context, own *cdclog.Portion, since time.Time, until untilRead) error {
+	if !p.letters.on() {
+		return nil
+	}
+	if !since.IsZero() {
+		since = since.Add(-max(p.cfg.ReadBackMargin, minClockMargin)) // clocks differ
+	}
+	return until(ctx, "cannot read the dead letters that were settled; nothing is published before that", func() error {
+		return p.trySettled(ctx, own, since)
+	})
+}
+
+func (p *publisher) trySettled(ctx context.Context, own *cdclog.Portion, since time.Time) error {
+	most, n := max(p.cfg.MaxRememberedEvents/8, 1), 0
+	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
+	return p.letters.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // the newest first
+		if l.Table != p.letters.table || !own.HasText(l.AggregateID) {
+			return nil
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.memory.has(l.EventID) {
+			return nil // it was read back
+		}
+		if n++; n > most {
+			p.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
+			return dlq.ErrStop
+		}
+		p.memory.addUnsent(l.EventID, l.WrittenAt)
+		return nil
+	})
 }
 
 // note builds the chains.

@@ -99,7 +99,7 @@ func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(20 * time.Second)
-		checkOrder(t, w.consume("OrderUpdated"), others)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), others)
 		written()
 		time.Sleep(5 * time.Minute)
 		if s := r.Status(); s.DeadLetters != 0 {
@@ -108,7 +108,7 @@ func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), append(all, others...))
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), append(all, others...))
 	})
 }
 
@@ -133,7 +133,7 @@ func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
 		defer b.close()
 		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil)
 		b.drain(time.Minute)
-		answers := b.takesNothing("OrderUpdated")
+		answers := relaytest.TakesNothing(b.cluster, "OrderUpdated")
 		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
 		p := b.publisher
 		for range 100 {

@@ -10,7 +10,7 @@ import (
 // Dead letters of an aggregate are replayed by their numbers, whichever was written first.
 func TestLetters_AChainIsInTheOrderOfNumbers(t *testing.T) {
 	t.Parallel()
-	d := newLetters(&Config{})
+	d := newLetters(&engineConfig{})
 	key := gocql.UUID{1}
 	for _, seq := range []int64{3, 1, 5, 2, 4} {
 		d.add(key, true, letterRef{id: gocql.UUID{2, byte(seq)}, seq: seq, at: atOnce}, false)

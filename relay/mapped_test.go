@@ -113,7 +113,7 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 					if err := stop(); err != nil {
 						t.Errorf("Run() error = %v", err)
 					}
-					early += count(r.metrics.found[byTail])
+					early += relaytest.Count(r.metrics.found[byTail])
 				}
 				if tail == TailOn && early < float64(n)*0.9 {
 					t.Errorf("the tail found %v of %d events, want nearly all", early, n)
@@ -133,7 +133,7 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in the topic, want %d, each once and in the order of the writes", a, len(got[a]), len(ids))
 					}
 				}
-				checkOrder(t, w.consume("OrderCreated"), []outbox.Event{relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCreated")})
+				relaytest.CheckOrder(t, w.consume("OrderCreated"), []outbox.Event{relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCreated")})
 				for _, name := range []string{"shop.events", "outbox.outbox_messages"} {
 					if w.count("SELECT count(*) FROM relay_checkpoints WHERE relay = ? AND table_name = ?", DefaultName, name) == 0 {
 						t.Errorf("no checkpoints of %s", name)
@@ -177,7 +177,7 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateText != "a") {
 			t.Errorf("held because of %v, want column type", s.Held[0].Err)
 		}
-		if n := count(r.metrics.rowsUndecodable); n == 0 {
+		if n := relaytest.Count(r.metrics.rowsUndecodable); n == 0 {
 			t.Error("no undecodable row is counted")
 		}
 		if err := stop(); err != nil {
@@ -257,7 +257,7 @@ func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 		if want := append(others, late); !slices.Equal(got, want) {
 			t.Errorf("the topic has %v, want %v", got, want)
 		}
-		if n := count(r.metrics.late); n != 1 {
+		if n := relaytest.Count(r.metrics.late); n != 1 {
 			t.Errorf("%v late events are counted, want 1", n)
 		}
 		if err := stop(); err != nil {
@@ -389,7 +389,7 @@ func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 		if len(got) != 6 {
 			t.Errorf("%d events in the topic, want 6", len(got))
 		}
-		if n := count(r.metrics.found[byKey]); n == 0 {
+		if n := relaytest.Count(r.metrics.found[byKey]); n == 0 {
 			t.Error("nothing was looked up by key")
 		}
 		if err := stop(); err != nil {

@@ -228,3 +228,22 @@ func (m *memory) advance(aggregate gocql.UUID, l line, seq int64) line {
 func (m *memory) size() (fresh, shown, aggregates int) {
 	return m.freshN, len(m.shown.ids) + len(m.older.ids), len(m.lines) + len(m.olderLines)
 }
+
+// indexed returns whether the dedup index has an event that is not under way, and
+// whether as one that is in its topic.
+func (p *publisher) indexed(id gocql.UUID) (indexed, inTopic bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.items[id] != nil {
+		return false, false
+	}
+	out, in := p.memory.find(id)
+	return out, bool(in)
+}
+
+// forget takes an event out of the dedup index.
+func (p *publisher) forget(id gocql.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory.forget(id)
+}

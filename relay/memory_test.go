@@ -136,7 +136,7 @@ func heapInUse() int {
 func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		settled := make(chan int64, 10)
 		offered := func(e outbox.Event, written int64, by source) verdict {

@@ -6,100 +6,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 type metrics struct {
-	published       *prometheus.CounterVec
-	publishSeconds  prometheus.Histogram
-	commitSeconds   prometheus.Histogram
-	failures        *prometheus.CounterVec
-	repeated        prometheus.Counter
-	late            prometheus.Counter
-	found           [byBackfill + 1]prometheus.Counter
-	swept           [sweptCauses]prometheus.Counter
+	*engineMetrics
 	gaps            prometheus.Counter
-	proofs          *prometheus.CounterVec
-	proofReads      prometheus.Counter
+	proof           *proofMetrics
 	rowsIgnored     prometheus.Counter
 	rowsUndecodable prometheus.Counter
 	readerRestarts  prometheus.Counter
 	readerErrors    prometheus.Counter
-	dataLoss        prometheus.Counter
 
-	publishingMetrics
 	readBack readBackMetrics
 
 	tailQueries [readAgain + 1]prometheus.Counter
 	tailRows    prometheus.Counter
 	tailAgain   prometheus.Counter
-	tailLeft    prometheus.Counter
 	tailErrors  prometheus.Counter
 	tailSeconds prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		published: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_relay_events_published_total", Help: "Events acknowledged by the broker.",
-		}, []string{"topic"}),
-		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_relay_publish_duration_seconds", Help: "From handing an event to the producer to its acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 17),
-		}),
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_relay_commit_to_publish_seconds", Help: "From the write's timestamp to the acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 22),
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
-		}, []string{"class"}),
-		repeated:        counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
-		late:            counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
 		gaps:            counter("outbox_relay_sequence_gaps_total", "Events published though the one before them in their aggregate was nowhere to be found."),
 		rowsIgnored:     counter("outbox_relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
 		rowsUndecodable: counter("outbox_relay_rows_undecodable_total", "Log rows that should be events and cannot be read as such, each time that the sweep reads them."),
 		readerRestarts:  counter("outbox_relay_reader_restarts_total", "Times that the CDC reader ended and was started again."),
 		readerErrors:    counter("outbox_relay_reader_errors_total", "Errors that the CDC reader met and retried."),
-		dataLoss:        counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
 	}
+	m.engineMetrics = newEngineMetrics(reg)
 	m.registerTail(reg)
-	m.swept = newSwept(reg)
 	m.readBack = newReadBackMetrics(reg)
-	m.publishingMetrics = newPublishingMetrics(reg)
-	m.proofs = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_relay_predecessor_proofs_total",
-		Help: "Earlier events that were looked for in their topics, because nothing was remembered of their aggregate: published, unpublished (they became visible late, and are published), or unproven (their topic may not be read; they count as published).",
-	}, []string{"result"})
-	m.proofReads = counter("outbox_relay_predecessor_proof_reads_total", "Requests to the broker that these lookups cost.")
-	for _, result := range []proofResult{proofPublished, proofUnpublished, proofUnproven} {
-		m.proofs.WithLabelValues(string(result))
-	}
-	reg.MustRegister(m.proofs, m.proofReads)
-	for c := range failure.Permanent + 1 {
-		m.failures.WithLabelValues(c.String())
-	}
-	m.failures.WithLabelValues(failure.Fatal.String())
-	found := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_relay_events_found_total",
-		Help: "Events handed on, by who found them first: the tail, the sweep, a look-up by key because a later one of their aggregate came first, or a backfill.",
-	}, []string{"by"})
-	for by, name := range foundBy {
-		m.found[by] = found.WithLabelValues(name)
-	}
-	reg.MustRegister(found, m.published, m.publishSeconds, m.commitSeconds, m.failures, m.repeated, m.late, m.gaps,
-		m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors, m.dataLoss)
+	m.proof = newProofMetrics(reg)
+	reg.MustRegister(m.gaps, m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors)
 	return m
-}
-
-// foundBy are the values of the label by, and of the header ce_captured.
-var foundBy = [...]string{
-	bySweep: outbox.CapturedSweep, byTail: outbox.CapturedTail, byKey: outbox.CapturedKey, byBackfill: outbox.CapturedBackfill,
-}
-
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
 // registerState registers the gauges that are read from r when asked for.

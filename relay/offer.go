@@ -102,7 +102,7 @@ func (p *publisher) offer(ctx context.Context, o *offer) (v verdict, err error) 
 			return v, err
 		}
 		if o.by == byTail {
-			p.tailed.waited.Store(time.Now().UnixMicro())
+			p.tailWaited(time.Now())
 		}
 		paid = true // and while it waited the event may have come in by another way
 	}

@@ -18,7 +18,7 @@ func TestPublisher_SaysThatPartitionsWereAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said logtest.Buffer
-		b := setup(t, func(c *Config) {
+		b := setupEngine(t, func(c *engineConfig) {
 			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 			c.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		})

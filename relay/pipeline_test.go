@@ -133,13 +133,13 @@ type process struct {
 // end, as the library does.
 func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *process {
 	ms := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(&b.cfg, ms, func(err error) { b.t.Errorf("fatal: %v", err) })
+	p, err := newPublisher(b.cfg.engine(), ms.engineMetrics, func(err error) { b.t.Errorf("fatal: %v", err) })
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(b.t.Context())
 	pr := &process{publisher: p, streams: checkpoint.NewStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, prometheus.NewRegistry()), done: make(chan struct{}), stop: stop}
-	seq := newSequencer(ctx, &b.cfg, p, m.lookup)
+	seq := newSequencer(ctx, &b.cfg, ms, p, m.lookup)
 	seq.gapWait, seq.retryMin = time.Second, time.Millisecond
 	pr.readback = newReadback(&b.cfg, ms, store, modelSource{m}, p)
 	manager := checkpoint.NewManager(store, pr.streams, b.cfg.Logger, nil)
@@ -201,7 +201,7 @@ func (p *process) kill() {
 // first appear in sequence.
 func TestPipeline_SurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(30)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(30)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testCrashes(t, seed) })
@@ -254,7 +254,7 @@ func testCrashes(t *testing.T, seed uint64) {
 		}
 	}
 	first, repeated := firstSightings(got)
-	checkOrder(t, first, m.events())
+	relaytest.CheckOrder(t, first, m.events())
 	checkTime(t, first)
 	if repeated > 0 {
 		t.Errorf("%d events are there twice", repeated)
@@ -286,7 +286,7 @@ func unruly(b *bundle, rnd *rand.Rand, calm *atomic.Bool) {
 
 // checkCheckpoints fails the test if a checkpoint is past an event that no
 // topic holds.
-func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got []delivered) {
+func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got []relaytest.Delivered) {
 	t.Helper()
 	there := make(map[gocql.UUID]bool, len(got))
 	for _, d := range got {
@@ -303,7 +303,7 @@ func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got 
 }
 
 // firstSightings leaves out all but the first record of each event.
-func firstSightings(got []delivered) (first []delivered, repeated int) {
+func firstSightings(got []relaytest.Delivered) (first []relaytest.Delivered, repeated int) {
 	seen := make(map[gocql.UUID]bool, len(got))
 	for _, d := range got {
 		if seen[d.ID] {
@@ -318,16 +318,16 @@ func firstSightings(got []delivered) (first []delivered, repeated int) {
 
 // checkTime fails the test if the broker's time disagrees with the sequence of
 // an aggregate over all topics.
-func checkTime(t *testing.T, got []delivered) {
+func checkTime(t *testing.T, got []relaytest.Delivered) {
 	t.Helper()
 	got = slices.Clone(got)
-	slices.SortFunc(got, func(a, b delivered) int {
+	slices.SortFunc(got, func(a, b relaytest.Delivered) int {
 		return cmp.Or(slices.Compare(a.AggregateID[:], b.AggregateID[:]), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	for i := 1; i < len(got); i++ {
-		if got[i].AggregateID == got[i-1].AggregateID && got[i].at.Before(got[i-1].at) {
+		if got[i].AggregateID == got[i-1].AggregateID && got[i].At.Before(got[i-1].At) {
 			t.Errorf("aggregate %s: seq %d is at %s, seq %d at %s", got[i].AggregateID,
-				got[i-1].Sequence, got[i-1].at, got[i].Sequence, got[i].at)
+				got[i-1].Sequence, got[i-1].At, got[i].Sequence, got[i].At)
 		}
 	}
 }

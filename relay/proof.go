@@ -2,15 +2,15 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -35,6 +35,8 @@ type proofs struct {
 	cfg       *Config
 	log       *slog.Logger
 	publisher *publisher
+	client    *kgo.Client
+	admin     *kadm.Client
 	store     checkpoint.Store
 	results   *prometheus.CounterVec
 	reads     prometheus.Counter
@@ -71,9 +73,10 @@ const (
 	proofNotNear proofResult = ""
 )
 
-func newProofs(cfg *Config, p *publisher, store checkpoint.Store) *proofs {
+func newProofs(cfg *Config, p *publisher, store checkpoint.Store, m *proofMetrics) *proofs {
+	client, admin := p.kafka()
 	return &proofs{
-		cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: p.metrics.proofs, reads: p.metrics.proofReads,
+		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: m.results, reads: m.reads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
 	}
 }
@@ -120,16 +123,14 @@ func (a *proofAsk) reply(answer proofAnswer) {
 // says that this cannot be found out now. With quick set it is errLeft where everything
 // since the row was written would have to be read.
 func (d *proofs) prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
-	if d == nil || d.cfg.ReadBackMargin < 0 {
+	if d.cfg.ReadBackMargin < 0 {
 		return true, nil
 	}
 	first, err := d.answersFrom(ctx)
 	if err != nil || f.Written < first {
 		return true, err
 	}
-	d.publisher.mu.Lock()
-	topic, err := d.publisher.topic(&f.Event)
-	d.publisher.mu.Unlock()
+	topic, err := d.publisher.topicName(&f.Event)
 	if err != nil || f.Err != nil {
 		topic = "" // it is in none, or was edited; its dead letter is there
 	}
@@ -198,14 +199,8 @@ func (d *proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (pr
 // settled reports whether there is a dead letter of the event. An open one is replayed,
 // and a closed one was.
 func (d *proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
-	if !d.publisher.letters.on() {
-		return false, nil
-	}
-	l, err := d.publisher.letters.store.Read(ctx, event)
-	if errors.Is(err, dlq.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil && l.Table == d.publisher.letters.table, err
+	l, err := d.publisher.deadLetter(ctx, event)
+	return l != nil, err
 }
 
 // refused reports, once, that the relay may not read a topic.
@@ -216,4 +211,28 @@ func (d *proofs) refused(topic string, err error) {
 		d.denied = true
 		d.log.Warn("a topic may not be read; earlier events of aggregates after a start count as published", "topic", topic, "err", err, "grant", "READ on the topics")
 	}
+}
+
+// proofMetrics count the proofs.
+type proofMetrics struct {
+	results *prometheus.CounterVec
+	reads   prometheus.Counter
+}
+
+// newProofMetrics registers the metrics of proofs.
+func newProofMetrics(reg prometheus.Registerer) *proofMetrics {
+	m := &proofMetrics{
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_predecessor_proofs_total",
+			Help: "Earlier events that were looked for in their topics, because nothing was remembered of their aggregate: published, unpublished (they became visible late, and are published), or unproven (their topic may not be read; they count as published).",
+		}, []string{"result"}),
+		reads: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outbox_relay_predecessor_proof_reads_total", Help: "Requests to the broker that these lookups cost.",
+		}),
+	}
+	for _, result := range []proofResult{proofPublished, proofUnpublished, proofUnproven} {
+		m.results.WithLabelValues(string(result))
+	}
+	reg.MustRegister(m.results, m.reads)
+	return m
 }

@@ -199,7 +199,7 @@ func (d *proofs) details(ctx context.Context, topics []string) (map[string]kmsg.
 		req.Topics = append(req.Topics, rt)
 	}
 	d.reads.Inc()
-	resp, err := req.RequestWith(ctx, d.publisher.client)
+	resp, err := req.RequestWith(ctx, d.client)
 	if err != nil {
 		return nil, fmt.Errorf("look up the topics of earlier events: %w", err)
 	}
@@ -232,7 +232,7 @@ func (d *proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 		p.next, p.err = -1, nil
 	}
 	d.reads.Inc()
-	resp, err := req.RequestWith(ctx, d.publisher.client)
+	resp, err := req.RequestWith(ctx, d.client)
 	if err != nil {
 		return fmt.Errorf("look up where earlier events are: %w", err)
 	}
@@ -259,7 +259,7 @@ func (d *proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 		}
 	}
 	d.reads.Inc()
-	resp, err := d.publisher.client.Broker(int(leader)).RetriableRequest(ctx, req)
+	resp, err := d.client.Broker(int(leader)).RetriableRequest(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 // later is a publisher that starts after b's, with the proofs that it needs.
 func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	t.Helper()
-	p, err := newPublisher(&b.cfg, newMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
+	p, err := newPublisher(b.cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	if err := store.SaveTopic(t.Context(), "OrderUpdated"); err != nil {
 		t.Fatal(err)
 	}
-	d = newProofs(&b.cfg, p, store)
+	d = newProofs(&b.cfg, p, store, newProofMetrics(prometheus.NewRegistry()))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.run(ctx) }()
@@ -67,7 +67,7 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if reads := count(d.reads); reads > float64(many)/20 {
+		if reads := relaytest.Count(d.reads); reads > float64(many)/20 {
 			t.Errorf("%d proofs cost %v requests", many, reads)
 		} else {
 			t.Logf("%d proofs cost %v requests", many, reads)
@@ -138,7 +138,7 @@ func TestProofs(t *testing.T) {
 				if got, err := d.prove(t.Context(), &row, false); got != tt.want || err != nil {
 					t.Errorf("prove() = %v, %v, want %v", got, err, tt.want)
 				}
-				if n := count(d.results.WithLabelValues(string(tt.result))); n != 1 {
+				if n := relaytest.Count(d.results.WithLabelValues(string(tt.result))); n != 1 {
 					t.Errorf("counted %v times as %s", n, tt.result)
 				}
 				if tt.publish && tt.delay == 0 && tt.prepare == nil {

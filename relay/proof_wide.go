@@ -54,7 +54,7 @@ func (d *proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 		found[a.event.ID] = false
 	}
 	t := &backTopics{
-		client: d.publisher.client, admin: d.publisher.topics.admin, source: d.cfg.Source, owns: nil,
+		client: d.client, admin: d.admin, source: d.cfg.Source, owns: nil,
 		parts: make(map[string]map[int32]*backPartition),
 		take: func(events []topicEvent) {
 			mu.Lock()
@@ -122,7 +122,7 @@ func (d *proofs) readAll(ctx context.Context, t *backTopics, topics []string, si
 
 // kept reports whether the topic still has all records since the row was written.
 func (d *proofs) kept(ctx context.Context, a *proofAsk) (bool, error) {
-	admin := d.publisher.topics.admin
+	admin := d.admin
 	starts, err := admin.ListStartOffsets(ctx, a.topic)
 	if err == nil {
 		err = starts.Error()

@@ -33,9 +33,9 @@ import (
 // offer at the same time go out by their numbers: who finds one missing claims
 // the aggregate until the gap is filled.
 type publisher struct {
-	cfg        *Config
+	cfg        *engineConfig
 	log        *slog.Logger
-	metrics    *metrics
+	metrics    *engineMetrics
 	budget     *budget
 	client     *kgo.Client
 	topics     *topics
@@ -47,7 +47,7 @@ type publisher struct {
 	remember func(context.Context, string) error
 	// proofs finds out what is published of which nothing is remembered; nil takes it
 	// for published.
-	proofs *proofs
+	proofs prover
 	// fatal is told of an error that ends the relay.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed
@@ -109,7 +109,7 @@ type Hold struct {
 }
 
 // newPublisher makes a publisher; it connects when there is something to do.
-func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error) {
+func newPublisher(cfg *engineConfig, m *engineMetrics, fatal func(error)) (*publisher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &publisher{
 		cfg: cfg, log: cfg.Logger, metrics: m, fatal: fatal, ctx: ctx, stop: stop,
@@ -137,7 +137,7 @@ func newPublisher(cfg *Config, m *metrics, fatal func(error)) (*publisher, error
 		burying:    make(chan struct{}, buryConcurrency),
 	}
 	p.memory.busy = func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil }
-	p.tailed.off, p.tailed.window = cfg.Tail != TailOn, cfg.ConfidenceWindow.Microseconds()
+	p.tailed.off, p.tailed.window = !cfg.Tail, cfg.ConfidenceWindow.Microseconds()
 	p.tailed.left = make(map[gocql.UUID]struct{})
 	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
 	if err != nil {
@@ -433,6 +433,27 @@ func (p *publisher) restart(l *lane) {
 	l.paused, l.failed = false, nil
 	p.pump(l)
 }
+
+// ensureTopics makes topics in the background, and logs those that cannot be made.
+func (p *publisher) ensureTopics(topics map[string]string) {
+	for _, topic := range topics {
+		p.wg.Go(func() {
+			if err := p.ensureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
+				p.log.Error("topic cannot be made", "topic", topic, "err", err)
+			}
+		})
+	}
+}
+
+// writesDeadLetters reports whether there is a table for dead letters.
+func (p *publisher) writesDeadLetters() bool { return p.letters.on() }
+
+// kafka returns the producer's client, and an administrator of topics that uses it.
+func (p *publisher) kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.admin }
+
+// onFirstUse makes remember save the name of a topic before the first event goes to it.
+// It is called before anything is published.
+func (p *publisher) onFirstUse(remember func(context.Context, string) error) { p.remember = remember }
 
 // drain waits until all events that can be published are and no replay is under
 // way, or ctx ends, and says how many events are left.

@@ -48,14 +48,14 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	r.cfg = r.cfg.withDefaults()
 	r.cfg.letters = new(dlq.Store) // dead letters are on, and there are none
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(&r.cfg, m, func(err error) { b.Error(err) })
+	p, err := newPublisher(r.cfg.engine(), m.engineMetrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(p.close)
 	r.publisher = p
 	r.progress = checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
-	r.sequencer = newSequencer(b.Context(), &r.cfg, p, nil)
+	r.sequencer = newSequencer(b.Context(), &r.cfg, m, p, nil)
 	return r
 }
 

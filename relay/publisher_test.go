@@ -26,7 +26,7 @@ import (
 func TestPublisher_KeepsEachAggregatesOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		all := relaytest.Events(20, 50, "OrderUpdated")
 		var settled atomic.Int64
@@ -34,7 +34,7 @@ func TestPublisher_KeepsEachAggregatesOrder(t *testing.T) {
 			b.submit(e, func() { settled.Add(1) })
 		}
 		b.drain(time.Minute)
-		checkOrder(t, b.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
 		if n := settled.Load(); n != int64(len(all)) {
 			t.Errorf("settled %d events, want %d", n, len(all))
 		}
@@ -44,7 +44,7 @@ func TestPublisher_KeepsEachAggregatesOrder(t *testing.T) {
 func TestPublisher_WritesCloudEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.Source = "/shop" })
+		b := setupEngine(t, func(c *engineConfig) { c.Source = "/shop" })
 		defer b.close()
 		e := relaytest.Event(1, 1, "OrderCreated")
 		e.Headers = map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -67,7 +67,7 @@ func TestPublisher_WritesCloudEvents(t *testing.T) {
 func TestPublisher_WaitsBetweenTopics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		created, cancelled := relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCancelled")
 		var order []string
@@ -97,7 +97,7 @@ func TestPublisher_WaitsBetweenTopics(t *testing.T) {
 func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		e := relaytest.Event(1, 1, "OrderCreated")
 		fault := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
@@ -114,7 +114,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 		if n := settled.Load(); n != 3 {
 			t.Errorf("settled = %d, want 3: every row of the event is settled", n)
 		}
-		checkOrder(t, b.consume("OrderCreated"), []outbox.Event{e})
+		relaytest.CheckOrder(t, b.consume("OrderCreated"), []outbox.Event{e})
 	})
 }
 
@@ -123,7 +123,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 func TestPublisher_RecognizesOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.MaxRememberedEvents = 40 })
+		b := setupEngine(t, func(c *engineConfig) { c.MaxRememberedEvents = 40 })
 		defer b.close()
 		all := relaytest.Events(2, 100, "OrderUpdated")
 		for range 2 {
@@ -132,14 +132,14 @@ func TestPublisher_RecognizesOldEvents(t *testing.T) {
 			}
 			b.drain(time.Minute)
 		}
-		checkOrder(t, b.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
 	})
 }
 
 func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.MaxInFlightRecords = 10 })
+		b := setupEngine(t, func(c *engineConfig) { c.MaxInFlightRecords = 10 })
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 		for i := range 10 {
@@ -163,7 +163,7 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		bad := relaytest.Event(3, 2, "OrderUpdated")
 		bad.Payload = make([]byte, 100_000)
@@ -214,14 +214,14 @@ func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 		if holds := b.publisher.holds(); len(holds) != 0 {
 			t.Errorf("holds() = %+v after the broker takes it, want none", holds)
 		}
-		checkOrder(t, b.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
 	})
 }
 
 func TestPublisher_HoldsEventsWithoutATopic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "Order Created?"), nil)
 		b.submit(relaytest.Event(2, 1, "OrderCreated"), nil)
@@ -236,7 +236,7 @@ func TestPublisher_HoldsEventsWithoutATopic(t *testing.T) {
 func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 		settled := false
@@ -260,7 +260,7 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		start := time.Now()
 		e := relaytest.Event(1, 1, "OrderCreated")
@@ -269,7 +269,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 		b.drain(time.Minute) // an event that is not due holds no shutdown up
 		time.Sleep(2 * time.Hour)
 		got := b.consume("OrderCreated")
-		if len(got) != 1 || got[0].at.Before(e.DeliverAt) {
+		if len(got) != 1 || got[0].At.Before(e.DeliverAt) {
 			t.Errorf("got %+v, want the event not before %s", got, e.DeliverAt)
 		}
 	})
@@ -278,7 +278,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 // Whatever the broker does, each event arrives, its aggregate in order.
 func TestPublisher_SurvivesFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(12)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(12)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { testFaults(t, seed) })
@@ -292,7 +292,7 @@ const maxSleep = 20
 func testFaults(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	slow := seed%2 == 0 // half of the runs have many small batches
-	b := setup(t, func(c *Config) { c.MaxInFlightRecords = 50 + rnd.IntN(500) })
+	b := setupEngine(t, func(c *engineConfig) { c.MaxInFlightRecords = 50 + rnd.IntN(500) })
 	defer b.close()
 	var calm atomic.Bool
 	errs := []*kerr.Error{
@@ -333,7 +333,7 @@ func testFaults(t *testing.T, seed uint64) {
 	b.drain(6 * time.Hour)
 	calm.Store(true)
 	time.Sleep(maxSleep * time.Second)
-	checkOrder(t, b.consume("OrderCreated", "OrderUpdated"), all)
+	relaytest.CheckOrder(t, b.consume("OrderCreated", "OrderUpdated"), all)
 	if n := settled.Load(); n != int64(len(all)) {
 		t.Errorf("settled %d, want %d", n, len(all))
 	}
@@ -354,7 +354,7 @@ func incompressible(n int) []byte {
 func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) {
+		b := setupEngine(t, func(c *engineConfig) {
 			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
@@ -379,7 +379,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		b.drain(time.Minute)
 		got := b.consume("OrderUpdated")
 		checkTime(t, got)
-		first := map[gocql.UUID]delivered{} // what was under way when the partitions came
+		first := map[gocql.UUID]relaytest.Delivered{} // what was under way when the partitions came
 		for _, d := range got {
 			if f, ok := first[d.AggregateID]; !ok || d.Sequence < f.Sequence {
 				first[d.AggregateID] = d
@@ -387,7 +387,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		}
 		stayed := map[int32]bool{}
 		for _, d := range first {
-			stayed[d.partition] = true
+			stayed[d.Partition] = true
 		}
 		for _, e := range relaytest.Events(10, 31, "OrderUpdated")[300:] { // all is quiet: now they move
 			b.submit(e, nil)
@@ -401,7 +401,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		checkTime(t, later)
 		now := map[int32]bool{}
 		for _, d := range later {
-			now[d.partition] = true
+			now[d.Partition] = true
 		}
 		if len(later) != len(all) || len(now) <= 3 {
 			t.Errorf("%d of %d events on %d partitions, want all, on new ones too", len(later), len(all), len(now))
@@ -414,7 +414,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) {
+		b := setupEngine(t, func(c *engineConfig) {
 			c.Kafka = append(c.Kafka, kgo.MetadataMaxAge(time.Second), kgo.MetadataMinAge(100*time.Millisecond))
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
@@ -450,7 +450,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for _, d := range b.consume("OrderUpdated") {
 			if d.Sequence == 2 && d.AggregateID != all[0].AggregateID {
-				t.Errorf("aggregate %s: seq 2 is on partition %d, and seq 1 nowhere yet", d.AggregateID, d.partition)
+				t.Errorf("aggregate %s: seq 2 is on partition %d, and seq 1 nowhere yet", d.AggregateID, d.Partition)
 			}
 		}
 		before.Remove()

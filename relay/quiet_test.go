@@ -175,9 +175,9 @@ func TestRelay_TheTailBeginsBesideABusyStream(t *testing.T) {
 		write(600) // longer than the tail reads back
 		r, stop := w.run()
 		write(1500)
-		before := count(r.metrics.found[byTail])
+		before := relaytest.Count(r.metrics.found[byTail])
 		write(300)
-		if early := count(r.metrics.found[byTail]) - before; early < 250 {
+		if early := relaytest.Count(r.metrics.found[byTail]) - before; early < 250 {
 			t.Errorf("the tail found %v of 300 events, want nearly all", early)
 		}
 		if err := stop(); err != nil {

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -80,6 +77,7 @@ type readback struct {
 	waiting error // why it does not get on
 	unread  unreadPartitions
 	found   backEvents
+	ours    bool      // an event of this relay was found since came was last called
 	leader  *readback // reads for this one now
 }
 
@@ -89,7 +87,7 @@ func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.
 		saved: make(map[string]bool),
 		found: newBackEvents(),
 	}
-	p.remember = r.remember
+	p.onFirstUse(r.remember)
 	return r
 }
 
@@ -159,7 +157,7 @@ func (r *readback) run(ctx context.Context) error {
 	r.gate(t, since)
 	r.report(t, denied, mark, time.Since(began))
 	r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
-	r.found = backEvents{}
+	r.found, r.ours = backEvents{}, false
 	return nil
 }
 
@@ -171,7 +169,7 @@ func (r *readback) readAll(ctx context.Context, topics []string, since time.Time
 			return nil, nil, err
 		}
 		if !w.alone {
-			r.found = w.found
+			r.found, r.ours = w.found, w.ours
 			return w.t, w.denied, nil
 		}
 	}
@@ -199,8 +197,9 @@ func (r *readback) count(ctx context.Context, topics []string, since time.Time) 
 
 // newTopics are the topics before they are read.
 func (r *readback) newTopics() *backTopics {
+	client, admin := r.publisher.kafka()
 	return &backTopics{
-		client: r.publisher.client, admin: r.publisher.topics.admin, source: r.cfg.Source, owns: []*cdclog.Portion{r.own},
+		client: client, admin: admin, source: r.cfg.Source, owns: []*cdclog.Portion{r.own},
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
 	}
 }
@@ -418,12 +417,12 @@ func (r *readback) take(events []topicEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range events {
-		if r.sink == nil {
-			r.found.add(&events[i])
-			continue
+		r.ours = r.ours || events[i].ours
+		if r.sink != nil {
+			r.sink(&events[i])
+		} else {
+			events[i].addTo(&r.found)
 		}
-		r.found.ours = r.found.ours || events[i].ours
-		r.sink(&events[i])
 	}
 }
 
@@ -431,8 +430,8 @@ func (r *readback) take(events []topicEvent) {
 func (r *readback) came() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	came := r.found.ours
-	r.found.ours = false
+	came := r.ours
+	r.ours = false
 	return came
 }
 
@@ -456,7 +455,7 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 	for result, n := range counts {
 		r.metrics.readBack.partitions.WithLabelValues(result).Set(float64(n))
 	}
-	r.metrics.readBack.events.Set(float64(len(r.found.ids)))
+	r.metrics.readBack.events.Set(float64(r.found.size()))
 	r.metrics.readBack.seconds.Set(took.Seconds())
 	if len(denied) > 0 {
 		slices.Sort(denied)
@@ -471,70 +470,5 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 		r.log.Warn("partitions cannot be read back yet; their events wait until they can, and dead letters are not replayed",
 			"count", counts["unread"], "partitions", r.unread.names())
 	}
-	r.log.Info("topics read back", "events", len(r.found.ids), "since", mark.UTC(), "partitions", counts["read"], "took", took)
-}
-
-// backEvents are the events found in topics.
-type backEvents struct {
-	ids  map[gocql.UUID]inTopic
-	runs map[gocql.UUID]run
-	ours bool
-}
-
-// run is what was found of an aggregate: its last event, and which of the 63
-// before it, bit 0 being the last.
-type run struct {
-	last int64
-	mask uint64
-}
-
-func newBackEvents() backEvents {
-	return backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
-}
-
-func (b *backEvents) add(e *topicEvent) {
-	b.ours = b.ours || e.ours
-	if e.scanned {
-		return // nobody will offer it again but the scan, which reads back for itself
-	}
-	b.ids[e.id] = true
-	if e.sequence == 0 {
-		return
-	}
-	r := b.runs[e.aggregate]
-	switch d := e.sequence - r.last; {
-	case r.mask == 0 || d >= 64:
-		r = run{e.sequence, 1}
-	case d > 0:
-		r = run{e.sequence, r.mask<<d | 1}
-	case d > -64:
-		r.mask |= 1 << -d
-	}
-	b.runs[e.aggregate] = r
-}
-
-// line is the events of the run without a gap that ends with the last one.
-// Of those before nothing is said but by their ids.
-func (r run) line() line {
-	return line{first: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, next: r.last + 1}
-}
-
-// seed notes that the events are out. They were written before the given time.
-func (p *publisher) seed(found *backEvents, before time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.memory.seed(found, before.UnixMicro(), time.Now())
-}
-
-// seed notes events that went out before this relay began.
-func (m *memory) seed(found *backEvents, newest int64, now time.Time) {
-	if len(found.ids) > 0 {
-		// What comes next goes into another part: it is let go of later.
-		m.fresh = append(m.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
-			freshEvents{ids: make(map[gocql.UUID]inTopic), since: now})
-		m.freshN += len(found.ids)
-	}
-	for aggregate, r := range found.runs {
-		m.keep(aggregate, r.line())
-	}
+	r.log.Info("topics read back", "events", r.found.size(), "since", mark.UTC(), "partitions", counts["read"], "took", took)
 }

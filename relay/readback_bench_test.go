@@ -23,7 +23,7 @@ func BenchmarkReadback(b *testing.B) {
 	defer cluster.Close()
 	cfg := Config{Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"}}.withDefaults()
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(&cfg, m, func(err error) { b.Error(err) })
+	p, err := newPublisher(cfg.engine(), m.engineMetrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,37 +66,15 @@ func (r *readback) gate(t *backTopics, from time.Time) {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.part, b.part))
 	})
 	for _, key := range u.parts {
-		r.publisher.partitions.gate(key, len(t.parts[key.topic]))
+		r.publisher.gate(key, len(t.parts[key.topic]))
 	}
 	if len(u.parts) > 0 {
-		r.publisher.limit(r.most() - len(r.found.ids) - r.cfg.MaxInFlightRecords)
+		r.publisher.limit(r.most() - r.found.size() - r.cfg.MaxInFlightRecords)
 	}
 	r.mu.Lock()
 	r.unread = u
 	r.mu.Unlock()
 	r.await(nil)
-}
-
-// limit bounds how many events go out before the pass ends. The checkpoints stay before
-// the events that wait, so the next start has to remember all that went out since.
-func (p *publisher) limit(events int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gateRoom = new(int)
-	*p.gateRoom = max(events, 0)
-}
-
-// spendGateRoom notes that an event went out. It reports whether another one may take its
-// place in the budget: if not, reading stops when the budget is used up. Called locked.
-func (p *publisher) spendGateRoom() bool {
-	if p.gateRoom == nil {
-		return true
-	}
-	if *p.gateRoom--; *p.gateRoom == -1 {
-		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",
-			"max_remembered_events", p.cfg.MaxRememberedEvents)
-	}
-	return *p.gateRoom >= 0
 }
 
 // awaited returns the partitions that the start could not read.
@@ -176,14 +154,4 @@ func (r *readback) readable(ctx context.Context, unread *unreadPartitions) (n in
 		err = nil
 	}
 	return n, err
-}
-
-// gated reports whether the item may not be sent, because it belongs to a partition that
-// was not read back. Nothing moves its lane then: the pass ends first. Called locked.
-func (p *publisher) gated(l *lane, it *item) bool {
-	if it.topicErr != nil || l.outstanding > 0 && l.part.topic == it.topic || !p.partitions.gated(it.topic, it.event.Key()) {
-		return false
-	}
-	l.gated = true
-	return true
 }

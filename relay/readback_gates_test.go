@@ -97,7 +97,7 @@ func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
 					}
 				}
 				stop()
-				checkOrder(t, w.consume("OrderUpdated"), all)
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 			})
 		})
 	}
@@ -163,7 +163,7 @@ func TestReadback_AGatedEventIsNoDeadLetter(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated", "OrderCreated"), append(append(all, more...), made...))
+		relaytest.CheckOrder(t, w.consume("OrderUpdated", "OrderCreated"), append(append(all, more...), made...))
 	})
 }
 
@@ -285,6 +285,6 @@ func TestReadback_PublishesNoMoreThanAStartRemembers(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }

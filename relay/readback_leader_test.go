@@ -54,7 +54,7 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				checkOrder(t, w.consume("OrderUpdated"), all)
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 			})
 		})
 	}

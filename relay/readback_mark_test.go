@@ -124,7 +124,7 @@ func TestBackEvents_Lines(t *testing.T) {
 	} {
 		b := backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 		for _, seq := range tt.found {
-			b.add(&topicEvent{id: outbox.NameID(gocql.UUID{}, string(rune(seq))), sequence: seq})
+			b.add(outbox.NameID(gocql.UUID{}, string(rune(seq))), gocql.UUID{}, seq)
 		}
 		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
 			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)

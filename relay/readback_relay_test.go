@@ -20,7 +20,7 @@ import (
 // at random moments during a load. Nothing is lost, nothing is there twice.
 func TestRelay_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(4)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(4)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestRelay_CrashesRepeatNothing(t *testing.T) {
 					t.Errorf("Run() error = %v", err)
 				}
 				got := w.consume(topics...)
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				checkTime(t, got)
 			})
 		})

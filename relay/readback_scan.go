@@ -244,3 +244,11 @@ func (f *fields) bytes() []byte {
 	f.b = f.b[n:]
 	return out
 }
+
+// addTo adds the event to those found, unless a scan of the outbox table published it: the
+// scan alone would offer it again, and reads back for itself.
+func (e *topicEvent) addTo(found *backEvents) {
+	if !e.scanned {
+		found.add(e.id, e.aggregate, e.sequence)
+	}
+}

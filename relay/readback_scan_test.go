@@ -107,7 +107,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
 	found := backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
-	found.add(&got[0])
+	got[0].addTo(&found)
 	if len(found.ids) != 1 || len(found.runs) != 0 {
 		t.Errorf("%d ids and %d aggregates with a number, want 1 and none", len(found.ids), len(found.runs))
 	}

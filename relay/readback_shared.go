@@ -79,6 +79,7 @@ type backReader struct {
 	t      *backTopics
 	denied []string
 	found  backEvents
+	ours   bool // one of them is of this relay
 	alone  bool // it has to read for itself
 }
 
@@ -192,7 +193,8 @@ func (w *backReader) take(e *topicEvent) {
 	if w.alone {
 		return
 	}
-	if w.found.add(e); len(w.found.ids) > w.most {
+	w.ours = w.ours || e.ours
+	if e.addTo(&w.found); w.found.size() > w.most {
 		w.alone, w.found = true, backEvents{}
 	}
 }

@@ -47,7 +47,7 @@ func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *back
 		c := *cfg
 		c.Kafka = append(append([]kgo.Opt(nil), c.Kafka...), kgo.WithHooks(&s.fetched))
 		m := newMetrics(prometheus.NewRegistry())
-		p, err := newPublisher(&c, m, func(err error) { t.Error(err) })
+		p, err := newPublisher(c.engine(), m.engineMetrics, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func BenchmarkReadBacks(b *testing.B) {
 		Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
 		Kafka:  []kgo.Opt{kgo.Dialer(new(net.Dialer).DialContext)},
 	}.withDefaults()
-	p, err := newPublisher(&cfg, newMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
+	p, err := newPublisher(cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (c *crashing) last() *process {
 func (c *crashing) check() (repeated int) {
 	c.t.Helper()
 	first, repeated := firstSightings(c.consume(modelTopics...))
-	checkOrder(c.t, first, c.model.events())
+	relaytest.CheckOrder(c.t, first, c.model.events())
 	checkTime(c.t, first)
 	return repeated
 }
@@ -106,7 +106,7 @@ func (c *crashing) check() (repeated int) {
 // What a killed relay had sent may arrive when the next one has begun.
 func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(20)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(20)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 // comes and goes, neither publishes nor forgets anything.
 func TestReadback_IsKilledItself(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(10)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(10)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 	for i, codec := range codecs {
 		cfg := b.cfg
 		cfg.Kafka = append(cfg.Kafka[:len(cfg.Kafka):len(cfg.Kafka)], kgo.ProducerBatchCompression(codec))
-		p, err := newPublisher(&cfg, b.publisher.metrics, func(err error) { t.Error(err) })
+		p, err := newPublisher(cfg.engine(), b.publisher.metrics, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}

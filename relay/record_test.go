@@ -16,8 +16,9 @@ import (
 
 // newRecorder is as much of a publisher as record needs.
 func newRecorder() *publisher {
-	cfg := Config{Source: "/shop"}.withDefaults()
-	return &publisher{cfg: &cfg, breaker: newBreaker(&cfg, newMetrics(prometheus.NewRegistry()))}
+	cfg := testEngineConfig()
+	cfg.Source = "/shop"
+	return &publisher{cfg: &cfg, breaker: newBreaker(&cfg, newEngineMetrics(prometheus.NewRegistry()))}
 }
 
 // Behind an event's own headers stand those that tell of its way, and only what
@@ -116,16 +117,16 @@ func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := w.consume("OrderUpdated")
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		replayed := 0
 		for _, d := range got {
 			before, letter := attempts[d.ID.String()]
-			n, _ := strconv.Atoi(d.header(outbox.HeaderAttempts))
+			n, _ := strconv.Atoi(d.Header(outbox.HeaderAttempts))
 			switch {
-			case d.header(outbox.HeaderCaptured) == "":
-				t.Errorf("event %s (seq %d) has %q, which do not say who found it", d.ID, d.Sequence, d.headers)
-			case d.Sequence <= 2 && (d.header(outbox.HeaderCaptured) != outbox.CapturedTail || n != 0 || d.header(outbox.HeaderBreaker) != ""):
-				t.Errorf("event %s (seq %d), of before the outage, has %q, want that it came by the tail and nothing else", d.ID, d.Sequence, d.headers)
+			case d.Header(outbox.HeaderCaptured) == "":
+				t.Errorf("event %s (seq %d) has %q, which do not say who found it", d.ID, d.Sequence, d.RecordHeaders)
+			case d.Sequence <= 2 && (d.Header(outbox.HeaderCaptured) != outbox.CapturedTail || n != 0 || d.Header(outbox.HeaderBreaker) != ""):
+				t.Errorf("event %s (seq %d), of before the outage, has %q, want that it came by the tail and nothing else", d.ID, d.Sequence, d.RecordHeaders)
 			case letter && before > 0:
 				if replayed++; n != before+1 {
 					t.Errorf("event %s, of %d attempts before its replay, says %d", d.ID, before, n)

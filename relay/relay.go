@@ -190,7 +190,7 @@ func (r *Relay) read(ctx context.Context) error {
 	s := &sweep{
 		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
 		own: &r.own, generations: r.generations(),
-		sequencer: newSequencer(reading, &r.cfg, r.publisher.Load(), r.lookup),
+		sequencer: newSequencer(reading, &r.cfg, r.metrics, r.publisher.Load(), r.lookup),
 	}
 	waiting := s.sequencer.aside
 	waiting.fail = fail

@@ -157,7 +157,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		topics := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
-		checkOrder(t, w.consume(topics...), all)
+		relaytest.CheckOrder(t, w.consume(topics...), all)
 
 		// The next one begins where this one ended.
 		_, stop = w.run()
@@ -168,7 +168,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		got := w.consume(topics...)
-		checkOrder(t, got, append(all, more))
+		relaytest.CheckOrder(t, got, append(all, more))
 		checkTime(t, got)
 	})
 }
@@ -177,7 +177,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 // afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
 func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
-	long(t)
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.MaxInFlightRecords = 100
@@ -214,7 +214,7 @@ func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		got := w.consume(topics...)
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		checkTime(t, got)
 	})
 }

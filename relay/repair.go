@@ -130,7 +130,7 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 		event := r.taken[id]
 		r.mu.Unlock()
 		state, detail := RepairPublished, ""
-		withheld, err := r.publisher.withheld(ctx, event)
+		withheld, err := withheld(ctx, r.publisher, event)
 		switch {
 		case err != nil:
 			return err
@@ -183,7 +183,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if r.publisher.isLetter(q.EventID) {
 		return r.wait(ctx, q, isDeadLetter)
 	}
-	if withheld, err := r.publisher.withheld(ctx, q.EventID); err != nil {
+	if withheld, err := withheld(ctx, r.publisher, q.EventID); err != nil {
 		return err
 	} else if withheld {
 		return r.answer(ctx, q, RepairUnknown, isWithheld)
@@ -313,16 +313,10 @@ func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, det
 }
 
 // withheld returns whether an operator settled the event's dead letter without
-// publishing it. The index does not tell: what was replayed long ago is in it too.
-func (p *publisher) withheld(ctx context.Context, id gocql.UUID) (bool, error) {
-	if !p.letters.on() {
-		return false, nil
-	}
-	l, err := p.letters.store.Read(ctx, id)
-	switch {
-	case errors.Is(err, dlq.ErrNotFound), err == nil && (l.Table != p.letters.table || l.Status.Open()):
-		return false, nil
-	case err != nil:
+// publishing it. The dedup index also contains events that were replayed long ago.
+func withheld(ctx context.Context, p *publisher, id gocql.UUID) (bool, error) {
+	l, err := p.deadLetter(ctx, id)
+	if l == nil || l.Status.Open() {
 		return false, err
 	}
 	switch l.Outcome.Kind {
@@ -330,23 +324,4 @@ func (p *publisher) withheld(ctx context.Context, id gocql.UUID) (bool, error) {
 		return false, nil
 	}
 	return true, nil
-}
-
-// indexed returns whether the dedup index has an event that is not under way, and
-// whether as one that is in its topic.
-func (p *publisher) indexed(id gocql.UUID) (indexed, inTopic bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.items[id] != nil {
-		return false, false
-	}
-	out, in := p.memory.find(id)
-	return out, bool(in)
-}
-
-// forget takes an event out of the dedup index.
-func (p *publisher) forget(id gocql.UUID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.memory.forget(id)
 }

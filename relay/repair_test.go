@@ -85,7 +85,7 @@ func TestRepair(t *testing.T) {
 			t.Errorf("a stranger is %s, one that was taken %s, want gone and unknown", got[stranger.ID].State, got[all[0].ID].State)
 		}
 		published := w.consume("OrderCreated", "OrderUpdated")
-		checkOrder(t, published, all[:16])
+		relaytest.CheckOrder(t, published, all[:16])
 		checkTime(t, published)
 		for _, q := range got {
 			if err := requests.Forget(t.Context(), q.ID); err != nil {
@@ -116,7 +116,7 @@ func TestRepair(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 	})
 }
 
@@ -168,7 +168,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderCreated"), []outbox.Event{before, after})
+		relaytest.CheckOrder(t, w.consume("OrderCreated"), []outbox.Event{before, after})
 	})
 }
 
@@ -313,6 +313,6 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		checkOrder(t, w.consume("OrderCreated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated"), all)
 	})
 }

@@ -22,7 +22,7 @@ import (
 type replayer struct {
 	p       *publisher
 	log     *slog.Logger
-	metrics *metrics
+	metrics *engineMetrics
 	owner   string
 	lookup  cdclog.Lookup // nil for a table without numbers
 	limit   *rate.Limiter
@@ -54,7 +54,7 @@ func newReplayer(p *publisher, find cdclog.Lookup) *replayer {
 	}
 	return &replayer{
 		lookup: find,
-		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.shardName() + "@" + self.Host(),
+		p:      p, log: p.log, metrics: p.metrics, owner: p.cfg.ShardName + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
 		noted: make(map[groupKey]dlq.Hold),
 	}

@@ -105,3 +105,9 @@ func (r *replayer) later(id gocql.UUID, at int64) {
 	defer r.p.mu.Unlock()
 	r.p.letters.set(id, func(ref *letterRef) { ref.at = at })
 }
+
+// byItself says that a letter is of a row that does not say its place in its
+// aggregate, or not even its aggregate: it stands for one of its own (badRow). The
+// relay whose stream has the row buries it, and that of the shard of its id replays
+// it: what nothing is known of but its id belongs there.
+func byItself(event gocql.UUID, aggregate string) bool { return aggregate == event.String() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 const replayedType = "Replayed"
@@ -118,7 +119,7 @@ func (r *replayBench) report() {
 		want += len(ls)
 	}
 	m := r.w.relay.metrics.replays
-	if n := count(m.WithLabelValues(dlq.StrategyImmediate, "published")) + count(m.WithLabelValues(dlq.StrategyFollow, "published")); int(n) != want {
+	if n := relaytest.Count(m.WithLabelValues(dlq.StrategyImmediate, "published")) + relaytest.Count(m.WithLabelValues(dlq.StrategyFollow, "published")); int(n) != want {
 		b.Errorf("%v letters were published by a replay, want %d", n, want)
 	}
 	last := r.rounds[len(r.rounds)-1]

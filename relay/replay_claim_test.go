@@ -65,7 +65,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				checkOrder(t, w.consume(topic), []outbox.Event{first})
+				relaytest.CheckOrder(t, w.consume(topic), []outbox.Event{first})
 			})
 		})
 	}

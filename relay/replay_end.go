@@ -20,7 +20,7 @@ import (
 func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
-	choice := p.cfg.rules.Choose(&dlq.Subject{
+	choice := p.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: class, ErrorCode: code, EventType: letter.EventType, AggregateType: letter.AggregateType, Table: letter.Table,
 		FailedReplays: letter.Replays + 1, FirstFailedAt: letter.FirstFailedAt,
 	}, now)

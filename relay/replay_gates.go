@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -13,10 +14,10 @@ import (
 func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
 	p := r.p
 	if !asked {
-		if open, next := p.cfg.rules.Window(g.rule, now); !open {
+		if open, next := p.cfg.Rules.Window(g.rule, now); !open {
 			return "an off-peak window, which begins at " + next.UTC().Format(time.RFC3339), next
 		}
-		if names := p.cfg.rules.Conditions(g.rule); len(names) > 0 {
+		if names := p.cfg.Rules.Conditions(g.rule); len(names) > 0 {
 			if s := p.breaker.status.State; s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
 				return fmt.Sprintf("a condition, %s: the breaker is %s", dlq.ConditionBreaker, s), time.Time{}
 			}
@@ -59,5 +60,69 @@ func (r *replayer) openGates(now time.Time, wait *time.Duration) {
 			}
 			g.open(d, from.chains, g.room(now, r.p.cfg.ReplayCanary))
 		}
+	}
+}
+
+// mustCheck says that it is time to look at what keeps letters waiting.
+func (r *replayer) mustCheck() bool {
+	p := r.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state, since := p.breaker.status.State, time.Since(r.checked)
+	moved := state != r.state
+	r.state = state
+	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll
+}
+
+// maxNoted is how many holds are shown.
+const maxNoted = 200
+
+// check looks at the conditions, if a letter waits for some, and shows in the
+// database what keeps letters waiting.
+func (r *replayer) check(ctx context.Context) {
+	p, d := r.p, r.p.letters
+	r.checked = time.Now()
+	p.mu.Lock()
+	conditional := d.counts[dlq.StrategyConditional] > 0
+	p.mu.Unlock()
+	var health conditions
+	if conditional {
+		health = p.conditions(ctx)
+	}
+	p.mu.Lock()
+	r.health, r.recheck = health, false
+	now := time.Now()
+	holds := make(map[groupKey]dlq.Hold)
+	for g := range d.gated {
+		if len(holds) == maxNoted {
+			break
+		}
+		if why, until := r.gate(g, len(g.waiting) == 0, now); why != "" {
+			if g.reason != why {
+				g.reason, g.since = why, now
+			}
+			holds[g.groupKey] = dlq.Hold{Rule: g.rule, FailureKey: g.failure, Reason: why, Since: g.since, Until: until}
+		}
+	}
+	p.mu.Unlock()
+	for k, h := range holds {
+		if err := d.store.SetHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show why dead letters wait", "err", err)
+			return
+		}
+		if r.noted[k].Reason != h.Reason {
+			r.log.Info("dead letters wait", "rule", h.Rule, "for", h.Reason)
+		}
+		r.noted[k] = h
+	}
+	for k, h := range r.noted {
+		if _, still := holds[k]; still {
+			continue
+		}
+		if err := d.store.DropHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show that dead letters wait no longer", "err", err)
+			return
+		}
+		delete(r.noted, k)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
@@ -30,7 +29,7 @@ func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	r.streams.Forget()
-	p, err := newPublisher(&r.cfg, r.metrics, func(err error) { fail(err) })
+	p, err := newPublisher(r.cfg.engine(), r.metrics.engineMetrics, func(err error) { fail(err) })
 	if err != nil {
 		return err
 	}
@@ -43,13 +42,7 @@ func (r *Relay) run(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
-	for _, topic := range r.cfg.Topics {
-		p.wg.Go(func() {
-			if err := p.ensureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
-				r.log.Error("topic cannot be made", "topic", topic, "err", err)
-			}
-		})
-	}
+	p.ensureTopics(r.cfg.Topics)
 	one := pass{Relay: r, p: p, back: back, fail: fail}
 	if err := one.learn(tail); err != nil {
 		if ctx.Err() != nil {
@@ -83,7 +76,7 @@ func (x *pass) learn(ctx context.Context) error {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if x.dead, err = x.loadLetters(ctx, x.p); err != nil {
+			if x.dead, err = x.p.loadLetters(ctx, &x.own, x.untilRead); err != nil {
 				return err
 			}
 			x.back.alsoSince = earliest(since, x.dead.since)
@@ -92,7 +85,9 @@ func (x *pass) learn(ctx context.Context) error {
 			return x.fill.decide(ctx)
 		},
 		x.back.run,
-		func(ctx context.Context) error { return x.loadSettled(ctx, x.p, x.fill.since(x.back.position)) },
+		func(ctx context.Context) error {
+			return x.p.loadSettled(ctx, &x.own, x.fill.since(x.back.position), x.untilRead)
+		},
 		func(ctx context.Context) error { return x.fill.prepare(ctx) },
 	} {
 		if err := step(ctx); err != nil {
@@ -118,8 +113,9 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays := newReplayer(x.p, x.lookup)
 	replays.own = &x.own
 	x.dead.know(x.p)
-	x.p.proofs = newProofs(&x.cfg, x.p, x.store)
-	add("proofs", x.p.proofs.run)
+	proofs := newProofs(&x.cfg, x.p, x.store, x.metrics.proof)
+	x.p.setProver(proofs)
+	add("proofs", proofs.run)
 	add("reader", x.read)
 	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
 	add("checkpoints", func(ctx context.Context) error {
@@ -142,7 +138,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	if gated {
 		add("unread partitions", x.awaitUnread)
 	}
-	if x.p.letters.on() && !gated {
+	if x.p.writesDeadLetters() && !gated {
 		add("replays", func(ctx context.Context) error {
 			if err := x.dead.settle(ctx, replays); err != nil {
 				return err

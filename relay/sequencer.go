@@ -16,12 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// handingOn is an error of what is done with an event that was looked up.
-type handingOn struct{ error }
-
-// Unwrap is the error itself.
-func (h handingOn) Unwrap() error { return h.error }
-
 // sequencer hands each aggregate's events on by sequence number.
 //
 // The log has them by write time, and that is another order wherever two clocks
@@ -41,9 +35,9 @@ type sequencer struct {
 }
 
 // newSequencer makes a sequencer whose waiting aggregates wait until ctx ends.
-func newSequencer(ctx context.Context, cfg *Config, p *publisher, find cdclog.Lookup) *sequencer {
+func newSequencer(ctx context.Context, cfg *Config, m *metrics, p *publisher, find cdclog.Lookup) *sequencer {
 	s := &sequencer{
-		publisher: p, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: p.metrics,
+		publisher: p, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
 	}
 	s.aside = newAside(ctx, cfg, func(ctx context.Context, e *asideEvent) error {
 		return s.admit(ctx, e.StoredEvent, e.began, e.settled)

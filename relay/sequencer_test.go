@@ -57,7 +57,7 @@ func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
 }
 
 func (b *bundle) sequencer(tb *table) *sequencer {
-	s := newSequencer(b.t.Context(), &b.cfg, b.publisher, tb.lookup)
+	s := newSequencer(b.t.Context(), &b.cfg, b.metrics, b.publisher, tb.lookup)
 	s.gapWait, s.retryMin = 5*time.Second, 10*time.Millisecond
 	return s
 }

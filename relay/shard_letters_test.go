@@ -111,7 +111,7 @@ func TestShards_DeadLetters(t *testing.T) {
 				want = append(want, e)
 			}
 		}
-		checkOrder(t, w.consume("OrderUpdated"), want)
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), want)
 	})
 }
 
@@ -178,7 +178,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 			}
 		}
 		stop()
-		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 	})
 }
 
@@ -317,11 +317,11 @@ func TestShards_GoOnWithAScan(t *testing.T) {
 		if n := began() >> 4; n != 0 {
 			t.Errorf("scans are not done: %b", n)
 		}
-		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all) // and not by the one that began it
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all) // and not by the one that began it
 		_, stop = w.runShards(0)
 		time.Sleep(3 * time.Minute)
 		stop()
-		checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 	})
 }
 

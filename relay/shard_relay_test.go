@@ -126,7 +126,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 						time.Sleep(200 * time.Millisecond)
 					}
 					time.Sleep(time.Minute)
-					checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+					relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 					g, err := cdclog.NewGenerations(relays[0].cfg.Session, relays[0].cfg.TableKeyspace, relays[0].cfg.Table, nil).Times(t.Context())
 					if err != nil || len(g) < 2 {
 						t.Fatalf("there are %d generations, %v", len(g), err)
@@ -142,7 +142,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 						if n := int(sum(r.metrics.published)); n != own || own == 0 {
 							t.Errorf("shard %d published %d events, want %d", i, n, own)
 						}
-						if late := count(r.metrics.late); late != 0 {
+						if late := relaytest.Count(r.metrics.late); late != 0 {
 							t.Errorf("shard %d published %v events late", i, late)
 						}
 						s := r.Status()
@@ -171,7 +171,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 						if len(s.Problems) > 0 || s.Streams != len(mine) || tail == TailOn && s.Tail.Streams != len(mine) {
 							t.Errorf("shard %d reads %d streams, want %d of %d; tail %+v, problems %q", i, s.Streams, len(mine), len(whole.Streams), s.Tail, s.Problems)
 						}
-						for _, a := range []int{int(count(r.metrics.gaps)), s.DeadLetters} {
+						for _, a := range []int{int(relaytest.Count(r.metrics.gaps)), s.DeadLetters} {
 							if a != 0 {
 								t.Errorf("shard %d: %d gaps or dead letters", i, a)
 							}
@@ -231,7 +231,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 				time.Sleep(time.Minute)
 				stop()
 				got := w.consume("OrderCreated", "OrderUpdated")
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				checkTime(t, got)
 			})
 		})
@@ -312,7 +312,7 @@ func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
 					_, stop := w.runShards(2)
 					time.Sleep(time.Minute)
 					stop()
-					checkOrder(t, w.consume("OrderCreated"), all)
+					relaytest.CheckOrder(t, w.consume("OrderCreated"), all)
 				})
 			})
 		}

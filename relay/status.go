@@ -113,7 +113,7 @@ func (r *Relay) Status() Status {
 		st := p.state()
 		s.InFlight, s.Breaker = st.open, st.breaker
 		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
-		s.Holding = st.breaker.State != BreakerClosed && (!p.letters.on() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
+		s.Holding = st.breaker.State != BreakerClosed && (!p.writesDeadLetters() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
 		s.Stalled, s.Unstored, s.OldestUnstored = st.stalled, st.unstored, st.oldestUnstored
 		s.Holding = s.Holding || slices.ContainsFunc(st.stalled, func(t StalledTopic) bool { return t.Holding })
 		s.Held = p.holds()
@@ -192,7 +192,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the breaker is %s since %s, %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	for _, t := range s.Stalled {
-		if now.Sub(t.Since) < cfg.usedUpAfter() {
+		if now.Sub(t.Since) < cfg.engine().usedUpAfter() {
 			continue
 		}
 		then := "they become dead letters"

@@ -4,60 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
-
-// refuseOnce makes the broker refuse the next records for the topic, once.
-func (b *bundle) refuseOnce(topic string) {
-	b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord})
-}
-
-// takesNothing makes a topic take nothing until it is called off.
-func (b *bundle) takesNothing(topic string) (end func()) {
-	return b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
-}
-
-// An event that was refused and is sent alone, to a topic that does not answer,
-// keeps no suspect of another topic waiting.
-func TestSuspects_OfOtherTopicsDoNotWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })
-		defer b.close()
-		warm := []outbox.Event{relaytest.Event(0, 1, "Silent"), relaytest.Event(1, 1, "Fine")}
-		for _, e := range warm {
-			b.submit(e, nil)
-		}
-		b.drain(time.Minute)
-		b.refuseOnce("Silent")
-		answers := b.takesNothing("Silent")
-		silent, fine := relaytest.Event(2, 1, "Silent"), relaytest.Event(3, 1, "Fine")
-		b.submit(silent, nil)
-		time.Sleep(time.Second) // it was refused, and is sent again
-		b.refuseOnce("Fine")
-		var out time.Time
-		began := time.Now()
-		b.submit(fine, func() { out = time.Now() })
-		time.Sleep(10 * time.Second)
-		synctest.Wait() // a sleep alone orders no memory
-		if out.IsZero() || out.Sub(began) > time.Second {
-			t.Errorf("an event for a topic that answers went out after %s, want at once", out.Sub(began))
-		}
-		answers()
-		b.drain(5 * time.Minute)
-		checkOrder(t, b.consume("Silent", "Fine"), append(warm, silent, fine))
-	})
-}
 
 // What waits for a suspect's answer becomes dead letters when its topic is silent
 // for as long as all attempts would take, as all others of the topic do: further
@@ -74,8 +26,8 @@ func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 		all := relaytest.Events(8, 2, "Silent")
 		w.write(all[0])
 		time.Sleep(5 * time.Second)
-		w.refuseOnce("Silent")
-		answers := w.takesNothing("Silent")
+		relaytest.RefuseOnce(w.cluster, "Silent")
+		answers := relaytest.TakesNothing(w.cluster, "Silent")
 		w.write(all[1])
 		time.Sleep(time.Second) // it was refused, and is sent again: the others wait for it
 		for _, e := range all[2:] {
@@ -97,7 +49,7 @@ func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Silent"), all)
+		relaytest.CheckOrder(t, w.consume("Silent"), all)
 	})
 }
 
@@ -113,7 +65,7 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
-		answers := w.takesNothing("Silent")
+		answers := relaytest.TakesNothing(w.cluster, "Silent")
 		all := relaytest.Events(60, 1, "Silent")
 		for _, e := range all {
 			w.write(e)
@@ -139,6 +91,6 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		checkOrder(t, w.consume("Silent"), all)
+		relaytest.CheckOrder(t, w.consume("Silent"), all)
 	})
 }

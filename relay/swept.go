@@ -2,6 +2,7 @@ package relay
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,6 +49,12 @@ type tailTrack struct {
 	// publisher's lock guards them.
 	left map[gocql.UUID]struct{}
 }
+
+// tailBegan, tailWaited and tailFailed note what the tail reader does, so that the cause
+// is known for events that the sweep reader finds first.
+func (p *publisher) tailBegan(now time.Time)  { p.tailed.began.CompareAndSwap(0, now.UnixMicro()) }
+func (p *publisher) tailWaited(now time.Time) { p.tailed.waited.Store(now.UnixMicro()) }
+func (p *publisher) tailFailed(now time.Time) { p.tailed.failing.Store(now.UnixMicro()) }
 
 // leave notes that the tail leaves an event of the aggregate to the sweep.
 func (p *publisher) leave(aggregate gocql.UUID) {

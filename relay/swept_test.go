@@ -64,8 +64,8 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
-				checkOrder(t, w.consume("OrderUpdated"), []outbox.Event{e})
-				if n := count(r.metrics.found[bySweep]); n != 1 {
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), []outbox.Event{e})
+				if n := relaytest.Count(r.metrics.found[bySweep]); n != 1 {
 					t.Fatalf("the sweep found %v events, want the one", n)
 				}
 				for c := range sweptCauses {
@@ -73,7 +73,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 					if c == tt.want {
 						want = 1
 					}
-					if n := count(r.metrics.swept[c]); n != want {
+					if n := relaytest.Count(r.metrics.swept[c]); n != want {
 						t.Errorf("%v events were swept as %s, want %v", n, c, want)
 					}
 				}
@@ -86,7 +86,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 // and no more of them than the bound.
 func TestSwept_RemembersABoundedNumber(t *testing.T) {
 	t.Parallel()
-	p := &publisher{metrics: newMetrics(prometheus.NewRegistry())}
+	p := &publisher{metrics: newEngineMetrics(prometheus.NewRegistry())}
 	p.tailed.left = make(map[gocql.UUID]struct{})
 	for i := range 3 * maxLeft {
 		p.leave(relaytest.Event(i, 1, "OrderUpdated").AggregateID)

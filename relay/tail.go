@@ -278,7 +278,7 @@ func (t *tail) failed(ctx context.Context, err error) {
 		return
 	}
 	t.metrics.tailErrors.Inc()
-	t.publisher.tailed.failing.Store(time.Now().UnixMicro())
+	t.publisher.tailFailed(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	first := t.failingFrom.IsZero()
@@ -295,7 +295,7 @@ func (t *tail) succeeded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lastRead = now
-	t.publisher.tailed.began.CompareAndSwap(0, now.UnixMicro())
+	t.publisher.tailBegan(now)
 	if !t.failingFrom.IsZero() {
 		t.log.Info("tail reads again", "after", now.Sub(t.failingFrom))
 		t.failingFrom = time.Time{}

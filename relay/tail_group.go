@@ -183,7 +183,7 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
 	for t.publisher.memoryFull() {
-		t.publisher.tailed.waited.Store(time.Now().UnixMicro())
+		t.publisher.tailWaited(time.Now())
 		if err := retry.Wait(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}

@@ -164,7 +164,7 @@ func newTailBench(t *testing.T, change func(*Config), prepare ...func(*tailBench
 		s.Begin(memStream(i)).Idle(gocql.MinTimeUUID(time.Now().Add(-time.Minute)))
 	}
 	b.gen = cdclog.NewGeneration(start, streams, func(i int) int64 { return int64(i) })
-	b.tail = newTail(&b.cfg, b.publisher.metrics, b, b.log, s, b.publisher, b.table.lookup)
+	b.tail = newTail(&b.cfg, b.metrics, b, b.log, s, b.publisher, b.table.lookup)
 	b.streams = s
 	for _, f := range prepare {
 		f(b)
@@ -214,7 +214,7 @@ func TestTail_ReadsQuicklyWhereRowsAreAndSeldomElsewhere(t *testing.T) {
 		}
 		time.Sleep(DefaultTailMaxInterval)
 		// Most readings go back a little only, and find most rows for the first time.
-		if rows, again := count(b.publisher.metrics.tailRows), count(b.publisher.metrics.tailAgain); rows != 500 || again > 30*rows {
+		if rows, again := relaytest.Count(b.metrics.tailRows), relaytest.Count(b.metrics.tailAgain); rows != 500 || again > 30*rows {
 			t.Errorf("read %v rows, and %v again", rows, again)
 		}
 	})
@@ -268,7 +268,7 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := count(b.publisher.metrics.found[byTail]); n != 20 {
+		if n := relaytest.Count(b.metrics.found[byTail]); n != 20 {
 			t.Errorf("found %v of 20 events", n)
 		}
 		// Rows that hints tell of are no reason to read all streams more often.
@@ -294,7 +294,7 @@ func TestTail_FindsRowsThatAreLate(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if n := count(b.publisher.metrics.found[byTail]); n != 220 {
+		if n := relaytest.Count(b.metrics.found[byTail]); n != 220 {
 			t.Errorf("found %v of 220 events", n)
 		}
 	})
@@ -321,7 +321,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 		if s := b.tail.status(); s.Err != nil {
 			t.Errorf("status() after the outage: %v", s.Err)
 		}
-		if n := count(b.publisher.metrics.found[byTail]); n != 1 {
+		if n := relaytest.Count(b.metrics.found[byTail]); n != 1 {
 			t.Errorf("found %v of 1 event", n)
 		}
 		// What is older than the confidence window the sweep reads.
@@ -354,7 +354,7 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 		}
 		b.publisher.mu.Unlock()
 		time.Sleep(time.Second)
-		if n := count(b.publisher.metrics.found[byTail]); n != 200 {
+		if n := relaytest.Count(b.metrics.found[byTail]); n != 200 {
 			t.Errorf("found %v of 200 events when the sweep had come on", n)
 		}
 	})
@@ -399,8 +399,8 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 			t.Errorf("%d events are out when the first was found, want 54", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if s := b.tail.status(); s.Waiting != 0 || count(b.publisher.metrics.tailLeft) != 1 {
-			t.Errorf("%d aggregates wait and %v events are left to the sweep, want 0 and 1", s.Waiting, count(b.publisher.metrics.tailLeft))
+		if s := b.tail.status(); s.Waiting != 0 || relaytest.Count(b.metrics.tailLeft) != 1 {
+			t.Errorf("%d aggregates wait and %v events are left to the sweep, want 0 and 1", s.Waiting, relaytest.Count(b.metrics.tailLeft))
 		}
 	})
 }
@@ -481,7 +481,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			cfg := Config{Brokers: []string{"127.0.0.1:1"}, MaxInFlightRecords: 1 << 30, MaxInFlightBytes: 1 << 50}.withDefaults()
-			p, err := newPublisher(&cfg, newMetrics(prometheus.NewRegistry()), func(error) {})
+			p, err := newPublisher(cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(error) {})
 			if err != nil {
 				b.Fatal(err)
 			}

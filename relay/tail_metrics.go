@@ -23,13 +23,12 @@ func (m *metrics) registerTail(reg prometheus.Registerer) {
 	m.tailQueries[readAgain] = queries.WithLabelValues("again")
 	m.tailRows = counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
 	m.tailAgain = counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
-	m.tailLeft = counter("outbox_relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them.")
 	m.tailErrors = counter("outbox_relay_tail_errors_total", "Queries of the tail that failed.")
 	m.tailSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "outbox_relay_tail_query_seconds", Help: "From a query of the tail to the first row of the answer.",
 		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 	})
-	reg.MustRegister(queries, m.tailRows, m.tailAgain, m.tailLeft, m.tailErrors, m.tailSeconds)
+	reg.MustRegister(queries, m.tailRows, m.tailAgain, m.tailErrors, m.tailSeconds)
 }
 
 func (m *metrics) tailQuery(kind readingKind, r *reading) {

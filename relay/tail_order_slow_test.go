@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // One writer per aggregate awaits each acknowledgement, and some writes take long: the
@@ -70,10 +71,10 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
 					}
 				}
-				if n := count(b.publisher.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
-				rows, again := count(b.publisher.metrics.tailRows), count(b.publisher.metrics.tailAgain)
+				rows, again := relaytest.Count(b.metrics.tailRows), relaytest.Count(b.metrics.tailAgain)
 				t.Logf("%v rows, %v read again, %d queries", rows, again, len(b.log.since(end.Add(-tt.last))))
 			})
 		})
@@ -124,7 +125,7 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 						t.Errorf("aggregate %d: %d events in another order than written, or not all of 5", a, len(got[id]))
 					}
 				}
-				if n := count(b.publisher.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
 			})
@@ -157,7 +158,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 				}
-				if n := count(b.publisher.metrics.late); n != 1 {
+				if n := relaytest.Count(b.metrics.late); n != 1 {
 					t.Errorf("%v late events are counted, want 1", n)
 				}
 			})

@@ -49,7 +49,7 @@ func (b *tailBench) isOut(id gocql.UUID) bool {
 // window, and in another order than that of their times.
 func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(10)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(10)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
 					}
 				}
-				if n := count(b.publisher.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
 			})
@@ -111,7 +111,7 @@ func TestTailOrder_WhatIsLaterGoesOutLate(t *testing.T) {
 		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{second.ID, first.ID}) {
 			t.Errorf("the topic has %v, want the late one behind", got)
 		}
-		if n := count(b.publisher.metrics.late); n != 1 {
+		if n := relaytest.Count(b.metrics.late); n != 1 {
 			t.Errorf("%v late events are counted, want 1", n)
 		}
 	})

@@ -52,25 +52,25 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 				readBefore, _ := costs.Rows()
 				r, stop := w.run()
 				found, queries := r.metrics.found[byTail], r.metrics.tailQueries[readAll]
-				for end := time.Now().Add(time.Minute); count(found) < float64(events) && time.Now().Before(end); {
+				for end := time.Now().Add(time.Minute); relaytest.Count(found) < float64(events) && time.Now().Before(end); {
 					time.Sleep(100 * time.Millisecond)
 				}
 				read, _ := costs.Rows()
 				read -= readBefore
-				if got := int(count(found)); got != events {
+				if got := int(relaytest.Count(found)); got != events {
 					t.Errorf("the tail found %d of %d events", got, events)
 				}
 				if ratio := float64(read) / float64(events); ratio > 1.5 {
 					t.Errorf("the database read %d rows for %d events: %.2f per event, want at most 1.5", read, events, ratio)
 				}
 				time.Sleep(10 * time.Second) // no row is read again from now on
-				before := count(queries)
+				before := relaytest.Count(queries)
 				time.Sleep(10 * time.Second)
 				groups := (streams + tailGroupStreams - 1) / tailGroupStreams
-				if n := int(count(queries) - before); n > 11*groups {
+				if n := int(relaytest.Count(queries) - before); n > 11*groups {
 					t.Errorf("%d queries of %d groups in 10 s without rows", n, groups)
 				}
-				t.Logf("%d rows read, %v queries", read, count(queries))
+				t.Logf("%d rows read, %v queries", read, relaytest.Count(queries))
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
@@ -170,7 +170,7 @@ func TestTail_ReadsFarBackInNarrowQueries(t *testing.T) {
 		b.log.rows = rows
 		b.log.mu.Unlock()
 		time.Sleep(15 * time.Second)
-		if n := count(b.publisher.metrics.found[byTail]); n != 4000 {
+		if n := relaytest.Count(b.publisher.metrics.found[byTail]); n != 4000 {
 			t.Errorf("found %v of 4000 events", n)
 		}
 		b.log.mu.Lock()

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
@@ -48,21 +46,21 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				got := w.consume("OrderCreated", "OrderUpdated")
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				for _, d := range got {
-					if late := d.at.Sub(written[d.ID]); late > 150*time.Millisecond {
+					if late := d.At.Sub(written[d.ID]); late > 150*time.Millisecond {
 						t.Errorf("event %s came after %s", d.ID, late)
 					}
 				}
 				if s := r.Status(); s.Tail.Streams == 0 || s.Tail.Err != nil || len(s.Problems) > 0 {
 					t.Errorf("Status() = %+v, want a tail that reads, and no problems", s)
 				}
-				if n := count(r.metrics.found[byTail]); n != float64(len(all)) {
+				if n := relaytest.Count(r.metrics.found[byTail]); n != float64(len(all)) {
 					t.Errorf("the tail found %v of %d events", n, len(all))
 				}
 				time.Sleep(3 * time.Minute)
-				checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
-				if n := count(r.metrics.repeated); n != float64(len(all)) {
+				relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+				if n := relaytest.Count(r.metrics.repeated); n != float64(len(all)) {
 					t.Errorf("the sweep saw %v of %d events again", n, len(all))
 				}
 				if s := r.publisher.Load().state(); s.fresh != 0 {
@@ -77,7 +75,7 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
-				checkOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+				relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 			})
 		})
 	}
@@ -118,9 +116,9 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				got := w.consume("OrderUpdated")
-				checkOrder(t, got, all)
+				relaytest.CheckOrder(t, got, all)
 				for _, d := range got {
-					if late := d.at.Sub(written[d.ID]); late > 150*time.Millisecond {
+					if late := d.At.Sub(written[d.ID]); late > 150*time.Millisecond {
 						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID].Format(time.TimeOnly), late)
 					}
 				}
@@ -132,7 +130,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 					t.Errorf("%d generations are known, want two at least", n)
 				}
 				time.Sleep(5 * time.Minute)
-				checkOrder(t, w.consume("OrderUpdated"), all)
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
@@ -146,7 +144,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 // Nothing is lost, nothing is double, nothing is out of order.
 func TestTail_WithoutACrashEveryEventGoesOutOnce(t *testing.T) {
 	t.Parallel()
-	for seed := range seeds.Range(t, fewer(4)) {
+	for seed := range seeds.Range(t, relaytest.Fewer(4)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) { testTailTrouble(t, seed) })
@@ -216,12 +214,12 @@ func testTailTrouble(t *testing.T, seed uint64) {
 		t.Errorf("Run() error = %v", err)
 	}
 	got := w.consume("OrderCreated", "OrderUpdated", "OrderCancelled")
-	checkOrder(t, got, all)
+	relaytest.CheckOrder(t, got, all)
 	checkTime(t, got)
 	m := r.metrics
-	t.Logf("seed %d: found by tail %v, sweep %v, key %v; left %v, gaps %v, late %v", seed, count(m.found[byTail]),
-		count(m.found[bySweep]), count(m.found[byKey]), count(m.tailLeft),
-		count(m.gaps), count(m.late))
+	t.Logf("seed %d: found by tail %v, sweep %v, key %v; left %v, gaps %v, late %v", seed, relaytest.Count(m.found[byTail]),
+		relaytest.Count(m.found[bySweep]), relaytest.Count(m.found[byKey]), relaytest.Count(m.tailLeft),
+		relaytest.Count(m.gaps), relaytest.Count(m.late))
 }
 
 // writeLate stores the event by a batch that times out and is replayed.
@@ -231,15 +229,6 @@ func (w *world) writeLate(e outbox.Event, after ...time.Duration) {
 	if err := w.attempt(e); err == nil {
 		w.t.Error("the batch did not time out")
 	}
-}
-
-// count is the value of a counter.
-func count(c prometheus.Counter) float64 {
-	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		panic(err)
-	}
-	return m.GetCounter().GetValue()
 }
 
 // Who stores an event in the same process need not send a hint.
@@ -262,9 +251,9 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 			time.Sleep(27 * time.Second)
 		}
 		got := w.consume("OrderCreated")
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		for _, d := range got {
-			if late := d.at.Sub(written[d.ID]); late > 100*time.Millisecond {
+			if late := d.At.Sub(written[d.ID]); late > 100*time.Millisecond {
 				t.Errorf("event %s came after %s, though the relay was told of it", d.ID, late)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 )
 
 func validTopic(name string) bool {
-	return topicName.MatchString(name) && name != "." && name != ".."
+	return topicPattern.MatchString(name) && name != "." && name != ".."
 }
 
 // ExpandTopic is the topic that a template, such as Config.TopicTemplate, makes for an
@@ -28,7 +29,7 @@ func ExpandTopic(template, eventType, aggregateType string) string {
 
 // topicOf is the topic that a message names itself, of others that of the map,
 // else of the template.
-func (c *Config) topicOf(e *outbox.Event) (string, error) {
+func (c *engineConfig) topicOf(e *outbox.Event) (string, error) {
 	if e.AggregateType == outbox.MessageAggregate {
 		if !validTopic(e.Type) {
 			return e.Type, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
@@ -69,6 +70,13 @@ func (p *publisher) topic(e *outbox.Event) (string, error) {
 	return t.name, t.err
 }
 
+// topicName returns the topic of an event.
+func (p *publisher) topicName(e *outbox.Event) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.topic(e)
+}
+
 // topics makes missing topics and knows how large their batches may be.
 type topics struct {
 	admin       *kadm.Client // set before the first ensure
@@ -84,7 +92,7 @@ type topics struct {
 	strange map[string]bool
 }
 
-func newTopics(cfg *Config) *topics {
+func newTopics(cfg *engineConfig) *topics {
 	return &topics{
 		partitions: cfg.Partitions, replication: cfg.Replication, limit: cfg.MaxRecordBytes,
 		max: make(map[string]int32), ids: make(map[string]kadm.TopicID), strange: make(map[string]bool),
@@ -205,3 +213,6 @@ func (t *topics) messageBytes(ctx context.Context, topic string) (int32, bool) {
 	}
 	return 0, false
 }
+
+// topicPattern is what Kafka allows.
+var topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)

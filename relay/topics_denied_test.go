@@ -56,7 +56,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 						t.Fatalf("run %d ended with %v", run, err)
 					}
 				}
-				checkOrder(t, w.consume("OrderUpdated"), all)
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 				for id, e := range w.open() {
 					l, err := w.letters().Read(t.Context(), id)
 					if err != nil || e.Sequence == 1 && (e.ErrorClass != classTopicRefused || l.ErrorCode != tt.code) {
@@ -74,7 +74,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				checkOrder(t, w.consume("Secret"), secret)
+				relaytest.CheckOrder(t, w.consume("Secret"), secret)
 			})
 		})
 	}
@@ -110,16 +110,16 @@ func waitsForTopic(t *testing.T, fault kfake.Fault) {
 		w.write(all[i])
 	}
 	time.Sleep(5 * time.Second)
-	if n := count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+	if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
 		t.Errorf("the breaker opened %v times, want 0", n)
 	}
-	checkOrder(t, w.consume("OrderUpdated"), all)
+	relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	away.Remove()
 	time.Sleep(3 * time.Minute)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	checkOrder(t, w.consume("New"), []outbox.Event{fresh})
+	relaytest.CheckOrder(t, w.consume("New"), []outbox.Event{fresh})
 }
 
 // Only an error of the connection to the cluster ends the relay.

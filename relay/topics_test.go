@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
@@ -43,7 +44,7 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setupEngine(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
@@ -94,7 +95,7 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		var late atomic.Bool
 		wire := new(kfake.VirtualNetwork)
-		b := setup(t, func(c *Config) {
+		b := setupEngine(t, func(c *engineConfig) {
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 			c.Kafka = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := wire.DialContext(ctx, network, addr)
@@ -111,7 +112,7 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 		for _, d := range b.consume("OrderCreated") {
 			for a := range 10 {
 				if d.Event.ID == relaytest.Event(a, 1, "OrderCreated").ID {
-					on[d.partition] = a
+					on[d.Partition] = a
 				}
 			}
 		}
@@ -147,4 +148,37 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 			t.Errorf("%d events are in the topic, want 12", len(seen))
 		}
 	})
+}
+
+func TestConfig_TopicOf(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		template string
+		topics   map[string]string
+		want     string
+		bad      bool
+	}{
+		{"", nil, "OrderCreated", false},
+		{"{aggregate_type}.events", nil, "order.events", false},
+		{"prod-{aggregate_type}-{event_type}", nil, "prod-order-OrderCreated", false},
+		{"{event_type}", map[string]string{"OrderCreated": "orders.created"}, "orders.created", false},
+		{"{event_type}", map[string]string{"OrderUpdated": "orders.updated"}, "OrderCreated", false},
+		{"{event_type}/x", nil, "", true},
+	} {
+		c := testEngineConfig()
+		c.Topics = tt.topics
+		if tt.template != "" {
+			c.TopicTemplate = tt.template
+		}
+		e := outbox.Event{Type: "OrderCreated", AggregateType: "order"}
+		got, err := c.topicOf(&e)
+		if (err != nil) != tt.bad || !tt.bad && got != tt.want {
+			t.Errorf("topicOf() by %q = %q, %v, want %q", tt.template, got, err, tt.want)
+		}
+		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
+		c.Topics = map[string]string{message.Type: "elsewhere"}
+		if got, err := c.topicOf(&message); err != nil || got != message.Type {
+			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic that it names", tt.template, got, err)
+		}
+	}
 }

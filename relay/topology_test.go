@@ -93,7 +93,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 				}
 				first, repeated := firstSightings(w.consume("OrderUpdated"))
 				t.Logf("%d events published twice", repeated)
-				checkOrder(t, first, all)
+				relaytest.CheckOrder(t, first, all)
 				checkTime(t, first)
 			})
 		})
@@ -124,7 +124,7 @@ func TestRelay_PublishesALateBatchOnce(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		got := w.consume("OrderUpdated")
-		checkOrder(t, got, all)
+		relaytest.CheckOrder(t, got, all)
 		checkTime(t, got)
 	})
 }

@@ -155,6 +155,9 @@ func (o *olderRows) close(n int) {
 	o.moved = make(chan struct{})
 }
 
+// part returns the tokens of range n.
+func (o *olderRows) part(n int) cdclog.TokenRange { return o.arc.Part(n, len(o.ranges)) }
+
 // isOpen says whether range n is still to be scanned.
 func (o *olderRows) isOpen(n int) bool {
 	o.mu.Lock()
@@ -317,4 +320,45 @@ func (p *publisher) whenSettled(id gocql.UUID, settled func()) {
 	if it == nil {
 		settled()
 	}
+}
+
+// olderFound keeps which events are in the topics, of as many ranges as there is room
+// for. It is not safe for concurrent use.
+type olderFound struct {
+	older  *olderRows
+	most   int
+	ranges int // it keeps what belongs to ranges before this one
+	kept   int
+}
+
+func newOlderFound(o *olderRows, most int) *olderFound {
+	return &olderFound{older: o, most: most, ranges: len(o.ranges)}
+}
+
+// take notes an event that was found in a topic.
+func (f *olderFound) take(aggregate, id gocql.UUID) {
+	o := f.older
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, token, open := o.of(aggregate)
+	if !open || o.arc.PartOf(token, len(o.ranges)) >= f.ranges {
+		return
+	}
+	if r.out == nil {
+		r.out = make(map[gocql.UUID]struct{})
+	}
+	before := len(r.out)
+	r.out[id] = struct{}{}
+	f.kept += len(r.out) - before
+	// One range is always kept: a part of the scan has to be that large.
+	for f.kept > f.most && f.first() < f.ranges-1 {
+		f.ranges--
+		f.kept -= len(o.ranges[f.ranges].out)
+		o.ranges[f.ranges].out = nil
+	}
+}
+
+// first is the first range that is still to be scanned.
+func (f *olderFound) first() int {
+	return slices.IndexFunc(f.older.ranges, func(r olderRange) bool { return r.open })
 }

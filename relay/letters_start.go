@@ -8,8 +8,33 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
+
+// untilRead reads what a start needs, however long the database is away, and
+// says each time that it cannot. The error is Fatal, or the cause of ctx's end.
+func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error) error {
+	defer r.setStuck(nil)
+	for attempt := 1; ; attempt++ {
+		err := read()
+		if err != nil {
+			r.setStuck(fmt.Errorf("%s: %w", cannot, err))
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case failure.Classify(err) == failure.Fatal:
+			return err
+		}
+		r.log.Warn(cannot, "attempt", attempt, "err", err)
+		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+			return err
+		}
+	}
+}
 
 // OpenLettersError says that a relay without dead letters was started while some
 // are open. Newer events of their aggregates would pass them, and nobody would

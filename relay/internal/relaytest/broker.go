@@ -1,0 +1,154 @@
+package relaytest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Fewer is how many seeds a random test tries of n: with -short, which the race
+// detector runs with, the first quarter.
+func Fewer(n uint64) uint64 {
+	if testing.Short() {
+		return max(n/4, 2)
+	}
+	return n
+}
+
+// Long skips with -short a test of many hours. The race detector finds nothing in
+// them that it does not find in the first minutes.
+func Long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("hours of virtual time")
+	}
+}
+
+// Delivered is a record as a consumer saw it.
+type Delivered struct {
+	outbox.Event
+	topic         string
+	Partition     int32
+	Offset        int64
+	At            time.Time
+	RecordHeaders []kgo.RecordHeader
+}
+
+// Header is the value of a record header, empty without one.
+func (d *Delivered) Header(key string) string {
+	i := slices.IndexFunc(d.RecordHeaders, func(h kgo.RecordHeader) bool { return h.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return string(d.RecordHeaders[i].Value)
+}
+
+// Consume reads all topics of a broker to their ends, by topic, partition and offset.
+func Consume(t testing.TB, brokers []string, kafka []kgo.Opt, topics ...string) []Delivered {
+	t.Helper()
+	cl, err := kgo.NewClient(append(slices.Clone(kafka), kgo.SeedBrokers(brokers...),
+		kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(100*time.Millisecond))...)
+	if err != nil {
+		t.Fatalf("NewClient() error = %v", err)
+	}
+	defer cl.Close()
+	var out []Delivered
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		fs := cl.PollFetches(ctx)
+		cancel()
+		if ctx.Err() != nil && fs.NumRecords() == 0 {
+			break
+		}
+		fs.EachRecord(func(r *kgo.Record) {
+			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil {
+				t.Errorf("FromRecord() error = %v", err)
+			}
+			out = append(out, Delivered{Event: e, topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp, RecordHeaders: r.Headers})
+		})
+	}
+	slices.SortFunc(out, func(x, y Delivered) int {
+		if x.topic != y.topic {
+			return cmp.Compare(x.topic, y.topic)
+		}
+		if x.Partition != y.Partition {
+			return int(x.Partition - y.Partition)
+		}
+		return int(x.Offset - y.Offset)
+	})
+	return out
+}
+
+// CheckOrder fails the test unless got holds exactly the events of want, each
+// once, and each aggregate's of one topic on one partition in sequence.
+func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
+	t.Helper()
+	missing := make(map[gocql.UUID]bool)
+	for _, e := range want {
+		missing[e.ID] = true
+	}
+	type line struct {
+		topic string
+		id    gocql.UUID
+	}
+	last := make(map[line]Delivered)
+	for _, d := range got {
+		if !missing[d.ID] {
+			t.Errorf("event %s (aggregate %s, seq %d) came twice or was never sent", d.ID, d.AggregateID, d.Sequence)
+		}
+		delete(missing, d.ID)
+		k := line{d.topic, d.AggregateID}
+		if l, ok := last[k]; ok && (l.Partition != d.Partition || l.Sequence >= d.Sequence) {
+			t.Errorf("aggregate %s: seq %d on partition %d comes after seq %d on partition %d",
+				d.AggregateID, d.Sequence, d.Partition, l.Sequence, l.Partition)
+		}
+		last[k] = d
+	}
+	if len(missing) > 0 {
+		t.Errorf("%d of %d events are lost", len(missing), len(want))
+	}
+}
+
+// Fence is a fence that a test closes.
+type Fence struct{ Closed atomic.Bool }
+
+func (f *Fence) Check() error {
+	if f.Closed.Load() {
+		return errors.New("the shard is lost")
+	}
+	return nil
+}
+
+// Count is the value of a counter.
+func Count(c prometheus.Counter) float64 {
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// RefuseOnce makes the broker refuse the next records for the topic, once.
+func RefuseOnce(cluster *kfake.Cluster, topic string) {
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord})
+}
+
+// TakesNothing makes a topic take nothing until it is called off.
+func TakesNothing(cluster *kfake.Cluster, topic string) (end func()) {
+	return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
+}
