@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // asideLookups is how many lookups by key of waiting aggregates run concurrently.
@@ -24,7 +25,7 @@ const asideLookups = 64
 // It is safe for concurrent use; one goroutine adds the events of one aggregate.
 type aside struct {
 	ctx    context.Context // of all that waits, whatever becomes of the stream
-	budget *budget
+	budget *publish.Budget
 	admit  func(context.Context, *asideEvent) error
 	// fail receives the error that ends the reader. It is called without the lock.
 	fail func(error)
@@ -58,7 +59,7 @@ type asideEvent struct {
 func newAside(ctx context.Context, cfg *Config, admit func(context.Context, *asideEvent) error) *aside {
 	return &aside{
 		ctx:    ctx,
-		budget: newBudget(max(cfg.MaxInFlightRecords/4, 1), max(cfg.MaxInFlightBytes/4, 1)),
+		budget: publish.NewBudget(max(cfg.MaxInFlightRecords/4, 1), max(cfg.MaxInFlightBytes/4, 1)),
 		admit:  admit, fail: func(error) {}, waiting: make(map[gocql.UUID]*asideLane),
 	}
 }
@@ -73,7 +74,7 @@ func (a *aside) has(aggregate gocql.UUID) bool {
 
 // add takes an event. It waits while the budget is used up.
 func (a *aside) add(ctx context.Context, e *asideEvent) error {
-	if err := a.budget.take(ctx, sizeOf(&e.Event)); err != nil {
+	if err := a.budget.Take(ctx, publish.SizeOf(&e.Event)); err != nil {
 		return err
 	}
 	e.since = time.Now()
@@ -111,7 +112,7 @@ func (a *aside) run(ctx context.Context, aggregate gocql.UUID, l *asideLane) {
 		l.events[0] = nil
 		l.events = l.events[1:]
 		a.mu.Unlock()
-		a.budget.give(sizeOf(&e.Event))
+		a.budget.Give(publish.SizeOf(&e.Event))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -49,9 +50,9 @@ type backfill struct {
 	log       *slog.Logger
 	store     *checkpoint.Scans
 	streams   *checkpoint.Streams
-	publisher *publisher
+	publisher *publish.Publisher
 	readback  *readback
-	older     *olderRows
+	older     *publish.OlderRows
 	limiter   *rate.Limiter
 	table     outbox.Table
 	arc       cdclog.TokenRange // the tokens that are scanned
@@ -70,7 +71,7 @@ type backfill struct {
 	read, known, handed, unreadable atomic.Int64
 }
 
-func newBackfill(r *Relay, p *publisher, back *readback) *backfill {
+func newBackfill(r *Relay, p *publish.Publisher, back *readback) *backfill {
 	cfg := &r.cfg
 	b := &backfill{
 		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.Tokens,
@@ -276,19 +277,19 @@ func (b *backfill) prepare(ctx context.Context) error {
 	}
 	b.read.Store(row.Read)
 	b.handed.Store(row.Published)
-	b.older = newOlderRows(row, b.arc, b.cfg.MaxAggregates)
+	b.older = publish.NewOlderRows(row, b.arc, b.cfg.MaxAggregates)
 	for {
 		known, err := b.readTopics(ctx, row)
 		if err != nil {
 			return err
 		}
 		if known == row.Ranges {
-			b.publisher.setOlder(b.older)
+			b.publisher.SetOlder(b.older)
 			return nil
 		}
 		b.log.Warn("more was published since the scan of the outbox table began than is remembered; other events wait for a part of the scan",
 			"ranges", known)
-		b.publisher.setOlder(b.older)
+		b.publisher.SetOlder(b.older)
 		if err := b.scanAlone(ctx, known); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // readTopics reads the topics back to when the scan was begun, and keeps which
@@ -30,10 +31,10 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		return row.Ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := newOlderFound(b.older, max(r.most(), 1))
+	f := publish.NewOlderFound(b.older, max(r.most(), 1))
 	r.begin(true)
 	r.came()
-	r.sink = func(e *topicEvent) { f.take(e.aggregate, e.id) }
+	r.sink = func(e *topicEvent) { f.Take(e.aggregate, e.id) }
 	defer func() {
 		r.sink = nil
 		r.begin(false)
@@ -48,6 +49,6 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		b.log.Warn("topics may not be read back; what the scan published to them before is published again, with the same event ids",
 			"topics", denied, "grant", "READ on the topics")
 	}
-	b.log.Info("topics read back for the scan of the outbox table", "events", f.kept, "since", row.Mark.UTC(), "took", time.Since(began))
-	return f.ranges, nil
+	b.log.Info("topics read back for the scan of the outbox table", "events", f.Kept, "since", row.Mark.UTC(), "took", time.Since(began))
+	return f.Ranges, nil
 }

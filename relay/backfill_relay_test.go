@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 
 	"github.com/gocql/gocql"
@@ -79,7 +80,7 @@ func TestBackfill_Forced(t *testing.T) {
 		if len(rows) != 2 || rows[0].State != checkpoint.ScanDone || rows[0].Published != 40 || rows[0].Read != 80 || len(rows[0].Done) != backfillRanges {
 			t.Errorf("backfills = %+v, want one done, of 80 rows, with 40 published", rows)
 		}
-		if n := relaytest.Count(r.metrics.found[byBackfill]); n != 0 {
+		if n := relaytest.Count(r.metrics.Found[publish.ByBackfill]); n != 0 {
 			t.Errorf("the same time asked twice: %v events", n)
 		}
 	})
@@ -151,7 +152,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 				}
 				got := w.consume(topics...)
 				relaytest.CheckOrder(t, got, all)
-				checkTime(t, got)
+				relaytest.CheckTimes(t, got)
 				if rows := w.backfills(); rows[0].State != checkpoint.ScanDone || rows[0].Reason != backfillForced {
 					t.Errorf("backfills = %+v, want one done", rows)
 				}
@@ -366,7 +367,7 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		if s := r.Status(); len(s.Problems) > 0 || s.Backfill.Running || s.Backfill.Reason != backfillOutrun {
 			t.Errorf("Status() = %+v, want no problems, and a scan behind it", s)
 		}
-		if n := relaytest.Count(r.metrics.found[byBackfill]); n == 0 {
+		if n := relaytest.Count(r.metrics.Found[publish.ByBackfill]); n == 0 {
 			t.Error("the scan found nothing")
 		}
 		if err := stop(); err != nil {
@@ -375,6 +376,6 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		w.cfg.Kafka = w.cfg.Kafka[:len(w.cfg.Kafka)-1]
 		got := w.consume("OrderCreated", "OrderUpdated")
 		relaytest.CheckOrder(t, got, all)
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }

@@ -13,17 +13,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // scanRange hands on the rows of range n, however long the database is away. It
 // returns when all are handed on, acknowledged or not.
 func (b *backfill) scanRange(ctx context.Context, n int) error {
-	if !b.older.isOpen(n) {
+	if !b.older.IsOpen(n) {
 		return nil
 	}
 	settled, end := b.settler(n)
 	s := &rangeScan{backfill: b, settled: settled}
-	part := b.older.part(n)
+	part := b.older.Part(n)
 	for failures := 0; ; {
 		err := s.read(ctx, max(part.After, s.from()), part.UpTo)
 		if err == nil {
@@ -46,7 +47,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 		}
 	}
 	b.stuck(nil)
-	b.older.close(n)
+	b.older.Close(n)
 	end()
 	return nil
 }
@@ -62,7 +63,7 @@ type rangeScan struct {
 	aggregate gocql.UUID // the last one that was begun
 	seq       int64      // its last row that was taken
 	token     int64
-	hand      olderHandover
+	hand      publish.OlderHandover
 	release   func()
 }
 
@@ -89,7 +90,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 			s.leave()
 		} else if s.release != nil {
 			// The aggregate is not all handed on; whoever comes meanwhile finds it behind.
-			b.older.note(s.aggregate, s.seq)
+			b.older.Note(s.aggregate, s.seq)
 			s.release()
 			s.release = nil
 		}
@@ -112,13 +113,13 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 		if rowErr != nil {
 			b.unreadable.Add(1)
 		}
-		before, knew := s.hand.handed, s.hand.known
-		if err := s.hand.row(ctx, &cdclog.StoredEvent{Event: e, Written: written, Err: rowErr}, s.settled); err != nil {
+		before, knew := s.hand.Handed, s.hand.Known
+		if err := s.hand.Row(ctx, &cdclog.StoredEvent{Event: e, Written: written, Err: rowErr}, s.settled); err != nil {
 			return err
 		}
 		s.seq, s.progress = e.Sequence, true
-		b.handed.Add(s.hand.handed - before)
-		b.known.Add(s.hand.known - knew)
+		b.handed.Add(s.hand.Handed - before)
+		b.known.Add(s.hand.Known - knew)
 	}
 	return nil
 }
@@ -138,19 +139,19 @@ func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) 
 	b := s.backfill
 	if s.begun && aggregate == s.aggregate {
 		if s.release == nil {
-			if s.release, err = b.publisher.claim(ctx, aggregate); err != nil {
+			if s.release, err = b.publisher.Claim(ctx, aggregate); err != nil {
 				return false, err
 			}
-			s.hand.ahead = max(s.hand.ahead, b.older.aheadOf(aggregate))
+			s.hand.Ahead = max(s.hand.Ahead, b.older.AheadOf(aggregate))
 		}
 		return seq <= s.seq, nil
 	}
 	s.leave()
-	if s.release, err = b.publisher.claim(ctx, aggregate); err != nil {
+	if s.release, err = b.publisher.Claim(ctx, aggregate); err != nil {
 		return false, err
 	}
 	s.begun, s.aggregate, s.token, s.seq = true, aggregate, hint.Token(aggregate), 0
-	s.hand = olderHandover{publisher: b.publisher, older: b.older, ahead: b.older.aheadOf(aggregate)}
+	s.hand = publish.OlderHandover{Publisher: b.publisher, Older: b.older, Ahead: b.older.AheadOf(aggregate)}
 	return false, nil
 }
 
@@ -159,7 +160,7 @@ func (s *rangeScan) leave() {
 	if s.release == nil {
 		return
 	}
-	s.backfill.older.scanned(s.aggregate)
+	s.backfill.older.Scanned(s.aggregate)
 	s.release()
 	s.release = nil
 }

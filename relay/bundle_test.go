@@ -2,16 +2,19 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -23,7 +26,7 @@ type bundle struct {
 	cluster   *kfake.Cluster
 	cfg       Config
 	metrics   *metrics
-	publisher *publisher
+	publisher *publish.Publisher
 	fatal     chan error
 }
 
@@ -40,14 +43,14 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
 		Partitions: 3, Logger: relaytest.Logger(t),
-		Load: func(context.Context) (Load, error) { return Load{}, nil }, // not that of the machine of the tests
+		Load: func(context.Context) (publish.Load, error) { return publish.Load{}, nil }, // not that of the machine of the tests
 	}
 	if change != nil {
 		change(&b.cfg)
 	}
 	b.cfg = b.cfg.withDefaults()
 	b.metrics = newMetrics(prometheus.NewRegistry())
-	b.publisher, err = newPublisher(b.cfg.engine(), b.metrics.engineMetrics, func(err error) { b.fatal <- err })
+	b.publisher, err = publish.New(b.cfg.engine(), b.metrics.Metrics, func(err error) { b.fatal <- err })
 	if err != nil {
 		t.Fatalf("newPublisher() error = %v", err)
 	}
@@ -56,7 +59,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 
 // close ends the publisher and the broker; a bubble must be empty at its end.
 func (b *bundle) close() {
-	b.publisher.close()
+	b.publisher.Close()
 	b.cluster.Close()
 }
 
@@ -66,7 +69,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.submit(b.t.Context(), cdclog.StoredEvent{Event: e}, bySweep, settled); err != nil {
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, settled); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }
@@ -78,8 +81,8 @@ func (b *bundle) drain(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
 	defer cancel()
 	for {
-		b.publisher.drain(ctx)
-		open, blocked := b.publisher.remaining()
+		b.publisher.Drain(ctx)
+		open, blocked := b.publisher.Remaining()
 		if open == blocked {
 			return
 		}
@@ -93,4 +96,20 @@ func (b *bundle) drain(limit time.Duration) {
 func (b *bundle) consume(topics ...string) []relaytest.Delivered {
 	b.t.Helper()
 	return relaytest.Consume(b.t, b.cfg.Brokers, b.cfg.Kafka, topics...)
+}
+
+// kafka returns the client of the bundle's publisher.
+func (b *bundle) kafka() *kgo.Client {
+	client, _ := b.publisher.Kafka()
+	return client
+}
+
+// admin returns an administrator of the broker's topics.
+func (b *bundle) admin() *kadm.Client {
+	cl, err := kgo.NewClient(append(slices.Clone(b.cfg.Kafka), kgo.SeedBrokers(b.cfg.Brokers...))...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(cl.Close)
+	return kadm.NewClient(cl)
 }

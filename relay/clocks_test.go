@@ -226,7 +226,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.IdleCheckpoint, c.ReadBackMargin = 5*time.Second, time.Second
-					c.Kafka = append(c.Kafka, noCompression())
+					c.Kafka = append(c.Kafka, relaytest.NoCompression())
 				})
 				defer w.close()
 				e := relaytest.Event(1, 1, "OrderCreated")

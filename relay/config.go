@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Defaults of Config.
@@ -301,7 +302,7 @@ type Config struct {
 	ConditionBroker, ConditionDatabase time.Duration
 	ConditionCPU, ConditionMemory      float64
 	// Load measures how busy the container is. Nil reads Linux's control groups.
-	Load func(context.Context) (Load, error)
+	Load func(context.Context) (publish.Load, error)
 	// ClaimFor is how long a replay may take before another worker may take the
 	// dead letter over. Default DefaultClaimFor.
 	ClaimFor time.Duration
@@ -447,11 +448,11 @@ func (c Config) validate() error {
 		bad("Mapping", "%w", err)
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
-		if !validTopic(c.Topics[t]) {
+		if !publish.ValidTopic(c.Topics[t]) {
 			bad("Topics", "%q (for %s) is no topic name", c.Topics[t], t)
 		}
 	}
-	if !validTopic(ExpandTopic(c.TopicTemplate, "x", "x")) {
+	if !publish.ValidTopic(publish.ExpandTopic(c.TopicTemplate, "x", "x")) {
 		bad("TopicTemplate", "%q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {
@@ -542,12 +543,12 @@ func (c Config) validateBounds(bad report) {
 func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 
 // engine returns the configuration of the publisher.
-func (c *Config) engine() *engineConfig {
+func (c *Config) engine() *publish.Config {
 	relaxed := make(map[string]bool, len(c.Orderings))
 	for t, o := range c.Orderings {
 		relaxed[t] = o == OrderingRelaxed
 	}
-	return &engineConfig{
+	return &publish.Config{
 		Name: c.Name, ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace, Keyspace: c.Keyspace,
 		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source,
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,

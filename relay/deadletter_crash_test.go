@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -125,7 +126,7 @@ func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 				defer w.close()
-				all := relaytest.Events(buryConcurrency+60, 1, "no topic")
+				all := relaytest.Events(publish.WriteConcurrency+60, 1, "no topic")
 				bad := make(map[string]bool)
 				for _, e := range all[:len(all)-20] {
 					bad[string(e.ID[:])] = true

@@ -1,21 +1,18 @@
 package relay
 
 import (
-	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -33,7 +30,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.ConfidenceWindow = time.Minute
-					c.Kafka = append(c.Kafka, noCompression())
+					c.Kafka = append(c.Kafka, relaytest.NoCompression())
 				})
 				defer w.close()
 				all := relaytest.Events(3, 4, "OrderUpdated")
@@ -71,7 +68,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.ReadBackMargin = time.Second
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		all := relaytest.Events(2, 10, "OrderUpdated")
@@ -106,7 +103,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 		defer w.close()
 		all := relaytest.Events(2, 4, "OrderUpdated")
 		bad, row, spilled := all[2], all[4], all[5] // of aggregate 0 numbers 2 and 3, of aggregate 1 number 3
@@ -139,7 +136,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
-			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != classUndecodable {
+			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != publish.ClassUndecodable {
 				t.Errorf("Read() of the row = %s, %s, %v, want it manual and undecodable", l.Status, l.ErrorClass, err)
 			}
 		}
@@ -196,44 +193,6 @@ func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 	})
 }
 
-// A replay that is to be sent alone and is called off, because the breaker
-// opened meanwhile, lets the others go on.
-func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
-		defer b.close()
-		all := []outbox.Event{relaytest.Event(0, 1, "OrderUpdated"), relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(2, 1, "OrderUpdated")}
-		b.submit(all[0], nil)
-		b.drain(time.Minute)
-		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-		for i := range 6 { // of more than one partition: a single one does not open the breaker
-			all = append(all, relaytest.Event(20+i, 1, "OrderUpdated"))
-			b.submit(all[len(all)-1], nil)
-		}
-		b.submit(all[1], nil)
-		time.Sleep(time.Second)
-		ended := make(chan error, 1)
-		p := b.publisher
-		p.mu.Lock()
-		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, line{})
-		l.ended = func(e replayEnd) { ended <- e.err }
-		l.claimed = func() bool { return true }
-		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
-		l.suspect = true // it was refused once, together with others
-		p.replaying[l] = struct{}{}
-		p.pump(l)
-		p.mu.Unlock()
-		if err := <-ended; !errors.Is(err, errBreakerOpen) {
-			t.Fatalf("the replay ended with %v, want it called off", err)
-		}
-		away.Remove()
-		b.submit(all[2], nil)
-		b.drain(10 * time.Minute)
-		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
-	})
-}
-
 // However many aggregates wait when the breaker opens, no more is spilled than
 // the limit says.
 func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
@@ -279,7 +238,7 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 		defer w.close()
 		all := relaytest.Events(2, 3, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2

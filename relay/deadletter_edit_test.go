@@ -27,7 +27,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.ConfidenceWindow = time.Minute
-					c.Kafka = append(c.Kafka, noCompression())
+					c.Kafka = append(c.Kafka, relaytest.NoCompression())
 				})
 				defer w.close()
 				all := relaytest.Events(3, 4, "OrderUpdated")

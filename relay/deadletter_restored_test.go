@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -21,7 +22,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 				defer w.close()
 				by := dlq.Actor{Name: "ada", Reason: "test"}
 				must := func(err error) {
@@ -63,7 +64,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				stale := w.open()[bad.ID]
 				time.Sleep(10 * time.Second)
 				// What was read of the letter before this relay settled it.
-				newReplayer(r.publisher.Load(), nil).answer(&dlq.Request{EventID: bad.ID, Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
+				publish.NewReplayer(r.publisher.Load(), nil).Answer(&dlq.Request{EventID: bad.ID, Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
 				time.Sleep(10 * time.Minute) // the sweep shows every row again
 				if n := r.Status().DeadLetters; n != 0 {
 					t.Errorf("the relay knows %d dead letters, want none", n)
@@ -95,7 +96,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.MaxRememberedEvents = 8 // the start remembers one settled letter, the newest
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		by := dlq.Actor{Name: "ada", Reason: "test"}
@@ -105,7 +106,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		for _, e := range []outbox.Event{bad, other} {
 			if _, err := w.letters().Write(t.Context(), &dlq.DeadLetter{
 				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
-				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: classRefused,
+				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: publish.ClassRefused,
 			}); err != nil {
 				t.Fatal(err)
 			}

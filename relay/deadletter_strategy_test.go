@@ -13,12 +13,13 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // retried is a rule that tries refused events again.
 func retried(r dlq.StrategyRule) func(*Config) {
-	r.Name, r.ErrorClasses = "retried", []string{classRefused}
+	r.Name, r.ErrorClasses = "retried", []string{publish.ClassRefused}
 	return func(c *Config) { c.Rules = []dlq.StrategyRule{r} }
 }
 
@@ -77,10 +78,10 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		if held < 30 {
 			t.Errorf("letters wait for %v, want most of 40 for the next canary, and the error", waits)
 		}
-		if p := r.publisher.Load(); p.waitingUnder(dlq.StrategyImmediate) != 40 || p.waitingUnder(dlq.StrategyFollow) != 40 || p.waitingUnder(dlq.StrategyManual) != 0 {
-			t.Errorf("%v letters wait by strategy, want 40 immediate and 40 that follow", p.letters.counts)
+		if p := r.publisher.Load(); p.WaitingUnder(dlq.StrategyImmediate) != 40 || p.WaitingUnder(dlq.StrategyFollow) != 40 || p.WaitingUnder(dlq.StrategyManual) != 0 {
+			t.Errorf("%d letters wait, want 40 immediate and 40 that follow", p.State().DeadLetters)
 		}
-		if n := relaytest.Count(r.metrics.canaryStops); n == 0 {
+		if n := relaytest.Count(r.metrics.CanaryStops); n == 0 {
 			t.Error("no stop was counted")
 		}
 		refused.Remove()
@@ -88,9 +89,9 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 		if s := r.Status(); s.DeadLetters != 0 {
 			t.Errorf("%d dead letters are left though the broker takes them", s.DeadLetters)
 		}
-		for strategy, n := range r.publisher.Load().letters.counts {
-			if n != 0 {
-				t.Errorf("%d letters wait as %s, want none", n, strategy)
+		for _, strategy := range dlq.Strategies {
+			if n := r.publisher.Load().WaitingUnder(strategy); n != 0 {
+				t.Errorf("%d dead letters wait as %s, want none", n, strategy)
 			}
 		}
 		if err := stop(); err != nil {
@@ -109,11 +110,11 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		busy.Store(true)
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			retried(dlq.StrategyRule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
-			c.Load = func(context.Context) (Load, error) {
+			c.Load = func(context.Context) (publish.Load, error) {
 				if busy.Load() {
-					return Load{CPU: 97, Memory: 50}, nil
+					return publish.Load{CPU: 97, Memory: 50}, nil
 				}
-				return Load{CPU: 12, Memory: 99}, nil // memory is none of its conditions
+				return publish.Load{CPU: 12, Memory: 99}, nil // memory is none of its conditions
 			}
 		})
 		defer w.close()

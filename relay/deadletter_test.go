@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -43,7 +44,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		time.Sleep(time.Minute + 10*time.Second)
 		s := r.Status()
-		if s.Breaker.State == BreakerClosed || s.Breaker.Cause == nil || len(s.Problems) == 0 {
+		if s.Breaker.State == publish.BreakerClosed || s.Breaker.Cause == nil || len(s.Problems) == 0 {
 			t.Errorf("in the outage the breaker is %+v and the problems are %q, want open, a cause, and said", s.Breaker, s.Problems)
 		}
 		// What was sent before the breaker opened waits in the producer, and its
@@ -60,7 +61,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		// The breaker was half-open twice: what was claimed then, and not published,
 		// was given back. None of that was a replay that failed.
-		if n := relaytest.Count(r.metrics.replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
+		if n := relaytest.Count(r.metrics.Replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
 			t.Error("no replay was called off: the breaker let none begin")
 		}
 		for id := range open {
@@ -68,7 +69,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Read() error = %v", err)
 			}
-			if letter.Replays != 0 || letter.ErrorClass == classBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
+			if letter.Replays != 0 || letter.ErrorClass == publish.ClassBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
 				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
 			}
 		}
@@ -85,7 +86,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			t.Errorf("Status() after the outage = %+v, want no dead letters and no problems", s)
 		}
 		var waited dto.Metric
-		if err := r.metrics.letterSeconds.Write(&waited); err != nil {
+		if err := r.metrics.DeadLetterSeconds.Write(&waited); err != nil {
 			t.Fatal(err)
 		}
 		if h := waited.GetHistogram(); h.GetSampleCount() < uint64(len(open)) || h.GetSampleSum() < float64(len(open)) {
@@ -99,7 +100,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		got := w.consume(topics...)
 		relaytest.CheckOrder(t, got, all)
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }
 
@@ -121,8 +122,8 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		s := r.Status()
-		if s.Spilled < 30 || s.Spilled > 30+buryConcurrency || !s.Holding || s.InFlight > 50 {
-			t.Errorf("in the outage: want some 30 spilled (at most %d writers more), holding, at most 50 in flight: %+v", buryConcurrency, s)
+		if s.Spilled < 30 || s.Spilled > 30+publish.WriteConcurrency || !s.Holding || s.InFlight > 50 {
+			t.Errorf("in the outage: want some 30 spilled (at most %d writers more), holding, at most 50 in flight: %+v", publish.WriteConcurrency, s)
 		}
 		end()
 		time.Sleep(5 * time.Minute)
@@ -145,7 +146,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 				defer w.close()
 				all := relaytest.Events(5, 8, "OrderCreated", "OrderUpdated")
 				bad := all[5*2+3] // aggregate 3, number 3
@@ -156,7 +157,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				letter, err := w.letters().Read(t.Context(), bad.ID)
-				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != classRefused || letter.ErrorCode != "INVALID_RECORD" ||
+				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != publish.ClassRefused || letter.ErrorCode != "INVALID_RECORD" ||
 					string(letter.Payload) != string(bad.Payload) || letter.Topic != bad.Type || letter.Attempts < 2 || len(letter.ErrorChain) == 0 {
 					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", letter, err)
 				}
@@ -204,7 +205,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				}
 				got := w.consume("OrderCreated", "OrderUpdated")
 				relaytest.CheckOrder(t, got, want)
-				checkTime(t, got)
+				relaytest.CheckTimes(t, got)
 			})
 		})
 	}
@@ -216,7 +217,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.Orderings = map[string]string{"Viewed": OrderingRelaxed}
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		all := relaytest.Events(3, 6, "OrderUpdated", "Viewed")
@@ -267,11 +268,11 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		open := w.open()
-		if s := r.Status(); len(open) < 10 || s.Breaker.State != BreakerClosed || s.InFlight != 20-len(open) {
+		if s := r.Status(); len(open) < 10 || s.Breaker.State != publish.BreakerClosed || s.InFlight != 20-len(open) {
 			t.Errorf("%d dead letters, %d in flight and a breaker that is %s, want most of 20, the rest, and closed", len(open), s.InFlight, s.Breaker.State)
 		}
 		for _, e := range open {
-			if e.Status == dlq.Pending && (e.ErrorClass != classAttemptsUsed || e.NextAttempt.IsZero()) {
+			if e.Status == dlq.Pending && (e.ErrorClass != publish.ClassAttemptsUsed || e.NextAttempt.IsZero()) {
 				t.Errorf("dead letter %+v, want attempts used up and a next attempt", e)
 			}
 		}
@@ -381,7 +382,7 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 				}
 				got := w.consume(topics...)
 				relaytest.CheckOrder(t, got, all)
-				checkTime(t, got)
+				relaytest.CheckTimes(t, got)
 			})
 		})
 	}
@@ -394,7 +395,7 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.ConfidenceWindow = 30 * time.Second
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		r, stop := w.run()

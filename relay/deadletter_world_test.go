@@ -9,7 +9,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -115,7 +114,3 @@ func (w *world) refuse(id gocql.UUID, err *kerr.Error) (end func()) {
 	})
 	return func() { gone.Store(true) }
 }
-
-// noCompression lets tests find an event's id in the bytes of a batch. Each test has
-// its own: kgo.NewClient writes into the list of codecs that the option holds.
-func noCompression() kgo.Opt { return kgo.ProducerBatchCompression(kgo.NoCompression()) }

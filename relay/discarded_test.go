@@ -22,7 +22,7 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-					c.Kafka = append(c.Kafka, noCompression())
+					c.Kafka = append(c.Kafka, relaytest.NoCompression())
 					c.ConfidenceWindow = 30 * time.Second
 				})
 				defer w.close()

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -15,98 +16,41 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
-)
-
-// States of an event in the relay.
-const (
-	eventQueued    = "queued"      // in its lane
-	eventSent      = "sent"        // with the producer
-	eventReturned  = "returned"    // the producer gave it back; it waits for its next attempt
-	eventSuspect   = "suspect"     // it was refused, and is sent once more, alone
-	eventHeld      = "held"        // refused again, and there is no table of dead letters
-	eventDead      = "dead_letter" // it died: its letter is being written, or stands and is the first of its chain
-	eventParked    = "parked"      // as a dead letter behind another one
-	eventReplaying = "replaying"   // its letter is being claimed, or has been
-	eventOut       = "out"         // it is in its topic, or an operator has ended it unpublished
 )
 
 // eventTransitions are those that can be seen from outside of the publisher's
 // lock: to be queued and sent is one step where nothing is in the way.
 var eventTransitions = []relaytest.Transition{
-	{From: relaytest.Nowhere, To: eventSent, By: "its turn, nothing before it"},
-	{From: relaytest.Nowhere, To: eventQueued, By: "something before it, or its topic takes nothing"},
-	{From: relaytest.Nowhere, To: eventDead, By: "the breaker is open"},
-	{From: relaytest.Nowhere, To: eventParked, By: "a dead letter before it"},
-	{From: eventQueued, To: eventSent, By: "its turn"},
-	{From: eventQueued, To: eventDead, By: "the breaker opens, or its topic takes nothing for as long as all attempts"},
-	{From: eventQueued, To: eventParked, By: "the one before it becomes a dead letter"},
-	{From: eventSent, To: eventOut, By: "acknowledged"},
-	{From: eventSent, To: eventReturned, By: "a transient error"},
-	{From: eventSent, To: eventSuspect, By: "refused"},
-	{From: eventSent, To: eventDead, By: "the breaker opens and it is in no request, or its last attempt fails"},
-	{From: eventReturned, To: eventSent, By: "its wait is over"},
-	{From: eventReturned, To: eventQueued, By: "its wait is over, but its topic has to be made"},
-	{From: eventSuspect, To: eventOut, By: "acknowledged alone"},
-	{From: eventSuspect, To: eventDead, By: "refused alone"},
-	{From: eventSuspect, To: eventHeld, By: "refused alone, without dead letters"},
-	{From: eventHeld, To: eventOut, By: "acknowledged at last"},
-	{From: eventDead, To: eventReplaying, By: "the breaker closes, its time, an operator"},
-	{From: eventDead, To: eventOut, By: "discarded or resolved by an operator"},
-	{From: eventParked, To: eventReplaying, By: "the one before it is published"},
-	{From: eventParked, To: eventDead, By: "the one before it is discarded or resolved"},
-	{From: eventParked, To: eventOut, By: "discarded or resolved by an operator"},
-	{From: eventReplaying, To: eventOut, By: "acknowledged"},
-	{From: eventReplaying, To: eventDead, By: "failed, or called off"},
-}
-
-// eventState is where the publisher has the event, nowhere if it does not know it.
-func (p *publisher) eventState(e *outbox.Event) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if it := p.items[e.ID]; it != nil {
-		l := p.lanes[e.AggregateID]
-		front := l.items[0] == it
-		switch {
-		case front && l.hold != nil:
-			return eventHeld
-		case front && l.suspect:
-			return eventSuspect
-		case it.state == sent:
-			return eventSent
-		case it.state == acked:
-			return eventOut
-		case it.death != nil:
-			return eventDead
-		case l.writing && p.letters.blocks(l.id):
-			return eventParked
-		case l.failed != nil && it.attempts > 0:
-			return eventReturned
-		default:
-			return eventQueued
-		}
-	}
-	if p.memory.has(e.ID) {
-		return eventOut
-	}
-	if k, ok := p.letters.known[e.ID]; ok {
-		switch c := p.letters.chains[k.chain]; {
-		case c.head().id != e.ID:
-			return eventParked
-		case c.draining:
-			return eventReplaying
-		default:
-			return eventDead
-		}
-	}
-	if l, ok := p.line(e.AggregateID); ok && l.next > e.Sequence {
-		return eventOut
-	}
-	return relaytest.Nowhere
+	{From: relaytest.Nowhere, To: publish.EventSent, By: "its turn, nothing before it"},
+	{From: relaytest.Nowhere, To: publish.EventQueued, By: "something before it, or its topic takes nothing"},
+	{From: relaytest.Nowhere, To: publish.EventDead, By: "the breaker is open"},
+	{From: relaytest.Nowhere, To: publish.EventParked, By: "a dead letter before it"},
+	{From: publish.EventQueued, To: publish.EventSent, By: "its turn"},
+	{From: publish.EventQueued, To: publish.EventDead, By: "the breaker opens, or its topic takes nothing for as long as all attempts"},
+	{From: publish.EventQueued, To: publish.EventParked, By: "the one before it becomes a dead letter"},
+	{From: publish.EventSent, To: publish.EventOut, By: "acknowledged"},
+	{From: publish.EventSent, To: publish.EventReturned, By: "a transient error"},
+	{From: publish.EventSent, To: publish.EventSuspect, By: "refused"},
+	{From: publish.EventSent, To: publish.EventDead, By: "the breaker opens and it is in no request, or its last attempt fails"},
+	{From: publish.EventReturned, To: publish.EventSent, By: "its wait is over"},
+	{From: publish.EventReturned, To: publish.EventQueued, By: "its wait is over, but its topic has to be made"},
+	{From: publish.EventSuspect, To: publish.EventOut, By: "acknowledged alone"},
+	{From: publish.EventSuspect, To: publish.EventDead, By: "refused alone"},
+	{From: publish.EventSuspect, To: publish.EventHeld, By: "refused alone, without dead letters"},
+	{From: publish.EventHeld, To: publish.EventOut, By: "acknowledged at last"},
+	{From: publish.EventDead, To: publish.EventReplaying, By: "the breaker closes, its time, an operator"},
+	{From: publish.EventDead, To: publish.EventOut, By: "discarded or resolved by an operator"},
+	{From: publish.EventParked, To: publish.EventReplaying, By: "the one before it is published"},
+	{From: publish.EventParked, To: publish.EventDead, By: "the one before it is discarded or resolved"},
+	{From: publish.EventParked, To: publish.EventOut, By: "discarded or resolved by an operator"},
+	{From: publish.EventReplaying, To: publish.EventOut, By: "acknowledged"},
+	{From: publish.EventReplaying, To: publish.EventDead, By: "failed, or called off"},
 }
 
 // followEvents records the states of the events every millisecond until end is called.
-func followEvents(w *relaytest.Walk, p func() *publisher, all ...outbox.Event) (end func()) {
+func followEvents(w *relaytest.Walk, p func() *publish.Publisher, all ...outbox.Event) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -120,7 +64,7 @@ func followEvents(w *relaytest.Walk, p func() *publisher, all ...outbox.Event) (
 			}
 			if p := p(); p != nil {
 				for i := range all {
-					w.See(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), p.eventState(&all[i]))
+					w.See(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), cmp.Or(p.EventState(&all[i]), relaytest.Nowhere))
 				}
 			}
 		}
@@ -149,7 +93,7 @@ func TestEvent_Transitions(t *testing.T) {
 func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 		c.BreakerOpen = 5 * time.Second
-		c.Kafka = append(c.Kafka, noCompression())
+		c.Kafka = append(c.Kafka, relaytest.NoCompression())
 	})
 	defer w.close()
 	w.takeTime()
@@ -171,7 +115,7 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	}
 	want := func(e outbox.Event, state string) {
 		t.Helper()
-		if got := r.publisher.Load().eventState(&e); got != state {
+		if got := r.publisher.Load().EventState(&e); got != state {
 			t.Errorf("event %d of %s is %s, want %s", e.Sequence, e.AggregateID, got, state)
 		}
 	}
@@ -188,7 +132,7 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	end()
 
 	t.Log("a topic is deleted under the producer")
-	_, err := kadm.NewClient(r.publisher.Load().client).DeleteTopics(t.Context(), "OrderCreated")
+	_, err := relayAdmin(r).DeleteTopics(t.Context(), "OrderCreated")
 	try(err)
 	a, _, _ = three()
 	end = follow(a)
@@ -215,9 +159,9 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	time.Sleep(5 * time.Second)
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
-	want(a, eventDead)
-	want(b, eventParked)
-	want(c, eventParked)
+	want(a, publish.EventDead)
+	want(b, publish.EventParked)
+	want(c, publish.EventParked)
 	mend()
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
@@ -265,7 +209,7 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	w.write(a)
 	time.Sleep(20 * time.Second)
 	for _, open := range []bool{false, true} { // so it has just opened again
-		for (r.Status().Breaker.State == BreakerOpen) != open {
+		for (r.Status().Breaker.State == publish.BreakerOpen) != open {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -282,11 +226,11 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	t.Log("the broker goes away while an event waits for its next attempt")
 	b, c, _ = three() // c waits for another topic
 	end = follow(b, c)
-	_, err = kadm.NewClient(r.publisher.Load().client).DeleteTopics(t.Context(), "OrderCreated")
+	_, err = relayAdmin(r).DeleteTopics(t.Context(), "OrderCreated")
 	try(err)
 	w.write(b)
 	w.write(c)
-	for r.publisher.Load().eventState(&b) != eventReturned {
+	for r.publisher.Load().EventState(&b) != publish.EventReturned {
 		time.Sleep(time.Millisecond)
 	}
 	back = w.unreachable()
@@ -308,7 +252,7 @@ func walkHold(t *testing.T, seen *relaytest.Walk) {
 	defer b.close()
 	b.takeTime()
 	e := relaytest.Event(99, 1, "OrderCreated")
-	end := followEvents(seen, func() *publisher { return b.publisher }, e)
+	end := followEvents(seen, func() *publish.Publisher { return b.publisher }, e)
 	defer end()
 	refusals := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
 	b.submit(e, nil)
@@ -320,4 +264,10 @@ func walkHold(t *testing.T, seen *relaytest.Walk) {
 func TestDesign_ShowsTheStatesOfEvents(t *testing.T) {
 	t.Parallel()
 	relaytest.CheckDiagram(t, "..", "event", eventTransitions)
+}
+
+// relayAdmin administers topics through the client of the running relay.
+func relayAdmin(r *Relay) *kadm.Client {
+	_, admin := r.publisher.Load().Kafka()
+	return admin
 }

@@ -29,13 +29,8 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 		e := relaytest.Events(1, 1, "OrderUpdated")[0]
 		e.Payload = make([]byte, 4<<10)
 		w.write(e)
-		for p := r.publisher.Load(); ; time.Sleep(100 * time.Millisecond) {
-			p.mu.Lock()
-			writing := p.letters.writing
-			p.mu.Unlock()
-			if writing > 0 {
-				break
-			}
+		for r.Status().Unstored == 0 {
+			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second) // it is tried again and again
 		f.Closed.Store(true)

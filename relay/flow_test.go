@@ -12,12 +12,13 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // partitionIn3 is the partition of the event in a topic of three.
 func partitionIn3(e *outbox.Event) int32 {
-	return int32(keyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
+	return int32(publish.KeyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
 }
 
 // noLeader takes the leader of a partition away, as the broker that gets the records
@@ -83,10 +84,10 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 						break
 					}
 				}
-				if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+				if n := relaytest.Count(r.metrics.Breaker.Changes.WithLabelValues(publish.BreakerOpen.String())); n != 0 {
 					t.Errorf("the breaker opened %v times for one partition", n)
 				}
-				if s := r.Status(); s.InFlight > tt.most || !slices.ContainsFunc(s.Stalled, func(f StalledTopic) bool { return f.Topic == "OrderUpdated" && f.Partition == 0 }) {
+				if s := r.Status(); s.InFlight > tt.most || !slices.ContainsFunc(s.Stalled, func(f publish.StalledTopic) bool { return f.Topic == "OrderUpdated" && f.Partition == 0 }) {
 					t.Errorf("%d in flight, stalled %v; want partition 0", s.InFlight, s.Stalled)
 				}
 				end()
@@ -166,7 +167,7 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+		if n := relaytest.Count(r.metrics.Breaker.Changes.WithLabelValues(publish.BreakerOpen.String())); n != 0 {
 			t.Errorf("the breaker opened %v times for one partition", n)
 		}
 		end()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -137,7 +138,7 @@ type beating struct {
 type counted struct {
 	at                  time.Time
 	published, failures float64
-	found               [byBackfill + 1]float64
+	found               [publish.ByBackfill + 1]float64
 }
 
 // beat writes once. What goes wrong is logged when it begins and when it ends.
@@ -188,7 +189,7 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), OtherInstances: []string{},
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
-		StalledTopics: b.r.publisher.Load().stalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
+		StalledTopics: b.r.publisher.Load().StalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
 	}
 	h.Lag, h.Groups = b.r.streams.Lags(now, tailGroupStreams)
 	for _, o := range s.Others {
@@ -230,14 +231,14 @@ func heapBytes() uint64 {
 // rates says how much happened since the last time.
 func (b *beating) rates(h *heartbeat, now time.Time) {
 	m := b.r.metrics
-	c := counted{at: now, published: sum(m.published), failures: sum(m.failures)}
-	for i, f := range m.found {
+	c := counted{at: now, published: sum(m.Published), failures: sum(m.Failures)}
+	for i, f := range m.Found {
 		c.found[i] = sum(f)
 	}
-	h.Rates.Found = make(map[string]float64, len(foundBy))
+	h.Rates.Found = make(map[string]float64, len(publish.FoundBy))
 	if seconds := now.Sub(b.last.at).Seconds(); !b.last.at.IsZero() && seconds > 0 {
 		h.Rates.Published, h.Rates.Failures = (c.published-b.last.published)/seconds, (c.failures-b.last.failures)/seconds
-		for i, name := range foundBy {
+		for i, name := range publish.FoundBy {
 			h.Rates.Found[name] = (c.found[i] - b.last.found[i]) / seconds
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -67,7 +68,7 @@ func TestHeartbeat_SaysWhatTheRelayDoesAndDisturbsNothing(t *testing.T) {
 		if _, since, _ := w.lastBeat(); time.Since(since) < 15*time.Second {
 			t.Error("the heartbeat was written in spite of the fault")
 		}
-		if n := sum(r.metrics.published); n != 30 {
+		if n := sum(r.metrics.Published); n != 30 {
 			t.Errorf("%v events published while no heartbeat could be written, want 30", n)
 		}
 		w.db.Faults().Remove(id)
@@ -97,9 +98,9 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	if h := b.says("running", now); h.State != "starting" || h.Ready || len(h.Problems) == 0 || h.Rates.Published != 0 || len(h.Lag) != 0 {
 		t.Errorf("before the start: %+v", h)
 	}
-	b.r.metrics.published.WithLabelValues("a").Add(10)
-	b.r.metrics.published.WithLabelValues("b").Add(30)
-	b.r.metrics.found[bySweep].Add(4)
+	b.r.metrics.Published.WithLabelValues("a").Add(10)
+	b.r.metrics.Published.WithLabelValues("b").Add(30)
+	b.r.metrics.Found[publish.BySweep].Add(4)
 	h := b.says("running", now.Add(2*time.Second))
 	if h.Rates.Published != 20 || h.Rates.Found["sweep"] != 2 || h.Rates.Found["tail"] != 0 || h.Rates.Failures != 0 {
 		t.Errorf("rates %+v, want 20 published and 2 found by the sweep each second", h.Rates)

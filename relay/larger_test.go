@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, noCompression()) })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 		defer w.close()
 		client, err := kgo.NewClient(kgo.SeedBrokers(w.cluster.ListenAddrs()...), kgo.Dialer(w.net.DialContext))
 		if err != nil {
@@ -41,7 +42,7 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		letter, err := w.letters().Read(t.Context(), all[4].ID)
-		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != classTooLarge {
+		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != publish.ClassTooLarge {
 			t.Fatalf("Read() = %+v, %v, want the large event, manual", letter, err)
 		}
 		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
@@ -66,6 +67,6 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		}
 		got := w.consume("OrderCreated")
 		relaytest.CheckOrder(t, got, all)
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }

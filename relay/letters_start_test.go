@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -119,7 +121,7 @@ func (b *bundle) brokerOutageFor(key kmsg.Key) (end func()) {
 	gone.Store(true)
 	b.cluster.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
-		return nil, errDisconnected, gone.Load()
+		return nil, net.ErrClosed, gone.Load()
 	})
 	return func() { gone.Store(false) }
 }
@@ -131,26 +133,31 @@ func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
+		var refuses atomic.Bool
+		b.publisher.OnFirstUse(func(context.Context, string) error {
+			if refuses.Load() {
+				return kerr.CoordinatorNotAvailable
+			}
+			return nil
+		})
 		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil)
 		b.drain(time.Minute)
 		answers := relaytest.TakesNothing(b.cluster, "OrderUpdated")
 		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
 		p := b.publisher
 		for range 100 {
-			if time.Sleep(time.Second); p.state().breaker.State == BreakerOpen {
+			if time.Sleep(time.Second); p.State().Breaker.State == publish.BreakerOpen {
 				break
 			}
 		}
-		p.mu.Lock()
-		p.remember = func(context.Context, string) error { return kerr.CoordinatorNotAvailable } // the database's part
-		p.mu.Unlock()
+		refuses.Store(true) // the database's part
 		b.submit(relaytest.Event(2, 1, "Another"), nil)
 		answers()
 		for range 300 {
-			if time.Sleep(time.Second); p.state().breaker.State == BreakerClosed {
+			if time.Sleep(time.Second); p.State().Breaker.State == publish.BreakerClosed {
 				return
 			}
 		}
-		t.Errorf("the breaker is %s five minutes after the broker is back", p.state().breaker.State)
+		t.Errorf("the breaker is %s five minutes after the broker is back", p.State().Breaker.State)
 	})
 }

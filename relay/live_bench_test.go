@@ -20,6 +20,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -84,7 +86,7 @@ func (w *liveWorld) start(change func(*Config)) {
 	w.b.Helper()
 	cfg := Config{
 		Session: w.connect(schema.DefaultKeyspace), Keyspace: schema.DefaultKeyspace, Brokers: w.brokers,
-		Load: func(context.Context) (Load, error) { return Load{}, nil }, // not that of the machine
+		Load: func(context.Context) (publish.Load, error) { return publish.Load{}, nil }, // not that of the machine
 	}
 	change(&cfg)
 	r, err := New(cfg)
@@ -184,11 +186,11 @@ func (w *liveWorld) load() *liveLoad {
 }
 
 func (l *liveLoad) write(i int, at time.Time) error {
-	e := benchEvent(i)
+	e := relaytest.BenchEvent(i)
 	e.Type, e.CreatedAt = liveType, at
 	e.Payload = binary.BigEndian.AppendUint64(nil, uint64(i))
 	e.Payload = binary.BigEndian.AppendUint64(e.Payload, uint64(at.UnixNano()))
-	e.Payload = append(e.Payload, benchPayload...)
+	e.Payload = append(e.Payload, relaytest.BenchPayload...)
 	b := l.w.session.Batch(gocql.LoggedBatch)
 	if err := outbox.Append(b, e); err != nil {
 		return err
@@ -251,16 +253,16 @@ func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
 	out := make([]*dlq.DeadLetter, n)
 	for i := range out {
 		k := first + i
-		agg := benchID(9, k/chain)
-		l := &dlq.DeadLetter{
-			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: benchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
-			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: benchPayload, Headers: benchHeaders, CreatedAt: now,
+		agg := relaytest.BenchID(9, k/chain)
+		l := &dlq.Letter{
+			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: relaytest.BenchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
+			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: relaytest.BenchPayload, Headers: relaytest.BenchHeaders, CreatedAt: now,
 			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": DefaultName, "host": "bench"},
-			Status: dlq.Pending, Attempts: 5, ErrorClass: classAttemptsUsed, ErrorText: "not acknowledged in 5 attempts",
+			Status: dlq.Pending, Attempts: 5, ErrorClass: publish.ClassAttemptsUsed, ErrorText: "not acknowledged in 5 attempts",
 			Strategy: dlq.StrategyImmediate, Rule: "transient", NextAttempt: now.Add(time.Hour),
 		}
 		if k%chain > 0 {
-			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Parked, classBehind, errBehind.Error(), 0
+			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Parked, publish.ClassBehind, publish.ErrBehind.Error(), 0
 			l.Strategy, l.Rule, l.NextAttempt = dlq.StrategyFollow, "", time.Time{}
 		}
 		out[i] = l

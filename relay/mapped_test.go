@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -113,7 +114,7 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 					if err := stop(); err != nil {
 						t.Errorf("Run() error = %v", err)
 					}
-					early += relaytest.Count(r.metrics.found[byTail])
+					early += relaytest.Count(r.metrics.Found[publish.ByTail])
 				}
 				if tail == TailOn && early < float64(n)*0.9 {
 					t.Errorf("the tail found %v of %d events, want nearly all", early, n)
@@ -257,7 +258,7 @@ func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 		if want := append(others, late); !slices.Equal(got, want) {
 			t.Errorf("the topic has %v, want %v", got, want)
 		}
-		if n := relaytest.Count(r.metrics.late); n != 1 {
+		if n := relaytest.Count(r.metrics.Late); n != 1 {
 			t.Errorf("%v late events are counted, want 1", n)
 		}
 		if err := stop(); err != nil {
@@ -389,7 +390,7 @@ func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 		if len(got) != 6 {
 			t.Errorf("%d events in the topic, want 6", len(got))
 		}
-		if n := relaytest.Count(r.metrics.found[byKey]); n == 0 {
+		if n := relaytest.Count(r.metrics.Found[publish.ByKey]); n == 0 {
 			t.Error("nothing was looked up by key")
 		}
 		if err := stop(); err != nil {

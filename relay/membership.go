@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Sharing is what an instance that shares a relay with others says of its part.
@@ -82,7 +83,7 @@ func (m *Membership) write(ctx context.Context, state string) error {
 		StartedAt: utc(m.since), Sharing: &sharing, Groups: []checkpoint.GroupLag{}, Lag: []checkpoint.StreamLag{}, StalledTopics: []string{}, OtherInstances: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
-	h.Breaker.State = BreakerClosed.String()
+	h.Breaker.State = publish.BreakerClosed.String()
 	h.Rates.Found = make(map[string]float64)
 	h.MemoryBytes = heapBytes()
 	text, err := json.Marshal(h)

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -122,7 +122,7 @@ func (m *model) events() []outbox.Event {
 
 // process is one life of a relay over the model.
 type process struct {
-	publisher *publisher
+	publisher *publish.Publisher
 	streams   *checkpoint.Streams
 	readback  *readback
 	done      chan struct{}
@@ -133,7 +133,7 @@ type process struct {
 // end, as the library does.
 func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *process {
 	ms := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(b.cfg.engine(), ms.engineMetrics, func(err error) { b.t.Errorf("fatal: %v", err) })
+	p, err := publish.New(b.cfg.engine(), ms.Metrics, func(err error) { b.t.Errorf("fatal: %v", err) })
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *pro
 // kill ends the process without a word: nothing is drained, nothing saved.
 func (p *process) kill() {
 	p.stop()
-	p.publisher.close()
+	p.publisher.Close()
 	<-p.done
 }
 
@@ -219,7 +219,7 @@ func testCrashes(t *testing.T, seed uint64) {
 	defer b.close()
 	topics := []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 	for _, topic := range topics {
-		if err := b.publisher.ensureTopic(t.Context(), topic); err != nil {
+		if err := b.publisher.EnsureTopic(t.Context(), topic); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +242,7 @@ func testCrashes(t *testing.T, seed uint64) {
 	b.publisher, p.publisher = p.publisher, b.publisher
 	calm.Store(true)
 	time.Sleep(10 * time.Second)
-	p.publisher.close()
+	p.publisher.Close()
 	p.stop()
 
 	got := b.consume(topics...)
@@ -255,7 +255,7 @@ func testCrashes(t *testing.T, seed uint64) {
 	}
 	first, repeated := firstSightings(got)
 	relaytest.CheckOrder(t, first, m.events())
-	checkTime(t, first)
+	relaytest.CheckTimes(t, first)
 	if repeated > 0 {
 		t.Errorf("%d events are there twice", repeated)
 	}
@@ -314,20 +314,4 @@ func firstSightings(got []relaytest.Delivered) (first []relaytest.Delivered, rep
 		first = append(first, d)
 	}
 	return first, repeated
-}
-
-// checkTime fails the test if the broker's time disagrees with the sequence of
-// an aggregate over all topics.
-func checkTime(t *testing.T, got []relaytest.Delivered) {
-	t.Helper()
-	got = slices.Clone(got)
-	slices.SortFunc(got, func(a, b relaytest.Delivered) int {
-		return cmp.Or(slices.Compare(a.AggregateID[:], b.AggregateID[:]), cmp.Compare(a.Sequence, b.Sequence))
-	})
-	for i := 1; i < len(got); i++ {
-		if got[i].AggregateID == got[i-1].AggregateID && got[i].At.Before(got[i-1].At) {
-			t.Errorf("aggregate %s: seq %d is at %s, seq %d at %s", got[i].AggregateID,
-				got[i-1].Sequence, got[i-1].At, got[i].Sequence, got[i].At)
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // proofBatch is how many events are looked for together, and how many may wait for that.
@@ -34,7 +35,7 @@ const proofBatch = 1000
 type proofs struct {
 	cfg       *Config
 	log       *slog.Logger
-	publisher *publisher
+	publisher *publish.Publisher
 	client    *kgo.Client
 	admin     *kadm.Client
 	store     checkpoint.Store
@@ -73,8 +74,8 @@ const (
 	proofNotNear proofResult = ""
 )
 
-func newProofs(cfg *Config, p *publisher, store checkpoint.Store, m *proofMetrics) *proofs {
-	client, admin := p.kafka()
+func newProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *proofMetrics) *proofs {
+	client, admin := p.Kafka()
 	return &proofs{
 		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: m.results, reads: m.reads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
@@ -119,10 +120,10 @@ func (a *proofAsk) reply(answer proofAnswer) {
 	}
 }
 
-// prove reports whether an event is published or settled as a dead letter. An error
+// Prove reports whether an event is published or settled as a dead letter. An error
 // says that this cannot be found out now. With quick set it is errLeft where everything
 // since the row was written would have to be read.
-func (d *proofs) prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
+func (d *proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
 	if d.cfg.ReadBackMargin < 0 {
 		return true, nil
 	}
@@ -130,7 +131,7 @@ func (d *proofs) prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	if err != nil || f.Written < first {
 		return true, err
 	}
-	topic, err := d.publisher.topicName(&f.Event)
+	topic, err := d.publisher.TopicName(&f.Event)
 	if err != nil || f.Err != nil {
 		topic = "" // it is in none, or was edited; its dead letter is there
 	}
@@ -199,7 +200,7 @@ func (d *proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (pr
 // settled reports whether there is a dead letter of the event. An open one is replayed,
 // and a closed one was.
 func (d *proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
-	l, err := d.publisher.deadLetter(ctx, event)
+	l, err := d.publisher.DeadLetter(ctx, event)
 	return l != nil, err
 }
 

@@ -15,13 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // later is a publisher that starts after b's, with the proofs that it needs.
 func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	t.Helper()
-	p, err := newPublisher(b.cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
+	p, err := publish.New(b.cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.run(ctx) }()
-	return d, func() { cancel(); <-done; p.close() }
+	return d, func() { cancel(); <-done; p.Close() }
 }
 
 // After a start the first event of each aggregate asks whether the one before it is
@@ -61,7 +62,7 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range rows {
 			wg.Go(func() {
-				if published, err := d.prove(t.Context(), &rows[i], false); !published || err != nil {
+				if published, err := d.Prove(t.Context(), &rows[i], false); !published || err != nil {
 					t.Errorf("prove(%d) = %v, %v", i, published, err)
 				}
 			})
@@ -90,18 +91,18 @@ func TestProofs(t *testing.T) {
 		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: proofPublished},
 		{name: "never published", want: false, result: proofUnpublished},
 		{name: "the topic has more partitions now", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
-			if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
+			if _, err := b.admin().CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
 				t.Error(err)
 			}
 		}},
 		{name: "retention has deleted it", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
-			ends, err := b.publisher.topics.admin.ListEndOffsets(t.Context(), "OrderUpdated")
+			ends, err := b.admin().ListEndOffsets(t.Context(), "OrderUpdated")
 			if err != nil {
 				t.Error(err)
 			}
 			var upTo kadm.Offsets
 			ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
-			if _, err := b.publisher.topics.admin.DeleteRecords(t.Context(), upTo); err != nil {
+			if _, err := b.admin().DeleteRecords(t.Context(), upTo); err != nil {
 				t.Error(err)
 			}
 		}},
@@ -135,7 +136,7 @@ func TestProofs(t *testing.T) {
 				}
 				d, end := b.later(t)
 				defer end()
-				if got, err := d.prove(t.Context(), &row, false); got != tt.want || err != nil {
+				if got, err := d.Prove(t.Context(), &row, false); got != tt.want || err != nil {
 					t.Errorf("prove() = %v, %v, want %v", got, err, tt.want)
 				}
 				if n := relaytest.Count(d.results.WithLabelValues(string(tt.result))); n != 1 {
@@ -144,7 +145,7 @@ func TestProofs(t *testing.T) {
 				if tt.publish && tt.delay == 0 && tt.prepare == nil {
 					return
 				}
-				if _, err := d.prove(t.Context(), &row, true); tt.result == proofUnpublished && !errors.Is(err, errLeft) {
+				if _, err := d.Prove(t.Context(), &row, true); tt.result == proofUnpublished && !errors.Is(err, errLeft) {
 					t.Errorf("a quick proof of an unpublished event: %v, want it left to the sweep", err)
 				}
 			})
@@ -166,11 +167,11 @@ func TestProofs_WaitForTheBroker(t *testing.T) {
 		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if published, err := d.prove(ctx, &row, false); err == nil {
+		if published, err := d.Prove(ctx, &row, false); err == nil {
 			t.Errorf("prove() = %v while the topic cannot be read, want an error", published)
 		}
 		away.Remove()
-		if published, err := d.prove(t.Context(), &row, false); !published || err != nil {
+		if published, err := d.Prove(t.Context(), &row, false); !published || err != nil {
 			t.Errorf("prove() = %v, %v, want it published", published, err)
 		}
 	})

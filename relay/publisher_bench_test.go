@@ -10,9 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // BenchmarkPublisher is what an event costs from the hand-over by the sweep to
@@ -37,7 +38,7 @@ func startBenchBroker(b *testing.B, topics ...string) (addrs []string) {
 // benchRelay is the relay from the sequencer on.
 type benchRelay struct {
 	cfg       Config
-	publisher *publisher
+	publisher *publish.Publisher
 	progress  *checkpoint.Stream
 	sequencer *sequencer
 }
@@ -48,11 +49,11 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	r.cfg = r.cfg.withDefaults()
 	r.cfg.letters = new(dlq.Store) // dead letters are on, and there are none
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(r.cfg.engine(), m.engineMetrics, func(err error) { b.Error(err) })
+	p, err := publish.New(r.cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(p.close)
+	b.Cleanup(p.Close)
 	r.publisher = p
 	r.progress = checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
 	r.sequencer = newSequencer(b.Context(), &r.cfg, m, p, nil)
@@ -62,28 +63,12 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 // publish hands on n events and waits until they are acknowledged.
 func (r *benchRelay) publish(b *testing.B, first, n int) {
 	for i := first; i < first+n; i++ {
-		e := benchEvent(i)
+		e := relaytest.BenchEvent(i)
 		if err := r.sequencer.take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if left := r.publisher.drain(context.Background()); left > 0 {
+	if left := r.publisher.Drain(context.Background()); left > 0 {
 		b.Errorf("%d events are left", left)
 	}
-}
-
-var (
-	benchPayload = make([]byte, 512)
-	benchHeaders = map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-)
-
-func benchEvent(i int) outbox.Event {
-	return outbox.Event{
-		ID: benchID(1, i), AggregateID: benchID(2, i), Sequence: 1, AggregateType: "bench", Type: "T",
-		Payload: benchPayload, Headers: benchHeaders, CreatedAt: time.Unix(1, 0),
-	}
-}
-
-func benchID(kind byte, i int) gocql.UUID {
-	return gocql.UUID{kind, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), 0, 0x80, 0, 0x80, 15: 1}
 }

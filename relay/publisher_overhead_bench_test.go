@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // BenchmarkPublisher_Overhead publishes the same records to the same broker by
@@ -80,7 +81,7 @@ func publishRaw(b *testing.B, client *kgo.Client, cfg *Config, first, n int) {
 		}
 	}
 	for i := first; i < first+n; i++ {
-		e := benchEvent(i)
+		e := relaytest.BenchEvent(i)
 		client.Produce(context.Background(), &kgo.Record{
 			Topic: "T", Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, cfg.Source),
 		}, done)

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -175,9 +176,9 @@ func TestRelay_TheTailBeginsBesideABusyStream(t *testing.T) {
 		write(600) // longer than the tail reads back
 		r, stop := w.run()
 		write(1500)
-		before := relaytest.Count(r.metrics.found[byTail])
+		before := relaytest.Count(r.metrics.Found[publish.ByTail])
 		write(300)
-		if early := relaytest.Count(r.metrics.found[byTail]) - before; early < 250 {
+		if early := relaytest.Count(r.metrics.Found[publish.ByTail]) - before; early < 250 {
 			t.Errorf("the tail found %v of 300 events, want nearly all", early)
 		}
 		if err := stop(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -50,7 +51,7 @@ type readback struct {
 	metrics   *metrics
 	store     checkpoint.Store
 	source    cdclog.Generations
-	publisher *publisher
+	publisher *publish.Publisher
 	// alsoSince, if it is not zero and before the mark, is where reading begins:
 	// a dead letter was being replayed then.
 	alsoSince time.Time
@@ -76,18 +77,18 @@ type readback struct {
 	running bool
 	waiting error // why it does not get on
 	unread  unreadPartitions
-	found   backEvents
+	found   publish.Found
 	ours    bool      // an event of this relay was found since came was last called
 	leader  *readback // reads for this one now
 }
 
-func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.Generations, p *publisher) *readback {
+func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.Generations, p *publish.Publisher) *readback {
 	r := &readback{
 		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
-		found: newBackEvents(),
+		found: publish.NewFound(),
 	}
-	p.onFirstUse(r.remember)
+	p.OnFirstUse(r.remember)
 	return r
 }
 
@@ -127,7 +128,7 @@ func (r *readback) run(ctx context.Context) error {
 		return err
 	}
 	r.position = mark
-	r.publisher.passed(mark)
+	r.publisher.Passed(mark)
 	r.mu.Lock()
 	for _, t := range topics {
 		r.saved[t] = true
@@ -156,8 +157,8 @@ func (r *readback) run(ctx context.Context) error {
 	}
 	r.gate(t, since)
 	r.report(t, denied, mark, time.Since(began))
-	r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
-	r.found, r.ours = backEvents{}, false
+	r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
+	r.found, r.ours = publish.Found{}, false
 	return nil
 }
 
@@ -197,7 +198,7 @@ func (r *readback) count(ctx context.Context, topics []string, since time.Time) 
 
 // newTopics are the topics before they are read.
 func (r *readback) newTopics() *backTopics {
-	client, admin := r.publisher.kafka()
+	client, admin := r.publisher.Kafka()
 	return &backTopics{
 		client: client, admin: admin, source: r.cfg.Source, owns: []*cdclog.Portion{r.own},
 		parts: make(map[string]map[int32]*backPartition), take: r.take,
@@ -292,7 +293,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 func (r *readback) await(pending []*backPartition) {
 	parts := r.awaited().parts
 	for _, p := range pending {
-		parts = append(parts[:len(parts):len(parts)], partKey{p.topic, p.partition})
+		parts = append(parts[:len(parts):len(parts)], publish.Partition{Topic: p.topic, Part: p.partition})
 	}
 	r.metrics.readBack.awaits(parts)
 }
@@ -455,7 +456,7 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 	for result, n := range counts {
 		r.metrics.readBack.partitions.WithLabelValues(result).Set(float64(n))
 	}
-	r.metrics.readBack.events.Set(float64(r.found.size()))
+	r.metrics.readBack.events.Set(float64(r.found.Size()))
 	r.metrics.readBack.seconds.Set(took.Seconds())
 	if len(denied) > 0 {
 		slices.Sort(denied)
@@ -470,5 +471,5 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 		r.log.Warn("partitions cannot be read back yet; their events wait until they can, and dead letters are not replayed",
 			"count", counts["unread"], "partitions", r.unread.names())
 	}
-	r.log.Info("topics read back", "events", r.found.size(), "since", mark.UTC(), "partitions", counts["read"], "took", took)
+	r.log.Info("topics read back", "events", r.found.Size(), "since", mark.UTC(), "partitions", counts["read"], "took", took)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -23,28 +24,36 @@ func BenchmarkReadback(b *testing.B) {
 	defer cluster.Close()
 	cfg := Config{Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"}}.withDefaults()
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := newPublisher(cfg.engine(), m.engineMetrics, func(err error) { b.Error(err) })
+	p, err := publish.New(cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.submit(b.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
+		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
-	p.drain(b.Context())
+	p.Drain(b.Context())
 	store := relaytest.NewCheckpoints()
 	store.First = time.Now().Add(-time.Hour)
 	for b.Loop() {
+		b.StopTimer()
+		p, err := publish.New(cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
 		r := newReadback(&cfg, m, store, fixedGenerations{}, p)
 		if err := r.run(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		if fresh, _, _ := p.memory.size(); fresh < n {
+		b.StopTimer()
+		if fresh := p.State().Fresh; fresh < n {
 			b.Fatalf("%d events are known, want %d", fresh, n)
 		}
-		p.memory = newMemory(cfg.MaxRememberedEvents, cfg.MaxAggregates)
+		p.Close()
+		b.StartTimer()
 	}
 	quiet := cfg.ReadBackQuiet.Seconds()
 	b.ReportMetric(n/(b.Elapsed().Seconds()/float64(b.N)-quiet), "events/s")

@@ -13,6 +13,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Partitions that cannot be read back at the start are gated: nothing is published to
@@ -31,7 +32,7 @@ var errReadable = errors.New("partitions that could not be read back can be read
 
 // unreadPartitions are the partitions that the start could not read.
 type unreadPartitions struct {
-	parts []partKey
+	parts []publish.Partition
 	since time.Time // when they were given up
 	from  time.Time // from where they are to be read
 }
@@ -41,9 +42,9 @@ func (u *unreadPartitions) names() string {
 	const most = 10
 	var names []string
 	for _, key := range u.parts[:min(len(u.parts), most)] {
-		name := key.topic // its partitions are not known
-		if key.part >= 0 {
-			name = fmt.Sprintf("%s/%d", key.topic, key.part)
+		name := key.Topic // its partitions are not known
+		if key.Part >= 0 {
+			name = fmt.Sprintf("%s/%d", key.Topic, key.Part)
 		}
 		names = append(names, name)
 	}
@@ -59,17 +60,17 @@ func (r *readback) gate(t *backTopics, from time.Time) {
 	u := unreadPartitions{since: time.Now(), from: from}
 	t.each(func(p *backPartition) {
 		if errors.Is(p.err, errUnread) {
-			u.parts = append(u.parts, partKey{p.topic, p.partition})
+			u.parts = append(u.parts, publish.Partition{Topic: p.topic, Part: p.partition})
 		}
 	})
-	slices.SortFunc(u.parts, func(a, b partKey) int {
-		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.part, b.part))
+	slices.SortFunc(u.parts, func(a, b publish.Partition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Part, b.Part))
 	})
 	for _, key := range u.parts {
-		r.publisher.gate(key, len(t.parts[key.topic]))
+		r.publisher.Gate(key, len(t.parts[key.Topic]))
 	}
 	if len(u.parts) > 0 {
-		r.publisher.limit(r.most() - r.found.size() - r.cfg.MaxInFlightRecords)
+		r.publisher.Limit(r.most() - r.found.Size() - r.cfg.MaxInFlightRecords)
 	}
 	r.mu.Lock()
 	r.unread = u
@@ -112,18 +113,18 @@ func (r *readback) readable(ctx context.Context, unread *unreadPartitions) (n in
 	t.take = func([]topicEvent) {}
 	t.refuse = func(string, error) {}
 	topics := make(map[string]struct{})
-	awaited := make(map[partKey]struct{})
+	awaited := make(map[publish.Partition]struct{})
 	for _, key := range unread.parts {
-		topics[key.topic] = struct{}{}
+		topics[key.Topic] = struct{}{}
 		awaited[key] = struct{}{}
 	}
 	if err := t.locate(ctx, slices.Sorted(maps.Keys(topics)), unread.from); err != nil {
 		return 0, err
 	}
 	for topic, parts := range t.parts {
-		if _, all := awaited[partKey{topic, -1}]; !all {
+		if _, all := awaited[publish.Partition{Topic: topic, Part: -1}]; !all {
 			maps.DeleteFunc(parts, func(part int32, _ *backPartition) bool {
-				_, ok := awaited[partKey{topic, part}]
+				_, ok := awaited[publish.Partition{Topic: topic, Part: part}]
 				return !ok && part >= 0
 			})
 		}
@@ -133,8 +134,8 @@ func (r *readback) readable(ctx context.Context, unread *unreadPartitions) (n in
 	}
 	err = t.read(ctx)
 	for _, key := range unread.parts {
-		parts := t.parts[key.topic]
-		p, seen := parts[key.part]
+		parts := t.parts[key.Topic]
+		p, seen := parts[key.Part]
 		switch {
 		case seen:
 			if p.done() {
@@ -142,7 +143,7 @@ func (r *readback) readable(ctx context.Context, unread *unreadPartitions) (n in
 			}
 		case len(parts) == 0: // the topic is gone
 			n++
-		case key.part < 0: // of all partitions of the topic one is enough
+		case key.Part < 0: // of all partitions of the topic one is enough
 			if slices.ContainsFunc(slices.Collect(maps.Values(parts)), (*backPartition).done) {
 				n++
 			}

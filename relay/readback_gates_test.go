@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -76,7 +75,7 @@ func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				published, named := 0.0, 0
 				for _, r := range relays {
-					published += testutil.ToFloat64(r.metrics.published.WithLabelValues("OrderUpdated"))
+					published += testutil.ToFloat64(r.metrics.Published.WithLabelValues("OrderUpdated"))
 					named += waitedFor(r)
 					if said := strings.Join(r.Status().Problems, "\n"); !strings.Contains(said, "OrderUpdated/1") {
 						t.Errorf("the problems are %q, want the partition that is waited for", said)
@@ -141,7 +140,7 @@ func TestReadback_AGatedEventIsNoDeadLetter(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Minute)
-		if s := r.Status().Breaker.State; s == BreakerClosed {
+		if s := r.Status().Breaker.State; s == publish.BreakerClosed {
 			t.Fatalf("the breaker is %s in an outage", s)
 		}
 		reached()
@@ -187,7 +186,7 @@ func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(10 * time.Second)
-		if n := testutil.ToFloat64(r.metrics.published.WithLabelValues("OrderCreated")); int(n) != len(made) {
+		if n := testutil.ToFloat64(r.metrics.Published.WithLabelValues("OrderCreated")); int(n) != len(made) {
 			t.Errorf("%v events are in the new topic, want %d", n, len(made))
 		}
 		began := time.Now()
@@ -205,50 +204,6 @@ func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated", "OrderCreated"), append(append(all, more...), made...))
 	})
-}
-
-// Records are not sent to a gated partition, however many partitions the topic has when
-// they are compared and when they are sent.
-func TestPartitionCounts_Gates(t *testing.T) {
-	t.Parallel()
-	c := partitionCounts{log: slog.New(slog.DiscardHandler)}
-	c.gate(partKey{"OrderUpdated", 1}, 3)
-	c.gate(partKey{"OrderCreated", -1}, 0)
-	c.gate(partKey{"OrderCreated", -1}, 3)
-	in := func(key []byte, n int) int { return keyPartitioner.Partition(&kgo.Record{Key: key}, n) }
-	later := partitioner(&c).ForTopic("OrderUpdated")
-	var turns, kept int
-	for i := range 200 {
-		e := relaytest.Event(i, 1, "OrderUpdated")
-		if got, want := c.gated("OrderUpdated", e.Key()), in(e.Key(), 3) == 1; got != want {
-			t.Fatalf("gated(%s) = %t, want %t", e.Key(), got, want)
-		}
-		if !c.gated("OrderCreated", e.Key()) || c.gated("OrderCancelled", e.Key()) {
-			t.Fatal("a topic that could not be looked up is not gated, or another one is")
-		}
-		l := newLane(e.AggregateID, line{})
-		p := later.Partition(&kgo.Record{Key: e.Key(), Context: &l.ctx}, 7)
-		if gone := in(e.Key(), 7) == 1; gone != (p == turnedAway) || gone != l.turned.Load() {
-			t.Fatalf("a record of partition %d of 7 goes to %d", in(e.Key(), 7), p)
-		} else if gone {
-			turns++
-		}
-		c.of["OrderUpdated"] = 3
-	}
-	c.saw("OrderUpdated", 7)
-	for i := range 200 {
-		e := relaytest.Event(i, 1, "OrderUpdated")
-		want := in(e.Key(), 3) == 1 || in(e.Key(), 7) == 1
-		if got := c.gated("OrderUpdated", e.Key()); got != want {
-			t.Fatalf("gated(%s) = %t after partitions were added, want %t", e.Key(), got, want)
-		}
-		if want && in(e.Key(), 7) != 1 {
-			kept++
-		}
-	}
-	if turns == 0 || kept == 0 {
-		t.Errorf("%d keys came to the gated partition and %d left it, want some", turns, kept)
-	}
 }
 
 // While events wait for an unread partition no more are published to the others than the
@@ -272,7 +227,7 @@ func TestReadback_PublishesNoMoreThanAStartRemembers(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Minute)
-		if n := testutil.ToFloat64(r.metrics.published.WithLabelValues("OrderUpdated")); n < 20 || n > 60-16 {
+		if n := testutil.ToFloat64(r.metrics.Published.WithLabelValues("OrderUpdated")); n < 20 || n > 60-16 {
 			t.Errorf("%v events are published, want 20 to 44: 16 of 60 were read back", n)
 		}
 		away.Remove()

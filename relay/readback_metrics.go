@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // readBackMetrics say what the start learned from the topics.
@@ -38,9 +40,9 @@ func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
 }
 
 // awaits sets which partitions are waited for.
-func (m *readBackMetrics) awaits(parts []partKey) {
+func (m *readBackMetrics) awaits(parts []publish.Partition) {
 	m.waiting.Reset()
 	for _, p := range parts {
-		m.waiting.WithLabelValues(p.topic, strconv.Itoa(int(p.part))).Set(1)
+		m.waiting.WithLabelValues(p.Topic, strconv.Itoa(int(p.Part))).Set(1)
 	}
 }

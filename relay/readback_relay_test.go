@@ -50,7 +50,7 @@ func TestRelay_CrashesRepeatNothing(t *testing.T) {
 				}
 				got := w.consume(topics...)
 				relaytest.CheckOrder(t, got, all)
-				checkTime(t, got)
+				relaytest.CheckTimes(t, got)
 			})
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // topicEvent is what read-back wants of a record.
@@ -247,8 +248,8 @@ func (f *fields) bytes() []byte {
 
 // addTo adds the event to those found, unless a scan of the outbox table published it: the
 // scan alone would offer it again, and reads back for itself.
-func (e *topicEvent) addTo(found *backEvents) {
+func (e *topicEvent) addTo(found *publish.Found) {
 	if !e.scanned {
-		found.add(e.id, e.aggregate, e.sequence)
+		found.Add(e.id, e.aggregate, e.sequence)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -106,10 +106,10 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	if want := (topicEvent{id: outbox.IDOf("event-1"), aggregate: outbox.IDOf("42"), ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
-	found := backEvents{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
+	found := publish.NewFound()
 	got[0].addTo(&found)
-	if len(found.ids) != 1 || len(found.runs) != 0 {
-		t.Errorf("%d ids and %d aggregates with a number, want 1 and none", len(found.ids), len(found.runs))
+	if found.Size() != 1 {
+		t.Errorf("%d events, want 1", found.Size())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // readBackGather is how long a shard waits at most for the others of its process that
@@ -78,7 +79,7 @@ type backReader struct {
 	// Set when it was done.
 	t      *backTopics
 	denied []string
-	found  backEvents
+	found  publish.Found
 	ours   bool // one of them is of this relay
 	alone  bool // it has to read for itself
 }
@@ -169,7 +170,7 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 	since := w.since
 	for _, o := range party {
 		o.r.follow(w.r)
-		o.found, o.alone = newBackEvents(), false
+		o.found, o.alone = publish.NewFound(), false
 		topics, owns = append(topics, o.topics...), append(owns, o.r.own)
 		if o.since.Before(since) {
 			since = o.since
@@ -194,7 +195,7 @@ func (w *backReader) take(e *topicEvent) {
 		return
 	}
 	w.ours = w.ours || e.ours
-	if e.addTo(&w.found); w.found.size() > w.most {
-		w.alone, w.found = true, backEvents{}
+	if e.addTo(&w.found); w.found.Size() > w.most {
+		w.alone, w.found = true, publish.Found{}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -47,7 +48,7 @@ func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *back
 		c := *cfg
 		c.Kafka = append(append([]kgo.Opt(nil), c.Kafka...), kgo.WithHooks(&s.fetched))
 		m := newMetrics(prometheus.NewRegistry())
-		p, err := newPublisher(c.engine(), m.engineMetrics, func(err error) { t.Error(err) })
+		p, err := publish.New(c.engine(), m.Metrics, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *back
 
 func (s *backShards) close() {
 	for _, r := range s.readers {
-		r.publisher.close()
+		r.publisher.Close()
 	}
 }
 
@@ -87,14 +88,14 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	r, n := s.readers[i], 0
 	for _, e := range all {
 		own := r.own.HasAggregate(e.AggregateID)
-		if known := r.publisher.memory.has(e.ID); known != own {
+		if known, _ := r.publisher.Indexed(e.ID); known != own {
 			s.t.Errorf("shard %d: event %s known = %t, want %t", i, e.ID, known, own)
 		}
 		if own {
 			n++
 		}
 	}
-	if fresh, _, _ := r.publisher.memory.size(); fresh != n || n == 0 {
+	if fresh := r.publisher.State().Fresh; fresh != n || n == 0 {
 		s.t.Errorf("shard %d remembers %d events, want %d", i, fresh, n)
 	}
 }
@@ -242,7 +243,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 					case err != nil:
 						t.Errorf("shard %d: run() error = %v", i, err)
 					case what == "one has too much" && i == 2:
-						fresh, _, _ := s.readers[i].publisher.memory.size()
+						fresh := s.readers[i].publisher.State().Fresh
 						if text := said.String(); fresh == 0 || !strings.Contains(text, "more was published since the last checkpoint than is remembered") {
 							t.Errorf("the one with little room remembers %d events, and says %q; want that it lets go of the oldest", fresh, text)
 						}
@@ -272,17 +273,17 @@ func BenchmarkReadBacks(b *testing.B) {
 		Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
 		Kafka:  []kgo.Opt{kgo.Dialer(new(net.Dialer).DialContext)},
 	}.withDefaults()
-	p, err := newPublisher(cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
+	p, err := publish.New(cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.submit(b.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
+		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
-	p.drain(b.Context())
+	p.Drain(b.Context())
 	share := cfg
 	share.onlyShare()
 	took := make(map[bool]time.Duration)
@@ -299,8 +300,7 @@ func BenchmarkReadBacks(b *testing.B) {
 			took[together] += time.Since(began)
 			known := 0
 			for _, r := range s.readers {
-				fresh, _, _ := r.publisher.memory.size()
-				known += fresh
+				known += r.publisher.State().Fresh
 			}
 			if known != n {
 				b.Fatalf("%d events are known, want %d", known, n)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -67,7 +68,7 @@ func (c *crashing) life(d time.Duration) {
 	time.Sleep(d)
 	p.stop()
 	w.kill()
-	p.publisher.close()
+	p.publisher.Close()
 	<-p.done
 }
 
@@ -82,12 +83,12 @@ func (c *crashing) last() *process {
 	p := start(c.bundle, c.model, c.store, 0)
 	<-p.done
 	for ctx, cancel := context.WithTimeout(c.t.Context(), time.Hour); ; {
-		if p.publisher.drain(ctx) == 0 || ctx.Err() != nil {
+		if p.publisher.Drain(ctx) == 0 || ctx.Err() != nil {
 			cancel()
 			break
 		}
 	}
-	p.publisher.close()
+	p.publisher.Close()
 	p.stop()
 	time.Sleep(time.Minute)
 	return p
@@ -99,7 +100,7 @@ func (c *crashing) check() (repeated int) {
 	c.t.Helper()
 	first, repeated := firstSightings(c.consume(modelTopics...))
 	relaytest.CheckOrder(c.t, first, c.model.events())
-	checkTime(c.t, first)
+	relaytest.CheckTimes(c.t, first)
 	return repeated
 }
 
@@ -120,7 +121,7 @@ func TestReadback_KnowsWhatWasUnderWay(t *testing.T) {
 					time.Sleep(time.Duration(c.rnd.IntN(6000)) * time.Millisecond)
 					w.kill()
 					p.stop()
-					go func() { p.publisher.close() }()
+					go func() { p.publisher.Close() }()
 				}
 				c.last()
 				if n := c.check(); n != 0 {
@@ -361,24 +362,24 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 	for i, codec := range codecs {
 		cfg := b.cfg
 		cfg.Kafka = append(cfg.Kafka[:len(cfg.Kafka):len(cfg.Kafka)], kgo.ProducerBatchCompression(codec))
-		p, err := newPublisher(cfg.engine(), b.publisher.metrics, func(err error) { t.Error(err) })
+		p, err := publish.New(cfg.engine(), b.metrics.Metrics, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range all[i*20 : i*20+20] {
 			e.Payload = bytes.Repeat(e.Payload, 20)
-			if err := p.submit(t.Context(), cdclog.StoredEvent{Event: e}, bySweep, nil); err != nil {
+			if err := p.Submit(t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p.drain(t.Context())
-		p.close()
+		p.Drain(t.Context())
+		p.Close()
 		strangers(t, b, "OrderCreated")
 	}
 	got := make(map[gocql.UUID]topicEvent)
 	var mu sync.Mutex
 	topics := &backTopics{
-		client: b.publisher.client, admin: b.publisher.topics.admin, source: b.cfg.Source,
+		client: b.kafka(), admin: b.admin(), source: b.cfg.Source,
 		parts: make(map[string]map[int32]*backPartition),
 		take: func(es []topicEvent) {
 			mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // saveTimeout bounds saving the checkpoints when the reader has ended.
@@ -36,11 +37,11 @@ type Relay struct {
 	own     cdclog.Portion // what this shard has of the table
 	streams *checkpoint.Streams
 
-	publisher atomic.Pointer[publisher] // nil until Run
-	readback  atomic.Pointer[readback]  // nil until Run
-	tail      atomic.Pointer[tail]      // nil until Run, and without a tail
-	backfill  atomic.Pointer[backfill]  // nil until Run
-	aside     atomic.Pointer[aside]     // nil while the sweep does not run
+	publisher atomic.Pointer[publish.Publisher] // nil until Run
+	readback  atomic.Pointer[readback]          // nil until Run
+	tail      atomic.Pointer[tail]              // nil until Run, and without a tail
+	backfill  atomic.Pointer[backfill]          // nil until Run
+	aside     atomic.Pointer[aside]             // nil while the sweep does not run
 
 	hints *hint.Receiver // used by Run alone
 
@@ -129,16 +130,16 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // finish waits for what is under way, unless the relay failed, and saves the checkpoints.
-func (r *Relay) finish(ctx context.Context, p *publisher, fatal error) error {
+func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) error {
 	if r.cfg.fenced() {
 		// What is out the next owner learns from the topics, and by now it may have
 		// saved checkpoints that are further.
-		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.state().open)
+		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.State().Open)
 		return nil
 	}
 	if fatal == nil || errors.Is(fatal, errReadable) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
-		left := p.drain(drain)
+		left := p.Drain(drain)
 		cancel()
 		if left > 0 {
 			r.log.Warn("stopping with events that are not acknowledged; they are read again at the next start", "events", left)
@@ -218,11 +219,11 @@ func (r *Relay) read(ctx context.Context) error {
 }
 
 // forget lets go of events that the sweep passed, until ctx ends.
-func (r *Relay) forget(ctx context.Context, p *publisher) error {
+func (r *Relay) forget(ctx context.Context, p *publish.Publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
 	for retry.Wait(ctx, every) == nil {
 		if _, opened, upTo := r.streams.HandedAll(); opened > 0 {
-			p.pass(upTo, every)
+			p.Pass(upTo, every)
 		}
 	}
 	return context.Cause(ctx)

@@ -2,8 +2,6 @@ package relay
 
 import (
 	"context"
-	"io"
-	"log"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,7 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
-	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -44,20 +41,7 @@ type world struct {
 // connections, and virtual time stands still with it unless queries are gated.
 func (w *world) connect(keyspace string) *gocql.Session {
 	w.t.Helper()
-	cluster := gocql.NewCluster("127.0.0.1")
-	cluster.Dialer = w.db
-	cluster.Keyspace = keyspace
-	cluster.Timeout = 5 * time.Second
-	if w.prefetched {
-		cluster.WriteCoalesceWaitTime = 0
-	}
-	cluster.ReconnectInterval = 5 * time.Second
-	cluster.Logger = log.New(io.Discard, "", 0)
-	s, err := cluster.CreateSession()
-	if err != nil {
-		w.t.Fatalf("CreateSession() error = %v", err)
-	}
-	return s
+	return relaytest.Connect(w.t, w.db, keyspace, w.prefetched)
 }
 
 func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world {
@@ -77,12 +61,8 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 			change(c)
 		}
 	})
-	w.publisher.close() // the relay makes its own
-	admin := w.connect("")
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
-		t.Fatalf("Migrate() error = %v", err)
-	}
-	admin.Close()
+	w.publisher.Close() // the relay makes its own
+	relaytest.Migrate(t, db)
 	w.session = w.connect("outbox")
 	return w
 }
@@ -169,7 +149,7 @@ func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
 		}
 		got := w.consume(topics...)
 		relaytest.CheckOrder(t, got, append(all, more))
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }
 
@@ -215,6 +195,6 @@ func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 		}
 		got := w.consume(topics...)
 		relaytest.CheckOrder(t, got, all)
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // repairPoll is how often a relay looks for requests.
@@ -39,7 +40,7 @@ const repairPoll = 5 * time.Second
 type repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
-	publisher *publisher
+	publisher *publish.Publisher
 	lookup    cdclog.Lookup
 	// passed is until when the sweep is known to have read all streams.
 	passed func(context.Context) (time.Time, error)
@@ -54,7 +55,7 @@ type repairer struct {
 	doubted   map[gocql.UUID]int // the last poll in which the dedup index had an event asked for
 }
 
-func newRepairer(r *Relay, p *publisher, back *readback) *repairer {
+func newRepairer(r *Relay, p *publish.Publisher, back *readback) *repairer {
 	requests := NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table)
 	requests.fence = r.cfg.Fence
 	return &repairer{
@@ -134,7 +135,7 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case r.publisher.isLetter(event):
+		case r.publisher.IsDeadLetter(event):
 			state, detail = RepairAsked, isDeadLetter
 		case withheld:
 			state, detail = RepairUnknown, isWithheld
@@ -169,7 +170,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	case row.Err != nil:
 		return r.answer(ctx, q, RepairUnreadable, row.Err.Error())
 	}
-	if o := r.publisher.olderOf(); o != nil && o.behind(q.Aggregate) {
+	if o := r.publisher.OlderOf(); o != nil && o.Behind(q.Aggregate) {
 		return r.wait(ctx, q, isBeforeScan)
 	}
 	if !time.UnixMicro(row.Written).Before(passed) {
@@ -180,7 +181,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	} else if behind {
 		return r.wait(ctx, q, isBehindEarlier)
 	}
-	if r.publisher.isLetter(q.EventID) {
+	if r.publisher.IsDeadLetter(q.EventID) {
 		return r.wait(ctx, q, isDeadLetter)
 	}
 	if withheld, err := withheld(ctx, r.publisher, q.EventID); err != nil {
@@ -188,7 +189,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	} else if withheld {
 		return r.answer(ctx, q, RepairUnknown, isWithheld)
 	}
-	if indexed, inTopic := r.publisher.indexed(q.EventID); indexed {
+	if indexed, inTopic := r.publisher.Indexed(q.EventID); indexed {
 		switch {
 		case inTopic && r.waited(q.ID):
 			return r.answer(ctx, q, RepairPublished, "") // since it was asked for
@@ -196,12 +197,12 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 			return r.answer(ctx, q, RepairUnknown, "this relay has published the event: verify again")
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
-		r.publisher.forget(q.EventID)
+		r.publisher.Forget(q.EventID)
 	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == isBehindEarlier {
 		// The scan or the sweep may have published it since, and the index forgets.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
-	release, err := r.publisher.claim(ctx, q.Aggregate)
+	release, err := r.publisher.Claim(ctx, q.Aggregate)
 	if err != nil {
 		return err
 	}
@@ -217,8 +218,8 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		return err
 	}
 	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
-	_, err = r.publisher.offer(ctx, &offer{
-		event: row.Event, written: row.Written, by: byKey, owner: true, anyway: true, missing: true, settled: func() { r.settle(q.ID) },
+	_, err = r.publisher.Offer(ctx, &publish.Offer{
+		Event: row.Event, Written: row.Written, By: publish.ByKey, Owner: true, Anyway: true, Missing: true, Settled: func() { r.settle(q.ID) },
 	})
 	return err
 }
@@ -229,12 +230,12 @@ var errEarlier = errors.New("an earlier event is not published")
 // behindEarlier returns whether the sweep has still to publish an event of the aggregate
 // with a smaller number than that of the request.
 func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
-	next, _ := r.publisher.expect(q.Aggregate)
+	next, _ := r.publisher.Expect(q.Aggregate)
 	if next >= q.Sequence {
 		return false, nil
 	}
 	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, max(next, 1), q.Sequence, func(f cdclog.StoredEvent) error {
-		if r.publisher.fate(&f, passed.UnixMicro()-1, 0) == fateUnpublished {
+		if r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished {
 			return errEarlier
 		}
 		return nil
@@ -314,8 +315,8 @@ func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, det
 
 // withheld returns whether an operator settled the event's dead letter without
 // publishing it. The dedup index also contains events that were replayed long ago.
-func withheld(ctx context.Context, p *publisher, id gocql.UUID) (bool, error) {
-	l, err := p.deadLetter(ctx, id)
+func withheld(ctx context.Context, p *publish.Publisher, id gocql.UUID) (bool, error) {
+	l, err := p.DeadLetter(ctx, id)
 	if l == nil || l.Status.Open() {
 		return false, err
 	}

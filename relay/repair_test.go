@@ -86,7 +86,7 @@ func TestRepair(t *testing.T) {
 		}
 		published := w.consume("OrderCreated", "OrderUpdated")
 		relaytest.CheckOrder(t, published, all[:16])
-		checkTime(t, published)
+		relaytest.CheckTimes(t, published)
 		for _, q := range got {
 			if err := requests.Forget(t.Context(), q.ID); err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.IdleCheckpoint = 5 * time.Second
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		before, after := relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(2, 1, "OrderCreated")
@@ -232,7 +232,7 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.IdleCheckpoint = 5 * time.Second
-			c.Kafka = append(c.Kafka, noCompression())
+			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
 		e := relaytest.Event(1, 1, "OrderCreated")

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -89,17 +91,14 @@ func (r *replayBench) replay(round int) {
 	r.w.b.Helper()
 	p := r.w.relay.publisher.Load()
 	began := time.Now()
-	p.mu.Lock()
-	left := len(p.letters.known) - len(r.rounds[round])
+	left := p.State().DeadLetters - len(r.rounds[round])
+	ids := make([]gocql.UUID, 0, len(r.rounds[round]))
 	for _, l := range r.rounds[round] {
-		p.letters.set(l.EventID, func(ref *letterRef) { ref.at = atOnce })
+		ids = append(ids, l.EventID)
 	}
-	p.mu.Unlock()
-	p.wake()
+	p.ReplayNow(ids...)
 	r.w.until("all letters are resolved", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.letters.known) == left
+		return p.State().DeadLetters == left
 	})
 	r.took = append(r.took, window{began, time.Now()})
 }
@@ -118,7 +117,7 @@ func (r *replayBench) report() {
 	for _, ls := range r.rounds {
 		want += len(ls)
 	}
-	m := r.w.relay.metrics.replays
+	m := r.w.relay.metrics.Replays
 	if n := relaytest.Count(m.WithLabelValues(dlq.StrategyImmediate, "published")) + relaytest.Count(m.WithLabelValues(dlq.StrategyFollow, "published")); int(n) != want {
 		b.Errorf("%v letters were published by a replay, want %d", n, want)
 	}

@@ -10,15 +10,16 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // pass is one run of the relay: from a start until it is stopped, a fatal error, or
 // the CDC log has outrun it.
 type pass struct {
 	*Relay
-	p    *publisher
+	p    *publish.Publisher
 	back *readback
-	dead *deadLetters
+	dead *publish.OpenDeadLetters
 	fill *backfill
 	// fail ends the pass with a cause.
 	fail context.CancelCauseFunc
@@ -29,12 +30,12 @@ func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	r.streams.Forget()
-	p, err := newPublisher(r.cfg.engine(), r.metrics.engineMetrics, func(err error) { fail(err) })
+	p, err := publish.New(r.cfg.engine(), r.metrics.Metrics, func(err error) { fail(err) })
 	if err != nil {
 		return err
 	}
 	r.publisher.Store(p)
-	defer p.close()
+	defer p.Close()
 	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
 	back.own, back.ticket = &r.own, r.cfg.ReadBacks.announce()
 	defer back.ticket.withdraw()
@@ -42,7 +43,7 @@ func (r *Relay) run(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
-	p.ensureTopics(r.cfg.Topics)
+	p.EnsureTopics(r.cfg.Topics)
 	one := pass{Relay: r, p: p, back: back, fail: fail}
 	if err := one.learn(tail); err != nil {
 		if ctx.Err() != nil {
@@ -76,17 +77,17 @@ func (x *pass) learn(ctx context.Context) error {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if x.dead, err = x.p.loadLetters(ctx, &x.own, x.untilRead); err != nil {
+			if x.dead, err = x.p.LoadDeadLetters(ctx, &x.own, x.untilRead); err != nil {
 				return err
 			}
-			x.back.alsoSince = earliest(since, x.dead.since)
+			x.back.alsoSince = earliest(since, x.dead.Since)
 			x.fill = newBackfill(x.Relay, x.p, x.back)
 			x.backfill.Store(x.fill)
 			return x.fill.decide(ctx)
 		},
 		x.back.run,
 		func(ctx context.Context) error {
-			return x.p.loadSettled(ctx, &x.own, x.fill.since(x.back.position), x.untilRead)
+			return x.p.LoadSettled(ctx, &x.own, x.fill.since(x.back.position), x.untilRead)
 		},
 		func(ctx context.Context) error { return x.fill.prepare(ctx) },
 	} {
@@ -110,11 +111,11 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	add := func(name string, run func(context.Context) error) {
 		sup.Add(&service{name: name, run: run, fail: x.fail})
 	}
-	replays := newReplayer(x.p, x.lookup)
-	replays.own = &x.own
-	x.dead.know(x.p)
+	replays := publish.NewReplayer(x.p, x.lookup)
+	replays.Own = &x.own
+	x.dead.Know(x.p)
 	proofs := newProofs(&x.cfg, x.p, x.store, x.metrics.proof)
-	x.p.setProver(proofs)
+	x.p.SetProver(proofs)
 	add("proofs", proofs.run)
 	add("reader", x.read)
 	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
@@ -138,12 +139,12 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	if gated {
 		add("unread partitions", x.awaitUnread)
 	}
-	if x.p.writesDeadLetters() && !gated {
+	if x.p.WritesDeadLetters() && !gated {
 		add("replays", func(ctx context.Context) error {
-			if err := x.dead.settle(ctx, replays); err != nil {
+			if err := x.dead.Settle(ctx, replays); err != nil {
 				return err
 			}
-			return replays.run(ctx)
+			return replays.Run(ctx)
 		})
 	}
 	if x.cfg.Tail != TailOn {

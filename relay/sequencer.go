@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // sequencer hands each aggregate's events on by sequence number.
@@ -25,7 +26,7 @@ import (
 // those before it are there too, or they are late by any measure. The aggregate
 // waits for them beside its stream (aside).
 type sequencer struct {
-	publisher *publisher
+	publisher *publish.Publisher
 	aside     *aside
 	lookup    cdclog.Lookup
 	gapWait   time.Duration
@@ -35,7 +36,7 @@ type sequencer struct {
 }
 
 // newSequencer makes a sequencer whose waiting aggregates wait until ctx ends.
-func newSequencer(ctx context.Context, cfg *Config, m *metrics, p *publisher, find cdclog.Lookup) *sequencer {
+func newSequencer(ctx context.Context, cfg *Config, m *metrics, p *publish.Publisher, find cdclog.Lookup) *sequencer {
 	s := &sequencer{
 		publisher: p, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
 	}
@@ -66,8 +67,8 @@ func (s *sequencer) take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 // pass hands on e if it is its turn. If not, its aggregate waits beside the stream.
 func (s *sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
 	if !s.aside.has(e.AggregateID) {
-		v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.Written, bad: e.Err, by: bySweep, settled: settled})
-		if err != nil || v == taken || v == repeated {
+		v, err := s.publisher.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+		if err != nil || v == publish.Taken || v == publish.Repeated {
 			return err
 		}
 	}
@@ -78,22 +79,22 @@ func (s *sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64,
 // began is from when this run reads e's stream, in microseconds.
 // settled is called when e is acknowledged.
 func (s *sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
-	v, err := s.publisher.offer(ctx, &offer{event: e.Event, written: e.Written, bad: e.Err, by: bySweep, settled: settled})
-	if err != nil || v == taken || v == repeated {
+	v, err := s.publisher.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+	if err != nil || v == publish.Taken || v == publish.Repeated {
 		return err
 	}
-	release, err := s.publisher.claimPassed(ctx, s.lookup, e.AggregateID)
+	release, err := s.publisher.ClaimPassed(ctx, s.lookup, e.AggregateID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	next, known := s.publisher.expect(e.AggregateID)
+	next, known := s.publisher.Expect(e.AggregateID)
 	if !known && e.Sequence > 1 {
 		if next, err = s.lead(ctx, e, began); err != nil {
 			return err
 		}
 	}
-	if err := s.retry(ctx, &e.Event, func() error { return s.publisher.findGaps(ctx, s.lookup, &e.Event, e.Sequence) }); err != nil {
+	if err := s.retry(ctx, &e.Event, func() error { return s.publisher.FindGaps(ctx, s.lookup, &e.Event, e.Sequence) }); err != nil {
 		return err
 	}
 	if next > 0 && e.Sequence > next {
@@ -101,14 +102,14 @@ func (s *sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 			return err
 		}
 	}
-	return s.publisher.submit(ctx, e, bySweep, settled)
+	return s.publisher.Submit(ctx, e, publish.BySweep, settled)
 }
 
 // patience is how long a missing number of an aggregate is waited for: half as long for
 // each number that is missing among the last ones. A writer that leaves numbers out
 // would otherwise delay its events without bound.
 func (s *sequencer) patience(aggregate gocql.UUID) time.Duration {
-	return max(s.gapWait>>s.publisher.missing(aggregate), s.gapWait/gapWaitShare)
+	return max(s.gapWait>>s.publisher.Missing(aggregate), s.gapWait/gapWaitShare)
 }
 
 // gapWaitShare is the part of the wait for a missing number that remains at least.
@@ -122,8 +123,8 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		var err error
 		next, err = s.close(ctx, e, next, !time.Now().Before(deadline))
 		s.aside.read(err)
-		if h, ok := errors.AsType[handingOn](err); ok {
-			return h.error
+		if h, ok := errors.AsType[*publish.HandoverError](err); ok {
+			return h.Err
 		}
 		if err != nil && (ctx.Err() != nil || failure.Classify(err) == failure.Fatal) {
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
@@ -163,7 +164,7 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 			pass(f.Sequence)
 		}
 		if err := s.recover(ctx, f); err != nil {
-			return handingOn{err}
+			return &publish.HandoverError{Err: err}
 		}
 		next = f.Sequence + 1
 		return nil
@@ -181,23 +182,23 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 // e's own if nothing is missing before it. Events that were missed before that number
 // it hands on.
 func (s *sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
-	earlier := predecessors{publisher: s.publisher, lookup: s.lookup}
-	var found earlierRows
+	earlier := publish.Predecessors{Publisher: s.publisher, Lookup: s.lookup}
+	var found publish.EarlierRows
 	if err := s.retry(ctx, &e.Event, func() (err error) {
 		// No row written after e is forgotten: the stream has not shown it.
-		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.Written)
+		found, err = earlier.Find(ctx, &e.Event, e.Sequence, began, e.Written)
 		return err
 	}); err != nil {
 		return 0, err
 	}
-	if found.late() {
+	if found.Late() {
 		if err := s.retry(ctx, &e.Event, func() error {
-			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f cdclog.StoredEvent) error {
-				if s.publisher.fate(&f, began, e.Written) != fateUnpublished {
+			return s.lookup(ctx, &e.Event, found.Missed, found.Published, func(f cdclog.StoredEvent) error {
+				if s.publisher.Fate(&f, began, e.Written) != publish.FateUnpublished {
 					return nil
 				}
 				if err := s.recover(ctx, f); err != nil {
-					return handingOn{err}
+					return &publish.HandoverError{Err: err}
 				}
 				return nil
 			})
@@ -206,14 +207,14 @@ func (s *sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 		}
 	}
 	switch {
-	case found.lowest == 0:
+	case found.Lowest == 0:
 		return e.Sequence, nil // those before it are expired
-	case found.published == 0:
-		next = found.lowest
+	case found.Published == 0:
+		next = found.Lowest
 	default:
-		next = found.published + 1
+		next = found.Published + 1
 	}
-	s.publisher.begins(e.AggregateID, next)
+	s.publisher.Begins(e.AggregateID, next)
 	return next, nil
 }
 
@@ -225,8 +226,8 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 		if err == nil {
 			return nil
 		}
-		if h, ok := errors.AsType[handingOn](err); ok {
-			return h.error
+		if h, ok := errors.AsType[*publish.HandoverError](err); ok {
+			return h.Err
 		}
 		if ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
 			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
@@ -242,5 +243,5 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 // still to come, finds it handed on.
 func (s *sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
-	return s.publisher.submit(ctx, f, byKey, nil)
+	return s.publisher.Submit(ctx, f, publish.ByKey, nil)
 }

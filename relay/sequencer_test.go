@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -259,17 +260,16 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setup(t, func(c *Config) { c.RetryMin, c.RetryMax = time.Minute, time.Minute })
 		defer b.close()
 		tb := &table{breaks: 5}
 		for seq := int64(1); seq <= 9; seq++ {
 			tb.add(relaytest.Event(1, seq, "OrderUpdated"), seq, time.Now())
 		}
-		o := newOlderRows(&checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, 1)
-		b.publisher.setOlder(o)
+		o := publish.NewOlderRows(&checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, 1)
+		b.publisher.SetOlder(o)
 		s := b.sequencer(tb)
 		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
-		b.publisher.cfg.RetryMin = time.Minute
 		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, func() {}); err != nil {
 			t.Fatal(err)
 		}

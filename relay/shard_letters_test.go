@@ -241,7 +241,7 @@ func TestShards_OfSomebodysOwnTable(t *testing.T) {
 						if idle := tt.whole && i > 0; s.Idle != idle || len(s.Problems) > 0 {
 							t.Errorf("shard %d of %d: Idle = %t, problems %q", i, count, s.Idle, s.Problems)
 						}
-						n := int(sum(r.metrics.published))
+						n := int(sum(r.metrics.Published))
 						if tt.whole && count > 0 && (n == 60) != (i == 0) || !tt.whole && count > 0 && (n == 0 || n == 60) {
 							t.Errorf("shard %d of %d published %d events of 60", i, count, n)
 						}

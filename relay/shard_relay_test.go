@@ -139,10 +139,10 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 								own++
 							}
 						}
-						if n := int(sum(r.metrics.published)); n != own || own == 0 {
+						if n := int(sum(r.metrics.Published)); n != own || own == 0 {
 							t.Errorf("shard %d published %d events, want %d", i, n, own)
 						}
-						if late := relaytest.Count(r.metrics.late); late != 0 {
+						if late := relaytest.Count(r.metrics.Late); late != 0 {
 							t.Errorf("shard %d published %v events late", i, late)
 						}
 						s := r.Status()
@@ -176,7 +176,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 								t.Errorf("shard %d: %d gaps or dead letters", i, a)
 							}
 						}
-						if n := r.publisher.Load().state().aggregates; n > own/10 {
+						if n := r.publisher.Load().State().Aggregates; n > own/10 {
 							t.Errorf("shard %d remembers %d aggregates, and has %d", i, n, own/10)
 						}
 					}
@@ -232,7 +232,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 				stop()
 				got := w.consume("OrderCreated", "OrderUpdated")
 				relaytest.CheckOrder(t, got, all)
-				checkTime(t, got)
+				relaytest.CheckTimes(t, got)
 			})
 		})
 	}

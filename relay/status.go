@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Status is what a relay is doing.
@@ -28,21 +29,21 @@ type Status struct {
 	// Waiting are the aggregates that wait for an earlier event of theirs.
 	Waiting WaitingAggregates
 	// Held are the aggregates with an event that cannot be published.
-	Held []Hold
+	Held []publish.Hold
 	// Breaker is the breaker before the broker.
-	Breaker BreakerStatus
+	Breaker publish.BreakerStatus
 	// DeadLetters are those that are not settled, Spilled those of them that an
 	// open breaker made, and ParkedAggregates the aggregates that wait behind one.
 	DeadLetters, Spilled, ParkedAggregates int
 	// Unstored is how many dead letters could not be stored so far, and OldestUnstored
 	// the one that has waited for longest.
 	Unstored       int
-	OldestUnstored UnstoredLetter
+	OldestUnstored publish.UnstoredDeadLetter
 	// Holding says that the breaker is open, or a topic stalled, and nothing more
 	// is spilled.
 	Holding bool
 	// Stalled are the partitions that acknowledge nothing while others do.
-	Stalled []StalledTopic
+	Stalled []publish.StalledTopic
 	// UnsavedSince is since when positions cannot be saved, zero if they can, and
 	// SaveErr why. Events go out meanwhile; a start would read back further.
 	UnsavedSince time.Time
@@ -59,7 +60,7 @@ type Status struct {
 	Tail TailStatus
 	// DataLoss is the last loss of acknowledged records by the broker within the last
 	// hour, nil without one.
-	DataLoss *DataLoss
+	DataLoss *publish.DataLoss
 	// TableErr is why new events do not come to the CDC log, nil if they do: somebody
 	// altered the table while the relay ran. A start refuses such a table.
 	TableErr error
@@ -110,14 +111,14 @@ func (r *Relay) Status() Status {
 		s.Unread, s.UnreadSince = unread.names(), unread.since
 	}
 	if p := r.publisher.Load(); p != nil {
-		st := p.state()
-		s.InFlight, s.Breaker = st.open, st.breaker
-		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.letters, st.spilled, st.parked
-		s.Holding = st.breaker.State != BreakerClosed && (!p.writesDeadLetters() || r.cfg.WhenOpen != WhenOpenSpill || st.spilled >= r.cfg.SpillLimit)
-		s.Stalled, s.Unstored, s.OldestUnstored = st.stalled, st.unstored, st.oldestUnstored
-		s.Holding = s.Holding || slices.ContainsFunc(st.stalled, func(t StalledTopic) bool { return t.Holding })
-		s.Held = p.holds()
-		s.DataLoss = p.dataLoss(now)
+		st := p.State()
+		s.InFlight, s.Breaker = st.Open, st.Breaker
+		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.DeadLetters, st.Spilled, st.Parked
+		s.Holding = st.Breaker.State != publish.BreakerClosed && (!p.WritesDeadLetters() || r.cfg.WhenOpen != WhenOpenSpill || st.Spilled >= r.cfg.SpillLimit)
+		s.Stalled, s.Unstored, s.OldestUnstored = st.Stalled, st.Unstored, st.OldestUnstored
+		s.Holding = s.Holding || slices.ContainsFunc(st.Stalled, func(t publish.StalledTopic) bool { return t.Holding })
+		s.Held = p.Holds()
+		s.DataLoss = p.DataLoss(now)
 	}
 	s.Tail = r.tail.Load().status()
 	s.Waiting = r.aside.Load().state()
@@ -130,7 +131,7 @@ func (r *Relay) Status() Status {
 // oldestAge is for how long the oldest change has waited for its acknowledgement.
 func (r *Relay) oldestAge(now time.Time) time.Duration {
 	age := r.streams.OldestAge(now)
-	if sent := r.publisher.Load().oldestSent(); !sent.IsZero() {
+	if sent := r.publisher.Load().OldestSent(); !sent.IsZero() {
 		age = max(age, now.Sub(sent))
 	}
 	return age
@@ -184,7 +185,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if s.TableErr != nil {
 		say("new events are not published: %v", s.TableErr)
 	}
-	if b := s.Breaker; b.State != BreakerClosed {
+	if b := s.Breaker; b.State != publish.BreakerClosed {
 		now := "events become dead letters and go out when it closes"
 		if s.Holding {
 			now = "events wait in the CDC log until it closes"
@@ -192,7 +193,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the breaker is %s since %s, %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	for _, t := range s.Stalled {
-		if now.Sub(t.Since) < cfg.engine().usedUpAfter() {
+		if now.Sub(t.Since) < cfg.engine().UsedUpAfter() {
 			continue
 		}
 		then := "they become dead letters"

@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Readiness in an outage of the database: the tail says so first, with the cause.
@@ -28,7 +29,7 @@ func TestStatus_TheTailCannotRead(t *testing.T) {
 		{"nothing says why", 45 * time.Second, nil, "no window"},
 	} {
 		s := Status{Reading: true, LastWindow: now.Add(-tt.silent), Tail: TailStatus{On: true, LastRead: now.Add(-tt.silent), Err: tt.err}}
-		s.Breaker.State = BreakerClosed
+		s.Breaker.State = publish.BreakerClosed
 		got := strings.Join(s.problems(&cfg, now.Add(-time.Hour), now), "; ")
 		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q in it", tt.name, got, tt.want)

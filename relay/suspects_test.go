@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -77,7 +78,7 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		if !s.Holding || len(s.Stalled) == 0 || !s.Stalled[0].Holding || !strings.Contains(said, "the limit") {
 			t.Errorf("Status() = %+v, want that it holds, and a problem that says why", s)
 		}
-		if n := len(w.open()); n == 0 || n > 5+buryConcurrency {
+		if n := len(w.open()); n == 0 || n > 5+publish.WriteConcurrency {
 			t.Errorf("%d dead letters, want no more than the limit", n)
 		}
 		answers()

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -44,7 +45,7 @@ type tail struct {
 	source    cdclog.Generations
 	rows      tailLog
 	streams   *checkpoint.Streams
-	publisher *publisher
+	publisher *publish.Publisher
 	gaps      *tailGaps
 	limiter   *rate.Limiter
 	byTime    bool            // the table has no numbers
@@ -59,7 +60,7 @@ type tail struct {
 	lastRead    time.Time
 }
 
-func newTail(cfg *Config, m *metrics, src cdclog.Generations, rows tailLog, s *checkpoint.Streams, p *publisher, find cdclog.Lookup) *tail {
+func newTail(cfg *Config, m *metrics, src cdclog.Generations, rows tailLog, s *checkpoint.Streams, p *publish.Publisher, find cdclog.Lookup) *tail {
 	t := &tail{
 		cfg: cfg, log: cfg.Logger, metrics: m, source: src, rows: rows, streams: s, publisher: p,
 		limiter:  rate.NewLimiter(rate.Limit(cfg.TailMaxQueriesPerSecond), max(1, int(cfg.TailMaxQueriesPerSecond/100))),
@@ -278,7 +279,7 @@ func (t *tail) failed(ctx context.Context, err error) {
 		return
 	}
 	t.metrics.tailErrors.Inc()
-	t.publisher.tailFailed(time.Now())
+	t.publisher.TailFailed(time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	first := t.failingFrom.IsZero()
@@ -295,7 +296,7 @@ func (t *tail) succeeded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lastRead = now
-	t.publisher.tailBegan(now)
+	t.publisher.TailBegan(now)
 	if !t.failingFrom.IsZero() {
 		t.log.Info("tail reads again", "after", now.Sub(t.failingFrom))
 		t.failingFrom = time.Time{}
@@ -328,8 +329,8 @@ func (t *tail) status() TailStatus {
 	if t == nil {
 		return TailStatus{}
 	}
-	s := TailStatus{On: true, Waiting: t.gaps.count(), Paused: t.publisher.memoryFull()}
-	s.Unswept, s.UnsweptLimit, s.NearLimit = t.publisher.memoryUse()
+	s := TailStatus{On: true, Waiting: t.gaps.count(), Paused: t.publisher.MemoryFull()}
+	s.Unswept, s.UnsweptLimit, s.NearLimit = t.publisher.MemoryUse()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.LastRead = t.lastRead

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -33,9 +34,9 @@ const (
 // the tail never goes on without it. After the confidence window the sweep
 // comes, and decides.
 type tailGaps struct {
-	publisher *publisher
+	publisher *publish.Publisher
 	lookup    cdclog.Lookup
-	earlier   *predecessors
+	earlier   *publish.Predecessors
 	giveUp    time.Duration
 	lookups   chan struct{} // holds one token for each look-up under way
 	wg        sync.WaitGroup
@@ -54,9 +55,9 @@ type tailGap struct {
 	poke  chan struct{} // the log has shown another event
 }
 
-func newTailGaps(cfg *Config, p *publisher, find cdclog.Lookup) *tailGaps {
+func newTailGaps(cfg *Config, p *publish.Publisher, find cdclog.Lookup) *tailGaps {
 	return &tailGaps{
-		publisher: p, lookup: find, earlier: &predecessors{publisher: p, lookup: find, quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
+		publisher: p, lookup: find, earlier: &publish.Predecessors{Publisher: p, Lookup: find, Quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }
@@ -75,7 +76,7 @@ func (g *tailGaps) await(ctx context.Context, e *outbox.Event, began func() (int
 		return
 	}
 	if len(g.waiting) >= maxTailGaps {
-		g.publisher.leave(e.AggregateID)
+		g.publisher.Leave(e.AggregateID)
 		return
 	}
 	of := outbox.Event{AggregateID: e.AggregateID, AggregateText: e.AggregateText}
@@ -119,7 +120,7 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 		return false
 	}
 	if upTo < w.upTo {
-		g.publisher.leave(w.of.AggregateID)
+		g.publisher.Leave(w.of.AggregateID)
 	}
 	delete(g.waiting, w.of.AggregateID)
 	return true
@@ -137,13 +138,13 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	release, _ := g.publisher.tryClaim(w.of.AggregateID)
+	release, _ := g.publisher.TryClaim(w.of.AggregateID)
 	if release == nil {
 		return 0, nil // the sweep is at it
 	}
 	defer release()
-	if err := g.publisher.passOlder(ctx, g.lookup, w.of.AggregateID); err != nil {
-		if errors.Is(err, errTooFarAhead) {
+	if err := g.publisher.PassOlder(ctx, g.lookup, w.of.AggregateID); err != nil {
+		if errors.Is(err, publish.ErrTooFarAhead) {
 			err = errLeft
 		}
 		return 0, err
@@ -151,7 +152,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	g.mu.Lock()
 	last := w.upTo
 	g.mu.Unlock()
-	next, known := g.publisher.expect(w.of.AggregateID)
+	next, known := g.publisher.Expect(w.of.AggregateID)
 	if known && next > last {
 		return next - 1, nil
 	}
@@ -160,7 +161,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 			return 0, err
 		}
 	}
-	if err := g.publisher.findGaps(ctx, g.lookup, &w.of, last); err != nil {
+	if err := g.publisher.FindGaps(ctx, g.lookup, &w.of, last); err != nil {
 		return 0, err
 	}
 	err = g.lookup(ctx, &w.of, next, last+1, func(f cdclog.StoredEvent) error {
@@ -172,7 +173,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		case f.Err != nil:
 			return errLeft
 		}
-		if err := g.publisher.submit(ctx, f, byKey, nil); err != nil {
+		if err := g.publisher.Submit(ctx, f, publish.ByKey, nil); err != nil {
 			return err
 		}
 		next++
@@ -190,14 +191,14 @@ func (g *tailGaps) begin(ctx context.Context, w *tailGap, to int64) (int64, erro
 	if !ok {
 		return 0, errLeft
 	}
-	found, err := g.earlier.find(ctx, &w.of, to, began, math.MaxInt64)
+	found, err := g.earlier.Find(ctx, &w.of, to, began, math.MaxInt64)
 	switch {
 	case err != nil:
 		return 0, err
-	case found.late():
+	case found.Late():
 		return 0, errLeft // the sweep publishes them behind later ones
-	case found.published == 0 && found.lowest > 1:
+	case found.Published == 0 && found.Lowest > 1:
 		return 0, errLeft // the first ones are expired, or not visible yet
 	}
-	return found.published + 1, nil
+	return found.Published + 1, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 const (
@@ -182,8 +183,8 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 // until all are to be read again.
 func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
-	for t.publisher.memoryFull() {
-		t.publisher.tailWaited(time.Now())
+	for t.publisher.MemoryFull() {
+		t.publisher.TailWaited(time.Now())
 		if err := retry.Wait(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
@@ -392,7 +393,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 		return nil
 	}
 	if row.Err != nil {
-		t.metrics.tailLeft.Inc()
+		t.metrics.TailLeft.Inc()
 		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
 		return nil
 	}
@@ -411,20 +412,20 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	if g.order != nil {
 		stream := g.generation.Index(row.Stream)
 		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
-		before, _ := t.publisher.expect(row.Event.AggregateID)
+		before, _ := t.publisher.Expect(row.Event.AggregateID)
 		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
 			return g.keep(ctx, row, stream, written, before)
 		}
 	}
-	v, err := t.publisher.offer(ctx, &offer{event: row.Event, written: written, by: byTail})
+	v, err := t.publisher.Offer(ctx, &publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
 	switch {
 	case err != nil:
 		return err
-	case v == ahead, v == unknown, v == claimed:
+	case v == publish.Ahead, v == publish.Unknown, v == publish.Claimed:
 		i := g.generation.Index(row.Stream)
 		t.gaps.await(ctx, &row.Event, func() (int64, bool) { return t.streams.Began(g.generation.Start, g.generation.Streams[i]) })
-	case v == left:
-		t.publisher.leave(row.Event.AggregateID)
+	case v == publish.Left:
+		t.publisher.Leave(row.Event.AggregateID)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -268,7 +269,7 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := relaytest.Count(b.metrics.found[byTail]); n != 20 {
+		if n := relaytest.Count(b.metrics.Found[publish.ByTail]); n != 20 {
 			t.Errorf("found %v of 20 events", n)
 		}
 		// Rows that hints tell of are no reason to read all streams more often.
@@ -294,7 +295,7 @@ func TestTail_FindsRowsThatAreLate(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if n := relaytest.Count(b.metrics.found[byTail]); n != 220 {
+		if n := relaytest.Count(b.metrics.Found[publish.ByTail]); n != 220 {
 			t.Errorf("found %v of 220 events", n)
 		}
 	})
@@ -321,7 +322,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 		if s := b.tail.status(); s.Err != nil {
 			t.Errorf("status() after the outage: %v", s.Err)
 		}
-		if n := relaytest.Count(b.metrics.found[byTail]); n != 1 {
+		if n := relaytest.Count(b.metrics.Found[publish.ByTail]); n != 1 {
 			t.Errorf("found %v of 1 event", n)
 		}
 		// What is older than the confidence window the sweep reads.
@@ -344,17 +345,18 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		s := b.publisher.state()
-		if s.fresh < 100 || s.fresh > 110 || !b.tail.status().Paused {
-			t.Errorf("%d events are out before the sweep, status %+v, want 100 and a pause", s.fresh, b.tail.status())
+		s := b.publisher.State()
+		if s.Fresh < 100 || s.Fresh > 110 || !b.tail.status().Paused {
+			t.Errorf("%d events are out before the sweep, status %+v, want 100 and a pause", s.Fresh, b.tail.status())
 		}
-		b.publisher.mu.Lock()
-		for i := range 100 {
-			b.publisher.memory.show(relaytest.Event(i, 1, "").ID, 0)
+		for i := range 100 { // the sweep shows their rows
+			v, err := b.publisher.Offer(t.Context(), &publish.Offer{Event: relaytest.Event(i, 1, "OrderUpdated"), By: publish.BySweep, Settled: func() {}})
+			if err != nil || v != publish.Repeated {
+				t.Errorf("offer() = %v, %v, want that it is repeated", v, err)
+			}
 		}
-		b.publisher.mu.Unlock()
 		time.Sleep(time.Second)
-		if n := relaytest.Count(b.metrics.found[byTail]); n != 200 {
+		if n := relaytest.Count(b.metrics.Found[publish.ByTail]); n != 200 {
 			t.Errorf("found %v of 200 events when the sweep had come on", n)
 		}
 	})
@@ -399,8 +401,8 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 			t.Errorf("%d events are out when the first was found, want 54", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if s := b.tail.status(); s.Waiting != 0 || relaytest.Count(b.metrics.tailLeft) != 1 {
-			t.Errorf("%d aggregates wait and %v events are left to the sweep, want 0 and 1", s.Waiting, relaytest.Count(b.metrics.tailLeft))
+		if s := b.tail.status(); s.Waiting != 0 || relaytest.Count(b.metrics.TailLeft) != 1 {
+			t.Errorf("%d aggregates wait and %v events are left to the sweep, want 0 and 1", s.Waiting, relaytest.Count(b.metrics.TailLeft))
 		}
 	})
 }
@@ -410,14 +412,13 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 func TestTailGap_Begin(t *testing.T) {
 	t.Parallel()
 	row := func(seq, written int64) cdclog.StoredEvent {
-		return cdclog.StoredEvent{Event: outbox.Event{ID: eventID(int(seq)), Sequence: seq}, Written: written}
+		return cdclog.StoredEvent{Event: outbox.Event{ID: relaytest.EventID(int(seq)), Sequence: seq}, Written: written}
 	}
 	for _, tt := range []struct {
 		name      string
 		found     []cdclog.StoredEvent
 		began     int64
 		known     bool
-		horizon   int64
 		published int   // the id of this number is in the dedup index
 		want      int64 // 0: left to the sweep
 	}{
@@ -428,7 +429,6 @@ func TestTailGap_Begin(t *testing.T) {
 		{name: "not there yet", began: 10, known: true, want: 1},
 		{name: "the first ones are expired or late", found: []cdclog.StoredEvent{row(3, 30)}, began: 10, known: true},
 		{name: "the sweep has not opened the stream", found: []cdclog.StoredEvent{row(1, 5)}, began: 10},
-		{name: "ids are forgotten of rows since this run began", found: []cdclog.StoredEvent{row(1, 15), row(2, 30)}, began: 10, known: true, horizon: 20, want: 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t, nil)
@@ -438,9 +438,10 @@ func TestTailGap_Begin(t *testing.T) {
 				tb.add(f.Event, f.Written, time.Time{})
 			}
 			if tt.published > 0 {
-				b.publisher.memory.addAs(eventID(tt.published), 20, true)
+				found := publish.NewFound()
+				found.Add(relaytest.EventID(tt.published), gocql.UUID{}, 0)
+				b.publisher.Seed(&found, time.UnixMicro(20))
 			}
-			b.publisher.memory.horizon = tt.horizon
 			g := newTailGaps(&b.cfg, b.publisher, tb.lookup)
 			w := &tailGap{began: func() (int64, bool) { return tt.began, tt.known }}
 			got, err := g.begin(t.Context(), w, 100)
@@ -481,11 +482,11 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			cfg := Config{Brokers: []string{"127.0.0.1:1"}, MaxInFlightRecords: 1 << 30, MaxInFlightBytes: 1 << 50}.withDefaults()
-			p, err := newPublisher(cfg.engine(), newEngineMetrics(prometheus.NewRegistry()), func(error) {})
+			p, err := publish.New(cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(error) {})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer p.close()
+			defer p.Close()
 			r := cdclog.NewRowReader(&outbox.DefaultTable, nil, func([]byte, cdclog.RowKey) bool { return again })
 			e := relaytest.Event(1, 1, "OrderUpdated")
 			row := [][]byte{
@@ -508,7 +509,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				if !fresh {
 					continue
 				}
-				if v, err := p.offer(b.Context(), &offer{event: got.Event, written: 1, by: byTail}); err != nil || v != taken {
+				if v, err := p.Offer(b.Context(), &publish.Offer{Event: got.Event, Written: 1, By: publish.ByTail}); err != nil || v != publish.Taken {
 					b.Fatal(v, err)
 				}
 			}

@@ -1,6 +1,10 @@
 package relay
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+)
 
 // readingKind is why the tail reads.
 type readingKind uint8
@@ -21,9 +25,9 @@ func (m *metrics) registerTail(reg prometheus.Registerer) {
 	m.tailQueries[readAll] = queries.WithLabelValues("regular")
 	m.tailQueries[readHinted] = queries.WithLabelValues("hinted")
 	m.tailQueries[readAgain] = queries.WithLabelValues("again")
-	m.tailRows = counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
-	m.tailAgain = counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
-	m.tailErrors = counter("outbox_relay_tail_errors_total", "Queries of the tail that failed.")
+	m.tailRows = publish.Counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
+	m.tailAgain = publish.Counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
+	m.tailErrors = publish.Counter("outbox_relay_tail_errors_total", "Queries of the tail that failed.")
 	m.tailSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "outbox_relay_tail_query_seconds", Help: "From a query of the tail to the first row of the answer.",
 		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // maxTailHeld is how many rows a group holds. Beyond it they go out earlier than
@@ -207,12 +208,12 @@ func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, writt
 // handOn hands on rows that were held. What it does not come to is the sweep's.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	for i := range rows {
-		v, err := g.tail.publisher.offer(ctx, &offer{event: rows[i].event, written: rows[i].written, by: byTail})
+		v, err := g.tail.publisher.Offer(ctx, &publish.Offer{Event: rows[i].event, Written: rows[i].written, By: publish.ByTail})
 		if err != nil {
 			return err
 		}
-		if v == left {
-			g.tail.publisher.leave(rows[i].event.AggregateID)
+		if v == publish.Left {
+			g.tail.publisher.Leave(rows[i].event.AggregateID)
 		}
 	}
 	return nil

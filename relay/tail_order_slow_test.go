@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -71,7 +72,7 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
 					}
 				}
-				if n := relaytest.Count(b.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.Late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
 				rows, again := relaytest.Count(b.metrics.tailRows), relaytest.Count(b.metrics.tailAgain)
@@ -125,7 +126,7 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 						t.Errorf("aggregate %d: %d events in another order than written, or not all of 5", a, len(got[id]))
 					}
 				}
-				if n := relaytest.Count(b.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.Late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
 			})
@@ -144,21 +145,21 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
 				events := []cdclog.StoredEvent{{Event: unnumbered(1, 1), Written: 1000}, {Event: unnumbered(1, 2), Written: 2000}}
-				b.publisher.mu.Lock()
-				b.publisher.memory.addAs(events[1].ID, events[1].Written, true) // as read-back does
-				b.publisher.mu.Unlock()
+				found := publish.NewFound()
+				found.Add(events[1].ID, events[1].AggregateID, 0)
+				b.publisher.Seed(&found, time.UnixMicro(events[1].Written))
 				if again == 0 {
 					slices.Reverse(events)
 				}
 				for range 2 { // the tail reader and the sweep reader
 					for _, e := range events {
-						if err := b.publisher.submit(t.Context(), e, bySweep, nil); err != nil {
+						if err := b.publisher.Submit(t.Context(), e, publish.BySweep, nil); err != nil {
 							t.Fatal(err)
 						}
 						time.Sleep(time.Second)
 					}
 				}
-				if n := relaytest.Count(b.metrics.late); n != 1 {
+				if n := relaytest.Count(b.metrics.Late); n != 1 {
 					t.Errorf("%v late events are counted, want 1", n)
 				}
 			})

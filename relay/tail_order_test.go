@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -40,9 +41,8 @@ func order(b *tailBench) map[gocql.UUID][]gocql.UUID {
 
 // isOut says whether the event is acknowledged.
 func (b *tailBench) isOut(id gocql.UUID) bool {
-	b.publisher.mu.Lock()
-	defer b.publisher.mu.Unlock()
-	return b.publisher.memory.has(id)
+	indexed, _ := b.publisher.Indexed(id)
+	return indexed
 }
 
 // Writers that do not know of each other: rows become visible late by up to the
@@ -88,7 +88,7 @@ func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
 					}
 				}
-				if n := relaytest.Count(b.metrics.late); n != 0 {
+				if n := relaytest.Count(b.metrics.Late); n != 0 {
 					t.Errorf("%v events came late", n)
 				}
 			})
@@ -111,7 +111,7 @@ func TestTailOrder_WhatIsLaterGoesOutLate(t *testing.T) {
 		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{second.ID, first.ID}) {
 			t.Errorf("the topic has %v, want the late one behind", got)
 		}
-		if n := relaytest.Count(b.metrics.late); n != 1 {
+		if n := relaytest.Count(b.metrics.Late); n != 1 {
 			t.Errorf("%v late events are counted, want 1", n)
 		}
 	})
@@ -182,7 +182,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 		if got := order(b); len(got) != 0 {
 			t.Errorf("the topic has %v before the sweep is there", got)
 		}
-		if err := b.publisher.submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, bySweep, nil); err != nil {
+		if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, publish.BySweep, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range opened {

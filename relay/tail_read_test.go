@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -51,7 +52,7 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 				time.Sleep(10 * time.Second) // beyond what readings read again
 				readBefore, _ := costs.Rows()
 				r, stop := w.run()
-				found, queries := r.metrics.found[byTail], r.metrics.tailQueries[readAll]
+				found, queries := r.metrics.Found[publish.ByTail], r.metrics.tailQueries[readAll]
 				for end := time.Now().Add(time.Minute); relaytest.Count(found) < float64(events) && time.Now().Before(end); {
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -170,7 +171,7 @@ func TestTail_ReadsFarBackInNarrowQueries(t *testing.T) {
 		b.log.rows = rows
 		b.log.mu.Unlock()
 		time.Sleep(15 * time.Second)
-		if n := relaytest.Count(b.publisher.metrics.found[byTail]); n != 4000 {
+		if n := relaytest.Count(b.publisher.Metrics.Found[publish.ByTail]); n != 4000 {
 			t.Errorf("found %v of 4000 events", n)
 		}
 		b.log.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -55,16 +56,16 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 				if s := r.Status(); s.Tail.Streams == 0 || s.Tail.Err != nil || len(s.Problems) > 0 {
 					t.Errorf("Status() = %+v, want a tail that reads, and no problems", s)
 				}
-				if n := relaytest.Count(r.metrics.found[byTail]); n != float64(len(all)) {
+				if n := relaytest.Count(r.metrics.Found[publish.ByTail]); n != float64(len(all)) {
 					t.Errorf("the tail found %v of %d events", n, len(all))
 				}
 				time.Sleep(3 * time.Minute)
 				relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
-				if n := relaytest.Count(r.metrics.repeated); n != float64(len(all)) {
+				if n := relaytest.Count(r.metrics.Repeated); n != float64(len(all)) {
 					t.Errorf("the sweep saw %v of %d events again", n, len(all))
 				}
-				if s := r.publisher.Load().state(); s.fresh != 0 {
-					t.Errorf("%d events are still to be shown by the sweep", s.fresh)
+				if s := r.publisher.Load().State(); s.Fresh != 0 {
+					t.Errorf("%d events are still to be shown by the sweep", s.Fresh)
 				}
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
@@ -215,11 +216,11 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	}
 	got := w.consume("OrderCreated", "OrderUpdated", "OrderCancelled")
 	relaytest.CheckOrder(t, got, all)
-	checkTime(t, got)
+	relaytest.CheckTimes(t, got)
 	m := r.metrics
-	t.Logf("seed %d: found by tail %v, sweep %v, key %v; left %v, gaps %v, late %v", seed, relaytest.Count(m.found[byTail]),
-		relaytest.Count(m.found[bySweep]), relaytest.Count(m.found[byKey]), relaytest.Count(m.tailLeft),
-		relaytest.Count(m.gaps), relaytest.Count(m.late))
+	t.Logf("seed %d: found by tail %v, sweep %v, key %v; left %v, gaps %v, late %v", seed, relaytest.Count(m.Found[publish.ByTail]),
+		relaytest.Count(m.Found[publish.BySweep]), relaytest.Count(m.Found[publish.ByKey]), relaytest.Count(m.TailLeft),
+		relaytest.Count(m.gaps), relaytest.Count(m.Late))
 }
 
 // writeLate stores the event by a batch that times out and is replayed.

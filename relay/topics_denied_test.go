@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -49,7 +50,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 						w.write(secret[len(secret)-1])
 					}
 					time.Sleep(10 * time.Second)
-					if s := r.Status(); s.Breaker.State != BreakerClosed || s.DeadLetters != len(secret) {
+					if s := r.Status(); s.Breaker.State != publish.BreakerClosed || s.DeadLetters != len(secret) {
 						t.Errorf("run %d: breaker %s, %d dead letters, want it closed and %d", run, s.Breaker.State, s.DeadLetters, len(secret))
 					}
 					if err := stop(); err != nil {
@@ -59,7 +60,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 				for id, e := range w.open() {
 					l, err := w.letters().Read(t.Context(), id)
-					if err != nil || e.Sequence == 1 && (e.ErrorClass != classTopicRefused || l.ErrorCode != tt.code) {
+					if err != nil || e.Sequence == 1 && (e.ErrorClass != publish.ClassTopicRefused || l.ErrorCode != tt.code) {
 						t.Errorf("dead letter of seq %d: %s %s, %v, want topic_not_allowed %s", e.Sequence, e.ErrorClass, l.ErrorCode, err, tt.code)
 					}
 				}
@@ -110,7 +111,7 @@ func waitsForTopic(t *testing.T, fault kfake.Fault) {
 		w.write(all[i])
 	}
 	time.Sleep(5 * time.Second)
-	if n := relaytest.Count(r.metrics.breaker.Changes.WithLabelValues(BreakerOpen.String())); n != 0 {
+	if n := relaytest.Count(r.metrics.Breaker.Changes.WithLabelValues(publish.BreakerOpen.String())); n != 0 {
 		t.Errorf("the breaker opened %v times, want 0", n)
 	}
 	relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)

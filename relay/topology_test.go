@@ -94,7 +94,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 				first, repeated := firstSightings(w.consume("OrderUpdated"))
 				t.Logf("%d events published twice", repeated)
 				relaytest.CheckOrder(t, first, all)
-				checkTime(t, first)
+				relaytest.CheckTimes(t, first)
 			})
 		})
 	}
@@ -125,7 +125,7 @@ func TestRelay_PublishesALateBatchOnce(t *testing.T) {
 		}
 		got := w.consume("OrderUpdated")
 		relaytest.CheckOrder(t, got, all)
-		checkTime(t, got)
+		relaytest.CheckTimes(t, got)
 	})
 }
 

@@ -1,0 +1,53 @@
+package publish
+
+import (
+	"context"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Budget bounds the events that were read and are not yet acknowledged, by
+// number and by bytes. Waiting for room is what slows the reader down when the
+// broker is slow, and stops it when the broker is away.
+type Budget struct {
+	records, bytes *semaphore.Weighted
+	maxBytes       int64
+}
+
+func NewBudget(records int, bytes int64) *Budget {
+	return &Budget{
+		records:  semaphore.NewWeighted(int64(records)),
+		bytes:    semaphore.NewWeighted(bytes),
+		maxBytes: bytes,
+	}
+}
+
+// Take waits for room for one event of n bytes. An event larger than the whole
+// budget takes all of it.
+func (b *Budget) Take(ctx context.Context, n int64) error {
+	if err := b.records.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := b.bytes.Acquire(ctx, min(n, b.maxBytes)); err != nil {
+		b.records.Release(1)
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// try takes room for one event of n bytes if there is some and nobody waits for it.
+func (b *Budget) try(n int64) bool {
+	if !b.records.TryAcquire(1) {
+		return false
+	}
+	if !b.bytes.TryAcquire(min(n, b.maxBytes)) {
+		b.records.Release(1)
+		return false
+	}
+	return true
+}
+
+func (b *Budget) Give(n int64) {
+	b.records.Release(1)
+	b.bytes.Release(min(n, b.maxBytes))
+}

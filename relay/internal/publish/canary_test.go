@@ -1,0 +1,39 @@
+package publish
+
+import (
+	"testing"
+	"time"
+)
+
+// A group that becomes large while many of it are under way, or after many of it
+// died, has canaries from then on.
+func TestLetterGroup_GrowsLarge(t *testing.T) {
+	t.Parallel()
+	const above = 10
+	now := time.Now()
+	g := &letterGroup{letters: above}
+	for range 8 {
+		if room := g.room(now, above); room != -1 {
+			t.Fatalf("a small group has room for %d, want any number", room)
+		}
+		g.begin(now)
+	}
+	for range 4 {
+		g.died(now, now, above, "the same")
+	}
+	g.letters = 10 * above
+	if room := g.room(now, above); room != 0 {
+		t.Errorf("with %d of a large group under way there is room for %d, want none", g.underWay, room)
+	}
+	for range 4 {
+		g.returned()
+	}
+	if room := g.room(now, above); room != 1 {
+		t.Errorf("with none under way there is room for %d, want one canary", room)
+	}
+	g.begin(now)
+	g.succeeded()
+	if room := g.room(now, above); room != 2 {
+		t.Errorf("after the first canary there is room for %d, want two", room)
+	}
+}

@@ -1,0 +1,71 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
+)
+
+// conditions say why conditional letters wait: by the name of each condition that
+// does not hold, in plain words.
+type conditions map[string]string
+
+// first returns why the first of names that does not hold does not; empty if all do.
+func (c conditions) first(names []string) string {
+	for _, n := range names {
+		if why := c[n]; why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// Load is how busy the relay's container is, or the machine where the container has
+// no limit, in percent.
+type Load = cgroup.Load
+
+// conditions finds out which conditions do not hold now.
+func (p *Publisher) conditions(ctx context.Context) conditions {
+	out := make(conditions)
+	began := time.Now()
+	_, err := p.letters.store.Holds(ctx, p.letters.table)
+	switch took := time.Since(began); {
+	case err != nil:
+		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: the database does not answer: %v", dlq.ConditionDatabase, err)
+	case took > p.cfg.ConditionDatabase:
+		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: a read took %s, more than %s", dlq.ConditionDatabase, took.Round(time.Millisecond), p.cfg.ConditionDatabase)
+	}
+	load, err := p.cfg.Load(ctx)
+	if err != nil { // what is not known does not hold
+		out[dlq.ConditionCPU] = fmt.Sprintf("%s: %v", dlq.ConditionCPU, err)
+		out[dlq.ConditionMemory] = fmt.Sprintf("%s: %v", dlq.ConditionMemory, err)
+	}
+	if load.CPU >= p.cfg.ConditionCPU {
+		out[dlq.ConditionCPU] = fmt.Sprintf("%s: it is at %.0f %%, the limit is %.0f %%", dlq.ConditionCPU, load.CPU, p.cfg.ConditionCPU)
+	}
+	if load.Memory >= p.cfg.ConditionMemory {
+		out[dlq.ConditionMemory] = fmt.Sprintf("%s: it is at %.0f %%, the limit is %.0f %%", dlq.ConditionMemory, load.Memory, p.cfg.ConditionMemory)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.breaker.status.State; s != BreakerClosed {
+		out[dlq.ConditionBreaker] = fmt.Sprintf("%s: the breaker is %s", dlq.ConditionBreaker, s)
+	}
+	quiet := time.Since(p.struck)
+	switch {
+	case p.doubt:
+		out[dlq.ConditionBroker] = dlq.ConditionBroker + ": a call failed, and the broker has answered none since"
+	case !p.struck.IsZero() && quiet < p.cfg.ConditionBroker:
+		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
+	default:
+		for key, f := range p.flows {
+			if f.stalled {
+				out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, key.Part, key.Topic)
+			}
+		}
+	}
+	return out
+}

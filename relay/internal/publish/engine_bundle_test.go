@@ -1,0 +1,114 @@
+package publish
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// bundle is a publisher with a broker in memory. It is made inside a synctest
+// bubble, so all waiting takes no time.
+type bundle struct {
+	t         *testing.T
+	net       *kfake.VirtualNetwork
+	cluster   *kfake.Cluster
+	cfg       Config
+	publisher *Publisher
+	fatal     chan error
+}
+
+// testConfig is the configuration of a relay without changes.
+func testConfig() Config {
+	rules, err := dlq.NewStrategyRules(nil)
+	if err != nil {
+		panic(err)
+	}
+	return Config{
+		Name: "outbox", ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
+		TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
+		MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
+		MaxAggregates: 500_000, MaxRememberedEvents: 1_000_000,
+		RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond},
+		RetryJitter: 0.2, RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, HoldRetry: time.Minute,
+		AttemptTimeout: 2 * time.Second, BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
+		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, StallAfter: 30 * time.Second, Rules: rules,
+		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
+		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
+		Load: func(context.Context) (Load, error) { return Load{}, nil }, ClaimFor: 30 * time.Second,
+		ReadBackMargin: 30 * time.Second,
+	}
+}
+
+func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
+	t.Helper()
+	net := new(kfake.VirtualNetwork)
+	b := &bundle{t: t, net: net, cfg: testConfig(), fatal: make(chan error, 16)}
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3),
+	}, opts...)...)
+	if err != nil {
+		t.Fatalf("NewCluster() error = %v", err)
+	}
+	b.cluster = cluster
+	b.cfg.Brokers, b.cfg.Kafka = []string{"127.0.0.1:9092"}, []kgo.Opt{kgo.Dialer(net.DialContext)}
+	b.cfg.Logger = relaytest.Logger(t)
+	if change != nil {
+		change(&b.cfg)
+	}
+	b.publisher, err = New(&b.cfg, NewMetrics(prometheus.NewRegistry()), func(err error) { b.fatal <- err })
+	if err != nil {
+		t.Fatalf("newPublisher() error = %v", err)
+	}
+	return b
+}
+
+// close ends the publisher and the broker; a bubble must be empty at its end.
+func (b *bundle) close() {
+	b.publisher.Close()
+	b.cluster.Close()
+}
+
+// submit offers an event and fails the test if it is not accepted.
+func (b *bundle) submit(e outbox.Event, settled func()) {
+	b.t.Helper()
+	if settled == nil {
+		settled = func() {}
+	}
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, BySweep, settled); err != nil {
+		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
+	}
+}
+
+// drain waits until all events are acknowledged but those that wait for an operator or
+// for their time.
+func (b *bundle) drain(limit time.Duration) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
+	defer cancel()
+	for {
+		b.publisher.Drain(ctx)
+		open, blocked := b.publisher.Remaining()
+		if open == blocked {
+			return
+		}
+		if retry.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
+			b.t.Fatalf("%d events are left after %s", open-blocked, limit)
+		}
+	}
+}
+
+// consume reads all topics of the broker to their ends.
+func (b *bundle) consume(topics ...string) []relaytest.Delivered {
+	b.t.Helper()
+	return relaytest.Consume(b.t, b.cfg.Brokers, b.cfg.Kafka, topics...)
+}

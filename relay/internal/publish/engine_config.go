@@ -1,0 +1,98 @@
+package publish
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+)
+
+// Config configures a publisher. All fields are set, but for those that are
+// documented as optional; relay.Config documents those of the same name.
+type Config struct {
+	// Relay, Shard and Table identify the relay in dead letters and checkpoints.
+	Name, ShardName                    string
+	Table, TableKeyspace, Keyspace     string
+	Brokers                            []string
+	Kafka                              []kgo.Opt
+	Fence                              func() error // optional
+	Source                             string
+	Topics                             map[string]string
+	TopicTemplate                      string
+	Partitions                         int32
+	Replication                        int16
+	Tail                               bool // a tail reader runs
+	ConfidenceWindow                   time.Duration
+	MaxInFlightRecords                 int
+	MaxInFlightBytes                   int64
+	MaxRecordBytes                     int32
+	MaxAggregates                      int
+	MaxRememberedEvents                int
+	RetryDelays                        []time.Duration
+	RetryJitter                        float64
+	RetryMin, RetryMax                 time.Duration
+	HoldRetry                          time.Duration
+	AttemptTimeout                     time.Duration
+	BreakerFailures                    int
+	BreakerRate                        float64
+	BreakerWindow, BreakerOpen         time.Duration
+	BreakerMinCalls                    int
+	BreakerProbes                      int
+	Spill                              bool // while the breaker is open, up to SpillLimit
+	SpillLimit                         int
+	StallAfter                         time.Duration
+	DeadLetters                        *dlq.Store // nil without dead letters
+	Rules                              *dlq.StrategyRules
+	Relaxed                            bool            // the ordering of event types that RelaxedTypes does not contain
+	RelaxedTypes                       map[string]bool // by event type
+	ReplayPoll                         time.Duration
+	ReplayConcurrency                  int
+	ReplayRate                         float64
+	ReplayCanary                       int
+	StrategyPoll                       time.Duration
+	ConditionBroker, ConditionDatabase time.Duration
+	ConditionCPU, ConditionMemory      float64
+	Load                               func(context.Context) (Load, error)
+	ClaimFor                           time.Duration
+	ReadBackMargin                     time.Duration
+	Logger                             *slog.Logger
+}
+
+// relaxed says that events of the type may pass dead letters of their aggregate.
+func (c *Config) relaxed(eventType string) bool {
+	if relaxed, ok := c.RelaxedTypes[eventType]; ok {
+		return relaxed
+	}
+	return c.Relaxed
+}
+
+// UsedUpAfter is how long an event may be with the producer before its
+// attempts count as used up.
+func (c *Config) UsedUpAfter() time.Duration {
+	d := time.Duration(len(c.RetryDelays)) * c.AttemptTimeout
+	for _, w := range c.RetryDelays {
+		d += w
+	}
+	return d
+}
+
+// fenced reports whether nothing more may be published, because another relay may own
+// what this one is responsible for.
+func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
+
+// retryWait is the wait before the attempt after the given number of them.
+func (c *Config) retryWait(attempts int) time.Duration {
+	d := c.RetryDelays[min(attempts, len(c.RetryDelays)-1)]
+	return time.Duration(float64(d) * (1 + max(c.RetryJitter, 0)*(2*rand.Float64()-1)))
+}
+
+// askAgain is the wait before the database or the broker is asked once more for
+// what the relay cannot go on without.
+func (c *Config) askAgain(attempt int) time.Duration {
+	return retry.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
+}

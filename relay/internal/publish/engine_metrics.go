@@ -1,0 +1,72 @@
+package publish
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+)
+
+// Metrics are those of publishing.
+type Metrics struct {
+	Published      *prometheus.CounterVec
+	publishSeconds prometheus.Histogram
+	commitSeconds  prometheus.Histogram
+	Failures       *prometheus.CounterVec
+	Repeated       prometheus.Counter
+	Late           prometheus.Counter
+	Found          [ByBackfill + 1]prometheus.Counter
+	Swept          [SweptCauses]prometheus.Counter
+	TailLeft       prometheus.Counter
+	dataLoss       prometheus.Counter
+
+	publishingMetrics
+}
+
+// NewMetrics registers the metrics of publishing.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Published: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_events_published_total", Help: "Events acknowledged by the broker.",
+		}, []string{"topic"}),
+		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "outbox_relay_publish_duration_seconds", Help: "From handing an event to the producer to its acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 17),
+		}),
+		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "outbox_relay_commit_to_publish_seconds", Help: "From the write's timestamp to the acknowledgement.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 22),
+		}),
+		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
+		}, []string{"class"}),
+		Repeated: Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
+		Late:     Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
+		dataLoss: Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
+		TailLeft: Counter("outbox_relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them."),
+	}
+	m.Swept = newSwept(reg)
+	m.publishingMetrics = newPublishingMetrics(reg)
+	for c := range failure.Permanent + 1 {
+		m.Failures.WithLabelValues(c.String())
+	}
+	m.Failures.WithLabelValues(failure.Fatal.String())
+	found := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "outbox_relay_events_found_total",
+		Help: "Events handed on, by who found them first: the tail, the sweep, a look-up by key because a later one of their aggregate came first, or a backfill.",
+	}, []string{"by"})
+	for by, name := range FoundBy {
+		m.Found[by] = found.WithLabelValues(name)
+	}
+	reg.MustRegister(found, m.Published, m.publishSeconds, m.commitSeconds, m.Failures, m.Repeated, m.Late, m.TailLeft, m.dataLoss)
+	return m
+}
+
+// FoundBy are the values of the label by, and of the header ce_captured.
+var FoundBy = [...]string{
+	BySweep: outbox.CapturedSweep, ByTail: outbox.CapturedTail, ByKey: outbox.CapturedKey, ByBackfill: outbox.CapturedBackfill,
+}
+
+func Counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}

@@ -1,0 +1,56 @@
+package publish
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
+)
+
+// publishingMetrics are those of the breaker and of dead letters.
+type publishingMetrics struct {
+	Breaker           *circuit.Metrics
+	buried            *prometheus.CounterVec
+	buryErrors        prometheus.Counter
+	Replays           *prometheus.CounterVec
+	DeadLetterSeconds prometheus.Histogram
+	CanaryStops       prometheus.Counter
+}
+
+func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
+	m := publishingMetrics{
+		Breaker: circuit.NewMetrics("relay", "broker"),
+		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
+		}, []string{"class"}),
+		buryErrors: Counter("outbox_relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
+		Replays: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_dead_letter_replays_total",
+			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
+		}, []string{"strategy", "result"}),
+		DeadLetterSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "outbox_relay_dead_letter_seconds", Help: "From an event's first failure to the end of the replay that published it.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600},
+		}),
+		CanaryStops: Counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
+	}
+	for _, c := range []string{ClassBreakerOpen, ClassAttemptsUsed, ClassTooLarge, ClassTopicRefused, ClassUndecodable, ClassRefused, ClassBehind, ClassInterrupted} {
+		m.buried.WithLabelValues(c)
+	}
+	for _, s := range dlq.Strategies {
+		for _, r := range []string{"published", "found", "failed", "called_off"} {
+			m.Replays.WithLabelValues(s, r)
+		}
+	}
+	reg.MustRegister(m.Breaker.Collectors()...)
+	reg.MustRegister(m.buried, m.buryErrors, m.Replays, m.DeadLetterSeconds, m.CanaryStops)
+	return m
+}
+
+// settled counts a replay that published its letter, or found it in its topic.
+func (m *publishingMetrics) settled(l *dlq.Letter, result string) {
+	m.Replays.WithLabelValues(strategyLabel(l.Strategy), result).Inc()
+	m.DeadLetterSeconds.Observe(max(0, time.Since(l.FirstFailedAt)).Seconds())
+}

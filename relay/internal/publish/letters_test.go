@@ -1,0 +1,25 @@
+package publish
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gocql/gocql"
+)
+
+// Dead letters of an aggregate are replayed by their numbers, whichever was written first.
+func TestLetters_AChainIsInTheOrderOfNumbers(t *testing.T) {
+	t.Parallel()
+	d := newLetters(&Config{})
+	key := gocql.UUID{1}
+	for _, seq := range []int64{3, 1, 5, 2, 4} {
+		d.add(key, true, letterRef{id: gocql.UUID{2, byte(seq)}, seq: seq, at: atOnce}, false)
+	}
+	var got []int64
+	for _, ref := range d.chains[key].letters {
+		got = append(got, ref.seq)
+	}
+	if !slices.Equal(got, []int64{1, 2, 3, 4, 5}) || d.due[0].head().seq != 1 {
+		t.Errorf("the chain is %v with %d due first, want 1 to 5", got, d.due[0].head().seq)
+	}
+}

@@ -1,0 +1,317 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+)
+
+// source is who found an event.
+type source uint8
+
+const (
+	// BySweep is the reader that moves the checkpoint and sees every row of the log.
+	BySweep source = iota
+	// ByTail is the reader that is early. What it does not hand on, the sweep will.
+	ByTail
+	// ByKey is the outbox table.
+	ByKey
+	// ByBackfill is a scan of it.
+	ByBackfill
+	// byUnknown is that of a dead letter which does not say it.
+	byUnknown
+)
+
+// verdict is what became of an event that was offered.
+type verdict uint8
+
+const (
+	// Taken: the event goes out.
+	Taken verdict = iota
+	// Repeated: it goes out or is out already; it is settled when it is acknowledged.
+	Repeated
+	// Ahead: events before it in its aggregate are missing.
+	Ahead
+	// Unknown: nothing is known of its aggregate and it is not the first.
+	Unknown
+	// Claimed: another caller fills a gap of its aggregate.
+	Claimed
+	// Left: it comes behind later ones of its aggregate, and the sweep decides.
+	Left
+)
+
+// Offer is an event that was found.
+type Offer struct {
+	Event   outbox.Event
+	Written int64 // write time in microseconds, 0 if unknown
+	By      source
+	// Bad says that the row is no event that can be published, and why.
+	Bad error
+	// Owner says that the caller has claimed the aggregate.
+	Owner bool
+	// Anyway says that the event goes out though one before it is missing.
+	Anyway bool
+	// Missing says that somebody has read the event's topic and not found it: of
+	// its number nothing follows.
+	Missing bool
+	// Settled is called once the event is acknowledged, from any goroutine; nil
+	// if nobody waits.
+	Settled func()
+}
+
+// Offer hands on an event if it is its turn. It waits for room in the budget,
+// but not for what is out already; an error means that it was not taken.
+func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) {
+	var size int64
+	paid := false
+	for {
+		p.mu.Lock()
+		if p.closed {
+			err = failure.ErrStopping
+			break
+		}
+		var it *item
+		if v, it = p.judge(o); v != Taken {
+			settle := p.repeat(o, v, it)
+			p.mu.Unlock()
+			if paid {
+				p.budget.Give(size)
+			}
+			if settle {
+				o.Settled()
+			}
+			return v, nil
+		}
+		if !paid {
+			size = SizeOf(&o.Event)
+			paid = p.budget.try(size)
+		}
+		if paid {
+			p.take(o, size)
+			p.mu.Unlock()
+			return Taken, nil
+		}
+		p.mu.Unlock()
+		if err := p.budget.Take(ctx, size); err != nil {
+			return v, err
+		}
+		if o.By == ByTail {
+			p.TailWaited(time.Now())
+		}
+		paid = true // and while it waited the event may have come in by another way
+	}
+	p.mu.Unlock()
+	if paid {
+		p.budget.Give(size)
+	}
+	return v, err
+}
+
+// Submit hands on a row, which may be no event, whose turn the caller knows it to be.
+func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by source, settled func()) error {
+	_, err := p.Offer(ctx, &Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
+	return err
+}
+
+// judge says what is to be done with an event; it is the item if the event is
+// under way already. Called locked.
+func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
+	e := &o.Event
+	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) || p.letters.has(e.ID) {
+		return Repeated, it
+	}
+	if e.Sequence == 0 {
+		return p.judgeByTime(o), nil
+	}
+	if _, busy := p.claims[e.AggregateID]; busy && !o.Owner {
+		return Claimed, nil
+	}
+	l, known := p.line(e.AggregateID)
+	if !o.Owner && p.older.holdsBack(e, o.Written, l, known, p.memory.gaps[e.AggregateID] != nil) {
+		return Unknown, nil
+	}
+	switch {
+	case o.Missing:
+		return Taken, nil
+	case !known && (e.Sequence == 1 || o.Anyway):
+		return Taken, nil
+	case !known:
+		return Unknown, nil
+	case e.Sequence >= l.next && !o.Owner && p.memory.gapsDue(e.AggregateID, e.Sequence):
+		return Ahead, nil // what it continued without is looked up again first
+	case e.Sequence == l.next, e.Sequence > l.next && o.Anyway:
+		return Taken, nil
+	case e.Sequence > l.next:
+		return Ahead, nil
+	case p.memory.isGap(e.AggregateID, e.Sequence):
+		return Taken, nil
+	case o.By == ByTail:
+		return Left, nil
+	case e.Sequence < l.first || o.Written > p.memory.horizon:
+		// What is one event is decided by its id, as long as ids are remembered:
+		// this one was never handed on, whatever its number.
+		return Taken, nil
+	default:
+		return Repeated, nil
+	}
+}
+
+// repeat notes that an event came again. It says whether the caller is to
+// settle it. Called locked.
+func (p *Publisher) repeat(o *Offer, v verdict, it *item) (settle bool) {
+	if v != Repeated {
+		return false
+	}
+	if o.By == BySweep {
+		p.Metrics.Repeated.Inc()
+	}
+	if it == nil {
+		if o.Event.Sequence == 0 {
+			p.noteAgain(o)
+		}
+		if o.By == BySweep {
+			p.memory.show(o.Event.ID, o.Written)
+		}
+		return o.Settled != nil
+	}
+	it.shown = it.shown || o.By == BySweep
+	if o.Settled != nil {
+		it.settled = append(it.settled, o.Settled)
+	}
+	return false
+}
+
+// take puts the event into its aggregate's lane. Called locked.
+func (p *Publisher) take(o *Offer, size int64) {
+	l := p.lane(o.Event.AggregateID)
+	switch {
+	case o.Event.Sequence == 0:
+		p.noteTime(l, o)
+	case l.line.next > o.Event.Sequence:
+		p.Metrics.Late.Inc()
+		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.next, trace.Attrs(o.Event.Headers))
+		fallthrough
+	default:
+		l.line = p.memory.advance(l.id, l.line, o.Event.Sequence)
+	}
+	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
+		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
+	}
+	if o.By != ByBackfill && p.older != nil {
+		p.older.took(&o.Event, o.Written)
+	}
+	topic, topicErr := p.topic(&o.Event)
+	if o.Bad != nil {
+		topicErr = o.Bad
+	}
+	it := &item{by: o.By, scanned: o.By == ByBackfill && p.older.old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	if o.Bad != nil && p.letters.on() {
+		it.death = &death{class: classOf(o.Bad), err: o.Bad} // also if it is parked or spilled
+	} else {
+		it.death = p.letters.interrupted(o.Event.ID)
+	}
+	if o.Settled != nil {
+		it.settled = append(it.one[:0], o.Settled)
+	}
+	l.items = append(l.items, it)
+	p.items[o.Event.ID] = it
+	p.bytes += size
+	p.Metrics.Found[o.By].Inc()
+	if o.By == BySweep {
+		p.Metrics.Swept[p.tailed.swept(o)].Inc()
+	}
+	p.pump(l)
+}
+
+func SizeOf(e *outbox.Event) int64 {
+	size := int64(len(e.Payload)) + 512
+	for k, v := range e.Headers {
+		size += int64(len(k) + len(v))
+	}
+	return size
+}
+
+// line returns what is known of an aggregate's sequence. Called locked.
+func (p *Publisher) line(aggregate gocql.UUID) (line, bool) {
+	if l, ok := p.lanes[aggregate]; ok {
+		return l.line, true
+	}
+	return p.memory.line(aggregate)
+}
+
+// Expect returns the number that the aggregate should go on with, and whether
+// anything is known of it.
+func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, known := p.line(aggregate)
+	return l.next, known
+}
+
+// lane returns the aggregate's lane. Called locked.
+func (p *Publisher) lane(aggregate gocql.UUID) *lane {
+	l, ok := p.lanes[aggregate]
+	if !ok {
+		known, _ := p.memory.line(aggregate)
+		l = newLane(aggregate, known)
+		p.lanes[aggregate] = l
+	}
+	return l
+}
+
+// rest puts away a lane without items. Called locked.
+func (p *Publisher) rest(l *lane) {
+	if len(l.items) > 0 || l.ended != nil || l.writing {
+		return
+	}
+	p.memory.keep(l.id, l.line)
+	delete(p.lanes, l.id)
+}
+
+// Claim waits until nobody else fills a gap of the aggregate and then keeps
+// others from handing on events of it, until release.
+func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release func(), err error) {
+	for {
+		release, busy := p.TryClaim(aggregate)
+		if release != nil {
+			return release, nil
+		}
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// TryClaim is claim for one who does not wait: without release, busy is closed
+// when the other is done.
+func (p *Publisher) TryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c, ok := p.claims[aggregate]; ok {
+		return nil, c
+	}
+	c := make(chan struct{})
+	p.claims[aggregate] = c
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.claims, aggregate)
+		close(c)
+	}, nil
+}
+
+// Pass notes that the sweep has read the log up to a write time in microseconds.
+func (p *Publisher) Pass(upTo int64, every time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory.pass(upTo, time.Now(), every)
+	p.letters.passed = max(p.letters.passed, upTo)
+}

@@ -1,0 +1,568 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
+)
+
+// Publisher writes events to Kafka, each aggregate's in the order in which they
+// were handed on, and each event once however often it is offered.
+//
+// Events of one aggregate for one topic are sent one behind the other without
+// waiting; the idempotent producer keeps their order, and when it gives one back
+// it gives back all behind it. An event for another topic waits until those
+// before it are acknowledged. What is sent and not acknowledged is bounded by
+// the budget; offer waits for room.
+//
+// It is safe for concurrent use. Events of one aggregate that several callers
+// offer at the same time go out by their numbers: who finds one missing claims
+// the aggregate until the gap is filled.
+type Publisher struct {
+	cfg        *Config
+	log        *slog.Logger
+	Metrics    *Metrics
+	budget     *Budget
+	client     *kgo.Client
+	topics     *topics
+	partitions partitionCounts
+	larger     map[string]largerClient // by topic, where it takes larger records than client knows of
+	clients    []*kgo.Client           // those of larger, to be closed
+	// remember saves the name of a topic before the first event goes to it; nil
+	// if nobody asks for it after a crash.
+	remember func(context.Context, string) error
+	// proofs finds out what is published of which nothing is remembered; nil takes it
+	// for published.
+	proofs prover
+	// fatal is told of an error that ends the relay.
+	fatal func(error)
+	ctx   context.Context // ends when the publisher is closed
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+
+	// handed counts the records given to the producer; wired is its value when a
+	// produce request was last written: later records were in none.
+	handed, wired atomic.Uint64
+	heard         atomic.Int64  // when a broker last answered a request, in Unix nanoseconds
+	nudged        chan struct{} // makes watch look
+	broken        chan error    // connections that failed
+	woken         chan struct{} // makes the replayer look
+	burying       chan struct{} // holds a token per dead letter being written
+	loss          atomic.Pointer[DataLoss]
+
+	mu      sync.Mutex
+	closed  bool
+	breaker *breaker
+	call    *call   // what is sent now is part of it
+	calls   []*call // those with records under way
+	struck  time.Time
+	acked   time.Time               // when a record was last acknowledged
+	doubt   bool                    // a call failed, and none was answered since
+	refused map[*lane]struct{}      // lanes that admit sent away
+	flows   map[Partition]*partFlow // partitions with records outstanding
+	stuck   struct {                // what the producer has of stalled partitions
+		open  int
+		bytes int64
+	}
+	pinging    bool
+	asking     int // callers of attempt
+	letters    *letters
+	unwritten  map[gocql.UUID]UnstoredDeadLetter // dead letters that could not be stored so far
+	sending    map[*lane]struct{}                // lanes with records outstanding
+	replaying  map[*lane]struct{}
+	lanes      map[gocql.UUID]*lane // aggregates with events under way
+	items      map[gocql.UUID]*item // by event id, those not acknowledged
+	bytes      int64
+	gateRoom   *int // how many events may go out while partitions are gated; nil without gates
+	held       map[gocql.UUID]*Hold
+	memory     *memory // what is out already
+	tailed     tailTrack
+	older      *OlderRows                   // what a backfill has still to hand on, nil without one
+	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
+	probes     map[Partition]*probe         // by partition with a suspect
+	topicNames map[topicKey]topicEntry
+}
+
+// hold is an aggregate whose front event cannot be published.
+type Hold struct {
+	AggregateID gocql.UUID
+	EventID     gocql.UUID
+	Sequence    int64
+	Topic       string
+	since       time.Time
+	attempts    int
+	Err         error
+}
+
+// New makes a publisher; it connects when there is something to do.
+func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Publisher{
+		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
+		budget:     NewBudget(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		lanes:      make(map[gocql.UUID]*lane),
+		items:      make(map[gocql.UUID]*item),
+		memory:     newMemory(cfg.MaxRememberedEvents, cfg.MaxAggregates),
+		claims:     make(map[gocql.UUID]chan struct{}),
+		topicNames: make(map[topicKey]topicEntry),
+		held:       make(map[gocql.UUID]*Hold),
+		probes:     make(map[Partition]*probe),
+		topics:     newTopics(cfg),
+		partitions: partitionCounts{log: cfg.Logger},
+		larger:     make(map[string]largerClient),
+		breaker:    newBreaker(cfg, m),
+		letters:    newLetters(cfg),
+		unwritten:  make(map[gocql.UUID]UnstoredDeadLetter),
+		refused:    make(map[*lane]struct{}),
+		flows:      make(map[Partition]*partFlow),
+		sending:    make(map[*lane]struct{}),
+		replaying:  make(map[*lane]struct{}),
+		nudged:     make(chan struct{}, 1),
+		broken:     make(chan error, 1),
+		woken:      make(chan struct{}, 1),
+		burying:    make(chan struct{}, WriteConcurrency),
+	}
+	p.memory.busy = func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil }
+	p.tailed.off, p.tailed.window = !cfg.Tail, cfg.ConfidenceWindow.Microseconds()
+	p.tailed.left = make(map[gocql.UUID]struct{})
+	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	p.client = client
+	p.topics.admin = kadm.NewClient(client)
+	p.wg.Go(p.watch)
+	return p, nil
+}
+
+// newClient makes a client that produces; size bounds its batches by topic.
+func (p *Publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
+	// The relay's own options come last: nothing in p.cfg.Kafka overrides them.
+	opts := append([]kgo.Opt{
+		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
+		kgo.MetadataMinAge(500 * time.Millisecond), // after a leader moved nothing goes out before
+	}, p.cfg.Kafka...)
+	opts = append(opts,
+		kgo.SeedBrokers(p.cfg.Brokers...),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		// A broker that goes away hangs up on those who have just connected too. The
+		// client would take that for a wrong setting, and give back a record that an
+		// earlier attempt may have written.
+		kgo.AlwaysRetryEOF(),
+		kgo.RecordPartitioner(partitioner(&p.partitions)),
+		// The budget is the bound; the client's own must never be reached.
+		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
+		kgo.WithHooks(connections{p}),
+		kgo.ProducerOnDataLossDetected(p.lost),
+		kgo.ProducerBatchMaxBytes(p.cfg.MaxRecordBytes),
+		size,
+	)
+	if p.cfg.Fence != nil {
+		var err error
+		if opts, err = fence.Connections(opts, p.cfg.Fence); err != nil {
+			return nil, err
+		}
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// pump sends what may be sent of the lane. Called locked.
+func (p *Publisher) pump(l *lane) {
+	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
+		it := l.firstQueued()
+		switch {
+		case it == nil, p.gated(l, it):
+			return
+		case l.ended != nil && !l.claimed():
+			p.endReplay(l, replayEnd{err: errClaimLost})
+			return
+		case p.stays(l, it):
+			if l.outstanding > 0 && (l.ended != nil || !p.letters.blocks(l.id)) {
+				return
+			}
+			if l.ended != nil {
+				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())})
+			} else if p.mayWrite(l, it) {
+				p.write(l)
+			}
+			return
+		case l.outstanding > 0 && p.stalls(l.part, l):
+			return
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.mayBeTooLarge(it)):
+			return
+		case it.topicErr != nil:
+			p.refuse(l, it.topicErr)
+			return
+		}
+		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
+			p.resume(l, wait)
+			return
+		}
+		if !p.topics.known(it.topic) {
+			p.makeTopic(it.topic, l)
+			return
+		}
+		key := p.partOf(l, it)
+		if p.stalls(key, l) || p.waitsForProbe(l, key) || !p.send(l, it, key) {
+			return
+		}
+	}
+}
+
+// stays says that the item is not to be sent now. Called locked.
+func (p *Publisher) stays(l *lane, it *item) bool {
+	if p.breaker.status.State == BreakerOpen {
+		return true
+	}
+	return l.ended == nil && (it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))
+}
+
+// send gives the item to the producer, unless the breaker has something against
+// it. Called locked: that is what keeps the order of the lane. It neither blocks
+// nor calls back before it returns.
+func (p *Publisher) send(l *lane, it *item, key Partition) bool {
+	if it.call = p.admit(); it.call == nil {
+		p.refused[l] = struct{}{}
+		if p.breaker.moved {
+			p.nudge()
+		}
+		return false
+	}
+	it.call.open++
+	it.state = sent
+	it.attempts++
+	it.handed = time.Now()
+	p.handed.Add(1)
+	if l.outstanding == 0 {
+		l.ctx.begin(p)
+		p.sending[l] = struct{}{}
+	}
+	l.outstanding++
+	l.alone = p.mayBeTooLarge(it)
+	p.flow(it, key)
+	l.part = key
+	p.clientFor(l, it).TryProduce(&l.ctx, p.record(it), func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	return true
+}
+
+// done takes the producer's answer.
+func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
+	p.mu.Lock()
+	l.outstanding--
+	if l.outstanding == 0 {
+		l.partition.Store(-1)
+		l.turned.Store(false)
+		delete(p.sending, l)
+	}
+	if p.ebb(it, err == nil) && p.probes[it.part] != nil {
+		defer p.pumpProbe(it.part)
+	}
+	if err != nil && turned(r) {
+		it.state, it.attempts = queued, it.attempts-1
+		p.answered(it.call, errMerged)
+		it.call = nil
+		p.next(l)
+		p.mu.Unlock()
+		return
+	}
+	made := it.call.root().attempt
+	if errors.Is(err, errGivenUp) {
+		made-- // the last one was called off
+	}
+	it.attempts = max(it.attempts, made)
+	p.answered(it.call, p.outcome(l, err))
+	it.call = nil
+	if p.breaker.moved {
+		p.nudge()
+	}
+	if err != nil {
+		p.back(l, it, err)
+		p.mu.Unlock()
+		return
+	}
+	if l.suspect {
+		l.suspect = false
+		p.endProbe(l)
+		p.release(l)
+	}
+	if l.ended != nil {
+		it.state = acked
+		p.replayed(l, it, r)
+	} else {
+		p.settle(l, it, true)
+		p.next(l)
+		p.rest(l)
+	}
+	mayGive := p.spendGateRoom()
+	p.mu.Unlock()
+
+	if l.ended == nil && mayGive {
+		p.budget.Give(it.bytes)
+	}
+	now := time.Now()
+	p.Metrics.Published.WithLabelValues(it.topic).Inc()
+	p.Metrics.publishSeconds.Observe(now.Sub(it.handed).Seconds())
+	if it.written > 0 {
+		p.Metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+	}
+	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
+		return // the line's values would be allocated for nothing
+	}
+	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts, trace.Attrs(it.event.Headers))
+}
+
+// outcome is what the breaker counts for an answer of the producer: what the
+// broker refuses it has answered.
+func (p *Publisher) outcome(l *lane, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.ctx.given.Load(), errors.Is(err, errGivenUp):
+		return errMerged
+	case failure.Classify(err) == failure.Transient:
+		return err
+	case failure.Classify(err) == failure.Stopped:
+		return errMerged
+	default:
+		return nil
+	}
+}
+
+// back takes an item that was not written. Called locked.
+func (p *Publisher) back(l *lane, it *item, err error) {
+	it.state = queued
+	class := failure.Classify(err)
+	if class != failure.Stopped {
+		p.Metrics.Failures.WithLabelValues(class.String()).Inc()
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+		p.topics.forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
+	}
+	// Of several that come back together the most serious decides.
+	if l.failed == nil || failure.Classify(l.failed) < class {
+		l.failed = err
+	}
+	p.next(l)
+}
+
+// next goes on with the lane, once everything it sent is back. Called locked.
+func (p *Publisher) next(l *lane) {
+	if l.failed == nil {
+		p.pump(l)
+		return
+	}
+	if l.outstanding > 0 {
+		return
+	}
+	err := l.failed
+	front := l.items[0]
+	switch failure.Classify(err) {
+	case failure.Stopped:
+		// The lane stays as it is; the checkpoint does not pass its events.
+	case failure.Fatal:
+		p.fatal(fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, err))
+	case failure.Permanent:
+		p.refuse(l, err)
+	case failure.Transient:
+		p.endProbe(l)
+		p.retry(l, front, err)
+	}
+}
+
+// retry goes on with a lane whose front was not written. Called locked, with
+// nothing outstanding.
+func (p *Publisher) retry(l *lane, front *item, err error) {
+	switch {
+	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):
+		l.failed = nil
+		p.pump(l)
+	case front.attempts >= len(p.cfg.RetryDelays) && l.ended != nil:
+		p.endReplay(l, replayEnd{err: usedUp(front, err)})
+	case front.attempts >= len(p.cfg.RetryDelays) && p.letters.on():
+		p.bury(l, usedUp(front, err))
+	default:
+		wait := p.cfg.retryWait(front.attempts)
+		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
+			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err, trace.Attrs(front.event.Headers))
+		p.resume(l, wait)
+	}
+}
+
+func usedUp(it *item, err error) error {
+	return fmt.Errorf("not acknowledged in %d attempts: %w", it.attempts, err)
+}
+
+// release ends a hold. Called locked.
+func (p *Publisher) release(l *lane) {
+	if l.hold == nil {
+		return
+	}
+	p.log.Info("aggregate is no longer held", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
+	delete(p.held, l.id)
+	l.hold = nil
+}
+
+// resume starts the lane again after wait. Called locked.
+func (p *Publisher) resume(l *lane, wait time.Duration) {
+	l.paused = true
+	time.AfterFunc(wait, func() { p.restart(l) })
+}
+
+func (p *Publisher) restart(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.paused, l.failed = false, nil
+	p.pump(l)
+}
+
+// EnsureTopics makes topics in the background, and logs those that cannot be made.
+func (p *Publisher) EnsureTopics(topics map[string]string) {
+	for _, topic := range topics {
+		p.wg.Go(func() {
+			if err := p.EnsureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
+				p.log.Error("topic cannot be made", "topic", topic, "err", err)
+			}
+		})
+	}
+}
+
+// WritesDeadLetters reports whether there is a table for dead letters.
+func (p *Publisher) WritesDeadLetters() bool { return p.letters.on() }
+
+// Kafka returns the producer's client, and an administrator of topics that uses it.
+func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.admin }
+
+// OnFirstUse makes remember save the name of a topic before the first event goes to it.
+// It is called before anything is published.
+func (p *Publisher) OnFirstUse(remember func(context.Context, string) error) { p.remember = remember }
+
+// Drain waits until all events that can be published are and no replay is under
+// way, or ctx ends, and says how many events are left.
+func (p *Publisher) Drain(ctx context.Context) (left int) {
+	for {
+		left, blocked := p.Remaining()
+		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || retry.Wait(ctx, 10*time.Millisecond) != nil {
+			return left
+		}
+	}
+}
+
+// replays says that dead letters are being replayed.
+func (p *Publisher) replays() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.letters.underWay > 0
+}
+
+// shut says that the breaker is open and that nothing is under way.
+func (p *Publisher) shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.breaker.status.State == BreakerOpen && len(p.sending) == 0 && p.letters.writing == 0
+}
+
+func (p *Publisher) Remaining() (open, blocked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.items) == 0 {
+		return 0, 0
+	}
+	now := time.Now()
+	for _, l := range p.lanes {
+		if l.blocked(now) {
+			blocked += len(l.items)
+		}
+	}
+	return len(p.items), blocked
+}
+
+// Close ends the publisher. What is not acknowledged by now counts as not
+// published; the broker may have it nevertheless.
+func (p *Publisher) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stop()
+	p.wg.Wait()
+	p.client.Close()
+	for _, c := range p.clients {
+		c.Close()
+	}
+}
+
+type publisherState struct {
+	Open  int
+	Bytes int64
+	Held  int
+	// What is remembered: events that the sweep has still to show, events that
+	// it has shown, aggregates.
+	Fresh, Shown, Aggregates int
+	// letters are the dead letters that are not settled, spilled those that an
+	// open breaker made, parked the aggregates that wait behind one.
+	DeadLetters, Spilled, Parked int
+	Breaker                      BreakerStatus
+	Stalled                      []StalledTopic
+	Unstored                     int
+	OldestUnstored               UnstoredDeadLetter
+}
+
+// state is zero for a publisher that was not made yet.
+func (p *Publisher) State() publisherState {
+	if p == nil {
+		return publisherState{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := publisherState{Open: len(p.items), Bytes: p.bytes, Held: len(p.held)}
+	s.Fresh, s.Shown, s.Aggregates = p.memory.size()
+	s.DeadLetters, s.Spilled, s.Breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
+	s.Parked, s.Stalled = p.letters.strict, p.stalled()
+	s.Unstored, s.OldestUnstored = p.oldestUnstored()
+	return s
+}
+
+// OldestSent is since when the producer has what it has had for longest; zero if it
+// has nothing.
+func (p *Publisher) OldestSent() (oldest time.Time) {
+	if p == nil {
+		return oldest
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, it := range p.items {
+		if it.state == sent && (oldest.IsZero() || it.handed.Before(oldest)) {
+			oldest = it.handed
+		}
+	}
+	return oldest
+}
+
+// Holds returns the aggregates that are held.
+func (p *Publisher) Holds() []Hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Hold, 0, len(p.held))
+	for _, h := range p.held {
+		out = append(out, *h)
+	}
+	return out
+}

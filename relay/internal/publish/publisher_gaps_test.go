@@ -1,0 +1,50 @@
+package publish
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// The gaps of an aggregate with events under way are remembered, however many other
+// aggregates come and go: one that turns up is published, whatever ids are forgotten.
+func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, func(c *Config) { c.MaxAggregates = 10 })
+		defer b.close()
+		p := b.publisher
+		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
+		b.drain(time.Minute)
+		refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 20})
+		defer refused.Remove()
+		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // under way
+		p.mu.Lock()
+		for i := range 100 {
+			p.memory.keep(relaytest.EventID(i), line{1, 2})
+		}
+		p.memory.horizon = 1000
+		p.mu.Unlock()
+		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
+		v, err := p.Offer(t.Context(), &Offer{Event: late.Event, Written: late.Written, By: BySweep})
+		if err != nil || v != Taken {
+			t.Errorf("offer() = %d, %v, want it taken", v, err)
+		}
+		b.drain(time.Hour)
+		var got []int64
+		for _, d := range b.consume("OrderUpdated") {
+			got = append(got, d.Sequence)
+		}
+		if want := []int64{1, 3, 2}; !slices.Equal(got, want) {
+			t.Errorf("published %v, want %v", got, want)
+		}
+	})
+}

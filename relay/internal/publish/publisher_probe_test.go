@@ -1,0 +1,53 @@
+package publish
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// A replay that is to be sent alone and is called off, because the breaker
+// opened meanwhile, lets the others go on.
+func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		all := []outbox.Event{relaytest.Event(0, 1, "OrderUpdated"), relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(2, 1, "OrderUpdated")}
+		b.submit(all[0], nil)
+		b.drain(time.Minute)
+		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		for i := range 6 { // of more than one partition: a single one does not open the breaker
+			all = append(all, relaytest.Event(20+i, 1, "OrderUpdated"))
+			b.submit(all[len(all)-1], nil)
+		}
+		b.submit(all[1], nil)
+		time.Sleep(time.Second)
+		ended := make(chan error, 1)
+		p := b.publisher
+		p.mu.Lock()
+		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, line{})
+		l.ended = func(e replayEnd) { ended <- e.err }
+		l.claimed = func() bool { return true }
+		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
+		l.suspect = true // it was refused once, together with others
+		p.replaying[l] = struct{}{}
+		p.pump(l)
+		p.mu.Unlock()
+		if err := <-ended; !errors.Is(err, errBreakerOpen) {
+			t.Fatalf("the replay ended with %v, want it called off", err)
+		}
+		away.Remove()
+		b.submit(all[2], nil)
+		b.drain(10 * time.Minute)
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
+	})
+}

@@ -1,0 +1,80 @@
+package publish
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// newRecorder is as much of a publisher as record needs.
+func newRecorder() *Publisher {
+	cfg := testConfig()
+	cfg.Source = "/shop"
+	return &Publisher{cfg: &cfg, breaker: newBreaker(&cfg, NewMetrics(prometheus.NewRegistry()))}
+}
+
+// Behind an event's own headers stand those that tell of its way, and only what
+// is not as usual.
+func TestRecord_TellsOfTheWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		item    item
+		breaker BreakerState
+		want    []string
+	}{
+		{"by the tail", item{by: ByTail, attempts: 1}, BreakerClosed, []string{"ce_captured=tail"}},
+		{"by the sweep", item{by: BySweep, attempts: 1}, BreakerClosed, []string{"ce_captured=sweep"}},
+		{"by its key", item{by: ByKey, attempts: 1}, BreakerClosed, []string{"ce_captured=key"}},
+		{"by a backfill of what the log has too", item{by: ByBackfill, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill"}},
+		{"by a backfill", item{by: ByBackfill, scanned: true, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill", "ce_backfill=1"}},
+		{"again", item{by: ByTail, attempts: 2}, BreakerClosed, []string{"ce_captured=tail", "ce_attempts=2"}},
+		{"by a replay", item{by: BySweep, attempts: 1, buried: 5}, BreakerClosed, []string{"ce_captured=sweep", "ce_attempts=6"}},
+		{"as a probe", item{by: BySweep, attempts: 1}, BreakerHalfOpen, []string{"ce_captured=sweep", "ce_breaker=half-open"}},
+		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, buried: 1}, BreakerHalfOpen, []string{"ce_attempts=3", "ce_breaker=half-open"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p, it := newRecorder(), c.item
+			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
+			it.event.Headers = map[string]string{"traceparent": "x"}
+			p.breaker.status.State = c.breaker
+			r := p.record(&it)
+			own := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")
+			var got []string
+			for _, h := range r.Headers[len(own):] {
+				got = append(got, h.Key+"="+string(h.Value))
+			}
+			if !slices.Equal(got, c.want) || r.Topic != "T" || string(r.Value) != string(it.event.Payload) || string(r.Key) != it.event.AggregateID.String() {
+				t.Errorf("record() = %+v with %q, want %q", r, got, c.want)
+			}
+			e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil || source != "/shop" || e.ID != it.event.ID || len(e.Headers) != 1 {
+				t.Errorf("FromRecord() = %+v, %q, %v, want the event without them", e, source, err)
+			}
+		})
+	}
+}
+
+// What every event has is there without an allocation.
+func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // others would allocate meanwhile
+	p := newRecorder()
+	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
+		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}
+		it.event.Headers = headers
+		var kept *kgo.Record
+		bare := testing.AllocsPerRun(100, func() {
+			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)}
+		})
+		own := len(kept.Headers)
+		with := testing.AllocsPerRun(100, func() { kept = p.record(it) })
+		if with != bare || len(kept.Headers) != own+1 {
+			t.Errorf("record() makes %v allocations for %d headers, want the %v of its event's %d", with, len(kept.Headers), bare, own)
+		}
+	}
+}

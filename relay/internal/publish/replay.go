@@ -1,0 +1,296 @@
+package publish
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+)
+
+// replayer publishes dead letters: those that an open breaker made as soon as it
+// lets something through, others when their strategy or an operator says so. The
+// letters of a chain leave one after the other, in sequence, each claimed before
+// and resolved after, and the aggregate's newer events behind them. Letters of
+// many chains are claimed and resolved together.
+type replayer struct {
+	p       *Publisher
+	log     *slog.Logger
+	metrics *Metrics
+	owner   string
+	lookup  cdclog.Lookup // nil for a table without numbers
+	limit   *rate.Limiter
+	Own     *cdclog.Portion // nil is all
+
+	asked   time.Time // when operators' requests were last read
+	unread  complaint // that they cannot be
+	checked time.Time // when the conditions were last looked at
+	state   BreakerState
+
+	// Guarded by the publisher's lock.
+	next    []*chain // that go on at once
+	health  conditions
+	recheck bool // something waits that did not, or the other way round
+	noted   map[groupKey]dlq.Hold
+}
+
+const (
+	// replayBatch is how many letters are claimed together, and replayRun how many
+	// of them may be of one chain.
+	replayBatch = 32
+	replayRun   = 16
+)
+
+func NewReplayer(p *Publisher, find cdclog.Lookup) *replayer {
+	limit := rate.Inf
+	if p.cfg.ReplayRate > 0 {
+		limit = rate.Limit(p.cfg.ReplayRate)
+	}
+	return &replayer{
+		lookup: find,
+		p:      p, log: p.log, metrics: p.Metrics, owner: p.cfg.ShardName + "@" + self.Host(),
+		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
+		noted: make(map[groupKey]dlq.Hold),
+	}
+}
+
+// Run replays until ctx ends. What is under way then goes on until the publisher
+// is closed.
+func (r *replayer) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.p.mu.Lock()
+			r.settleNext()
+			r.p.mu.Unlock()
+			return context.Cause(ctx)
+		case <-r.p.woken:
+		case <-timer.C:
+		}
+		if now := time.Now(); now.Sub(r.asked) >= r.p.cfg.ReplayPoll {
+			r.asked = now
+			r.requests(ctx)
+		}
+		if r.mustCheck() {
+			r.check(ctx)
+		}
+		timer.Reset(r.start(ctx))
+	}
+}
+
+// start begins the replay of chains that are due and returns when to look again.
+func (r *replayer) start(ctx context.Context) time.Duration {
+	p, d := r.p, r.p.letters
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wait := p.cfg.ReplayPoll
+	state := p.breaker.status.State
+	if p.closed || ctx.Err() != nil || state == BreakerOpen {
+		r.settleNext()
+		return wait
+	}
+	now := time.Now()
+	r.openGates(now, &wait)
+	n := p.cfg.ReplayConcurrency
+	if state == BreakerHalfOpen {
+		n = min(n, p.cfg.BreakerProbes)
+	}
+	n -= d.underWay
+	if r.limit.Limit() != rate.Inf {
+		tokens := r.limit.TokensAt(now)
+		if tokens < float64(n) {
+			wait = min(wait, time.Duration(float64(time.Second)*max(1-tokens, 0.1)/float64(r.limit.Limit()))+time.Millisecond)
+			n = int(tokens)
+		}
+	}
+	var works []*replayWork
+	letters := 0
+	dispatch := func() {
+		if len(works) > 0 {
+			b := newBatch(r, works)
+			p.wg.Go(func() { b.run(ctx) })
+		}
+		works, letters = nil, 0
+	}
+	for n > 0 {
+		c := r.pick(now, state, &wait)
+		if c == nil {
+			break
+		}
+		w := r.take(c, now, state, min(n, replayBatch-letters))
+		r.limit.AllowN(now, len(w.refs))
+		n -= len(w.refs)
+		works = append(works, w)
+		if letters += len(w.refs); letters == replayBatch {
+			dispatch()
+		}
+	}
+	dispatch()
+	return wait
+}
+
+// pick returns a chain whose head is to be replayed now, nil if there is none;
+// wait becomes the time until there is one, if that is less. Called locked.
+func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chain {
+	d := r.p.letters
+	for {
+		var c *chain
+		goesOn := len(r.next) > 0
+		switch {
+		case goesOn:
+			c = r.next[0]
+			r.next = r.next[1:]
+			c.draining = false
+			if d.chains[c.key] != c {
+				continue
+			}
+			d.touch(c)
+			if c.place < 0 {
+				r.letPass(c)
+				continue
+			}
+		case d.due.Len() > 0:
+			c = d.due[0]
+		default:
+			return nil
+		}
+		due, in := c.isDue(now, state)
+		if !due {
+			*wait = min(*wait, in)
+			if goesOn {
+				r.letPass(c)
+				continue
+			}
+			return nil
+		}
+		if r.p.comesFirst(c) {
+			// Not yet: it is tried again in a while.
+			c.head().at = now.Add(time.Second).UnixMilli()
+			d.touch(c)
+			if goesOn {
+				r.letPass(c)
+			}
+			continue
+		}
+		g := c.head().group
+		if g == nil {
+			return c
+		}
+		why, until := r.gate(g, c.head().asked, now)
+		if why == "" {
+			return c
+		}
+		heap.Remove(&d.due, c.place)
+		g.enter(d, c)
+		r.letPass(c)
+		if g.reason != why {
+			g.reason, g.since, r.recheck = why, now, true
+		}
+		sooner(wait, now, until)
+	}
+}
+
+// comesFirst reports whether events before the chain's are still to be published: the
+// producer has them, or the sweep may still show them. Called locked.
+func (p *Publisher) comesFirst(c *chain) bool {
+	if !c.strict {
+		return false
+	}
+	l := p.lanes[c.key]
+	return l != nil && l.outstanding > 0 || c.head().after > p.letters.passed
+}
+
+// Passed notes that a relay before this one published what was written up to then.
+func (p *Publisher) Passed(upTo time.Time) {
+	if upTo.IsZero() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.letters.passed = upTo.UnixMicro()
+}
+
+// sooner makes wait the time until at, if that is less.
+func sooner(wait *time.Duration, now, at time.Time) {
+	if !at.IsZero() {
+		*wait = min(*wait, max(at.Sub(now), time.Millisecond))
+	}
+}
+
+// letPass lets later events of the aggregate become dead letters behind the
+// chain, which does not leave now. Called locked.
+func (r *replayer) letPass(c *chain) {
+	if l, busy := r.p.lanes[c.key]; busy {
+		r.p.pump(l)
+	}
+}
+
+// settleNext gives up chains that were to go on. Called locked.
+func (r *replayer) settleNext() {
+	next := r.next
+	r.next = nil
+	for _, c := range next {
+		c.draining = false
+		if r.p.letters.chains[c.key] == c {
+			r.p.letters.touch(c)
+			r.letPass(c)
+		}
+	}
+}
+
+// take takes up to most letters from the front of a chain to be replayed. Called locked.
+func (r *replayer) take(c *chain, now time.Time, state BreakerState, most int) *replayWork {
+	p := r.p
+	run := 1
+	if g := c.head().group; state == BreakerClosed && (g == nil || g.room(now, p.cfg.ReplayCanary) < 0) {
+		run = min(replayRun, most)
+	}
+	w := &replayWork{chain: c}
+	for i, ref := range c.letters {
+		if i == run || i > 0 && (ref.group != nil || ref.at == atOperator || ref.at > now.UnixMilli()) {
+			break
+		}
+		if ref.group != nil {
+			ref.group.begin(now)
+		}
+		w.refs = append(w.refs, ref)
+	}
+	c.draining = true
+	p.letters.touch(c)
+	p.letters.underWay += len(w.refs)
+	return w
+}
+
+// wake makes the replayer look for chains that are due.
+func (p *Publisher) wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+}
+
+// isOut reports whether the event is known to be in its topic.
+func (r *replayer) isOut(id gocql.UUID) bool {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	_, in := r.p.memory.find(id)
+	return bool(in)
+}
+
+// ReplayNow makes dead letters due immediately, whatever their strategies.
+func (p *Publisher) ReplayNow(ids ...gocql.UUID) {
+	p.mu.Lock()
+	for _, id := range ids {
+		p.letters.set(id, func(ref *letterRef) { ref.at = atOnce })
+	}
+	p.mu.Unlock()
+	p.wake()
+}

@@ -1,0 +1,128 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// gate says why a letter of the group has to wait though it is due, and until
+// when if that is known. Called locked.
+func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
+	p := r.p
+	if !asked {
+		if open, next := p.cfg.Rules.Window(g.rule, now); !open {
+			return "an off-peak window, which begins at " + next.UTC().Format(time.RFC3339), next
+		}
+		if names := p.cfg.Rules.Conditions(g.rule); len(names) > 0 {
+			if s := p.breaker.status.State; s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
+				return fmt.Sprintf("a condition, %s: the breaker is %s", dlq.ConditionBreaker, s), time.Time{}
+			}
+			if r.health == nil {
+				r.recheck = true
+				return "its conditions, which are being looked at", time.Time{}
+			}
+			if why := r.health.first(names); why != "" {
+				return "a condition, " + why, time.Time{}
+			}
+		}
+	}
+	if g.room(now, p.cfg.ReplayCanary) != 0 {
+		return "", time.Time{}
+	}
+	if now.Before(g.until) {
+		return "the next canary, at " + g.until.UTC().Format(time.RFC3339) + ": the last one died again of: " + g.canaryText, g.until
+	}
+	return "canaries of equal letters, which are under way", time.Time{}
+}
+
+// openGates lets chains go on that wait no longer. Called locked.
+func (r *replayer) openGates(now time.Time, wait *time.Duration) {
+	d := r.p.letters
+	for g := range d.gated {
+		for _, from := range []struct {
+			chains map[*chain]struct{}
+			asked  bool
+		}{{g.asked, true}, {g.waiting, false}} {
+			if len(from.chains) == 0 {
+				continue
+			}
+			why, until := r.gate(g, from.asked, now)
+			if why != "" {
+				sooner(wait, now, until)
+				if g.reason != why {
+					g.reason, g.since, r.recheck = why, now, true
+				}
+				continue
+			}
+			g.open(d, from.chains, g.room(now, r.p.cfg.ReplayCanary))
+		}
+	}
+}
+
+// mustCheck says that it is time to look at what keeps letters waiting.
+func (r *replayer) mustCheck() bool {
+	p := r.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state, since := p.breaker.status.State, time.Since(r.checked)
+	moved := state != r.state
+	r.state = state
+	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll
+}
+
+// maxNoted is how many holds are shown.
+const maxNoted = 200
+
+// check looks at the conditions, if a letter waits for some, and shows in the
+// database what keeps letters waiting.
+func (r *replayer) check(ctx context.Context) {
+	p, d := r.p, r.p.letters
+	r.checked = time.Now()
+	p.mu.Lock()
+	conditional := d.counts[dlq.StrategyConditional] > 0
+	p.mu.Unlock()
+	var health conditions
+	if conditional {
+		health = p.conditions(ctx)
+	}
+	p.mu.Lock()
+	r.health, r.recheck = health, false
+	now := time.Now()
+	holds := make(map[groupKey]dlq.Hold)
+	for g := range d.gated {
+		if len(holds) == maxNoted {
+			break
+		}
+		if why, until := r.gate(g, len(g.waiting) == 0, now); why != "" {
+			if g.reason != why {
+				g.reason, g.since = why, now
+			}
+			holds[g.groupKey] = dlq.Hold{Rule: g.rule, FailureKey: g.failure, Reason: why, Since: g.since, Until: until}
+		}
+	}
+	p.mu.Unlock()
+	for k, h := range holds {
+		if err := d.store.SetHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show why dead letters wait", "err", err)
+			return
+		}
+		if r.noted[k].Reason != h.Reason {
+			r.log.Info("dead letters wait", "rule", h.Rule, "for", h.Reason)
+		}
+		r.noted[k] = h
+	}
+	for k, h := range r.noted {
+		if _, still := holds[k]; still {
+			continue
+		}
+		if err := d.store.DropHold(ctx, d.table, h); err != nil {
+			r.log.Debug("cannot show that dead letters wait no longer", "err", err)
+			return
+		}
+		delete(r.noted, k)
+	}
+}

@@ -1,0 +1,43 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// In an outage the log says it now and then, not each second, and at once in the next.
+func TestComplaint(t *testing.T) {
+	t.Parallel()
+	var c complaint
+	now := time.Now()
+	said := 0
+	for range 150 { // seconds
+		if c.due(now) {
+			said++
+		}
+		now = now.Add(time.Second)
+	}
+	if said != 3 {
+		t.Errorf("in 150 s it was said %d times, want 3", said)
+	}
+	c.over()
+	if !c.due(now) {
+		t.Error("the next time it was not said at once")
+	}
+}
+
+// An event whose dead letter is settled counts as published, but only what is in its topic
+// ends a replay.
+func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
+	t.Parallel()
+	p := &Publisher{memory: newMemory(100, 100)}
+	p.memory.addAs(relaytest.EventID(1), 1, false)
+	p.memory.addAs(relaytest.EventID(2), 1, true)
+	r := &replayer{p: p}
+	if !p.memory.has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
+		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
+			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
+	}
+}

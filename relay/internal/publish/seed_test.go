@@ -1,0 +1,42 @@
+package publish
+
+import (
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Of an aggregate the events without a gap before the last one are known to be
+// out, in whatever order they were found.
+func TestBackEvents_Lines(t *testing.T) {
+	t.Parallel()
+	long := make([]int64, 100)
+	for i := range long {
+		long[i] = int64(i + 1)
+	}
+	for _, tt := range []struct {
+		found []int64
+		want  line
+	}{
+		{[]int64{1}, line{1, 2}},
+		{[]int64{1, 2, 3}, line{1, 4}},
+		{[]int64{3, 1, 2}, line{1, 4}},
+		{[]int64{7, 5, 4, 4, 7}, line{7, 8}},
+		{[]int64{7, 5, 4, 6}, line{4, 8}},
+		{[]int64{1, 200}, line{200, 201}},
+		{[]int64{200, 1}, line{200, 201}},
+		{[]int64{1, 64}, line{64, 65}},
+		{[]int64{1, 65}, line{65, 66}},
+		{long, line{37, 101}},
+	} {
+		b := Found{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
+		for _, seq := range tt.found {
+			b.Add(outbox.NameID(gocql.UUID{}, string(rune(seq))), gocql.UUID{}, seq)
+		}
+		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
+			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)
+		}
+	}
+}

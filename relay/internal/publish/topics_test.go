@@ -1,0 +1,184 @@
+package publish
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// A topic that somebody deletes is made again for the next event.
+func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
+		b.drain(time.Minute)
+		if _, err := kadm.NewClient(b.publisher.client).DeleteTopics(t.Context(), "OrderCreated"); err != nil {
+			t.Fatal(err)
+		}
+		late := relaytest.Event(2, 1, "OrderCreated")
+		b.submit(late, nil)
+		b.drain(10 * time.Minute)
+		if got := b.consume("OrderCreated"); len(got) != 1 || got[0].Event.ID != late.ID {
+			t.Errorf("the new topic has %d records, want the event submitted after the deletion", len(got))
+		}
+	})
+}
+
+// Another one makes the topic anew before the relay notices that it is gone.
+func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
+		b.drain(time.Minute)
+		admin := kadm.NewClient(b.publisher.client)
+		if _, err := admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "OrderCreated"); err != nil {
+			t.Fatal(err)
+		}
+		late := relaytest.Event(2, 1, "OrderCreated")
+		b.submit(late, nil)
+		b.drain(10 * time.Minute)
+		if got := b.consume("OrderCreated"); len(got) != 1 || got[0].Event.ID != late.ID {
+			t.Errorf("the new topic has %d records, want the event submitted after the deletion", len(got))
+		}
+	})
+}
+
+// lateConn is a connection of which answers to produce requests come late.
+type lateConn struct {
+	net.Conn
+	of       bool // this broker's do
+	late     *atomic.Bool
+	produces atomic.Bool
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	if len(p) > 6 && binary.BigEndian.Uint16(p[4:]) == uint16(kmsg.Produce) {
+		c.produces.Store(true)
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *lateConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for c.of && c.produces.Load() && c.late.Load() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return n, err
+}
+
+// A broker that does not know a partition for a while says what one says of a topic
+// that was deleted. The topic is there, so what is under way to its other
+// partitions stays with the producer: the broker may have it.
+func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var late atomic.Bool
+		wire := new(kfake.VirtualNetwork)
+		b := setup(t, func(c *Config) {
+			c.AttemptTimeout = time.Minute // the breaker stays closed
+			c.Kafka = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := wire.DialContext(ctx, network, addr)
+				return &lateConn{Conn: conn, late: &late, of: strings.HasSuffix(addr, ":9093")}, err
+			})}
+		}, kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(wire.Listen))
+		b.net = wire
+		defer b.close()
+		for a := range 10 { // makes the topic
+			b.submit(relaytest.Event(a, 1, "OrderCreated"), nil)
+		}
+		b.drain(time.Minute)
+		on := map[int32]int{} // an aggregate of each partition
+		for _, d := range b.consume("OrderCreated") {
+			for a := range 10 {
+				if d.Event.ID == relaytest.Event(a, 1, "OrderCreated").ID {
+					on[d.Partition] = a
+				}
+			}
+		}
+		if len(on) < 2 {
+			t.Fatalf("the aggregates are on %d partitions, want two", len(on))
+		}
+		for p, node := range []int32{0, 1} {
+			if err := b.cluster.MoveTopicPartition("OrderCreated", int32(p), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Minute) // the producer learns of it
+		unknown := b.cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderCreated", Partitions: []int32{0}, Err: kerr.UnknownTopicOrPartition, Count: -1,
+		})
+		late.Store(true)
+		b.submit(relaytest.Event(on[1], 2, "OrderCreated"), nil)
+		b.submit(relaytest.Event(on[0], 2, "OrderCreated"), nil)
+		time.Sleep(10 * time.Second)
+		unknown.Remove()
+		late.Store(false)
+		b.drain(10 * time.Minute)
+		seen := map[string]int{}
+		for _, d := range b.consume("OrderCreated") {
+			seen[d.Event.ID.String()]++
+		}
+		for id, n := range seen {
+			if n > 1 {
+				t.Errorf("event %s is in the topic %d times, want once", id, n)
+			}
+		}
+		if len(seen) != 12 {
+			t.Errorf("%d events are in the topic, want 12", len(seen))
+		}
+	})
+}
+
+func TestConfig_TopicOf(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		template string
+		topics   map[string]string
+		want     string
+		bad      bool
+	}{
+		{"", nil, "OrderCreated", false},
+		{"{aggregate_type}.events", nil, "order.events", false},
+		{"prod-{aggregate_type}-{event_type}", nil, "prod-order-OrderCreated", false},
+		{"{event_type}", map[string]string{"OrderCreated": "orders.created"}, "orders.created", false},
+		{"{event_type}", map[string]string{"OrderUpdated": "orders.updated"}, "OrderCreated", false},
+		{"{event_type}/x", nil, "", true},
+	} {
+		c := testConfig()
+		c.Topics = tt.topics
+		if tt.template != "" {
+			c.TopicTemplate = tt.template
+		}
+		e := outbox.Event{Type: "OrderCreated", AggregateType: "order"}
+		got, err := c.topicOf(&e)
+		if (err != nil) != tt.bad || !tt.bad && got != tt.want {
+			t.Errorf("topicOf() by %q = %q, %v, want %q", tt.template, got, err, tt.want)
+		}
+		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
+		c.Topics = map[string]string{message.Type: "elsewhere"}
+		if got, err := c.topicOf(&message); err != nil || got != message.Type {
+			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic that it names", tt.template, got, err)
+		}
+	}
+}
