@@ -13,27 +13,27 @@ var brokerMutants = []mutant{
 		new: "	if true {\n		return err",
 	}),
 	unit("TestTopics_WaitsForBrokersThatHoldTheReplicas", mutant{
-		name: "a topic that cannot be created opens the breaker", file: "relay/open.go",
+		name: "a topic that cannot be created opens the breaker", file: "relay/internal/publish/open.go",
 		old: "case err == nil, answer, failure.Classify",
 		new: "case err == nil, answer && false, failure.Classify",
 	}),
 	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
-		name: "the producer takes the whole budget for one partition", file: "relay/flow.go",
+		name: "the producer takes the whole budget for one partition", file: "relay/internal/publish/flow.go",
 		old: "f == nil || !f.stalled && !p.hasShare(f)",
 		new: "f == nil || !f.stalled",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
-		name: "what waits for a silent partition fills the memory", file: "relay/flow.go",
+		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/flow.go",
 		old: "pressed || silent >=",
 		new: "pressed && false || silent >=",
 	}),
 	unit("TestFlow_OneSilentPartitionAloneOpensNoBreaker", mutant{
-		name: "one silent partition opens the breaker", file: "relay/calls.go",
+		name: "one silent partition opens the breaker", file: "relay/internal/publish/calls.go",
 		old: "		case p.answersOthers(c, now):\n			p.excuse(c)\n",
 		new: "",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
-		name: "a chain is replayed before the events that its head follows", file: "relay/replay.go",
+		name: "a chain is replayed before the events that its head follows", file: "relay/internal/publish/replay.go",
 		old: "|| c.head().after > p.letters.passed",
 		new: "",
 	}),
@@ -43,8 +43,8 @@ var brokerMutants = []mutant{
 		new: "case len(pending) == 0:",
 	}),
 	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
-		name: "events are published to a partition that was not read back", file: "relay/partitions.go",
-		old: "	g.parts[key.part] = struct{}{}",
+		name: "events are published to a partition that was not read back", file: "relay/internal/publish/partitions.go",
+		old: "	g.parts[key.Part] = struct{}{}",
 		new: "	_ = g",
 	}),
 	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
@@ -53,42 +53,42 @@ var brokerMutants = []mutant{
 		new: "_ = x.awaitUnread",
 	}),
 	unit("TestPartitionCounts_Gates", mutant{
-		name: "a gate is passed when its topic gets more partitions", file: "relay/partitions.go",
+		name: "a gate is passed when its topic gets more partitions", file: "relay/internal/publish/partitions.go",
 		old: "[...]int{g.n, c.of[topic]}",
 		new: "[...]int{c.of[topic]}",
 	}),
 	unit("TestPartitionCounts_Gates", mutant{
-		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/lane.go",
+		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/internal/publish/lane.go",
 		old: "if t.counts.shut(t.topic, int32(p)) {",
 		new: "if false {",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
-		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/publisher.go",
+		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/internal/publish/publisher.go",
 		old: "case it == nil, p.gated(l, it):",
 		new: "case it == nil, !p.stays(l, it) && p.gated(l, it):",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
 		name: "dead letters are replayed while a partition is unread", file: "relay/run.go",
-		old: "if x.p.letters.on() && !gated {",
+		old: "if x.p.WritesDeadLetters() && !gated {",
 		new: "if x.p.letters.on() {",
 	}),
 	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
-		name: "more is published while a partition is unread than a start remembers", file: "relay/readback_gates.go",
+		name: "more is published while a partition is unread than a start remembers", file: "relay/internal/publish/gates.go",
 		old: "return *p.gateRoom >= 0",
 		new: "return true",
 	}),
 	unit("TestReadback_StopsWhileAPartitionIsUnread", mutant{
-		name: "a stop waits for events of an unread partition", file: "relay/lane.go",
+		name: "a stop waits for events of an unread partition", file: "relay/internal/publish/lane.go",
 		old: "l.hold != nil || l.gated && l.outstanding == 0",
 		new: "l.hold != nil",
 	}),
 	unit("TestLetters_AChainIsInTheOrderOfNumbers", mutant{
-		name: "a chain of dead letters is in the order in which they were written", file: "relay/letters.go",
+		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/publish/letters.go",
 		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
 		new: "if false {",
 	}),
 	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{
-		name: "lost records are no problem of readiness", file: "relay/data_loss.go",
+		name: "lost records are no problem of readiness", file: "relay/internal/publish/data_loss.go",
 		old: "	p.loss.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})\n",
 		new: "",
 	}),
@@ -109,7 +109,7 @@ var brokerMutants = []mutant{
 		old: "saving: make(chan struct{}, 1)", new: "saving: make(chan struct{}, 2)",
 	}),
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
-		name: "lost records are not reported", file: "relay/publisher.go",
+		name: "lost records are not reported", file: "relay/internal/publish/publisher.go",
 		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",
 		new: "",
 	}),

@@ -99,20 +99,20 @@ var dlqMutants = []mutant{
 		old: "		by.Version = r.Version\n", new: "",
 	},
 	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{
-		name: "a dead letter that was archived before is in its topic", file: "relay/bury.go",
+		name: "a dead letter that was archived before is in its topic", file: "relay/internal/publish/bury.go",
 		old: "p.remembered(it, false)", new: "p.remembered(it, true)",
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
-		name: "a replay ends for an event whose dead letter is settled", file: "relay/replay.go",
+		name: "a replay ends for an event whose dead letter is settled", file: "relay/internal/publish/replay.go",
 		old: "	return bool(in)\n", new: "	return bool(in) || r.p.memory.has(id)\n",
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
-		name: "a dead letter that cannot be stored keeps its place", file: "relay/bury.go",
+		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/bury.go",
 		old: "		<-p.burying\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
 		new: "		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),
 	unit("TestReplay_EndsWithItsClaim", mutant{
-		name: "a replay that waits is sent behind its claim", file: "relay/publisher.go",
+		name: "a replay that waits is sent behind its claim", file: "relay/internal/publish/publisher.go",
 		old: "case l.ended != nil && !l.claimed():", new: "case l.ended != nil && l.claimed == nil:",
 	}),
 }

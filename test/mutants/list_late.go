@@ -4,7 +4,7 @@ package main
 // numbers that are missing.
 var lateMutants = []mutant{
 	unit("TestLate_FirstEvent", mutant{
-		name: "a row that became visible late counts as published", file: "relay/predecessors.go",
+		name: "a row that became visible late counts as published", file: "relay/internal/publish/predecessors.go",
 		old: "case f.Written > max(began, min(p.memory.horizon, remembered)):",
 		new: "case false:",
 	}),
@@ -14,43 +14,43 @@ var lateMutants = []mutant{
 		new: "	latest := gen.UnixMicro()\n",
 	}),
 	unit("TestTailGap_Begin", mutant{
-		name: "an id that is forgotten proves that its event is not published", file: "relay/predecessors.go",
+		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/predecessors.go",
 		old: "max(began, min(p.memory.horizon, remembered))",
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "gaps of an aggregate with events under way are forgotten", file: "relay/memory.go",
+		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/publish/memory.go",
 		old: "!ok && !m.busy(a) {",
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "a number that was passed over counts as published", file: "relay/offer.go",
+		name: "a number that was passed over counts as published", file: "relay/internal/publish/offer.go",
 		old: "	case p.memory.isGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "no gaps are remembered", file: "relay/memory.go",
+		name: "no gaps are remembered", file: "relay/internal/publish/memory.go",
 		old: "		if seq > l.next {\n			m.skip(",
 		new: "		if false {\n			m.skip(",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "numbers that were passed over are not looked up again", file: "relay/gaps.go",
+		name: "numbers that were passed over are not looked up again", file: "relay/internal/publish/gaps.go",
 		old: "return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)",
 		new: "return g != nil && false",
 	}),
 	unit("TestGaps_AreLookedUpAtGrowingDistances", mutant{
-		name: "numbers that were passed over are looked up with every event", file: "relay/gaps.go",
+		name: "numbers that were passed over are looked up with every event", file: "relay/internal/publish/gaps.go",
 		old: "g.step = min(2*g.step, maxGapStep)",
 		new: "g.step = 0",
 	}),
 	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
-		name: "a claim keeps nobody out", file: "relay/offer.go",
-		old: "busy && !o.owner {",
+		name: "a claim keeps nobody out", file: "relay/internal/publish/offer.go",
+		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),
 	unit("TestAside_NumbersWithHoles", mutant{
 		name: "repeated holes are waited for as long as the first", file: "relay/sequencer.go",
-		old: "s.gapWait>>s.publisher.missing(aggregate)",
+		old: "s.gapWait>>s.publisher.Missing(aggregate)",
 		new: "s.gapWait",
 	}),
 	unit("TestAside_WaitsForTheDatabase", mutant{

@@ -48,8 +48,8 @@ var relayMutants = []mutant{
 		new: "",
 	}),
 	unit("TestFence_ALateDeadLetterPublishesNothingAgain", mutant{
-		name: "an event is published of which the owner before may still write a dead letter", file: "relay/offer.go",
-		old: "		it.death = p.letters.interrupted(o.event.ID)\n",
+		name: "an event is published of which the owner before may still write a dead letter", file: "relay/internal/publish/offer.go",
+		old: "		it.death = p.letters.interrupted(o.Event.ID)\n",
 		new: "		it.death = nil\n",
 	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
@@ -73,8 +73,8 @@ var relayMutants = []mutant{
 		new: "if err := s.pass(ctx, e, p.Since, nil); err == nil { p.Settle(id) } else {",
 	}),
 	seeds(mutant{
-		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/offer.go",
-		old: "		it.settled = append(it.settled, o.settled)\n	}\n	return false",
+		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/internal/publish/offer.go",
+		old: "		it.settled = append(it.settled, o.Settled)\n	}\n	return false",
 		new: "		return true\n	}\n	return false",
 	}),
 	seeds(mutant{
@@ -88,18 +88,18 @@ var relayMutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/bury.go",
+		name: "the tail does not remember what it handed on", file: "relay/internal/publish/bury.go",
 		old: "		p.memory.addAs(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
-		name: "what the sweep has shown is forgotten at once", file: "relay/memory.go",
+		name: "what the sweep has shown is forgotten at once", file: "relay/internal/publish/memory.go",
 		old: "			m.shownAs(id, written, how)\n			return",
 		new: "			_ = how\n			return",
 	}),
 	seeds(mutant{
 		name: "what was read back is forgotten", file: "relay/readback.go",
-		old: "r.publisher.seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
+		old: "r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
 		new: "r.publisher.seed(&backEvents{}, time.Now())",
 	}),
 	seeds(mutant{
@@ -108,30 +108,30 @@ var relayMutants = []mutant{
 		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
 	seeds(mutant{
-		name: "the sequencer ignores gaps", file: "relay/offer.go",
-		old: "case e.Sequence == l.next, e.Sequence > l.next && o.anyway:",
+		name: "the sequencer ignores gaps", file: "relay/internal/publish/offer.go",
+		old: "case e.Sequence == l.next, e.Sequence > l.next && o.Anyway:",
 		new: "case e.Sequence >= l.next:",
 	}),
 	seeds(mutant{
-		name: "an unknown aggregate begins anywhere", file: "relay/offer.go",
-		old: "case !known && (e.Sequence == 1 || o.anyway):",
+		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/offer.go",
+		old: "case !known && (e.Sequence == 1 || o.Anyway):",
 		new: "case !known:",
 	}),
 	seeds(mutant{
-		name: "the next event for another topic does not wait", file: "relay/publisher.go",
-		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.topic || p.mayBeTooLarge(it)):",
+		name: "the next event for another topic does not wait", file: "relay/internal/publish/publisher.go",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.mayBeTooLarge(it)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
 	}),
 	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
-		name: "events pass one that is too large", file: "relay/publisher.go",
+		name: "events pass one that is too large", file: "relay/internal/publish/publisher.go",
 		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
 	}),
 	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
-		name: "a topic's limit is asked for once", file: "relay/larger.go",
+		name: "a topic's limit is asked for once", file: "relay/internal/publish/larger.go",
 		old: "if limit <= before {", new: "if limit > 0 {",
 	}),
 	seeds(mutant{
-		name: "an event that is refused is dropped", file: "relay/suspects.go",
+		name: "an event that is refused is dropped", file: "relay/internal/publish/suspects.go",
 		old: "	case p.letters.on():\n		p.bury(l, err)\n",
 		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
 	}),
@@ -146,7 +146,7 @@ var relayMutants = []mutant{
 		new: "if true {",
 	}),
 	seeds(mutant{
-		name: "acks of the leader alone, and no idempotence", file: "relay/publisher.go",
+		name: "acks of the leader alone, and no idempotence", file: "relay/internal/publish/publisher.go",
 		old: "		kgo.RequiredAcks(kgo.AllISRAcks()),",
 		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
 	}),
@@ -156,7 +156,7 @@ var relayMutants = []mutant{
 		new: "		_ = reader\n",
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
-		name: "an aggregate changes its partition with events under way", file: "relay/lane.go",
+		name: "an aggregate changes its partition with events under way", file: "relay/internal/publish/lane.go",
 		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
 	}),
@@ -171,12 +171,12 @@ var relayMutants = []mutant{
 		new: "			_ = begin\n",
 	}),
 	unit("TestReadback_.*", mutant{
-		name: "the topics of a template are not remembered", file: "relay/topics_make.go",
+		name: "the topics of a template are not remembered", file: "relay/internal/publish/topics_make.go",
 		old: "			err = p.remember(ctx, topic)",
 		new: "			_ = p.remember",
 	}),
 	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
-		name: "a dead letter is settled before it is written", file: "relay/bury.go",
+		name: "a dead letter is settled before it is written", file: "relay/internal/publish/bury.go",
 		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
 		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
 	}),
@@ -216,13 +216,13 @@ var relayMutants = []mutant{
 		new: "	_ = own\n	return e, found == 3, nil\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
-		name: "a shard takes on the dead letters of others", file: "relay/letters_load.go",
-		old: "if e.Status.Open() && r.ownLetter(p, e.EventID, e.AggregateID, e.WrittenAt) {\n",
+		name: "a shard takes on the dead letters of others", file: "relay/internal/publish/letters_load.go",
+		old: "if e.Status.Open() && p.ownLetter(own, e.EventID, e.AggregateID, e.WrittenAt) {\n",
 		new: "if e.Status.Open() {\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
-		name: "a shard answers what is asked of others", file: "relay/replay_requests.go",
-		old: "r.p.letters.table, r.own.HasText)",
+		name: "a shard answers what is asked of others", file: "relay/internal/publish/replay_requests.go",
+		old: "r.p.letters.table, r.Own.HasText)",
 		new: "r.p.letters.table, nil)",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
@@ -236,82 +236,82 @@ var relayMutants = []mutant{
 		new: "	if err := error(nil); err != nil {\n",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
-		name: "dead letters are not read at the start", file: "relay/letters_load.go",
+		name: "dead letters are not read at the start", file: "relay/internal/publish/letters_load.go",
 		old: "			if e.Status.Open() && ",
 		new: "			if false && ",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
-		old: "			x.back.alsoSince = earliest(since, x.dead.since)\n",
+		old: "			x.back.alsoSince = earliest(since, x.dead.Since)\n",
 		new: "			_ = since\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "later events pass a dead letter of their aggregate", file: "relay/publisher.go",
+		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/publisher.go",
 		old: "(it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
 		new: "it.death != nil",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a dead letter is replayed without a claim", file: "relay/replay_batch.go",
+		name: "a dead letter is replayed without a claim", file: "relay/internal/publish/replay_batch.go",
 		old: "	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
 		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].DeadLetter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a dead letter that was replayed stays open", file: "relay/replay_batch.go",
+		name: "a dead letter that was replayed stays open", file: "relay/internal/publish/replay_batch.go",
 		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "a chain is replayed when its last letter is due", file: "relay/letters.go",
+		name: "a chain is replayed when its last letter is due", file: "relay/internal/publish/letters.go",
 		old: "return &c.letters[0]",
 		new: "return &c.letters[len(c.letters)-1]",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "the last dead letter of a chain is replayed first", file: "relay/replay.go",
+		name: "the last dead letter of a chain is replayed first", file: "relay/internal/publish/replay.go",
 		old: "		w.refs = append(w.refs, ref)\n",
 		new: "		w.refs = append([]letterRef{ref}, w.refs...)\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "a replay that an open breaker stopped counts as failed", file: "relay/replay_batch.go",
+		name: "a replay that an open breaker stopped counts as failed", file: "relay/internal/publish/replay_batch.go",
 		old: "		case errors.Is(end.err, errBreakerOpen):\n",
 		new: "		case false:\n",
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
-		name: "a canary ignores the error", file: "relay/replay_end.go",
+		name: "a canary ignores the error", file: "relay/internal/publish/replay_end.go",
 		old: "		if g.failure != key {\n",
 		new: "		if true {\n",
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
-		name: "there are no canaries", file: "relay/canary.go",
+		name: "there are no canaries", file: "relay/internal/publish/canary.go",
 		old: "	case g.letters <= above || g.stage == len(canaryStages):\n",
 		new: "	case true:\n",
 	}),
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
-		name: "a condition that does not hold is no reason to wait", file: "relay/replay_gates.go",
+		name: "a condition that does not hold is no reason to wait", file: "relay/internal/publish/replay_gates.go",
 		old: "if why := r.health.first(names); why != \"\" {",
 		new: "if why := r.health.first(names); false {",
 	}),
 	unit("TestDeadLetters_AStopWaitsForReplays", mutant{
-		name: "a stop does not wait for replays", file: "relay/publisher.go",
+		name: "a stop does not wait for replays", file: "relay/internal/publish/publisher.go",
 		old: "(left == blocked || p.shut()) && !p.replays() ||",
 		new: "left == blocked || p.shut() ||",
 	}),
 	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
-		name: "an operator's word is lost with a claim", file: "relay/replay_end.go",
+		name: "an operator's word is lost with a claim", file: "relay/internal/publish/replay_end.go",
 		old: "			r.adopt(id)\n			return false\n",
 		new: "			r.later(id, atOperator)\n			return false\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "attempts are used up while the breaker is open", file: "relay/publisher.go",
+		name: "attempts are used up while the breaker is open", file: "relay/internal/publish/publisher.go",
 		old: "		case p.stays(l, it):\n",
 		new: "		case p.stays(l, it):\n			it.attempts++\n",
 	}),
 	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
-		name: "the spill limit is ignored", file: "relay/bury.go",
+		name: "the spill limit is ignored", file: "relay/internal/publish/bury.go",
 		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
 		new: "{",
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
-		name: "what may be on the wire is given up", file: "relay/lane.go",
+		name: "what may be on the wire is given up", file: "relay/internal/publish/lane.go",
 		old: "return c.p.wired.Load() >= c.handed.Load()",
 		new: "return false",
 	}),
@@ -321,21 +321,21 @@ var relayMutants = []mutant{
 		new: "1 << 30,",
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
-		name: "what an operator ended is forgotten", file: "relay/replay_adopt.go",
+		name: "what an operator ended is forgotten", file: "relay/internal/publish/replay_adopt.go",
 		old: "		p.memory.addUnsent(id, written)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
-		name: "the event of a restored letter still counts as out", file: "relay/replay_adopt.go",
+		name: "the event of a restored letter still counts as out", file: "relay/internal/publish/replay_adopt.go",
 		old: "	r.p.memory.forgetUnsent(e.EventID)\n",
 		new: "",
 	}),
 	{
-		name: "a message's topic follows the relay's template", file: "relay/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
+		name: "a message's topic follows the relay's template", file: "relay/internal/publish/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "an edited event does not say which it stands for", file: "relay/replay_event.go",
+		name: "an edited event does not say which it stands for", file: "relay/internal/publish/replay_event.go",
 		old: "		e.EditOf = e.IDString()\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
@@ -348,11 +348,11 @@ var relayMutants = []mutant{
 		new: "	return s.resumesAt(stream), false",
 	}),
 	unit("TestPartitioner_KeepsALaneInOneBatch", mutant{
-		name: "an aggregate's records are under way in two batches", file: "relay/lane.go",
+		name: "an aggregate's records are under way in two batches", file: "relay/internal/publish/lane.go",
 		old: "			l.turned.Store(true)\n", new: "",
 	}),
 	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
-		name: "the producer forgets a topic that is still the same", file: "relay/topics_make.go",
+		name: "the producer forgets a topic that is still the same", file: "relay/internal/publish/topics_make.go",
 		old: "	purge := other || strange && !p.flowing(topic)\n",
 		new: "	purge := other || strange || true\n",
 	}),

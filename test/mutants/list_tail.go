@@ -21,16 +21,16 @@ var tailMutants = []mutant{
 		new: "	return least.Microseconds()",
 	}),
 	unit("TestPublisher_CountsLateEventsAcrossARestart", mutant{
-		name: "an event that is late after a restart is not counted", file: "relay/unnumbered.go",
-		old: "	if l.next > 0 {\n		p.late(o, o.written-l.next)",
-		new: "	if l.next < 0 {\n		p.late(o, o.written-l.next)",
+		name: "an event that is late after a restart is not counted", file: "relay/internal/publish/unnumbered.go",
+		old: "	if l.next > 0 {\n		p.late(o, o.Written-l.next)",
+		new: "	if l.next < 0 {\n		p.late(o, o.Written-l.next)",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported when it has stopped", file: "relay/tail_near.go",
+		name: "the tail's limit is reported when it has stopped", file: "relay/internal/publish/tail_near.go",
 		old: "nearFullPercent  = 80", new: "nearFullPercent  = 100",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported for ever", file: "relay/tail_near.go",
+		name: "the tail's limit is reported for ever", file: "relay/internal/publish/tail_near.go",
 		old: "		percent = nearClearPercent\n", new: "		percent = -1\n",
 	}),
 	{

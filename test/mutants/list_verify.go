@@ -68,7 +68,7 @@ var verifyMutants = []mutant{
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
 		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/repair.go",
-		old: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) == fateUnpublished", new: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) > fateDoubtful",
+		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished", new: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) > fateDoubtful",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/repair.go",

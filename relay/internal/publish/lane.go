@@ -164,7 +164,7 @@ func (c *laneContext) unsure() bool { return c.p.wired.Load() >= c.handed.Load()
 // Done is closed when the records are to come back and may; the client asks
 // again with every attempt.
 func (c *laneContext) Done() <-chan struct{} {
-	if c.err() != nil {
+	if c.Err() != nil {
 		return closed
 	}
 	return nil
