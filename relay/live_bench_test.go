@@ -254,7 +254,7 @@ func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
 	for i := range out {
 		k := first + i
 		agg := relaytest.BenchID(9, k/chain)
-		l := &dlq.Letter{
+		l := &dlq.DeadLetter{
 			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: relaytest.BenchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
 			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: relaytest.BenchPayload, Headers: relaytest.BenchHeaders, CreatedAt: now,
 			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": DefaultName, "host": "bench"},

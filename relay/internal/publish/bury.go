@@ -180,7 +180,7 @@ func (p *Publisher) writeFront(l *lane) bool {
 // store writes the letter, however long the database is away or refuses it. Only an
 // attempt takes the caller's place among those that write: a letter that can never be
 // stored delays nothing but its own aggregate. The error says that the relay stops.
-func (p *Publisher) store(letter *dlq.Letter) (dlq.Status, error) {
+func (p *Publisher) store(letter *dlq.DeadLetter) (dlq.Status, error) {
 	defer p.unstored(letter.EventID, nil)
 	for attempt := 1; ; attempt++ {
 		status, err := p.letters.store.Write(p.ctx, letter)
@@ -242,7 +242,7 @@ func (p *Publisher) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
 }
 
 // letterOf is the dead letter of an item. Called locked.
-func (p *Publisher) letterOf(it *item, behind bool) *dlq.Letter {
+func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if e.Sequence == 0 { // their order is that in which they died, also for a relay that reads them

@@ -331,7 +331,7 @@ func (q *dueChains) Pop() any {
 }
 
 // DeadLetter reads the dead letter of an event of the table, nil if there is none.
-func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.Letter, error) {
+func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.DeadLetter, error) {
 	if !p.letters.on() {
 		return nil, nil
 	}

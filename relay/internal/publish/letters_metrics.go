@@ -50,7 +50,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 }
 
 // settled counts a replay that published its letter, or found it in its topic.
-func (m *publishingMetrics) settled(l *dlq.Letter, result string) {
+func (m *publishingMetrics) settled(l *dlq.DeadLetter, result string) {
 	m.Replays.WithLabelValues(strategyLabel(l.Strategy), result).Inc()
 	m.DeadLetterSeconds.Observe(max(0, time.Since(l.FirstFailedAt)).Seconds())
 }

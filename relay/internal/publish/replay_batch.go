@@ -295,7 +295,7 @@ func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 }
 
 // calledOff takes the claim off a letter whose replay was called off; it is due at at.
-func (r *replayer) calledOff(ref letterRef, letter *dlq.Letter, why error, at int64) {
+func (r *replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
 	if r.insist(ref.id, "give back", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {

@@ -50,7 +50,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				if begun {
 					e.DeliverAt = time.Now().Add(2 * w.cfg.ClaimFor)
 				}
-				if _, err := store.Bury(t.Context(), &dlq.Letter{
+				if _, err := store.Write(t.Context(), &dlq.DeadLetter{
 					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
 					Sequence: 1, Payload: e.Payload, ContentType: e.ContentType, DeliverAt: e.DeliverAt, NextAttempt: time.Now().Add(time.Hour),
 				}); err != nil {

@@ -119,7 +119,7 @@ type replayEnd struct {
 
 // resend publishes the event of a letter in a lane of its own, as long as the letter is
 // claimed. ended is called once; both are called under the lock.
-func (p *Publisher) resend(e outbox.Event, letter *dlq.Letter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
+func (p *Publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := newLane(e.AggregateID, line{})

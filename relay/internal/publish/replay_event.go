@@ -40,7 +40,7 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 
 // mustReadAgain says that the letter has no event that can be published, only
 // what could be read of one.
-func mustReadAgain(l *dlq.Letter) bool {
+func mustReadAgain(l *dlq.DeadLetter) bool {
 	return l.Edit == nil && (l.ErrorClass == ClassUndecodable || l.Metadata[metaBadRow] != "")
 }
 
