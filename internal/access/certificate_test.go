@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// certificateFiles makes files of a certificate for loopback.
+// certificateFiles creates the files of a certificate for loopback.
 func certificateFiles(t *testing.T) (cert, key string) {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
@@ -43,7 +43,7 @@ func pkcs8(t *testing.T, key any) []byte {
 	return b
 }
 
-// renewed makes files of a certificate like old, with another key.
+// renewed creates the files of a certificate like old with another key.
 func renewed(t *testing.T, old *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// clock is moved by tests.
+// clock is a clock that tests advance.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// setup is a gate with a token of each role, and the tokens.
+// setup returns a gate with a token of each role, and the tokens.
 func setup(t *testing.T, change func(*Config)) (g *Gate, secrets map[Role]string, log *bytes.Buffer) {
 	t.Helper()
 	log = new(bytes.Buffer)

@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// newAPI has an operation for each role, and one that names none.
+// newAPI has an operation for each role, and one without a role.
 func newAPI(g *Gate) http.Handler {
 	mux := http.NewServeMux()
 	conf := huma.DefaultConfig("t", "1")
@@ -146,11 +146,10 @@ func TestListen_RefusesToSendTokensInTheClear(t *testing.T) {
 	}
 }
 
-// quiet is a log that nobody reads.
+// quiet discards the log.
 var quiet = slog.New(slog.DiscardHandler)
 
-// A certificate that is renewed while the server runs is that of the next
-// connection; one that cannot be used is not.
+// The next connection uses a renewed certificate, but not one that cannot be loaded.
 func TestListen_TakesARenewedCertificate(t *testing.T) {
 	t.Parallel()
 	cert, key := certificateFiles(t)

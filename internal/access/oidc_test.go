@@ -75,7 +75,7 @@ func (f *fakeIssuer) sign(t *testing.T, key any, claims map[string]any) string {
 	return out
 }
 
-// claims are those of a good token, with changes.
+// claims returns the claims of a valid token with changes.
 func (f *fakeIssuer) claims(change map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": f.URL, "aud": "outbox", "sub": "u-17", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
@@ -165,8 +165,8 @@ func TestGate_RoleClaimInside(t *testing.T) {
 	}
 }
 
-// While the issuer is away nobody is told that a token is wrong, and it is not
-// asked by each request.
+// While the issuer is unreachable, tokens are not reported as invalid, and not every
+// request is sent to the issuer.
 func TestGate_IssuerAway(t *testing.T) {
 	t.Parallel()
 	f := newFakeIssuer(t)
@@ -189,7 +189,8 @@ func TestGate_IssuerAway(t *testing.T) {
 	}
 }
 
-// What could be changed on the way is not asked for: who changes the keys signs tokens.
+// The issuer's keys are not requested over an unprotected connection, where they could be
+// replaced.
 func TestGate_IssuerThatLeadsIntoTheClear(t *testing.T) {
 	t.Parallel()
 	for name, lead := range map[string]func(f *fakeIssuer, elsewhere string){
@@ -230,8 +231,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Nor is a token wrong because the issuer, which has answered before, does not give
-// its keys; and it does not count as one.
+// A token is not invalid, and does not count as a failure, while the keys of the issuer
+// cannot be fetched.
 func TestGate_KeysAway(t *testing.T) {
 	t.Parallel()
 	f := newFakeIssuer(t)
@@ -260,8 +261,7 @@ func TestGate_KeysAway(t *testing.T) {
 	}
 }
 
-// Who is known and has no role may ask no more often than those who have one, and
-// says no more to the log.
+// A principal without a role has the same limits on requests and log lines as others.
 func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 	t.Parallel()
 	f := newFakeIssuer(t)
@@ -280,8 +280,8 @@ func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 	}
 }
 
-// Wrong tokens lock out no holder of a right one who shares the address, and however
-// many come, the issuer's keys are requested once within keysPause.
+// Invalid tokens do not lock out valid ones of the same address, and however many arrive,
+// the issuer's keys are requested once within keysPause.
 func TestGate_WrongJWTsLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	f := newFakeIssuer(t)

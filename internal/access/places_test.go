@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// One holder has half of the places at most, whatever it asks for; the others get
-// theirs, and only the total bounds callers without a name.
+// One holder has at most half of the places; the others get theirs, and only the total
+// bounds callers without a name.
 func TestPlaces_OneHolderHasHalf(t *testing.T) {
 	t.Parallel()
 	p := NewPlaces(6)
@@ -47,7 +47,7 @@ func TestPlaces_OneHolderHasHalf(t *testing.T) {
 	}
 }
 
-// A holder that waits for its own places holds up nobody behind it.
+// A holder that waits for its own places does not block later waiters.
 func TestPlaces_WaitersPassWhoHasTheirShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func proxies(t testing.TB, header ForwardedHeader, networks ...string) Proxies {
 	return p
 }
 
-// remoteOf is the RemoteAddr that a handler behind p sees.
+// remoteOf returns the RemoteAddr that a handler behind p receives.
 func remoteOf(t testing.TB, p Proxies, remote string, header http.Header) (seen string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -93,7 +93,7 @@ func TestProxies_WhoAsked(t *testing.T) {
 	}
 }
 
-// Long lists are not read to their end, and cost next to nothing.
+// Long lists are not read completely and are cheap.
 func TestProxies_HostileHeadersAreCheap(t *testing.T) {
 	const size = 32 << 10
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
@@ -143,7 +143,7 @@ func TestNewProxies_NamesEveryProblem(t *testing.T) {
 	}
 }
 
-// Wrong tokens of one caller do not keep others behind the same proxy from JWTs.
+// Invalid tokens of one client do not block the JWTs of others behind the same proxy.
 func TestProxies_WrongTokensAreTheirSenders(t *testing.T) {
 	t.Parallel()
 	g, _, log := setup(t, func(c *Config) { c.FailuresPerMinute = 1 })
@@ -177,7 +177,7 @@ func TestProxies_WrongTokensAreTheirSenders(t *testing.T) {
 	}
 }
 
-// Whatever a caller sends before what the proxy adds, the proxy's word counts.
+// The entry of the proxy is used, whatever the client sends before it.
 func FuzzProxies_NobodySpoofs(f *testing.F) {
 	for _, s := range []string{"", "10.1.1.1", `for="`, `for="\`, `for=1.2.3.4;x="`, ",,,,", "\t", `"`, `\"`, "for=_x", `a="b\\",c`, strings.Repeat(",", 100)} {
 		f.Add(s, false)

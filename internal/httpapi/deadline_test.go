@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A request that had to come soon may be served for longer than that, and so may
-// those that come after it on its connection.
+// A request may be served for longer than its read timeout, and so may later ones on its
+// connection.
 func TestServer_DeadlinesOfReadingEndWithTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

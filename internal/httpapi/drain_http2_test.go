@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Over HTTP/2 too, who keeps a connection is sent elsewhere while the server leaves,
-// and nobody is refused: a GOAWAY lets the requests under way finish.
+// Over HTTP/2 a stopping server sends a GOAWAY: clients reconnect elsewhere, running
+// requests finish, and none is refused.
 func TestServer_SendsHTTP2ElsewhereWhileItLeaves(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate

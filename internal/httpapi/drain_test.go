@@ -36,10 +36,10 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// errRefused is what a caller gets where nobody listens.
+// errRefused is the error of a closed listener.
 var errRefused = errors.New("refused")
 
-// dial connects, or says that nobody listens.
+// dial connects, or returns errRefused.
 func (p *pipes) dial() (net.Conn, error) {
 	a, b := net.Pipe()
 	select {
@@ -50,7 +50,7 @@ func (p *pipes) dial() (net.Conn, error) {
 	}
 }
 
-// ask makes a request on a connection of its own or, with one, on that.
+// ask sends a request on a new connection or on the given one.
 func (p *pipes) ask(t *testing.T, path string, conn net.Conn) (*http.Response, error) {
 	t.Helper()
 	if conn == nil {
@@ -75,9 +75,8 @@ func (p *pipes) ask(t *testing.T, path string, conn net.Conn) (*http.Response, e
 	return resp, err
 }
 
-// A load balancer hears that the server leaves before anybody is refused: it is not
-// ready at once, takes requests for DrainDelay, sends those who keep a connection
-// elsewhere, and lets what runs finish.
+// A stopping server is unready before it refuses requests: it accepts them for
+// DrainDelay, closes persistent connections, and completes running requests.
 func TestServer_TakesRequestsWhileItLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,14 +139,14 @@ func TestServer_TakesRequestsWhileItLeaves(t *testing.T) {
 		if err := <-slowly; err != nil {
 			t.Errorf("the request under way: %v", err)
 		}
-		// Shutdown looks every half second at what is left.
+		// Shutdown polls the connections every half second.
 		if err := <-served; err != nil || time.Since(began) < delay+slow-time.Second || time.Since(began) > delay+slow {
 			t.Errorf("Serve() = %v after %s", err, time.Since(began))
 		}
 	})
 }
 
-// Without a delay it ends as soon as nothing runs, as Ctrl-C on a laptop wants it.
+// Without a delay it stops as soon as no request runs, as after Ctrl-C.
 func TestServer_LeavesAtOnceWithoutADelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

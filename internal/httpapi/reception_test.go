@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// received is a reception on loopback, and what asks it.
+// received is a reception on loopback with its client.
 func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask func(method, path string) (*http.Response, string)) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -48,8 +48,8 @@ func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask 
 	}
 }
 
-// Until the server can begin its address says why it cannot, and afterwards the server
-// answers there, also who asks by the same client as before.
+// Until the server is ready its address responds with the reason; afterwards the server
+// responds there, also to the same client.
 func TestReception_HandsItsAddressOver(t *testing.T) {
 	t.Parallel()
 	why := "starting: the database is waited for"
@@ -90,7 +90,7 @@ func TestReception_HandsItsAddressOver(t *testing.T) {
 	}
 }
 
-// A process that ends before its server can begin leaves the address.
+// A process that stops before its server is ready releases the address.
 func TestReception_ClosesWithoutAServer(t *testing.T) {
 	t.Parallel()
 	r, ln, _ := received(t, Starting(func() string { return "" }))
@@ -106,7 +106,7 @@ func TestReception_ClosesWithoutAServer(t *testing.T) {
 	}
 }
 
-// A listener that fails is its next owner's to tell of.
+// The next owner of a failed listener receives its error.
 func TestReception_TellsOfAListenerThatFailed(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

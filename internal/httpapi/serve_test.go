@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Who asks and does not read costs a connection for a bounded time, and holds up no
-// stop.
+// A client that does not read keeps its connection for a bounded time and does not delay
+// the stop.
 func TestServer_AReaderWhoDoesNotRead(t *testing.T) {
 	t.Parallel()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -51,8 +51,8 @@ func TestServer_AReaderWhoDoesNotRead(t *testing.T) {
 	}
 }
 
-// Who sends a part of a body, or does not read the answer, costs a connection for a
-// bounded time, too, where nobody has thought of it.
+// With default timeouts, a client that sends a partial body or does not read keeps its
+// connection for a bounded time.
 func TestServer_BoundsRequestsByDefault(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]string{

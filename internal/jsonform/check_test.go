@@ -9,7 +9,7 @@ import (
 
 var bounds = Bounds{Depth: 3, Members: 3, Items: 2, Free: "any", FreeDepth: 4}
 
-// verdict is an error as tests name it: what kind, and of which field.
+// verdict returns the kind and the field of an error.
 func verdict(err error) string {
 	var syntax *SyntaxError
 	var invalid *InvalidError
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// An answer names where, however long the way there.
+// An error contains its path, however long it is.
 func TestCheck_PathsAreBounded(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat(`{"`+strings.Repeat("n", 1000)+`":`, 200)

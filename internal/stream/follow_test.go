@@ -19,8 +19,8 @@ import (
 // some allows topics that begin with a to e, and no others.
 func some(c *Config) { c.Topics = []string{"a*", "b*", "c*", "d*"} }
 
-// Who names no topics sees what it asks for from all that may be watched, and
-// nothing of the others.
+// A subscription without topics receives the matching events of all allowed topics, and
+// none of others.
 func TestFollow_ByTypeAndByAggregate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some)
@@ -52,15 +52,15 @@ func TestFollow_ByTypeAndByAggregate(t *testing.T) {
 	}
 }
 
-// Topics that come later are followed from their first event, and what goes on in
-// the others meanwhile comes once.
+// New topics are followed from their first event, and concurrent events of the other
+// topics arrive once.
 func TestFollow_TopicsThatComeLater(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some)
 	types := []string{"Type0", "Type1"}
 	s := b.subscribe(t, Filter{Types: types}, nil)
 	defer s.Close()
-	// Another one watches the new topic before the follower hears of it.
+	// Another subscription reads the new topic before the follower is notified.
 	named := b.subscribe(t, Filter{Topics: []string{"c"}}, nil)
 	defer named.Close()
 	var all sync.WaitGroup
@@ -76,7 +76,7 @@ func TestFollow_TopicsThatComeLater(t *testing.T) {
 	}
 }
 
-// wantOnce checks that each number of the ranges (first, n) came once, and no other.
+// wantOnce checks that exactly the numbers of the ranges (first, n) arrived, once each.
 func wantOnce(t *testing.T, seen map[int]int, ranges ...int) {
 	t.Helper()
 	left := maps.Clone(seen)
@@ -93,8 +93,8 @@ func wantOnce(t *testing.T, seen map[int]int, ranges ...int) {
 	}
 }
 
-// Who comes back, to this process or another, misses nothing of any topic, also of
-// those that came meanwhile, and sees nothing twice.
+// A client that resumes, on this process or another, misses and repeats no event of any
+// topic, including new ones.
 func TestFollow_Resumes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some)
@@ -132,8 +132,8 @@ func TestFollow_Resumes(t *testing.T) {
 	wantOnce(t, seen, 0, 40, 100, 20, 200, 20, 300, 25)
 	idle(t, s)
 
-	// The position of one who named topics says nothing of the others: they are
-	// followed from now on, not from their first event.
+	// The position of a subscription with topics does not contain the others, which are
+	// followed from their current end.
 	one := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
 	at = one.Position()
 	one.Close()
@@ -144,7 +144,7 @@ func TestFollow_Resumes(t *testing.T) {
 	idle(t, s2)
 }
 
-// A follower that is slow is dropped, resumes, and costs the others nothing.
+// A slow follower is disconnected, can resume, and does not delay the others.
 func TestFollow_SlowOneIsDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some, func(c *Config) { c.Buffer = 50 })
@@ -187,7 +187,7 @@ func TestFollow_SlowOneIsDropped(t *testing.T) {
 	wantOnce(t, seen, 0, n, 1000, n)
 }
 
-// More than can be followed must be named, at once and when it comes to be.
+// Too many topics are refused, at the start and when new topics exceed the limit.
 func TestFollow_IsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some)

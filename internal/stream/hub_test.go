@@ -127,7 +127,7 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 		t.Errorf("a stream beyond the bound is %s", typ)
 	}
 	s.Close()
-	// Bad input is named, and not repeated.
+	// Errors name invalid input without repeating it.
 	for query, want := range map[string]string{"topics=b%3Cscript%3E": "query.topics", "event_types=": "query.topics", "topics=a&since=nonsense": "query.since"} {
 		if typ, text := b.problemOf(t, query, ""); typ != problemInvalid || !strings.Contains(text, `"location":"`+want+`"`) || strings.Contains(text, "script") || strings.Contains(text, "nonsense") {
 			t.Errorf("%s: %s", query, text)
@@ -149,8 +149,9 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	}
 }
 
-// A thousand watchers take little memory beyond their buffers, and all see all. What
-// other tests take would count too: none runs beside it.
+// A thousand subscriptions need little memory beyond their buffers and receive every
+// event. The test does not run in parallel, because the memory of other tests would
+// count.
 func TestHub_AThousandWatchers(t *testing.T) {
 	b := setup(t)
 	before := heap()
@@ -183,8 +184,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A broker that is silent holds up each watcher for as long as it says, and not for
-// as long as all before it.
+// An unreachable broker delays each subscription by one timeout, not by those of all
+// previous ones.
 func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -224,7 +225,7 @@ func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
 	all.Wait()
 }
 
-// problemOf asks for a stream that is refused.
+// problemOf requests a stream that is refused and returns the problem.
 func (b *bundle) problemOf(t *testing.T, query, last string) (typ, text string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?"+query, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// Every type of problem that watching knows stands in the server's catalogue once.
+// The catalogue of the server contains every problem type of event streams once.
 func TestProblems_AreInTheCatalogue(t *testing.T) {
 	t.Parallel()
 	service, err := orders.New(nil, orders.Config{})

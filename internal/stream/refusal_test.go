@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Whatever the library refuses is a problem document, as the description says.
+// Every refusal of the library is a problem document, as described.
 func TestSocket_RefusalsAreProblems(t *testing.T) {
 	t.Parallel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Watchers that come and go, with the position of the last event that they saw,
-// in other processes too, and while events come: none is lost and none double.
+// Clients that disconnect and resume at their last position, also on other processes and
+// during publication, miss and repeat no event.
 func TestHub_ResumesWithoutLossOrDouble(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -100,8 +100,8 @@ func TestHub_SaysWhatIsNoLongerThere(t *testing.T) {
 	idle(t, again)
 }
 
-// What goes out of a topic while a watcher reads what it missed is not passed over
-// without a word, nor is it while a watcher of all topics is put onto more of them.
+// Events that are removed from a topic while missed events are read, or while a follower
+// adds topics, are reported and not skipped silently.
 func TestHub_SaysWhatGoesWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	for name, torn := range map[string]bool{"behind": false, "with more topics": true} {
@@ -207,8 +207,8 @@ func TestHub_BrokerRestarts(t *testing.T) {
 	}
 }
 
-// Who watches a topic that is deleted and made anew sees the new one from its
-// start, and so does who follows all.
+// A subscription to a topic that is deleted and recreated receives the new one from its
+// start, and so does one to all topics.
 func TestHub_ATopicThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -228,7 +228,7 @@ func TestHub_ATopicThatIsMadeAnew(t *testing.T) {
 	}
 }
 
-// remake deletes a topic and makes it anew.
+// remake deletes and recreates a topic.
 func (b *bundle) remake(t *testing.T, topic string) {
 	t.Helper()
 	if _, err := b.adm.DeleteTopics(t.Context(), topic); err != nil {
@@ -240,8 +240,8 @@ func (b *bundle) remake(t *testing.T, topic string) {
 	b.producer.PurgeTopicsFromProducing(topic)
 }
 
-// A transaction ends with an offset that has no record. Who comes back to a topic
-// where one was last must not wait for it.
+// A transaction ends with an offset without a record. A client that resumes after one
+// must not wait for it.
 func TestHub_ResumesBehindATransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

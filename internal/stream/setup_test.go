@@ -99,7 +99,7 @@ func (b *bundle) subscribe(t testing.TB, f Filter, from Position) *Subscription 
 	return s
 }
 
-// read reads n events and returns how often each number came.
+// read reads n events and counts each number.
 func read(t testing.TB, s *Subscription, n int) map[int]int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -115,7 +115,7 @@ func read(t testing.TB, s *Subscription, n int) map[int]int {
 	return seen
 }
 
-// idle checks that nothing more comes.
+// idle checks that no further event arrives.
 func idle(t testing.TB, s *Subscription) {
 	t.Helper()
 	if e, err := s.nextWithin(t.Context(), 300*time.Millisecond); !errors.Is(err, errIdle) {

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// One principal has half of the subscriptions at most, so that others get theirs.
+// One principal has at most half of the subscriptions.
 func TestHub_OnePrincipalHasHalfOfTheSubscriptions(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 4 })
@@ -38,7 +38,7 @@ func TestHub_OnePrincipalHasHalfOfTheSubscriptions(t *testing.T) {
 	}
 }
 
-// Streams and sockets are counted as those of the principal that a middleware let in.
+// Streams and sockets count for the principal of the middleware.
 func TestHub_CountsByThePrincipalOfTheRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
@@ -62,8 +62,8 @@ func TestHub_CountsByThePrincipalOfTheRequest(t *testing.T) {
 	}
 }
 
-// A client that closes its request before the subscription begins is no failure of the
-// broker: neither in metrics nor in the log.
+// A request that is closed before its subscription starts is not a failure of the broker,
+// in metrics or in the log.
 func TestStream_AnAbortedRequestIs499(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

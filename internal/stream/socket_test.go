@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// Connections that watch nothing are bounded, too, and one that ends makes room.
+// Connections without subscriptions are bounded too, and a closed one frees its place.
 func TestSocket_AsManyAsThereMayBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
@@ -99,8 +99,8 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 	}
 }
 
-// Who hears that a subscription is over, or never was, may use its id and its place at
-// once.
+// After the last message of a subscription, or its refusal, its id and place are free
+// immediately.
 func TestSocket_AnIDAndAPlaceAreFreeWithTheLastWord(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
@@ -123,8 +123,8 @@ func TestSocket_AnIDAndAPlaceAreFreeWithTheLastWord(t *testing.T) {
 	}
 }
 
-// Every unsubscribe is answered, whatever its subscription is at: beginning, or ending
-// because of another one.
+// Every unsubscribe has a response, even if its subscription is starting or ending
+// concurrently.
 func TestSocket_EachUnsubscribeIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -151,7 +151,7 @@ func TestSocket_EachUnsubscribeIsAnswered(t *testing.T) {
 
 type o = map[string]any
 
-// talk is one WebSocket that a test talks over.
+// talk is a WebSocket of a test.
 type talk struct {
 	t    *testing.T
 	ctx  context.Context

@@ -14,8 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// short is how long a server of a test may take to read a request and to answer it,
-// but for streams; no shorter, for the machine may stand still meanwhile.
+// short is the read and write timeout of a test server; a shorter one would fail on a
+// busy machine.
 const short = 3 * time.Second
 
 func serve(t testing.TB, h *Hub) string {
@@ -72,8 +72,8 @@ func openStream(t testing.TB, url, lastID string) (next func() sse, stop func())
 	return next, sync.OnceFunc(func() { cancel(); _ = resp.Body.Close() })
 }
 
-// With TLS a browser speaks HTTP/2, where the time that a write may take goes on
-// when it is over: a stream on which little comes must outlive it.
+// With TLS a browser uses HTTP/2, where a write deadline stays active after the write: an
+// idle stream must outlive it.
 func TestStream_IdleOverHTTP2(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Heartbeat, c.WriteTimeout = short+time.Second, short })
@@ -103,7 +103,7 @@ func TestStream_IdleOverHTTP2(t *testing.T) {
 	}
 }
 
-// Who asks for the head of a stream has it, and keeps neither a place nor the connection.
+// A HEAD request of a stream keeps neither a place nor the connection.
 func TestStream_HeadEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(*Config) {})
@@ -162,7 +162,7 @@ func TestStream_ResumesByLastEventID(t *testing.T) {
 	}
 }
 
-// Who hears that a stream is over may have its place at once.
+// After the last event of a stream its place is free immediately.
 func TestStream_APlaceIsFreeWithTheLastWord(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
@@ -194,7 +194,7 @@ func TestStream_APlaceIsFreeWithTheLastWord(t *testing.T) {
 	}
 }
 
-// listening is one who acts on what is said while it is said.
+// listening is a response writer that acts on the events during the write.
 type listening struct {
 	*httptest.ResponseRecorder
 	hears   func(string)

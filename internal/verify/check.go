@@ -273,9 +273,9 @@ func (c *checker) row(n uint32, e *entry) {
 	}
 	if gap := e.seq != last+1; gap && (last != 0 || c.fromFirst) {
 		c.counts.Gaps++
-		detail := fmt.Sprintf("the one before it in the outbox is %d", last)
+		detail := fmt.Sprintf("the previous one in the outbox is %d", last)
 		if last == 0 {
-			detail = "there is none before it in the outbox"
+			detail = "there is no previous one in the outbox"
 		}
 		c.report(c.finding(Gap, e, detail))
 	}

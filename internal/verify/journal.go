@@ -49,7 +49,7 @@ const (
 
 // ErrOtherState is wrapped by errors about a state file that belongs to another
 // verification or is not a state file.
-var ErrOtherState = errors.New("the state file is not of this verification")
+var ErrOtherState = errors.New("the state file belongs to another verification")
 
 // openJournal opens or creates the file, passes every complete block to replay, and
 // truncates the rest.

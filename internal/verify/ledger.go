@@ -297,7 +297,7 @@ func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, er
 		return n, l.events.at(n), nil
 	}
 	if l.events.n == math.MaxUint32-1 {
-		return 0, nil, fmt.Errorf("more than %d events: narrow the time down", l.events.n)
+		return 0, nil, fmt.Errorf("more than %d events; use a shorter period", l.events.n)
 	}
 	n, e := l.events.add()
 	e.id, e.seq, e.partition, e.topic = *id, seq, none, none

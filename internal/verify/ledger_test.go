@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// id makes a UUID of two numbers.
+// id returns a UUID of two numbers.
 func id(a, b int) (u gocql.UUID) {
 	for i := range 4 {
 		u[i] = byte(a >> (24 - 8*i))
@@ -39,8 +39,8 @@ func record(aggregate, seq int, partition int32, offset, at int64) Record {
 
 func micro(n int64) time.Time { return time.UnixMicro(n) }
 
-// An event with a dead letter is not missing, one behind it without a letter of
-// its own is; one that is out after all is published.
+// An event with a dead letter is not missing; a later one without a dead letter is; one
+// in a topic is published.
 func TestCheck_DeadLetters(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
@@ -168,7 +168,7 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 			want:   Counts{Unknown: 1}, found: []string{"unknown 1"},
 		},
 	} {
-		// Whichever side is read first, the account is the same.
+		// The result does not depend on the side that is read first.
 		for _, recordsFirst := range []bool{false, true} {
 			l := NewLedger()
 			add := []func() error{
@@ -220,7 +220,7 @@ func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
 	}
 }
 
-// Against an account kept the plain way, with maps.
+// The ledger agrees with a simple model of maps.
 func TestLedger_AgreesWithAPlainAccount(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds.Range(t, 50) {

@@ -125,7 +125,7 @@ func (b *bundle) verification(change ...func(*Verification)) *Verification {
 	return v
 }
 
-// run runs a verification to its end and returns what it found, sorted.
+// run runs a verification and returns its findings, sorted.
 func (b *bundle) run(v *Verification) (Counts, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
@@ -142,7 +142,7 @@ func (b *bundle) run(v *Verification) (Counts, []string) {
 	return c, found
 }
 
-// plant writes and publishes 300 good events, and one of everything that can be wrong.
+// plant writes and publishes 300 valid events, and one of each kind of finding.
 func (b *bundle) plant() (want []string) {
 	for a := 1; a <= 100; a++ {
 		events := []outbox.Event{event(a, 1), event(a, 2), event(a, 3)}
@@ -203,7 +203,7 @@ func TestVerification_NothingAtAll(t *testing.T) {
 	if c, found := b.run(b.verification()); c != (Counts{}) || found != nil {
 		t.Errorf("%+v %q, want nothing", c, found)
 	}
-	// A topic that was never made.
+	// A topic that does not exist.
 	e := event(1, 1)
 	e.Type = "never-made"
 	b.write(e)
@@ -220,7 +220,7 @@ func TestVerification_Window(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	since := time.Now()
 	time.Sleep(10 * time.Millisecond)
-	// Written before the window and published in it: no event out of nowhere.
+	// Written before the window and published in it: not an unknown event.
 	b.publish(0, old)
 	b.write(event(1, 2), event(5, 1))
 	b.publish(0, event(1, 2), event(5, 1))
@@ -271,7 +271,7 @@ func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
 	want := b.plant()
 	until := time.Now().Add(time.Hour)
 	path := filepath.Join(t.TempDir(), "state")
-	// It is stopped in the scan again and again; each run does some of the rest.
+	// Each run is stopped in the scan and does a part of the rest.
 	runs := 0
 	for scanned := int64(-1); ; runs++ {
 		v := b.verification(func(v *Verification) {
@@ -301,7 +301,7 @@ func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
 			break
 		}
 	}
-	// What a crash left of a block is no block.
+	// An incomplete block after a crash is ignored.
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// A run that was stopped while it read the topics goes on at the offsets.
+// A run that was stopped while it read the topics resumes at the offsets.
 func TestVerification_GoesOnInTheTopics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -452,7 +452,7 @@ func TestScan_KeepsToItsRate(t *testing.T) {
 	if err := s.Into(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	// The first second's worth may come at once.
+	// The rows of the first second may be read immediately.
 	if took := time.Since(began); took < time.Second || l.Totals().Rows != 120 {
 		t.Errorf("%d rows in %s at 50 a second", l.Totals().Rows, took)
 	}

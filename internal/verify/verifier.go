@@ -169,7 +169,7 @@ func bySequence(a, b Row) int {
 }
 
 // errNotKnown means that a pass cannot verify anything now.
-var errNotKnown = errors.New("it is not known how far the relay is: it never ran, or scans the table")
+var errNotKnown = errors.New("the progress of the relay is unknown: it never ran or is scanning the table")
 
 // verify makes one pass over a table.
 func (v *Verifier) verify(ctx context.Context, i int) error {

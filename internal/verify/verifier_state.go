@@ -144,7 +144,7 @@ func (p *pass) resume() int {
 	return 0
 }
 
-// verified records that the first ranges are verified, up to the first one with suspects.
+// verified records that the first done ranges are verified, unless there are suspects.
 func (p *pass) verified(ctx context.Context, done int) error {
 	if len(p.suspects) > 0 || p.lostAll > 0 {
 		return nil

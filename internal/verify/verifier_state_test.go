@@ -36,8 +36,8 @@ func (d *memDuty) Save(_ context.Context, state string) (bool, error) {
 	return !d.lost, nil
 }
 
-// Another process continues a pass that was interrupted before the first missing event,
-// and names what is missing; the last full pass is known after a restart.
+// Another process resumes an interrupted pass before the first missing event and reports
+// missing events; the last full pass is known after a restart.
 func TestVerifier_ContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,10 +28,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// window is how old events must be to be missing, in tests with engines.
+// window is the minimum age of missing events in tests with engines.
 const window = 5 * time.Millisecond
 
-// verifier makes a verifier of the outbox table, whose relay has passed everything.
+// verifier returns a verifier of the outbox table whose relay has published everything.
 func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig)) *Verifier {
 	b.t.Helper()
 	check := b.verification()
@@ -48,7 +48,7 @@ func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig))
 	return NewVerifier(cfg)
 }
 
-// results is what one pass found, by result.
+// results returns the counts of one pass by result.
 func (b *bundle) results(v *Verifier) map[string]int {
 	b.t.Helper()
 	before := make(map[string]float64)
@@ -94,8 +94,8 @@ func (b *bundle) check(v *Verifier, want map[string]int, missing ...outbox.Event
 	}
 }
 
-// A pass names what is missing, in topics that rows name, and forgets it when it was
-// published, or its row is gone. Nothing else is missing.
+// A pass reports missing events in the topics of the rows, and removes them once they are
+// published or their rows are deleted. No other event is missing.
 func TestVerifier_FindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -130,8 +130,8 @@ func TestVerifier_FindsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What the relay has still to come to, what is to be delivered later and what waits for
-// such an event is pending; one with a dead letter is that.
+// Events that the relay has not reached, scheduled events, and events blocked by them are
+// pending; events with a dead letter count as such.
 func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -181,7 +181,7 @@ func TestVerifier_RetentionAndCompaction(t *testing.T) {
 	b.check(v, map[string]int{"unverifiable": 3})
 }
 
-// A record of a transaction that was aborted is in no topic, for its consumers.
+// A record of an aborted transaction counts as absent.
 func TestVerifier_AbortedTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -209,8 +209,9 @@ func TestVerifier_AbortedTransactions(t *testing.T) {
 	b.check(v, map[string]int{"published": 1, "missing": 1}, aborted)
 }
 
-// Missing events go to the relay; one whose repair was reported as published and that is
-// not in its topic stays missing. Too many at once look like a wrong setting.
+// Missing events are repaired by the relay; one that was reported as published and is not
+// in its topic stays missing. Too many at the same time are not repaired, because a
+// setting may be wrong.
 func TestVerifier_Repairs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -294,14 +295,14 @@ func (s *synthetic) records() int64 {
 	return int64(s.rows)
 }
 
-// pass makes a pass over it.
+// pass makes a pass over the table.
 func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pass {
 	t.Helper()
 	v := NewVerifier(VerifierConfig{
 		Window: 150 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(), maxEvents: maxEvents,
 		Tables: []VerifierTable{{Scan: &Scan{}, Keyspace: "k", Table: "t", Passed: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
 	})
-	// As a database has them: by token. Four bytes for a row say where it is.
+	// Sorted by token, as in a database. Four bytes per row contain its place.
 	order := make([]uint32, s.rows)
 	for i := range order {
 		order[i] = uint32(i)
@@ -339,8 +340,8 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 	return p
 }
 
-// With fewer ids in memory than there are events, a pass reads the topics more often and
-// finds the same. What comes to its topic within a window of its discovery is not missing.
+// With fewer ids in memory than events, a pass reads the topics more often with the same
+// result. An event that is published within a window of its discovery is not missing.
 func TestVerifier_Segments(t *testing.T) {
 	t.Parallel()
 	for i, maxEvents := range []int{100_000, 20_000, 3000, 3000} {
@@ -372,8 +373,8 @@ func TestVerifier_Segments(t *testing.T) {
 	}
 }
 
-// A full pass fits in its memory: 300 MB for 10 million rows, which VERIFY_ROWS=10000000
-// tries; a hundredth of both always.
+// A full pass fits in its memory: 300 MB for 10 million rows with VERIFY_ROWS=10000000;
+// by default a hundredth of both.
 func TestVerifier_Memory(t *testing.T) {
 	rows := 200_000
 	if testing.Short() {

@@ -254,7 +254,7 @@ func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo
 			}
 		})
 		if n == 0 && stalled {
-			err = fmt.Errorf("the topics brought nothing for %s", topicStall)
+			err = fmt.Errorf("no records read from the topics for %s", topicStall)
 		}
 		if err == nil {
 			err = t.limit.WaitN(ctx, min(n, t.limit.Burst()))
