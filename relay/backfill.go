@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 const (
@@ -51,7 +52,7 @@ type backfill struct {
 	store     *checkpoint.Scans
 	streams   *checkpoint.Streams
 	publisher *publish.Publisher
-	readback  *readback
+	readback  *readback.Reader
 	older     *publish.OlderRows
 	limiter   *rate.Limiter
 	table     outbox.Table
@@ -71,7 +72,7 @@ type backfill struct {
 	read, known, handed, unreadable atomic.Int64
 }
 
-func newBackfill(r *Relay, p *publish.Publisher, back *readback) *backfill {
+func newBackfill(r *Relay, p *publish.Publisher, back *readback.Reader) *backfill {
 	cfg := &r.cfg
 	b := &backfill{
 		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.Tokens,
@@ -87,7 +88,7 @@ func newBackfill(r *Relay, p *publish.Publisher, back *readback) *backfill {
 // decide finds out whether a scan is needed, saves it, and tells the sweep where
 // to begin. It waits, however long the database is away.
 func (b *backfill) decide(ctx context.Context) error {
-	return b.readback.retry(ctx, func() error { return b.tryDecide(ctx) })
+	return b.readback.Retry(ctx, func() error { return b.tryDecide(ctx) })
 }
 
 func (b *backfill) tryDecide(ctx context.Context) error {
@@ -139,13 +140,13 @@ func (b *backfill) cannotScan(ctx context.Context) error {
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
 	}
-	generation, first, err := b.readback.store.Start(ctx)
+	generation, first, err := b.readback.Store.Start(ctx)
 	if err != nil {
 		return err
 	}
 	var position time.Time
 	if !generation.IsZero() || !first.IsZero() { // it ran before
-		if position, err = b.readback.mark(ctx); err != nil {
+		if position, err = b.readback.Mark(ctx); err != nil {
 			return err
 		}
 		position = checkpoint.Later(position, facts.Logged)
@@ -172,7 +173,7 @@ func (b *backfill) sayLost(position time.Time, ttl time.Duration) {
 func (b *backfill) need(ctx context.Context, all []checkpoint.Scan) (need backfillNeed, err error) {
 	need = backfillNeed{
 		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
-		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.alsoSince,
+		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.AlsoSince,
 	}
 	need.facts, err = cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if errors.Is(err, cdclog.ErrCDCOptions) {
@@ -187,19 +188,19 @@ func (b *backfill) need(ctx context.Context, all []checkpoint.Scan) (need backfi
 		}
 		switch all[i].State {
 		case checkpoint.ScanRunning:
-			b.readback.scanned = time.Now()
+			b.readback.Scanned = time.Now()
 		case checkpoint.ScanDone, checkpoint.ScanReplaced:
-			b.readback.scanned = checkpoint.Later(b.readback.scanned, all[i].Updated)
+			b.readback.Scanned = checkpoint.Later(b.readback.Scanned, all[i].Updated)
 		}
 	}
 	b.startFrom(need.floor)
-	generation, first, err := b.readback.store.Start(ctx)
+	generation, first, err := b.readback.Store.Start(ctx)
 	if err != nil {
 		return need, err
 	}
 	need.ran = len(all) > 0 || !generation.IsZero() || !first.IsZero()
 	if !generation.IsZero() || !first.IsZero() {
-		if need.position, err = b.readback.mark(ctx); err != nil {
+		if need.position, err = b.readback.Mark(ctx); err != nil {
 			return need, err
 		}
 	}
@@ -258,7 +259,7 @@ func (b *backfill) since(position time.Time) time.Time {
 // startFrom makes the sweep begin where scans no longer answer.
 func (b *backfill) startFrom(floor time.Time) {
 	b.streams.StartFrom(floor)
-	b.readback.floor = floor
+	b.readback.Floor = floor
 }
 
 // prepare learns what the scan has published before. If that is more than may be

@@ -8,6 +8,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // readTopics reads the topics back to when the scan was begun, and keeps which
@@ -20,8 +21,8 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 	}
 	r := b.readback
 	var topics []string
-	if err := r.retry(ctx, func() (err error) {
-		topics, err = r.store.Topics(ctx)
+	if err := r.Retry(ctx, func() (err error) {
+		topics, err = r.Store.Topics(ctx)
 		return err
 	}); err != nil {
 		return 0, err
@@ -31,18 +32,18 @@ func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		return row.Ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := publish.NewOlderFound(b.older, max(r.most(), 1))
-	r.begin(true)
-	r.came()
-	r.sink = func(e *topicEvent) { f.Take(e.aggregate, e.id) }
+	f := publish.NewOlderFound(b.older, max(r.Most(), 1))
+	r.Begin(true)
+	r.Came()
+	r.Sink = func(e *readback.Event) { f.Take(e.Aggregate, e.ID) }
 	defer func() {
-		r.sink = nil
-		r.begin(false)
+		r.Sink = nil
+		r.Begin(false)
 	}()
-	t := r.newTopics()
+	t := r.NewTopics()
 	var denied []string
-	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
-	if err := r.read(ctx, t, topics, row.Mark.Add(-b.cfg.ReadBackMargin)); err != nil {
+	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
+	if err := r.Read(ctx, t, topics, row.Mark.Add(-b.cfg.ReadBackMargin)); err != nil {
 		return 0, err
 	}
 	if len(denied) > 0 {

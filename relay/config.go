@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // Defaults of Config.
@@ -109,7 +110,7 @@ type Config struct {
 	// ReadBacks, if not nil, is the same for all shards of this table that the process
 	// carries: those that begin together read the topics back together, once. Default
 	// nil: each reads them for itself.
-	ReadBacks *ReadBacks
+	ReadBacks *readback.Group
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
 	Keyspace string
@@ -565,5 +566,14 @@ func (c *Config) engine() *publish.Config {
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
 		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,
 		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger,
+	}
+}
+
+// readback returns the configuration of read-back and proofs.
+func (c *Config) readback() *readback.Config {
+	return &readback.Config{
+		Source: c.Source, Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
+		MaxInFlightRecords: c.MaxInFlightRecords, MaxRememberedEvents: c.MaxRememberedEvents,
+		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
 	}
 }

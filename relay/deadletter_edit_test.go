@@ -6,13 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -94,21 +92,5 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A record of an edited event says that the event in the outbox is out.
-func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
-	t.Parallel()
-	for _, original := range []string{gocql.MustRandomUUID().String(), "order-7/2"} {
-		e := relaytest.Event(1, 2, "OrderUpdated")
-		e.EditOf = original
-		var got []topicEvent
-		if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != 1 || got[0].id != outbox.IDOf(original) || got[0].sequence != 2 {
-			t.Errorf("an edit of %s is read back as %+v", original, got)
-		}
 	}
 }

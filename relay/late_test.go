@@ -64,7 +64,7 @@ func TestLate_FirstEvent(t *testing.T) {
 					}
 					w.once(e, "OrderUpdated")
 					for _, result := range []string{"published", "unpublished", "unproven"} {
-						if n := relaytest.Count(r.metrics.proof.results.WithLabelValues(result)); n != 0 {
+						if n := relaytest.Count(r.metrics.proof.Results.WithLabelValues(result)); n != 0 {
 							t.Errorf("%v proofs in topics, %s: the relay read the row's stream from its beginning and knows", n, result)
 						}
 					}

@@ -7,18 +7,19 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 type metrics struct {
 	*publish.Metrics
 	gaps            prometheus.Counter
-	proof           *proofMetrics
+	proof           *readback.ProofMetrics
 	rowsIgnored     prometheus.Counter
 	rowsUndecodable prometheus.Counter
 	readerRestarts  prometheus.Counter
 	readerErrors    prometheus.Counter
 
-	readBack readBackMetrics
+	readBack *readback.Metrics
 
 	tailQueries [readAgain + 1]prometheus.Counter
 	tailRows    prometheus.Counter
@@ -37,8 +38,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.Metrics = publish.NewMetrics(reg)
 	m.registerTail(reg)
-	m.readBack = newReadBackMetrics(reg)
-	m.proof = newProofMetrics(reg)
+	m.readBack = readback.NewMetrics(reg)
+	m.proof = readback.NewProofMetrics(reg)
 	reg.MustRegister(m.gaps, m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors)
 	return m
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // Passed returns the write time up to which the relay of this configuration, all its
@@ -56,6 +57,5 @@ func passedBy(ctx context.Context, cfg *Config, name string, own *cdclog.Portion
 		return time.Time{}, err
 	}
 	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, own)
-	back := readback{cfg: cfg, store: store, source: generations}
-	return back.mark(ctx)
+	return readback.MarkOf(ctx, cfg.readback(), store, generations)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -124,7 +125,7 @@ func (m *model) events() []outbox.Event {
 type process struct {
 	publisher *publish.Publisher
 	streams   *checkpoint.Streams
-	readback  *readback
+	readback  *readback.Reader
 	done      chan struct{}
 	stop      context.CancelFunc
 }
@@ -141,14 +142,14 @@ func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *pro
 	pr := &process{publisher: p, streams: checkpoint.NewStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, prometheus.NewRegistry()), done: make(chan struct{}), stop: stop}
 	seq := newSequencer(ctx, &b.cfg, ms, p, m.lookup)
 	seq.gapWait, seq.retryMin = time.Second, time.Millisecond
-	pr.readback = newReadback(&b.cfg, ms, store, modelSource{m}, p)
+	pr.readback = readback.New(b.cfg.readback(), ms.readBack, store, modelSource{m}, p)
 	manager := checkpoint.NewManager(store, pr.streams, b.cfg.Logger, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = pr.streams.Run(ctx, 500*time.Millisecond, 5*time.Second) })
 	var readers sync.WaitGroup
 	ready := make(chan struct{})
 	readers.Go(func() {
-		if err := pr.readback.run(ctx); err == nil {
+		if err := pr.readback.Run(ctx); err == nil {
 			close(ready)
 		} else if ctx.Err() == nil {
 			b.t.Errorf("read-back: %v", err)

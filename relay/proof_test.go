@@ -16,11 +16,12 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // later is a publisher that starts after b's, with the proofs that it needs.
-func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
+func (b *bundle) later(t *testing.T) (d *readback.Proofs, end func()) {
 	t.Helper()
 	p, err := publish.New(b.cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 	if err != nil {
@@ -30,10 +31,10 @@ func (b *bundle) later(t *testing.T) (d *proofs, end func()) {
 	if err := store.SaveTopic(t.Context(), "OrderUpdated"); err != nil {
 		t.Fatal(err)
 	}
-	d = newProofs(&b.cfg, p, store, newProofMetrics(prometheus.NewRegistry()))
+	d = readback.NewProofs(b.cfg.readback(), p, store, readback.NewProofMetrics(prometheus.NewRegistry()))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = d.run(ctx) }()
+	go func() { defer close(done); _ = d.Run(ctx) }()
 	return d, func() { cancel(); <-done; p.Close() }
 }
 
@@ -68,7 +69,7 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if reads := relaytest.Count(d.reads); reads > float64(many)/20 {
+		if reads := relaytest.Count(d.Reads); reads > float64(many)/20 {
 			t.Errorf("%d proofs cost %v requests", many, reads)
 		} else {
 			t.Logf("%d proofs cost %v requests", many, reads)
@@ -85,17 +86,17 @@ func TestProofs(t *testing.T) {
 		delay   time.Duration
 		prepare func(t *testing.T, b *bundle)
 		want    bool
-		result  proofResult
+		result  readback.ProofResult
 	}{
-		{name: "published at once", publish: true, want: true, result: proofPublished},
-		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: proofPublished},
-		{name: "never published", want: false, result: proofUnpublished},
-		{name: "the topic has more partitions now", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "published at once", publish: true, want: true, result: readback.ProofPublished},
+		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: readback.ProofPublished},
+		{name: "never published", want: false, result: readback.ProofUnpublished},
+		{name: "the topic has more partitions now", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
 			if _, err := b.admin().CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "retention has deleted it", publish: true, want: true, result: proofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "retention has deleted it", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
 			ends, err := b.admin().ListEndOffsets(t.Context(), "OrderUpdated")
 			if err != nil {
 				t.Error(err)
@@ -106,7 +107,7 @@ func TestProofs(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{name: "the topic may not be read", want: true, result: proofUnproven, prepare: func(_ *testing.T, b *bundle) {
+		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 	} {
@@ -115,21 +116,21 @@ func TestProofs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
-				publish := func(from int) {
+				send := func(from int) {
 					for i := range 20 {
 						b.submit(relaytest.Event(from+i, 1, "OrderUpdated"), nil)
 					}
 					b.drain(time.Minute)
 				}
-				publish(100)
+				send(100)
 				time.Sleep(time.Hour)
 				row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
 				time.Sleep(tt.delay)
-				publish(200)
+				send(200)
 				if tt.publish {
 					b.submit(row.Event, nil)
 				}
-				publish(300)
+				send(300)
 				time.Sleep(time.Hour)
 				if tt.prepare != nil {
 					tt.prepare(t, b)
@@ -139,13 +140,13 @@ func TestProofs(t *testing.T) {
 				if got, err := d.Prove(t.Context(), &row, false); got != tt.want || err != nil {
 					t.Errorf("prove() = %v, %v, want %v", got, err, tt.want)
 				}
-				if n := relaytest.Count(d.results.WithLabelValues(string(tt.result))); n != 1 {
+				if n := relaytest.Count(d.Results.WithLabelValues(string(tt.result))); n != 1 {
 					t.Errorf("counted %v times as %s", n, tt.result)
 				}
 				if tt.publish && tt.delay == 0 && tt.prepare == nil {
 					return
 				}
-				if _, err := d.Prove(t.Context(), &row, true); tt.result == proofUnpublished && !errors.Is(err, errLeft) {
+				if _, err := d.Prove(t.Context(), &row, true); tt.result == readback.ProofUnpublished && !errors.Is(err, publish.ErrLeft) {
 					t.Errorf("a quick proof of an unpublished event: %v, want it left to the sweep", err)
 				}
 			})

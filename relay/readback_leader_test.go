@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -36,7 +37,7 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 					Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Partitions: partitions, Err: kerr.LeaderNotAvailable, Count: -1,
 				})
 				r, stop := w.run()
-				time.Sleep(3 * readBackPatience)
+				time.Sleep(3 * readback.Patience)
 				if n := waitedFor(r); n < 1 {
 					t.Errorf("outbox_relay_readback_partitions_waiting = %v, want some", n)
 				}
@@ -61,4 +62,4 @@ func TestReadback_WaitsForLeadersHoweverLong(t *testing.T) {
 }
 
 // waitedFor is how many partitions a metric names that are waited for.
-func waitedFor(r *Relay) int { return testutil.CollectAndCount(r.metrics.readBack.waiting) }
+func waitedFor(r *Relay) int { return testutil.CollectAndCount(r.metrics.readBack.Waiting) }

@@ -26,6 +26,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -193,8 +194,8 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 		if n := strings.Count(logged.String(), "may not be read back"); n != 1 || !strings.Contains(logged.String(), "[OrderCancelled OrderCreated OrderUpdated]") {
 			t.Errorf("said %d times that topics may not be read, want once, naming them:\n%s", n, logged.String())
 		}
-		ms := p.readback.metrics.readBack
-		if n := level(ms.partitions.WithLabelValues("denied")); n != 9 {
+		ms := p.readback.Metrics
+		if n := level(ms.Partitions.WithLabelValues("denied")); n != 9 {
 			t.Errorf("outbox_relay_readback_partitions{result=denied} = %v, want 9", n)
 		}
 		c.cfg.Kafka = []kgo.Opt{kgo.Dialer(c.net.DialContext), kgo.SASL(plain.Auth{User: "admin", Pass: "a"}.AsMechanism())}
@@ -264,12 +265,12 @@ func TestReadback_WaitsForTheBroker(t *testing.T) {
 		w := &wire{dial: c.net.DialContext, delay: func() time.Duration { return 0 }}
 		p := c.start(w)
 		time.Sleep(time.Hour)
-		if running, err := p.readback.state(); !running || err == nil {
+		if running, err := p.readback.State(); !running || err == nil {
 			t.Errorf("state() = %t, %v, want it running, and an error", running, err)
 		}
 		away.Store(false)
 		time.Sleep(time.Minute)
-		if running, err := p.readback.state(); running || err != nil {
+		if running, err := p.readback.State(); running || err != nil {
 			t.Errorf("state() = %t, %v after the broker came back", running, err)
 		}
 		p.kill()
@@ -296,13 +297,13 @@ func TestReadback_GatesAPartitionNobodyLeads(t *testing.T) {
 		})
 		began := time.Now()
 		p := c.start(&wire{dial: c.net.DialContext, delay: func() time.Duration { return 0 }})
-		for running := true; running; running, _ = p.readback.state() {
+		for running := true; running; running, _ = p.readback.State() {
 			time.Sleep(100 * time.Millisecond)
 		}
-		if took := time.Since(began); took < readBackPatience || took > 2*readBackPatience {
-			t.Errorf("went on after %s, want some more than %s", took, readBackPatience)
+		if took := time.Since(began); took < readback.Patience || took > 2*readback.Patience {
+			t.Errorf("went on after %s, want some more than %s", took, readback.Patience)
 		}
-		if n := level(p.readback.metrics.readBack.partitions.WithLabelValues("unread")); n != 1 {
+		if n := level(p.readback.Metrics.Partitions.WithLabelValues("unread")); n != 1 {
 			t.Errorf("outbox_relay_readback_partitions{result=unread} = %v, want 1", n)
 		}
 		gone.Remove()
@@ -342,7 +343,7 @@ func TestReadback_RemembersTheNewestPart(t *testing.T) {
 		c.store.Freeze(false)
 		before := len(c.consume(modelTopics...))
 		p := c.last()
-		n := int(level(p.readback.metrics.readBack.events))
+		n := int(level(p.readback.Metrics.Events))
 		if n == 0 || n > 100 || before <= 100 {
 			t.Errorf("%d of %d events are remembered, want at most 100", n, before)
 		}
@@ -376,31 +377,31 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		p.Close()
 		strangers(t, b, "OrderCreated")
 	}
-	got := make(map[gocql.UUID]topicEvent)
+	got := make(map[gocql.UUID]readback.Event)
 	var mu sync.Mutex
-	topics := &backTopics{
-		client: b.kafka(), admin: b.admin(), source: b.cfg.Source,
-		parts: make(map[string]map[int32]*backPartition),
-		take: func(es []topicEvent) {
+	topics := &readback.Topics{
+		Client: b.kafka(), Admin: b.admin(), Source: b.cfg.Source,
+		Parts: make(map[string]map[int32]*readback.Partition),
+		Take: func(es []readback.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, e := range es {
-				got[e.id] = e
+				got[e.ID] = e
 			}
 		},
-		refuse: func(topic string, err error) { t.Errorf("%s refused: %v", topic, err) },
+		Refuse: func(topic string, err error) { t.Errorf("%s refused: %v", topic, err) },
 	}
 	for _, step := range []func() error{
-		func() error { return topics.locate(t.Context(), []string{"OrderCreated", "None"}, time.Unix(0, 0)) },
-		func() error { return topics.findEnds(t.Context()) },
-		func() error { return topics.read(t.Context()) },
+		func() error { return topics.Locate(t.Context(), []string{"OrderCreated", "None"}, time.Unix(0, 0)) },
+		func() error { return topics.FindEnds(t.Context()) },
+		func() error { return topics.Read(t.Context()) },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, e := range all {
-		if g := got[e.ID]; g.aggregate != e.AggregateID || g.sequence != e.Sequence || !g.ours {
+		if g := got[e.ID]; g.Aggregate != e.AggregateID || g.Sequence != e.Sequence || !g.Ours {
 			t.Errorf("event %s: got %+v", e.ID, g)
 		}
 	}

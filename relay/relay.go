@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // saveTimeout bounds saving the checkpoints when the reader has ended.
@@ -38,7 +39,7 @@ type Relay struct {
 	streams *checkpoint.Streams
 
 	publisher atomic.Pointer[publish.Publisher] // nil until Run
-	readback  atomic.Pointer[readback]          // nil until Run
+	readback  atomic.Pointer[readback.Reader]   // nil until Run
 	tail      atomic.Pointer[tail]              // nil until Run, and without a tail
 	backfill  atomic.Pointer[backfill]          // nil until Run
 	aside     atomic.Pointer[aside]             // nil while the sweep does not run
@@ -114,7 +115,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	for {
 		err := r.run(ctx)
-		if errors.Is(err, errReadable) {
+		if errors.Is(err, readback.ErrReadable) {
 			r.log.Info("starting anew, to read back partitions that could not be read")
 			continue
 		}
@@ -137,7 +138,7 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.State().Open)
 		return nil
 	}
-	if fatal == nil || errors.Is(fatal, errReadable) {
+	if fatal == nil || errors.Is(fatal, readback.ErrReadable) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.Drain(drain)
 		cancel()
@@ -171,7 +172,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 	if !r.own.None() {
 		return nil
 	}
-	r.readback.Load().ticket.withdraw()
+	r.readback.Load().Ticket.Withdraw()
 	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do")
 	r.mu.Lock()
 	r.idle = true

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // repairPoll is how often a relay looks for requests.
@@ -55,12 +56,12 @@ type repairer struct {
 	doubted   map[gocql.UUID]int // the last poll in which the dedup index had an event asked for
 }
 
-func newRepairer(r *Relay, p *publish.Publisher, back *readback) *repairer {
+func newRepairer(r *Relay, p *publish.Publisher, back *readback.Reader) *repairer {
 	requests := NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table)
 	requests.fence = r.cfg.Fence
 	return &repairer{
 		log: r.cfg.Logger, requests: requests, publisher: p, lookup: r.lookup,
-		passed: back.mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		passed: back.Mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
 }

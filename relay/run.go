@@ -8,9 +8,11 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // pass is one run of the relay: from a start until it is stopped, a fatal error, or
@@ -18,7 +20,7 @@ import (
 type pass struct {
 	*Relay
 	p    *publish.Publisher
-	back *readback
+	back *readback.Reader
 	dead *publish.OpenDeadLetters
 	fill *backfill
 	// fail ends the pass with a cause.
@@ -36,9 +38,9 @@ func (r *Relay) run(ctx context.Context) error {
 	}
 	r.publisher.Store(p)
 	defer p.Close()
-	back := newReadback(&r.cfg, r.metrics, r.store, r.generations(), p)
-	back.own, back.ticket = &r.own, r.cfg.ReadBacks.announce()
-	defer back.ticket.withdraw()
+	back := readback.New(r.cfg.readback(), r.metrics.readBack, r.store, r.generations(), p)
+	back.Own, back.Ticket = &r.own, r.cfg.ReadBacks.Announce()
+	defer back.Ticket.Withdraw()
 	r.readback.Store(back)
 	r.mu.Lock()
 	r.started = time.Now()
@@ -80,14 +82,14 @@ func (x *pass) learn(ctx context.Context) error {
 			if x.dead, err = x.p.LoadDeadLetters(ctx, &x.own, x.untilRead); err != nil {
 				return err
 			}
-			x.back.alsoSince = earliest(since, x.dead.Since)
+			x.back.AlsoSince = earliest(since, x.dead.Since)
 			x.fill = newBackfill(x.Relay, x.p, x.back)
 			x.backfill.Store(x.fill)
 			return x.fill.decide(ctx)
 		},
-		x.back.run,
+		x.back.Run,
 		func(ctx context.Context) error {
-			return x.p.LoadSettled(ctx, &x.own, x.fill.since(x.back.position), x.untilRead)
+			return x.p.LoadSettled(ctx, &x.own, x.fill.since(x.back.Position), x.untilRead)
 		},
 		func(ctx context.Context) error { return x.fill.prepare(ctx) },
 	} {
@@ -114,9 +116,9 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays := publish.NewReplayer(x.p, x.lookup)
 	replays.Own = &x.own
 	x.dead.Know(x.p)
-	proofs := newProofs(&x.cfg, x.p, x.store, x.metrics.proof)
+	proofs := readback.NewProofs(x.cfg.readback(), x.p, x.store, x.metrics.proof)
 	x.p.SetProver(proofs)
-	add("proofs", proofs.run)
+	add("proofs", proofs.Run)
 	add("reader", x.read)
 	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
 	add("checkpoints", func(ctx context.Context) error {
@@ -135,7 +137,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		add("repairs", newRepairer(x.Relay, x.p, x.back).run)
 	}
 	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })
-	gated := len(x.back.awaited().parts) > 0
+	gated := len(x.back.Awaited().Parts) > 0
 	if gated {
 		add("unread partitions", x.awaitUnread)
 	}
@@ -177,4 +179,24 @@ func (r *Relay) listen() (err error) {
 		return fmt.Errorf("listen for hints: %w", err)
 	}
 	return nil
+}
+
+// awaitUnread ends the pass once partitions that its start could not read can be read.
+func (x *pass) awaitUnread(ctx context.Context) error {
+	unread := x.back.Awaited()
+	for attempt := 1; ; attempt++ {
+		if err := retry.Wait(ctx, x.cfg.askAgain(attempt)); err != nil {
+			return err
+		}
+		n, err := x.back.Readable(ctx, &unread)
+		if err != nil {
+			x.log.Debug("partitions still cannot be read back", "partitions", unread.Names(), "err", err)
+			continue
+		}
+		if n == len(unread.Parts) || n > 0 && time.Since(unread.Since) >= readback.Together {
+			x.log.Info("partitions can be read back", "partitions", n, "of", len(unread.Parts), "after", time.Since(unread.Since))
+			x.fail(readback.ErrReadable)
+			return suture.ErrDoNotRestart
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -65,7 +66,7 @@ func (w *world) runShards(count int) (all []*Relay, stop func()) {
 	var stops []func()
 	cfg := w.cfg
 	defer func() { w.cfg = cfg }()
-	w.cfg.ReadBacks = new(ReadBacks) // they are in one process
+	w.cfg.ReadBacks = new(readback.Group) // they are in one process
 	for i := range max(count, 1) {
 		r, stop := w.runShard(Shard{Index: i, Count: count})
 		all, stops = append(all, r), append(stops, stop)
@@ -268,7 +269,7 @@ func TestShards_GoOnWhereOthersWere(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					stop()
 					for _, r := range relays {
-						if from := r.readback.Load().position; i > 0 && began.Sub(from) > time.Minute {
+						if from := r.readback.Load().Position; i > 0 && began.Sub(from) > time.Minute {
 							t.Errorf("layout %d: %q of %d shards goes on at %s, and began at %s", i, r.cfg.shardName(), count, from, began)
 						}
 					}

@@ -7,10 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 func TestShard_NamesItself(t *testing.T) {
@@ -125,32 +123,5 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 	}
 	if all, _ := reg.Gather(); len(all) != 0 {
 		t.Errorf("%d metrics are left", len(all))
-	}
-}
-
-// Read-back keeps nothing of what other shards published, and does not wait for
-// them to be quiet.
-func TestShards_ReadBackTheirOwn(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for i := range 3 {
-		p := cdclog.PortionOf(Shard{Index: i, Count: 3}, outbox.DefaultTable)
-		s := newBatchScanner("test")
-		s.owns = []*cdclog.Portion{&p}
-		for n := range 30 {
-			e := relaytest.Event(n, 1, "x")
-			_, err := s.scan(batchOf(0, e), 0, func(got topicEvent) {
-				found++
-				if got.aggregate != e.AggregateID || !p.HasAggregate(e.AggregateID) {
-					t.Errorf("shard %d found aggregate %s", i, got.aggregate)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if found != 30 {
-		t.Errorf("%d events were found by all shards, want 30", found)
 	}
 }

@@ -106,9 +106,9 @@ func (r *Relay) Status() Status {
 	s.HeldStreams = r.streams.Holds()
 	s.UnsavedSince, s.SaveErr = r.streams.Unsaved()
 	if b := r.readback.Load(); b != nil {
-		s.ReadingBack, s.ReadBackErr = b.state()
-		unread := b.awaited()
-		s.Unread, s.UnreadSince = unread.names(), unread.since
+		s.ReadingBack, s.ReadBackErr = b.State()
+		unread := b.Awaited()
+		s.Unread, s.UnreadSince = unread.Names(), unread.Since
 	}
 	if p := r.publisher.Load(); p != nil {
 		st := p.State()

@@ -116,7 +116,7 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 	if upTo < w.upTo && err == nil && !late {
 		return false
 	}
-	if err != nil && !late && !errors.Is(err, errLeft) {
+	if err != nil && !late && !errors.Is(err, publish.ErrLeft) {
 		return false
 	}
 	if upTo < w.upTo {
@@ -125,9 +125,6 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 	delete(g.waiting, w.of.AggregateID)
 	return true
 }
-
-// errLeft says that the tail cannot know what is out.
-var errLeft = errors.New("left to the sweep")
 
 // try hands on what there is and returns the number of the last event of the
 // aggregate that is handed on.
@@ -145,7 +142,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	defer release()
 	if err := g.publisher.PassOlder(ctx, g.lookup, w.of.AggregateID); err != nil {
 		if errors.Is(err, publish.ErrTooFarAhead) {
-			err = errLeft
+			err = publish.ErrLeft
 		}
 		return 0, err
 	}
@@ -171,7 +168,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		case f.Sequence > next:
 			return errHole
 		case f.Err != nil:
-			return errLeft
+			return publish.ErrLeft
 		}
 		if err := g.publisher.Submit(ctx, f, publish.ByKey, nil); err != nil {
 			return err
@@ -189,16 +186,16 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 func (g *tailGaps) begin(ctx context.Context, w *tailGap, to int64) (int64, error) {
 	began, ok := w.began()
 	if !ok {
-		return 0, errLeft
+		return 0, publish.ErrLeft
 	}
 	found, err := g.earlier.Find(ctx, &w.of, to, began, math.MaxInt64)
 	switch {
 	case err != nil:
 		return 0, err
 	case found.Late():
-		return 0, errLeft // the sweep publishes them behind later ones
+		return 0, publish.ErrLeft // the sweep publishes them behind later ones
 	case found.Published == 0 && found.Lowest > 1:
-		return 0, errLeft // the first ones are expired, or not visible yet
+		return 0, publish.ErrLeft // the first ones are expired, or not visible yet
 	}
 	return found.Published + 1, nil
 }

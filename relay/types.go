@@ -1,8 +1,11 @@
 package relay
 
-import "github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+import (
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
+)
 
-// Types of Status and Config that the publisher declares.
+// Types of Status and Config that the parts of the relay declare.
 type (
 	// BreakerStatus is the state of the circuit breaker before the broker.
 	BreakerStatus = publish.BreakerStatus
@@ -14,6 +17,8 @@ type (
 	Hold = publish.Hold
 	// Load is the load of the relay's container, in percent.
 	Load = publish.Load
+	// ReadBacks lets the shards of one process read the topics back together.
+	ReadBacks = readback.Group
 	// StalledTopic is a topic with a partition that acknowledges nothing.
 	StalledTopic = publish.StalledTopic
 	// UnstoredDeadLetter is a dead letter that could not be stored so far.

@@ -8,7 +8,7 @@ var brokerMutants = []mutant{
 		new: "kerr.InvalidTopicException, kerr.PolicyViolation",
 	}),
 	unit("TestTopics_ARefusedOneStopsNoOther", mutant{
-		name: "a denied topic keeps the others from being read back", file: "relay/readback_fetch.go",
+		name: "a denied topic keeps the others from being read back", file: "relay/internal/readback/readback_fetch.go",
 		old: "	if !isDenied(err) {\n		return err",
 		new: "	if true {\n		return err",
 	}),
@@ -38,7 +38,7 @@ var brokerMutants = []mutant{
 		new: "",
 	}),
 	unit("TestReadback_WaitsForLeadersHoweverLong", mutant{
-		name: "read-back gives up partitions when none has a leader", file: "relay/readback.go",
+		name: "read-back gives up partitions when none has a leader", file: "relay/internal/readback/readback.go",
 		old: "case len(pending) == 0 || read == 0:",
 		new: "case len(pending) == 0:",
 	}),
@@ -101,7 +101,7 @@ var brokerMutants = []mutant{
 		old: `== "true" && replicas >= 2`, new: `== "yes" && replicas >= 2`,
 	},
 	unit("TestReadback_ReadsBeyondTheHighWatermark", mutant{
-		name: "read-back ends at the high watermark", file: "relay/readback_fetch.go",
+		name: "read-back ends at the high watermark", file: "relay/internal/readback/readback_fetch.go",
 		old: "p.end = max(p.end, e.EndOffset)", new: "_ = e.EndOffset",
 	}),
 	unit("TestStreams_SavesDoNotOvertakeEachOther", mutant{
@@ -114,7 +114,7 @@ var brokerMutants = []mutant{
 		new: "",
 	}),
 	unit("TestReadback_AfterTheGrant", mutant{
-		name: "read-back begins at the ends of the topics", file: "relay/readback_fetch.go",
+		name: "read-back begins at the ends of the topics", file: "relay/internal/readback/readback_fetch.go",
 		old: "max(since.UnixMilli(), 0)", new: "time.Now().UnixMilli()",
 	}),
 }

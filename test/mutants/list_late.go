@@ -59,28 +59,28 @@ var lateMutants = []mutant{
 		new: "	if s.aside.has(e.AggregateID) {\n		return s.publisher.submit(ctx, e, bySweep, settled)\n	} else {",
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
-		name: "an earlier event counts as published without a proof", file: "relay/proof.go",
-		old: "return result != proofUnpublished, nil",
+		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",
+		old: "return result != ProofUnpublished, nil",
 		new: "return true, nil",
 	}),
 	unit("TestProofs", mutant{
-		name: "an event that was published late counts as not published", file: "relay/proof_wide.go",
+		name: "an event that was published late counts as not published", file: "relay/internal/readback/proof_wide.go",
 		old: "		case found[a.event.ID]:\n",
 		new: "		case false:\n",
 	}),
 	unit("TestProofs", mutant{
-		name: "what retention has deleted counts as not published", file: "relay/proof_wide.go",
+		name: "what retention has deleted counts as not published", file: "relay/internal/readback/proof_wide.go",
 		old: "if kept, answer.err = d.kept(ctx, a); !kept {",
 		new: "if kept, answer.err = d.kept(ctx, a); false && kept {",
 	}),
 	unit("TestProofs_WaitForTheBroker", mutant{
-		name: "a partition that cannot be read proves that an event is not published", file: "relay/proof_near.go",
+		name: "a partition that cannot be read proves that an event is not published", file: "relay/internal/readback/proof_near.go",
 		old: "		case p.err != nil:\n				p.answer(proofAnswer{err: p.err})",
 		new: "		case p.err != nil:\n				p.answer(proofAnswer{result: proofUnpublished})",
 	}),
 	scenario("TestLate_EveryKind", mutant{
-		name: "rows that are late across a restart count as published", file: "relay/proof.go",
-		old: "return result != proofUnpublished, nil",
+		name: "rows that are late across a restart count as published", file: "relay/internal/readback/proof.go",
+		old: "return result != ProofUnpublished, nil",
 		new: "return true, nil",
 	}),
 }

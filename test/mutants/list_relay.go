@@ -53,7 +53,7 @@ var relayMutants = []mutant{
 		new: "		it.death = nil\n",
 	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
-		name: "who reads the topics back for others takes them along when it ends", file: "relay/readback_shared.go",
+		name: "who reads the topics back for others takes them along when it ends", file: "relay/internal/readback/readback_shared.go",
 		old: "case ctx.Err() != nil: // it",
 		new: "case false: // it",
 	}),
@@ -98,12 +98,12 @@ var relayMutants = []mutant{
 		new: "			_ = how\n			return",
 	}),
 	seeds(mutant{
-		name: "what was read back is forgotten", file: "relay/readback.go",
+		name: "what was read back is forgotten", file: "relay/internal/readback/readback.go",
 		old: "r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
 		new: "r.publisher.seed(&backEvents{}, time.Now())",
 	}),
 	seeds(mutant{
-		name: "read-back begins too late", file: "relay/readback.go",
+		name: "read-back begins too late", file: "relay/internal/readback/readback.go",
 		old: "since := mark.Add(-r.cfg.ReadBackMargin)",
 		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
@@ -161,12 +161,12 @@ var relayMutants = []mutant{
 		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
 	}),
 	unit("TestReadback_KnowsWhatWasUnderWay", mutant{
-		name: "read-back does not wait for quiet", file: "relay/readback.go",
+		name: "read-back does not wait for quiet", file: "relay/internal/readback/readback.go",
 		old: "		if !quiet.IsZero() && !came {",
 		new: "		if true || quiet.IsZero() || came {",
 	}),
 	unit("TestReadback_.*", mutant{
-		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/readback_mark.go",
+		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/internal/readback/readback_mark.go",
 		old: "			earlier(begin)\n",
 		new: "			_ = begin\n",
 	}),
@@ -211,7 +211,7 @@ var relayMutants = []mutant{
 		new: "len(before) == 0 || b.generation.After(generation)",
 	}),
 	unit("TestShards_ReadBackTheirOwn", mutant{
-		name: "read-back keeps what other shards published", file: "relay/readback_scan.go",
+		name: "read-back keeps what other shards published", file: "relay/internal/readback/readback_scan.go",
 		old: "	return e, found == 3 && own, nil\n",
 		new: "	_ = own\n	return e, found == 3, nil\n",
 	}),
@@ -242,7 +242,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
-		old: "			x.back.alsoSince = earliest(since, x.dead.Since)\n",
+		old: "			x.back.AlsoSince = earliest(since, x.dead.Since)\n",
 		new: "			_ = since\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
@@ -339,7 +339,7 @@ var relayMutants = []mutant{
 		old: "		e.EditOf = e.IDString()\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "read-back takes an edited event for another", file: "relay/readback_scan.go",
+		name: "read-back takes an edited event for another", file: "relay/internal/readback/readback_scan.go",
 		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
 	}),
 	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{

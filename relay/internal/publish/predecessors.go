@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gocql/gocql"
 
@@ -27,6 +28,10 @@ type Predecessors struct {
 	Lookup    cdclog.Lookup
 	Quick     bool // a proof that takes long is left to the sweep
 }
+
+// ErrLeft is returned where the tail reader cannot find out immediately whether earlier events
+// are published: the sweep reader decides.
+var ErrLeft = errors.New("left to the sweep reader")
 
 // prover finds out whether an event is published that the dedup index does not have. With
 // quick set it returns an error where that takes long.

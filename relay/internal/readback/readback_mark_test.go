@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -77,8 +77,8 @@ func TestReadback_Mark(t *testing.T) {
 			}
 			_ = store.SavePosition(t.Context(), at(-99), []byte("b"), gocql.MinTimeUUID(at(-98))) // of an old generation
 			cfg := Config{FirstAge: time.Hour}
-			r := &readback{cfg: &cfg, store: store, source: fixedGenerations{starts: tt.starts, streams: []string{"a", "b"}}}
-			if got, err := r.mark(t.Context()); !got.Equal(tt.want) || err != nil {
+			r := &Reader{cfg: &cfg, Store: store, source: fixedGenerations{starts: tt.starts, streams: []string{"a", "b"}}}
+			if got, err := r.Mark(t.Context()); !got.Equal(tt.want) || err != nil {
 				t.Errorf("mark() = %s, %v, want %s", got, err, tt.want)
 			}
 			if tt.generation.IsZero() && store.First.IsZero() {
@@ -91,8 +91,8 @@ func TestReadback_Mark(t *testing.T) {
 		store := relaytest.NewCheckpoints()
 		store.Generation = at(0)
 		away := errors.New("away")
-		r := &readback{cfg: &Config{}, log: slog.New(slog.DiscardHandler), store: store, source: fixedGenerations{err: away}}
-		if _, err := r.mark(t.Context()); !errors.Is(err, away) {
+		r := &Reader{cfg: &Config{}, log: slog.New(slog.DiscardHandler), Store: store, source: fixedGenerations{err: away}}
+		if _, err := r.Mark(t.Context()); !errors.Is(err, away) {
 			t.Errorf("mark() error = %v, want %v", err, away)
 		}
 	})

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"cmp"
@@ -23,14 +23,14 @@ const (
 	// readBackSettle is for how many times Config.ReadBackQuiet the topics may
 	// have no quiet, because somebody else writes with the same source.
 	readBackSettle = 20
-	// readBackPatience is how long a start waits for partitions that cannot be read, since
+	// Patience is how long a start waits for partitions that cannot be read, since
 	// another one was read last, before it publishes to the others (readback_gates.go).
 	// While none can be read there is no end to it: a cluster that starts answers long
 	// before its partitions have leaders.
-	readBackPatience = 5 * time.Second
+	Patience = 5 * time.Second
 )
 
-// readback reads the topics back when the relay starts: what a relay before it
+// Reader reads the topics back when the relay starts: what a relay before it
 // published after the last checkpoint is then known to be out, and is not
 // published again.
 //
@@ -45,32 +45,32 @@ const (
 // a network that is cut or with a broker that stands still, is published twice,
 // with the same event id. Nothing bounds that: Kafka fences only producers with
 // transactions.
-type readback struct {
+type Reader struct {
 	cfg       *Config
 	log       *slog.Logger
-	metrics   *metrics
-	store     checkpoint.Store
+	Metrics   *Metrics
+	Store     checkpoint.Store
 	source    cdclog.Generations
 	publisher *publish.Publisher
-	// alsoSince, if it is not zero and before the mark, is where reading begins:
+	// AlsoSince, if it is not zero and before the mark, is where reading begins:
 	// a dead letter was being replayed then.
-	alsoSince time.Time
+	AlsoSince time.Time
 
-	// position is the oldest of all streams; zero if this relay never ran.
-	position time.Time
-	// floor is from when the sweep reads all streams at least.
-	floor time.Time
-	// scanned is until when a backfill published; zero without one.
-	scanned time.Time
-	// own is what the relay answers for; nil is all.
-	own *cdclog.Portion
-	// ticket, if not nil, is to read together with other shards of the process.
-	ticket *backTicket
+	// Position is the oldest of all streams; zero if this relay never ran.
+	Position time.Time
+	// Floor is from when the sweep reads all streams at least.
+	Floor time.Time
+	// Scanned is until when a backfill published; zero without one.
+	Scanned time.Time
+	// Own is what the relay answers for; nil is all.
+	Own *cdclog.Portion
+	// Ticket, if not nil, is to read together with other shards of the process.
+	Ticket *backTicket
 	// gating says that partitions which cannot be read are given up after
 	// readBackPatience: nothing is published to them before the next start.
 	gating bool
-	// sink, if not nil, takes what is found instead of found, and bounds it.
-	sink func(*topicEvent)
+	// Sink, if not nil, takes what is found instead of found, and bounds it.
+	Sink func(*Event)
 
 	mu      sync.Mutex
 	saved   map[string]bool // topics that the store has
@@ -78,13 +78,14 @@ type readback struct {
 	waiting error // why it does not get on
 	unread  unreadPartitions
 	found   publish.Found
-	ours    bool      // an event of this relay was found since came was last called
-	leader  *readback // reads for this one now
+	ours    bool    // an event of this relay was found since came was last called
+	leader  *Reader // reads for this one now
 }
 
-func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.Generations, p *publish.Publisher) *readback {
-	r := &readback{
-		cfg: cfg, log: cfg.Logger, metrics: m, store: store, source: source, publisher: p,
+// New returns a reader of the topics that p publishes to, for one start.
+func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generations, p *publish.Publisher) *Reader {
+	r := &Reader{
+		cfg: cfg, log: cfg.Logger, Metrics: m, Store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
 		found: publish.NewFound(),
 	}
@@ -94,14 +95,14 @@ func newReadback(cfg *Config, m *metrics, store checkpoint.Store, source cdclog.
 
 // remember saves that events go to the topic. It is called before the first
 // one does.
-func (r *readback) remember(ctx context.Context, topic string) error {
+func (r *Reader) remember(ctx context.Context, topic string) error {
 	r.mu.Lock()
 	known := r.saved[topic]
 	r.mu.Unlock()
 	if known {
 		return nil
 	}
-	if err := r.store.SaveTopic(ctx, topic); err != nil {
+	if err := r.Store.SaveTopic(ctx, topic); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -110,24 +111,24 @@ func (r *readback) remember(ctx context.Context, topic string) error {
 	return nil
 }
 
-// run reads the topics back, however long the database or the broker is away.
+// Run reads the topics back, however long the database or the broker is away.
 // An error is Fatal, or the cause of the end of ctx.
-func (r *readback) run(ctx context.Context) error {
-	defer r.ticket.withdraw()
+func (r *Reader) Run(ctx context.Context) error {
+	defer r.Ticket.Withdraw()
 	began := time.Now()
-	r.begin(true)
-	defer r.begin(false)
+	r.Begin(true)
+	defer r.Begin(false)
 	var mark time.Time
 	var topics []string
-	if err := r.retry(ctx, func() (err error) {
-		if topics, err = r.store.Topics(ctx); err == nil {
-			mark, err = r.mark(ctx)
+	if err := r.Retry(ctx, func() (err error) {
+		if topics, err = r.Store.Topics(ctx); err == nil {
+			mark, err = r.Mark(ctx)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	r.position = mark
+	r.Position = mark
 	r.publisher.Passed(mark)
 	r.mu.Lock()
 	for _, t := range topics {
@@ -136,10 +137,10 @@ func (r *readback) run(ctx context.Context) error {
 	r.mu.Unlock()
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
 	if !mark.IsZero() {
-		mark = checkpoint.Later(mark, r.floor) // what is older is a backfill's, which reads back for itself
+		mark = checkpoint.Later(mark, r.Floor) // what is older is a backfill's, which reads back for itself
 	}
-	if !r.alsoSince.IsZero() && (mark.IsZero() || r.alsoSince.Before(mark)) {
-		mark = r.alsoSince
+	if !r.AlsoSince.IsZero() && (mark.IsZero() || r.AlsoSince.Before(mark)) {
+		mark = r.AlsoSince
 	}
 	switch {
 	case r.cfg.ReadBackMargin < 0:
@@ -163,10 +164,10 @@ func (r *readback) run(ctx context.Context) error {
 }
 
 // readAll reads the topics back since then, together with others if there are any.
-func (r *readback) readAll(ctx context.Context, topics []string, since time.Time) (t *backTopics, denied []string, err error) {
-	if r.ticket != nil {
-		w := &backReader{r: r, topics: topics, since: since, most: r.most()}
-		if err := r.ticket.read(ctx, w); err != nil {
+func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, denied []string, err error) {
+	if r.Ticket != nil {
+		w := &backReader{r: r, topics: topics, since: since, most: r.Most()}
+		if err := r.Ticket.read(ctx, w); err != nil {
 			return nil, nil, err
 		}
 		if !w.alone {
@@ -174,52 +175,52 @@ func (r *readback) readAll(ctx context.Context, topics []string, since time.Time
 			return w.t, w.denied, nil
 		}
 	}
-	t = r.newTopics()
-	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
-	err = r.read(ctx, t, topics, since)
+	t = r.NewTopics()
+	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
+	err = r.Read(ctx, t, topics, since)
 	return t, denied, err
 }
 
 // count is how many events there are that have to be remembered: not those that a
 // backfill published, nor those of other shards, and there may be more of these than
 // of all others.
-func (r *readback) count(ctx context.Context, topics []string, since time.Time) (n int, err error) {
-	r.sink = func(e *topicEvent) {
+func (r *Reader) count(ctx context.Context, topics []string, since time.Time) (n int, err error) {
+	r.Sink = func(e *Event) {
 		if !e.scanned {
 			n++
 		}
 	}
-	defer func() { r.sink = nil }()
-	t := r.newTopics()
-	t.refuse = func(string, error) {}
-	err = r.read(ctx, t, topics, since)
+	defer func() { r.Sink = nil }()
+	t := r.NewTopics()
+	t.Refuse = func(string, error) {}
+	err = r.Read(ctx, t, topics, since)
 	return n, err
 }
 
-// newTopics are the topics before they are read.
-func (r *readback) newTopics() *backTopics {
+// NewTopics are the topics before they are read.
+func (r *Reader) NewTopics() *Topics {
 	client, admin := r.publisher.Kafka()
-	return &backTopics{
-		client: client, admin: admin, source: r.cfg.Source, owns: []*cdclog.Portion{r.own},
-		parts: make(map[string]map[int32]*backPartition), take: r.take,
+	return &Topics{
+		Client: client, Admin: admin, Source: r.cfg.Source, owns: []*cdclog.Portion{r.Own},
+		Parts: make(map[string]map[int32]*Partition), Take: r.take,
 	}
 }
 
-// most is how many events may be remembered: the tail needs room too.
-func (r *readback) most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
+// Most is how many events may be remembered: the tail needs room too.
+func (r *Reader) Most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 
-// read reads until nothing comes any more.
-func (r *readback) read(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
+// Read reads until nothing comes any more.
+func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since time.Time) error {
 	var trimmed bool
 	var quiet, settle, patience time.Time
 	read := 0 // partitions that were read to their ends, of those that are pending after them
 	defer r.await(nil)
 	for attempt := 1; ; attempt++ {
-		var pending []*backPartition
+		var pending []*Partition
 		done := 0
-		err := t.locate(ctx, topics, since)
+		err := t.Locate(ctx, topics, since)
 		if err == nil {
-			err = t.findEnds(ctx)
+			err = t.FindEnds(ctx)
 		}
 		if err == nil {
 			if !trimmed {
@@ -228,8 +229,8 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 					return err
 				}
 			}
-			err = t.read(ctx)
-			t.each(func(p *backPartition) {
+			err = t.Read(ctx)
+			t.each(func(p *Partition) {
 				if !p.done() {
 					pending = append(pending, p)
 				} else if p.err == nil {
@@ -245,7 +246,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case r.gating && len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > readBackPatience:
+		case r.gating && len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > Patience:
 			for _, p := range pending {
 				p.err = errors.Join(errUnread, p.lastErr)
 			}
@@ -273,7 +274,7 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 		if settle.IsZero() {
 			settle = now
 		}
-		came := r.came()
+		came := r.Came()
 		if !quiet.IsZero() && !came {
 			return nil
 		}
@@ -290,19 +291,19 @@ func (r *readback) read(ctx context.Context, t *backTopics, topics []string, sin
 }
 
 // await notes the partitions that are waited for, beside those that the start gave up.
-func (r *readback) await(pending []*backPartition) {
-	parts := r.awaited().parts
+func (r *Reader) await(pending []*Partition) {
+	parts := r.Awaited().Parts
 	for _, p := range pending {
 		parts = append(parts[:len(parts):len(parts)], publish.Partition{Topic: p.topic, Part: p.partition})
 	}
-	r.metrics.readBack.awaits(parts)
+	r.Metrics.awaits(parts)
 }
 
 var errUnread = errors.New("the partition could not be read")
 
 // unread is why partitions are not read yet. It names a few of them.
-func unread(parts []*backPartition) error {
-	slices.SortFunc(parts, func(a, b *backPartition) int {
+func unread(parts []*Partition) error {
+	slices.SortFunc(parts, func(a, b *Partition) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 	})
 	why := errNotReplicated
@@ -325,17 +326,17 @@ func unread(parts []*backPartition) error {
 var errNotReplicated = errors.New("not replicated up to its end")
 
 // trim lets go of the oldest records if there are more than may be remembered.
-func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
-	if r.sink != nil {
+func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since time.Time) error {
+	if r.Sink != nil {
 		return nil
 	}
 	var total int64
-	t.each(func(p *backPartition) { total += max(p.end-p.next, 0) })
-	most := int64(r.most())
+	t.each(func(p *Partition) { total += max(p.end-p.next, 0) })
+	most := int64(r.Most())
 	if total <= most {
 		return nil
 	}
-	if !r.own.All() || !r.scanned.Before(since) {
+	if !r.Own.All() || !r.Scanned.Before(since) {
 		n, err := r.count(ctx, topics, since)
 		if err != nil {
 			return err
@@ -346,7 +347,7 @@ func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, sin
 	}
 	r.log.Warn("more was published since the last checkpoint than is remembered; the oldest of it may be published twice",
 		"records", total, "remembered", most)
-	t.each(func(p *backPartition) {
+	t.each(func(p *Partition) {
 		if n := p.end - p.next; n > 0 {
 			p.next = p.end - int64(float64(n)*float64(most)/float64(total))
 		}
@@ -354,8 +355,8 @@ func (r *readback) trim(ctx context.Context, t *backTopics, topics []string, sin
 	return nil
 }
 
-// retry calls f until it succeeds, fails for good, or ctx ends.
-func (r *readback) retry(ctx context.Context, f func() error) error {
+// Retry calls f until it succeeds, fails for good, or ctx ends.
+func (r *Reader) Retry(ctx context.Context, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		switch {
@@ -374,7 +375,7 @@ func (r *readback) retry(ctx context.Context, f func() error) error {
 }
 
 // pause waits before the next attempt.
-func (r *readback) pause(ctx context.Context, attempt int, err error) error {
+func (r *Reader) pause(ctx context.Context, attempt int, err error) error {
 	wait := r.cfg.askAgain(attempt)
 	if attempt == 3 { // the first ones may be a broker that is just starting
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
@@ -383,52 +384,52 @@ func (r *readback) pause(ctx context.Context, attempt int, err error) error {
 	return retry.Wait(ctx, wait)
 }
 
-func (r *readback) begin(running bool) {
+func (r *Reader) Begin(running bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running, r.waiting = running, nil
 }
 
-func (r *readback) stuck(err error) {
+func (r *Reader) stuck(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = err
 }
 
-// state says whether the topics are being read back, and why it does not get on.
-func (r *readback) state() (running bool, err error) {
+// State says whether the topics are being read back, and why it does not get on.
+func (r *Reader) State() (running bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader != nil && r.leader != r {
-		_, err = r.leader.state()
+		_, err = r.leader.State()
 		return r.running, err
 	}
 	return r.running, r.waiting
 }
 
 // follow says who reads for this one; nil is nobody.
-func (r *readback) follow(leader *readback) {
+func (r *Reader) follow(leader *Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leader = leader
 }
 
 // take notes events that are in a topic. It is safe for concurrent use.
-func (r *readback) take(events []topicEvent) {
+func (r *Reader) take(events []Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range events {
-		r.ours = r.ours || events[i].ours
-		if r.sink != nil {
-			r.sink(&events[i])
+		r.ours = r.ours || events[i].Ours
+		if r.Sink != nil {
+			r.Sink(&events[i])
 		} else {
 			events[i].addTo(&r.found)
 		}
 	}
 }
 
-// came says whether an event of this relay's source has come since it was last called.
-func (r *readback) came() bool {
+// Came says whether an event of this relay's source has come since it was last called.
+func (r *Reader) Came() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	came := r.ours
@@ -437,10 +438,10 @@ func (r *readback) came() bool {
 }
 
 // report says what came of it.
-func (r *readback) report(t *backTopics, denied []string, mark time.Time, took time.Duration) {
+func (r *Reader) report(t *Topics, denied []string, mark time.Time, took time.Duration) {
 	counts := map[string]int{"read": 0, "denied": 0, "unread": 0, "corrupt": 0}
 	var corrupt error
-	t.each(func(p *backPartition) {
+	t.each(func(p *Partition) {
 		switch {
 		case p.err == nil:
 			counts["read"]++
@@ -454,10 +455,10 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 		}
 	})
 	for result, n := range counts {
-		r.metrics.readBack.partitions.WithLabelValues(result).Set(float64(n))
+		r.Metrics.Partitions.WithLabelValues(result).Set(float64(n))
 	}
-	r.metrics.readBack.events.Set(float64(r.found.Size()))
-	r.metrics.readBack.seconds.Set(took.Seconds())
+	r.Metrics.Events.Set(float64(r.found.Size()))
+	r.Metrics.seconds.Set(took.Seconds())
 	if len(denied) > 0 {
 		slices.Sort(denied)
 		r.log.Warn("topics may not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
@@ -469,7 +470,7 @@ func (r *readback) report(t *backTopics, denied []string, mark time.Time, took t
 	}
 	if counts["unread"] > 0 {
 		r.log.Warn("partitions cannot be read back yet; their events wait until they can, and dead letters are not replayed",
-			"count", counts["unread"], "partitions", r.unread.names())
+			"count", counts["unread"], "partitions", r.unread.Names())
 	}
 	r.log.Info("topics read back", "events", r.found.Size(), "since", mark.UTC(), "partitions", counts["read"], "took", took)
 }

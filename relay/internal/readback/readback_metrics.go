@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"strconv"
@@ -8,24 +8,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// readBackMetrics say what the start learned from the topics.
-type readBackMetrics struct {
-	partitions *prometheus.GaugeVec
-	waiting    *prometheus.GaugeVec
-	events     prometheus.Gauge
+// Metrics say what the start learned from the topics.
+type Metrics struct {
+	Partitions *prometheus.GaugeVec
+	Waiting    *prometheus.GaugeVec
+	Events     prometheus.Gauge
 	seconds    prometheus.Gauge
 }
 
-func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
-	m := readBackMetrics{
-		partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		Partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions",
 			Help: "Partitions at the start, by result: read; denied, because the relay may not read the topic; unread, because nobody answers for them: their events wait; corrupt, because a batch cannot be decoded. What was published since the last checkpoint to those denied or corrupt is published again.",
 		}, []string{"result"}),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
 		}, []string{"topic", "partition"}),
-		events: prometheus.NewGauge(prometheus.GaugeOpts{
+		Events: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_events", Help: "Events that the start found in the topics.",
 		}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -33,16 +33,16 @@ func newReadBackMetrics(reg prometheus.Registerer) readBackMetrics {
 		}),
 	}
 	for _, result := range []string{"read", "denied", "unread", "corrupt"} {
-		m.partitions.WithLabelValues(result)
+		m.Partitions.WithLabelValues(result)
 	}
-	reg.MustRegister(m.partitions, m.waiting, m.events, m.seconds)
+	reg.MustRegister(m.Partitions, m.Waiting, m.Events, m.seconds)
 	return m
 }
 
 // awaits sets which partitions are waited for.
-func (m *readBackMetrics) awaits(parts []publish.Partition) {
-	m.waiting.Reset()
+func (m *Metrics) awaits(parts []publish.Partition) {
+	m.Waiting.Reset()
 	for _, p := range parts {
-		m.waiting.WithLabelValues(p.Topic, strconv.Itoa(int(p.Part))).Set(1)
+		m.Waiting.WithLabelValues(p.Topic, strconv.Itoa(int(p.Part))).Set(1)
 	}
 }

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// mark returns the time back to which the topics are to be read, zero if this
+// Mark returns the time back to which the topics are to be read, zero if this
 // relay never ran.
 //
 // What the sweep will show again are the events with a row past their stream's
@@ -19,20 +20,20 @@ import (
 // before T but for the difference between these clocks. That is what margin is
 // for, and nothing else: how long after its write an event was published, or in
 // what order, is of no concern.
-func (r *readback) mark(ctx context.Context) (time.Time, error) {
-	current, first, err := r.store.Start(ctx)
+func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
+	current, first, err := r.Store.Start(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if current.IsZero() && first.IsZero() {
 		// The reader would save it too, but what is published before it does, and
 		// before a crash, would not be read back.
-		return time.Time{}, r.store.SaveFirst(ctx, time.Now().Add(-r.cfg.FirstAge))
+		return time.Time{}, r.Store.SaveFirst(ctx, time.Now().Add(-r.cfg.FirstAge))
 	}
 	if current.IsZero() {
 		return first, nil
 	}
-	positions, err := r.store.Positions(ctx, current)
+	positions, err := r.Store.Positions(ctx, current)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -69,4 +70,11 @@ func (r *readback) mark(ctx context.Context) (time.Time, error) {
 		}
 	}
 	return mark, nil
+}
+
+// MarkOf returns the time from which a relay with these checkpoints may have published
+// what they do not cover; zero if it never ran.
+func MarkOf(ctx context.Context, cfg *Config, store checkpoint.Store, source cdclog.Generations) (time.Time, error) {
+	r := Reader{cfg: cfg, Store: store, source: source}
+	return r.Mark(ctx)
 }

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // proofBatch is how many events are looked for together, and how many may wait for that.
 const proofBatch = 1000
 
-// proofs finds out whether an event is published of which nothing is remembered: the
+// Proofs finds out whether an event is published of which nothing is remembered: the
 // row that an event follows in its aggregate, after a start or when the aggregate was
 // forgotten. The row may have become visible behind the sweep, as a conditional write
 // does that timed out and that the next one of its key completes.
@@ -32,15 +32,15 @@ const proofBatch = 1000
 // nothing: such an event counts as published.
 //
 // It is safe for concurrent use.
-type proofs struct {
+type Proofs struct {
 	cfg       *Config
 	log       *slog.Logger
 	publisher *publish.Publisher
 	client    *kgo.Client
 	admin     *kadm.Client
 	store     checkpoint.Store
-	results   *prometheus.CounterVec
-	reads     prometheus.Counter
+	Results   *prometheus.CounterVec
+	Reads     prometheus.Counter
 
 	near, wide chan *proofAsk
 
@@ -59,31 +59,31 @@ type proofAsk struct {
 }
 
 type proofAnswer struct {
-	result proofResult
+	result ProofResult
 	err    error
 }
 
-type proofResult string
+type ProofResult string
 
 const (
-	proofPublished   proofResult = "published"
-	proofUnpublished proofResult = "unpublished"
-	// proofUnproven: the relay may not read the topic. The event counts as published.
-	proofUnproven proofResult = "unproven"
+	ProofPublished   ProofResult = "published"
+	ProofUnpublished ProofResult = "unpublished"
+	// ProofUnproven: the relay may not read the topic. The event counts as published.
+	ProofUnproven ProofResult = "unproven"
 	// proofNotNear: everything since the row was written has to be read.
-	proofNotNear proofResult = ""
+	proofNotNear ProofResult = ""
 )
 
-func newProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *proofMetrics) *proofs {
+func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *ProofMetrics) *Proofs {
 	client, admin := p.Kafka()
-	return &proofs{
-		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, results: m.results, reads: m.reads,
+	return &Proofs{
+		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, Results: m.Results, Reads: m.reads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
 	}
 }
 
-// run answers until ctx ends.
-func (d *proofs) run(ctx context.Context) error {
+// Run answers until ctx ends.
+func (d *Proofs) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { d.serve(ctx, d.wide, d.readWide) })
@@ -92,7 +92,7 @@ func (d *proofs) run(ctx context.Context) error {
 }
 
 // serve answers the events that wait in queue together.
-func (d *proofs) serve(ctx context.Context, queue chan *proofAsk, read func(context.Context, []*proofAsk) error) {
+func (d *Proofs) serve(ctx context.Context, queue chan *proofAsk, read func(context.Context, []*proofAsk) error) {
 	for {
 		var batch []*proofAsk
 		select {
@@ -121,9 +121,9 @@ func (a *proofAsk) reply(answer proofAnswer) {
 }
 
 // Prove reports whether an event is published or settled as a dead letter. An error
-// says that this cannot be found out now. With quick set it is errLeft where everything
+// says that this cannot be found out now. With quick set it is publish.ErrLeft where everything
 // since the row was written would have to be read.
-func (d *proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
+func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
 	if d.cfg.ReadBackMargin < 0 {
 		return true, nil
 	}
@@ -141,28 +141,28 @@ func (d *proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	if err == nil && result == proofNotNear {
 		var settled bool
 		if settled, err = d.settled(ctx, e.ID); settled {
-			result = proofPublished
+			result = ProofPublished
 		}
 	}
 	if err == nil && result == proofNotNear {
 		if quick {
-			return false, errLeft
+			return false, publish.ErrLeft
 		}
 		result, err = d.ask(ctx, d.wide, &proofAsk{event: e, topic: topic, written: f.Written, answer: make(chan proofAnswer, 1)})
 	}
 	if err != nil {
 		return false, err
 	}
-	d.results.WithLabelValues(string(result)).Inc()
-	if result == proofUnpublished {
+	d.Results.WithLabelValues(string(result)).Inc()
+	if result == ProofUnpublished {
 		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
 			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
-	return result != proofUnpublished, nil
+	return result != ProofUnpublished, nil
 }
 
 // answersFrom is the write time, in microseconds, from which the relay has ever read rows.
-func (d *proofs) answersFrom(ctx context.Context) (int64, error) {
+func (d *Proofs) answersFrom(ctx context.Context) (int64, error) {
 	d.mu.Lock()
 	first := d.first
 	d.mu.Unlock()
@@ -183,7 +183,7 @@ func (d *proofs) answersFrom(ctx context.Context) (int64, error) {
 	return first, nil
 }
 
-func (d *proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (proofResult, error) {
+func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (ProofResult, error) {
 	select {
 	case queue <- a:
 	case <-ctx.Done():
@@ -199,13 +199,13 @@ func (d *proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (pr
 
 // settled reports whether there is a dead letter of the event. An open one is replayed,
 // and a closed one was.
-func (d *proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
+func (d *Proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
 	l, err := d.publisher.DeadLetter(ctx, event)
 	return l != nil, err
 }
 
 // refused reports, once, that the relay may not read a topic.
-func (d *proofs) refused(topic string, err error) {
+func (d *Proofs) refused(topic string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.denied {
@@ -214,16 +214,16 @@ func (d *proofs) refused(topic string, err error) {
 	}
 }
 
-// proofMetrics count the proofs.
-type proofMetrics struct {
-	results *prometheus.CounterVec
+// ProofMetrics count the proofs.
+type ProofMetrics struct {
+	Results *prometheus.CounterVec
 	reads   prometheus.Counter
 }
 
-// newProofMetrics registers the metrics of proofs.
-func newProofMetrics(reg prometheus.Registerer) *proofMetrics {
-	m := &proofMetrics{
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewProofMetrics registers the metrics of proofs.
+func NewProofMetrics(reg prometheus.Registerer) *ProofMetrics {
+	m := &ProofMetrics{
+		Results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_predecessor_proofs_total",
 			Help: "Earlier events that were looked for in their topics, because nothing was remembered of their aggregate: published, unpublished (they became visible late, and are published), or unproven (their topic may not be read; they count as published).",
 		}, []string{"result"}),
@@ -231,9 +231,9 @@ func newProofMetrics(reg prometheus.Registerer) *proofMetrics {
 			Name: "outbox_relay_predecessor_proof_reads_total", Help: "Requests to the broker that these lookups cost.",
 		}),
 	}
-	for _, result := range []proofResult{proofPublished, proofUnpublished, proofUnproven} {
-		m.results.WithLabelValues(string(result))
+	for _, result := range []ProofResult{ProofPublished, ProofUnpublished, ProofUnproven} {
+		m.Results.WithLabelValues(string(result))
 	}
-	reg.MustRegister(m.results, m.reads)
+	reg.MustRegister(m.Results, m.reads)
 	return m
 }

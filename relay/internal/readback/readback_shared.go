@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const readBackGather = time.Second
 // do it together. One that is held by a row of days ago keeps nobody else waiting.
 const readBackSpread = 10 * time.Minute
 
-// ReadBacks lets the shards of one table that begin in one process at about the same
+// Group lets the shards of one table that begin in one process at about the same
 // time read the topics back together: once, and each takes what is its own. All of them
 // get the same one as Config.ReadBacks. It is safe for concurrent use; the zero value
 // is ready.
@@ -28,7 +28,7 @@ const readBackSpread = 10 * time.Minute
 // Config.ReadBackQuiet. Whoever has more to remember than it may reads for itself, as
 // without this; whoever has to read much further back than the others does so beside
 // them. If the one that reads for the others ends, another one begins anew.
-type ReadBacks struct {
+type Group struct {
 	mu      sync.Mutex
 	coming  int           // have begun, and have not said whether they read
 	waiting []*backReader // for the next reading
@@ -37,12 +37,12 @@ type ReadBacks struct {
 
 // backTicket is a relay that has begun and may come to read. nil reads alone.
 type backTicket struct {
-	all  *ReadBacks
+	all  *Group
 	once sync.Once
 }
 
-// announce says that a relay has begun.
-func (a *ReadBacks) announce() *backTicket {
+// Announce says that a relay has begun.
+func (a *Group) Announce() *backTicket {
 	if a == nil {
 		return nil
 	}
@@ -52,8 +52,8 @@ func (a *ReadBacks) announce() *backTicket {
 	return &backTicket{all: a}
 }
 
-// withdraw says that the relay will not read any more. Whoever waits for it need not.
-func (t *backTicket) withdraw() {
+// Withdraw says that the relay will not read any more. Whoever waits for it need not.
+func (t *backTicket) Withdraw() {
 	if t == nil {
 		return
 	}
@@ -67,7 +67,7 @@ func (t *backTicket) withdraw() {
 
 // backReader is a relay that wants to read.
 type backReader struct {
-	r      *readback
+	r      *Reader
 	topics []string
 	since  time.Time
 	most   int
@@ -77,7 +77,7 @@ type backReader struct {
 	gone bool          // it waits no more; under the lock of all
 
 	// Set when it was done.
-	t      *backTopics
+	t      *Topics
 	denied []string
 	found  publish.Found
 	ours   bool // one of them is of this relay
@@ -85,7 +85,7 @@ type backReader struct {
 }
 
 // begin lets the first that waits read, if all are there or it is time. Called locked.
-func (a *ReadBacks) begin(now bool) {
+func (a *Group) begin(now bool) {
 	if now && !a.asked && len(a.waiting) > 0 {
 		a.asked = true
 		a.waiting[0].lead <- struct{}{}
@@ -99,7 +99,7 @@ func (t *backTicket) read(ctx context.Context, w *backReader) error {
 	a.mu.Lock()
 	a.waiting = append(a.waiting, w)
 	a.mu.Unlock()
-	t.withdraw() // it is no longer to come
+	t.Withdraw() // it is no longer to come
 	gather := time.NewTimer(readBackGather)
 	defer gather.Stop()
 	for {
@@ -120,7 +120,7 @@ func (t *backTicket) read(ctx context.Context, w *backReader) error {
 }
 
 // leave takes one away that waits; if it was asked to read, another one is.
-func (a *ReadBacks) leave(w *backReader) {
+func (a *Group) leave(w *backReader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w.gone = true
@@ -135,7 +135,7 @@ func (a *ReadBacks) leave(w *backReader) {
 
 // readFor reads for all that wait and want the same as w, or nearly. The others read
 // beside it.
-func (a *ReadBacks) readFor(ctx context.Context, w *backReader) error {
+func (a *Group) readFor(ctx context.Context, w *backReader) error {
 	near := func(o *backReader) bool { return o.since.Sub(w.since).Abs() <= readBackSpread }
 	a.mu.Lock()
 	party := slices.DeleteFunc(slices.Clone(a.waiting), func(o *backReader) bool { return !near(o) })
@@ -171,18 +171,18 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 	for _, o := range party {
 		o.r.follow(w.r)
 		o.found, o.alone = publish.NewFound(), false
-		topics, owns = append(topics, o.topics...), append(owns, o.r.own)
+		topics, owns = append(topics, o.topics...), append(owns, o.r.Own)
 		if o.since.Before(since) {
 			since = o.since
 		}
 	}
 	slices.Sort(topics)
-	t := w.r.newTopics()
+	t := w.r.NewTopics()
 	t.owns = owns
-	t.refuse = func(topic string, _ error) { denied = append(denied, topic) }
-	w.r.sink = func(e *topicEvent) { party[e.owner].take(e) }
-	err := w.r.read(ctx, t, slices.Compact(topics), since)
-	w.r.sink = nil
+	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
+	w.r.Sink = func(e *Event) { party[e.owner].take(e) }
+	err := w.r.Read(ctx, t, slices.Compact(topics), since)
+	w.r.Sink = nil
 	for _, o := range party {
 		o.t, o.denied = t, slices.Clone(denied)
 	}
@@ -190,11 +190,11 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 }
 
 // take keeps an event, as long as there is room.
-func (w *backReader) take(e *topicEvent) {
+func (w *backReader) take(e *Event) {
 	if w.alone {
 		return
 	}
-	w.ours = w.ours || e.ours
+	w.ours = w.ours || e.Ours
 	if e.addTo(&w.found); w.found.Size() > w.most {
 		w.alone, w.found = true, publish.Found{}
 	}

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 const proofTries = 5
 
 // readWide reads all topics of the relay back to when the oldest of the rows was written.
-func (d *proofs) readWide(ctx context.Context, batch []*proofAsk) error {
+func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	topics, err := d.store.Topics(ctx)
 	if err != nil {
 		return err
@@ -53,34 +53,34 @@ func (d *proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	for _, a := range batch {
 		found[a.event.ID] = false
 	}
-	t := &backTopics{
-		client: d.client, admin: d.admin, source: d.cfg.Source, owns: nil,
-		parts: make(map[string]map[int32]*backPartition),
-		take: func(events []topicEvent) {
+	t := &Topics{
+		Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil,
+		Parts: make(map[string]map[int32]*Partition),
+		Take: func(events []Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range events {
-				if _, ok := found[events[i].id]; ok {
-					found[events[i].id] = true
+				if _, ok := found[events[i].ID]; ok {
+					found[events[i].ID] = true
 				}
 			}
 		},
-		refuse: func(topic string, err error) { denied[topic] = true; d.refused(topic, err) },
+		Refuse: func(topic string, err error) { denied[topic] = true; d.refused(topic, err) },
 	}
 	if err := d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin)); err != nil {
 		return err
 	}
 	for _, a := range batch {
-		answer := proofAnswer{result: proofUnpublished}
+		answer := proofAnswer{result: ProofUnpublished}
 		switch {
 		case found[a.event.ID]:
-			answer.result = proofPublished
+			answer.result = ProofPublished
 		case denied[a.topic]:
-			answer.result = proofUnproven
+			answer.result = ProofUnproven
 		case a.topic != "":
 			var kept bool
 			if kept, answer.err = d.kept(ctx, a); !kept {
-				answer.result = proofPublished
+				answer.result = ProofPublished
 			}
 		}
 		a.reply(answer)
@@ -89,17 +89,17 @@ func (d *proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 }
 
 // readAll reads the topics since then up to their ends.
-func (d *proofs) readAll(ctx context.Context, t *backTopics, topics []string, since time.Time) error {
+func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since time.Time) error {
 	for attempt := 1; ; attempt++ {
-		var pending []*backPartition
-		d.reads.Inc()
-		err := t.locate(ctx, topics, since)
+		var pending []*Partition
+		d.Reads.Inc()
+		err := t.Locate(ctx, topics, since)
 		if err == nil {
-			err = t.findEnds(ctx)
+			err = t.FindEnds(ctx)
 		}
 		if err == nil {
-			err = t.read(ctx)
-			t.each(func(p *backPartition) {
+			err = t.Read(ctx)
+			t.each(func(p *Partition) {
 				switch {
 				case p.err != nil && !isDenied(p.err):
 					err = errors.Join(err, p.err)
@@ -121,7 +121,7 @@ func (d *proofs) readAll(ctx context.Context, t *backTopics, topics []string, si
 }
 
 // kept reports whether the topic still has all records since the row was written.
-func (d *proofs) kept(ctx context.Context, a *proofAsk) (bool, error) {
+func (d *Proofs) kept(ctx context.Context, a *proofAsk) (bool, error) {
 	admin := d.admin
 	starts, err := admin.ListStartOffsets(ctx, a.topic)
 	if err == nil {

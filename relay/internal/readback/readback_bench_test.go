@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"log/slog"
@@ -22,9 +22,9 @@ func BenchmarkReadback(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer cluster.Close()
-	cfg := Config{Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"}}.withDefaults()
-	m := newMetrics(prometheus.NewRegistry())
-	p, err := publish.New(cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
+	settings := newSettings(slog.New(slog.DiscardHandler), map[string]string{"a": "OrderCreated", "b": "OrderUpdated"}, cluster.ListenAddrs())
+	metrics, read := publish.NewMetrics(prometheus.NewRegistry()), NewMetrics(prometheus.NewRegistry())
+	p, err := publish.New(&settings.publish, metrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -39,13 +39,13 @@ func BenchmarkReadback(b *testing.B) {
 	store.First = time.Now().Add(-time.Hour)
 	for b.Loop() {
 		b.StopTimer()
-		p, err := publish.New(cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
+		p, err := publish.New(&settings.publish, metrics, func(err error) { b.Error(err) })
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
-		r := newReadback(&cfg, m, store, fixedGenerations{}, p)
-		if err := r.run(b.Context()); err != nil {
+		r := New(&settings.read, read, store, fixedGenerations{}, p)
+		if err := r.Run(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
@@ -55,6 +55,6 @@ func BenchmarkReadback(b *testing.B) {
 		p.Close()
 		b.StartTimer()
 	}
-	quiet := cfg.ReadBackQuiet.Seconds()
+	quiet := settings.read.ReadBackQuiet.Seconds()
 	b.ReportMetric(n/(b.Elapsed().Seconds()/float64(b.N)-quiet), "events/s")
 }

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -30,8 +30,8 @@ const (
 	readBackMaxWait = 500 * time.Millisecond
 )
 
-// backPartition is a partition that is read back.
-type backPartition struct {
+// Partition is a partition that is read back.
+type Partition struct {
 	topic     string
 	topicID   [16]byte
 	partition int32
@@ -48,19 +48,19 @@ type backPartition struct {
 	lastErr error // what was met last and may pass
 }
 
-func (p *backPartition) done() bool { return p.err != nil || p.begun && p.next >= p.end }
+func (p *Partition) done() bool { return p.err != nil || p.begun && p.next >= p.end }
 
-// backTopics are the partitions of all topics that are read back.
-type backTopics struct {
-	client *kgo.Client
-	admin  *kadm.Client
-	source string
+// Topics are the partitions of all topics that are read back.
+type Topics struct {
+	Client *kgo.Client
+	Admin  *kadm.Client
+	Source string
 	owns   []*cdclog.Portion // whose events; nil is everybody's, and alone
-	take   func([]topicEvent)
-	// refuse is told once of every topic that may not be read.
-	refuse func(topic string, err error)
+	Take   func([]Event)
+	// Refuse is told once of every topic that may not be read.
+	Refuse func(topic string, err error)
 
-	parts map[string]map[int32]*backPartition
+	Parts map[string]map[int32]*Partition
 	// noEpochs counts how often no broker said where an epoch ends. Some cannot.
 	noEpochs int
 }
@@ -68,22 +68,22 @@ type backTopics struct {
 // maxNoEpochs is how often they are asked.
 const maxNoEpochs = 3
 
-func (t *backTopics) each(f func(*backPartition)) {
-	for _, ps := range t.parts {
+func (t *Topics) each(f func(*Partition)) {
+	for _, ps := range t.Parts {
 		for _, p := range ps {
 			f(p)
 		}
 	}
 }
 
-// locate learns the partitions of the topics, their leaders, and where to begin:
+// Locate learns the partitions of the topics, their leaders, and where to begin:
 // at the first record of the given time, which may be before all times that
 // Kafka knows: negative ones have other meanings there. It may be called again, for those that
 // have moved. An error says that no broker answered.
-func (t *backTopics) locate(ctx context.Context, topics []string, since time.Time) error {
+func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) error {
 	details := make(kadm.TopicDetails)
 	if err := t.eachTopic(topics, func(some ...string) error {
-		found, err := t.admin.ListTopics(ctx, some...)
+		found, err := t.Admin.ListTopics(ctx, some...)
 		maps.Copy(details, found)
 		return err
 	}); err != nil {
@@ -99,7 +99,7 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 			t.part(topic, -1).lastErr = d.Err
 			continue
 		}
-		delete(t.parts[topic], -1)
+		delete(t.Parts[topic], -1)
 		for _, pd := range d.Partitions {
 			p := t.part(topic, pd.Partition)
 			p.topicID, p.leader, p.epoch, p.moved = d.ID, pd.Leader, pd.LeaderEpoch, false
@@ -117,8 +117,8 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 	}
 	if len(begin) > 0 {
 		if err := t.eachTopic(slices.Compact(begin), func(some ...string) error {
-			list, err := t.admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), some...)
-			t.offsets(list, func(p *backPartition, o int64) {
+			list, err := t.Admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), some...)
+			t.offsets(list, func(p *Partition, o int64) {
 				if !p.begun {
 					p.begun, p.next = true, o
 				}
@@ -130,8 +130,8 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 	}
 	if len(trimmed) > 0 {
 		if err := t.eachTopic(slices.Compact(trimmed), func(some ...string) error {
-			list, err := t.admin.ListStartOffsets(ctx, some...)
-			t.offsets(list, func(p *backPartition, o int64) { p.next, p.trimmed = max(p.next, o), false })
+			list, err := t.Admin.ListStartOffsets(ctx, some...)
+			t.offsets(list, func(p *Partition, o int64) { p.next, p.trimmed = max(p.next, o), false })
 			return failed(list == nil, err)
 		}); err != nil {
 			return fmt.Errorf("look up where topics begin: %w", err)
@@ -143,7 +143,7 @@ func (t *backTopics) locate(ctx context.Context, topics []string, since time.Tim
 // eachTopic calls f with all topics. The admin client fails the whole call where the
 // broker denies one of them: then f is called with each topic alone, and those that are
 // denied are given up.
-func (t *backTopics) eachTopic(topics []string, f func(some ...string) error) error {
+func (t *Topics) eachTopic(topics []string, f func(some ...string) error) error {
 	err := f(topics...)
 	if !isDenied(err) {
 		return err
@@ -167,22 +167,22 @@ func failed(nothing bool, err error) error {
 	return nil
 }
 
-func (t *backTopics) part(topic string, partition int32) *backPartition {
-	if t.parts[topic] == nil {
-		t.parts[topic] = make(map[int32]*backPartition)
+func (t *Topics) part(topic string, partition int32) *Partition {
+	if t.Parts[topic] == nil {
+		t.Parts[topic] = make(map[int32]*Partition)
 	}
-	p := t.parts[topic][partition]
+	p := t.Parts[topic][partition]
 	if p == nil {
-		p = &backPartition{topic: topic, partition: partition}
-		t.parts[topic][partition] = p
+		p = &Partition{topic: topic, partition: partition}
+		t.Parts[topic][partition] = p
 	}
 	return p
 }
 
 // offsets hands on the offsets of a list, and keeps its errors.
-func (t *backTopics) offsets(list kadm.ListedOffsets, set func(*backPartition, int64)) {
+func (t *Topics) offsets(list kadm.ListedOffsets, set func(*Partition, int64)) {
 	list.Each(func(o kadm.ListedOffset) {
-		p, ok := t.parts[o.Topic][o.Partition]
+		p, ok := t.Parts[o.Topic][o.Partition]
 		switch {
 		case !ok:
 		case o.Err == nil && o.Offset >= 0:
@@ -200,30 +200,30 @@ func isDenied(err error) bool {
 }
 
 // deny gives up a topic that may not be read.
-func (t *backTopics) deny(topic string, err error) {
+func (t *Topics) deny(topic string, err error) {
 	first := true
-	for _, p := range t.parts[topic] {
+	for _, p := range t.Parts[topic] {
 		first = first && p.err == nil
 		p.err = err
 	}
-	if len(t.parts[topic]) == 0 {
+	if len(t.Parts[topic]) == 0 {
 		t.part(topic, -1).err = err
 	}
 	if first {
-		t.refuse(topic, err)
+		t.Refuse(topic, err)
 	}
 }
 
-// findEnds sets the partitions' ends to where their logs end now.
+// FindEnds sets the partitions' ends to where their logs end now.
 //
 // That is not what a consumer is told, the high watermark: records that the
 // leader has and the replicas do not yet have will be visible, whoever wrote
 // them. Kafka names the log's end only when it is asked for the end of its
 // leader's epoch. What a broker says less of is covered by the high watermark.
-func (t *backTopics) findEnds(ctx context.Context) error {
+func (t *Topics) FindEnds(ctx context.Context) error {
 	var req kadm.OffsetForLeaderEpochRequest
 	var topics []string
-	t.each(func(p *backPartition) {
+	t.each(func(p *Partition) {
 		if p.err != nil || !p.begun || p.moved {
 			return
 		}
@@ -238,8 +238,8 @@ func (t *backTopics) findEnds(ctx context.Context) error {
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
 	if err := t.eachTopic(topics, func(some ...string) error {
-		list, err := t.admin.ListEndOffsets(ctx, some...)
-		t.offsets(list, func(p *backPartition, o int64) { p.end = o })
+		list, err := t.Admin.ListEndOffsets(ctx, some...)
+		t.offsets(list, func(p *Partition, o int64) { p.end = o })
 		return failed(list == nil, err)
 	}); err != nil {
 		return fmt.Errorf("look up the ends of the topics: %w", err)
@@ -250,10 +250,10 @@ func (t *backTopics) findEnds(ctx context.Context) error {
 	if err := t.eachTopic(topics, func(some ...string) error {
 		mine := maps.Clone(req)
 		maps.DeleteFunc(mine, func(topic string, _ map[int32]int32) bool { return !slices.Contains(some, topic) })
-		epochs, err := t.admin.OffsetForLeaderEpoch(ctx, mine)
+		epochs, err := t.Admin.OffsetForLeaderEpoch(ctx, mine)
 		for topic, ps := range epochs {
 			for n, e := range ps {
-				if p := t.parts[topic][n]; p != nil && e.Err == nil {
+				if p := t.Parts[topic][n]; p != nil && e.Err == nil {
 					p.end = max(p.end, e.EndOffset)
 				} else if p != nil {
 					p.lastErr, p.moved = e.Err, true
@@ -268,10 +268,10 @@ func (t *backTopics) findEnds(ctx context.Context) error {
 	return nil
 }
 
-// read reads all partitions to their ends, as far as their leaders let it.
-func (t *backTopics) read(ctx context.Context) error {
-	byLeader := make(map[int32][]*backPartition)
-	t.each(func(p *backPartition) {
+// Read reads all partitions to their ends, as far as their leaders let it.
+func (t *Topics) Read(ctx context.Context) error {
+	byLeader := make(map[int32][]*Partition)
+	t.each(func(p *Partition) {
 		if !p.done() && p.begun && !p.moved && !p.trimmed {
 			byLeader[p.leader] = append(byLeader[p.leader], p)
 		}
@@ -282,12 +282,12 @@ func (t *backTopics) read(ctx context.Context) error {
 	var firstErr error
 	for leader, ps := range byLeader {
 		for i := range min(readBackFetches, len(ps)) {
-			var mine []*backPartition
+			var mine []*Partition
 			for n := i; n < len(ps); n += readBackFetches {
 				mine = append(mine, ps[n])
 			}
 			wg.Go(func() {
-				f := &backFetcher{topics: t, broker: t.client.Broker(int(leader)), scanner: newBatchScanner(t.source)}
+				f := &backFetcher{topics: t, broker: t.Client.Broker(int(leader)), scanner: newBatchScanner(t.Source)}
 				f.scanner.owns = t.owns
 				err := f.run(ctx, mine)
 				mu.Lock()
@@ -312,17 +312,17 @@ func (t *backTopics) read(ctx context.Context) error {
 
 // backFetcher reads some partitions of one broker. Each has one goroutine.
 type backFetcher struct {
-	topics  *backTopics
+	topics  *Topics
 	broker  *kgo.Broker
 	scanner *batchScanner
-	found   []topicEvent
+	found   []Event
 }
 
 // run fetches until the partitions are read to their ends or have moved.
-func (f *backFetcher) run(ctx context.Context, parts []*backPartition) error {
+func (f *backFetcher) run(ctx context.Context, parts []*Partition) error {
 	idle := 0
 	for {
-		parts = slices.DeleteFunc(slices.Clone(parts), func(p *backPartition) bool { return p.done() || p.moved })
+		parts = slices.DeleteFunc(slices.Clone(parts), func(p *Partition) bool { return p.done() || p.moved })
 		if len(parts) == 0 {
 			return nil
 		}
@@ -350,7 +350,7 @@ func (f *backFetcher) run(ctx context.Context, parts []*backPartition) error {
 	}
 }
 
-func fetchRequest(parts []*backPartition) *kmsg.FetchRequest {
+func fetchRequest(parts []*Partition) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis = int32(readBackMaxWait.Milliseconds())
 	req.MinBytes = 1
@@ -374,11 +374,11 @@ func fetchRequest(parts []*backPartition) *kmsg.FetchRequest {
 }
 
 // takeResponse takes what a fetch brought; false if that is nothing.
-func (f *backFetcher) takeResponse(parts []*backPartition, r *kmsg.FetchResponse) (progress bool) {
+func (f *backFetcher) takeResponse(parts []*Partition, r *kmsg.FetchResponse) (progress bool) {
 	for _, rt := range r.Topics {
 		for i := range rt.Partitions {
 			rp := &rt.Partitions[i]
-			n := slices.IndexFunc(parts, func(p *backPartition) bool {
+			n := slices.IndexFunc(parts, func(p *Partition) bool {
 				return p.partition == rp.Partition && (p.topic == rt.Topic || rt.Topic == "" && p.topicID == rt.TopicID)
 			})
 			if n < 0 {
@@ -391,8 +391,8 @@ func (f *backFetcher) takeResponse(parts []*backPartition, r *kmsg.FetchResponse
 				continue
 			}
 			f.found = f.found[:0]
-			next, err := f.scanner.scan(rp.RecordBatches, p.next, func(e topicEvent) { f.found = append(f.found, e) })
-			f.topics.take(f.found)
+			next, err := f.scanner.scan(rp.RecordBatches, p.next, func(e Event) { f.found = append(f.found, e) })
+			f.topics.Take(f.found)
 			if err != nil {
 				p.err = err
 			}

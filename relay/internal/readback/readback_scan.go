@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"encoding/binary"
@@ -14,11 +14,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// topicEvent is what read-back wants of a record.
-type topicEvent struct {
-	id, aggregate gocql.UUID
-	sequence      int64 // 0 without a number
-	ours          bool  // this relay's source wrote it
+// Event is what read-back wants of a record.
+type Event struct {
+	ID, Aggregate gocql.UUID
+	Sequence      int64 // 0 without a number
+	Ours          bool  // this relay's source wrote it
 	scanned       bool  // a backfill handed it on: the sweep will not show it
 	owner         int   // whose of those that it is read for
 	at            int64 // the record's time in milliseconds
@@ -74,7 +74,7 @@ var errBatch = errors.New("a record batch cannot be read")
 // scan calls each for every event in data and returns the offset after the last
 // whole batch, or next if there is none. Records that are no events are passed
 // over; an error means that data is not what a broker sends.
-func (s *batchScanner) scan(data []byte, next int64, each func(topicEvent)) (int64, error) {
+func (s *batchScanner) scan(data []byte, next int64, each func(Event)) (int64, error) {
 	for len(data) > batchMagicAt {
 		size := int64(int32(binary.BigEndian.Uint32(data[batchLengthAt:]))) + batchLengthAt + 4
 		if size > int64(len(data)) {
@@ -101,7 +101,7 @@ func (s *batchScanner) scan(data []byte, next int64, each func(topicEvent)) (int
 	return next, nil
 }
 
-func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
+func (s *batchScanner) batch(batch []byte, each func(Event)) error {
 	attributes := binary.BigEndian.Uint16(batch[batchAttributesAt:])
 	if attributes&batchControl != 0 {
 		return nil
@@ -136,7 +136,7 @@ func (s *batchScanner) batch(batch []byte, each func(topicEvent)) error {
 }
 
 // record reads one record; ok says that it is an event, of this shard.
-func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
+func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	r := fields{b: b}
 	r.skip(1) // attributes
 	after := r.varint()
@@ -157,19 +157,19 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 		good := true
 		switch string(key) {
 		case outbox.HeaderID:
-			e.id, good = outbox.IDOf(value), len(value) > 0
+			e.ID, good = outbox.IDOf(value), len(value) > 0
 			found++
 		case outbox.HeaderSubject:
-			e.aggregate, good = outbox.IDOf(value), len(value) > 0
+			e.Aggregate, good = outbox.IDOf(value), len(value) > 0
 			e.owner, own = s.whose(value)
 			found++
 		case outbox.HeaderAggregateType: // this package's own, unlike the others
 			found++
 		case outbox.HeaderSequence: // of a table with numbers
-			e.sequence, err = strconv.ParseInt(string(value), 10, 64)
-			good = err == nil && e.sequence > 0
+			e.Sequence, err = strconv.ParseInt(string(value), 10, 64)
+			good = err == nil && e.Sequence > 0
 		case outbox.HeaderSource:
-			e.ours = string(value) == s.source
+			e.Ours = string(value) == s.source
 		case outbox.HeaderBackfill:
 			e.scanned = true
 		case outbox.HeaderOriginalID:
@@ -183,7 +183,7 @@ func (s *batchScanner) record(b []byte) (e topicEvent, ok bool, err error) {
 		return e, false, errBatch
 	}
 	if len(original) > 0 {
-		e.id = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
+		e.ID = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
 	}
 	return e, found == 3 && own, nil
 }
@@ -248,8 +248,8 @@ func (f *fields) bytes() []byte {
 
 // addTo adds the event to those found, unless a scan of the outbox table published it: the
 // scan alone would offer it again, and reads back for itself.
-func (e *topicEvent) addTo(found *publish.Found) {
+func (e *Event) addTo(found *publish.Found) {
 	if !e.scanned {
-		found.Add(e.id, e.aggregate, e.sequence)
+		found.Add(e.ID, e.Aggregate, e.Sequence)
 	}
 }

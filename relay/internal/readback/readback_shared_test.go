@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"context"
@@ -37,26 +37,25 @@ func (f *fetched) OnBrokerRead(_ kgo.BrokerMetadata, key int16, n int, _, _ time
 type backShards struct {
 	t       testing.TB
 	fetched fetched
-	readers []*readback
+	readers []*Reader
 }
 
 // newBackShards makes them; backs is nil if each reads for itself.
-func newBackShards(t testing.TB, cfg *Config, count int, backs *ReadBacks) *backShards {
+func newBackShards(t testing.TB, settings settings, count int, backs *Group) *backShards {
 	t.Helper()
 	s := &backShards{t: t}
 	for i := range count {
-		c := *cfg
-		c.Kafka = append(append([]kgo.Opt(nil), c.Kafka...), kgo.WithHooks(&s.fetched))
-		m := newMetrics(prometheus.NewRegistry())
-		p, err := publish.New(c.engine(), m.Metrics, func(err error) { t.Error(err) })
+		c := settings
+		c.publish.Kafka = append(append([]kgo.Opt(nil), c.publish.Kafka...), kgo.WithHooks(&s.fetched))
+		p, err := publish.New(&c.publish, publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		store := relaytest.NewCheckpoints()
 		store.First = time.Now().Add(-time.Hour)
-		r := newReadback(&c, m, store, fixedGenerations{}, p)
-		own := cdclog.PortionOf(Shard{Index: i, Count: count}, outbox.DefaultTable)
-		r.own, r.ticket = &own, backs.announce()
+		r := New(&c.read, NewMetrics(prometheus.NewRegistry()), store, fixedGenerations{}, p)
+		own := cdclog.PortionOf(cdclog.Shard{Index: i, Count: count}, outbox.DefaultTable)
+		r.Own, r.Ticket = &own, backs.Announce()
 		s.readers = append(s.readers, r)
 	}
 	return s
@@ -74,7 +73,7 @@ func (s *backShards) run() {
 	var wg sync.WaitGroup
 	for _, r := range s.readers {
 		wg.Go(func() {
-			if err := r.run(s.t.Context()); err != nil {
+			if err := r.Run(s.t.Context()); err != nil {
 				s.t.Errorf("run() error = %v", err)
 			}
 		})
@@ -87,7 +86,7 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	s.t.Helper()
 	r, n := s.readers[i], 0
 	for _, e := range all {
-		own := r.own.HasAggregate(e.AggregateID)
+		own := r.Own.HasAggregate(e.AggregateID)
 		if known, _ := r.publisher.Indexed(e.ID); known != own {
 			s.t.Errorf("shard %d: event %s known = %t, want %t", i, e.ID, known, own)
 		}
@@ -100,32 +99,21 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	}
 }
 
-// publishAll makes the events be in their topics.
-func (b *bundle) publishAll(all []outbox.Event) {
-	b.t.Helper()
-	for _, e := range all {
-		b.submit(e, nil)
-	}
-	b.drain(time.Minute)
-}
-
-func withTopics(c *Config) { c.Topics = map[string]string{"a": "a", "b": "b"} }
-
 // Shards that begin together read the topics once, and each knows what it would if it
 // had read them alone.
 func TestReadBacks_OnceForAllShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, withTopics)
-		defer b.close()
+		b := newBundle(t)
+		defer b.cluster.Close()
 		all := relaytest.Events(400, 4, "a", "b")
 		b.publishAll(all)
 		var bytes []int64
 		for _, x := range []struct {
 			count int
-			backs *ReadBacks
-		}{{1, nil}, {8, nil}, {8, new(ReadBacks)}} {
-			s := newBackShards(t, &b.cfg, x.count, x.backs)
+			backs *Group
+		}{{1, nil}, {8, nil}, {8, new(Group)}} {
+			s := newBackShards(t, b.settings, x.count, x.backs)
 			s.run()
 			for i := range s.readers {
 				s.check(i, all)
@@ -144,16 +132,16 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t, withTopics)
-			defer b.close()
+			b := newBundle(t)
+			defer b.cluster.Close()
 			all := relaytest.Events(400, 4, "a", "b")
 			older, newer := all[:len(all)/2], all[len(all)/2:]
 			b.publishAll(older)
 			time.Sleep(5 * time.Hour)
 			b.publishAll(newer)
-			s := newBackShards(t, &b.cfg, 4, new(ReadBacks))
+			s := newBackShards(t, b.settings, 4, new(Group))
 			defer s.close()
-			s.readers[behind].store.(*relaytest.Checkpoints).First = time.Now().Add(-6 * time.Hour)
+			s.readers[behind].Store.(*relaytest.Checkpoints).First = time.Now().Add(-6 * time.Hour)
 			s.run()
 			for i := range s.readers {
 				if i == behind {
@@ -175,11 +163,11 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := setup(t, withTopics)
-				defer b.close()
+				b := newBundle(t)
+				defer b.cluster.Close()
 				b.publishAll(all)
-				backs := new(ReadBacks)
-				s := newBackShards(t, &b.cfg, 4, backs)
+				backs := new(Group)
+				s := newBackShards(t, b.settings, 4, backs)
 				defer s.close()
 				var held atomic.Bool
 				if what == "the reader ends" || what == "all end" {
@@ -204,7 +192,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 					ctxs[i], ends[i] = context.WithCancel(t.Context())
 					defer ends[i]()
 					ended[i] = make(chan error, 1)
-					go func() { ended[i] <- s.readers[i].run(ctxs[i]) }()
+					go func() { ended[i] <- s.readers[i].Run(ctxs[i]) }()
 					synctest.Wait()
 				}
 				gone := -1
@@ -221,7 +209,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 					if gone < 0 {
 						t.Fatal("nobody reads for the others")
 					}
-					if running, err := s.readers[(gone+1)%4].state(); !running || err == nil {
+					if running, err := s.readers[(gone+1)%4].State(); !running || err == nil {
 						t.Errorf("state() of one that waits = %t, %v, want it running, and why it does not get on", running, err)
 					}
 					ends[gone]()
@@ -268,12 +256,9 @@ func BenchmarkReadBacks(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer cluster.Close()
-	cfg := Config{
-		Brokers: cluster.ListenAddrs(), Logger: slog.New(slog.DiscardHandler), Shard: Shard{Index: 0, Count: shards},
-		Topics: map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
-		Kafka:  []kgo.Opt{kgo.Dialer(new(net.Dialer).DialContext)},
-	}.withDefaults()
-	p, err := publish.New(cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
+	settings := newSettings(slog.New(slog.DiscardHandler), map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
+		cluster.ListenAddrs(), kgo.Dialer(new(net.Dialer).DialContext))
+	p, err := publish.New(&settings.publish, publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -284,17 +269,16 @@ func BenchmarkReadBacks(b *testing.B) {
 		}
 	}
 	p.Drain(b.Context())
-	share := cfg
-	share.onlyShare()
+	settings.read.MaxRememberedEvents /= shards
 	took := make(map[bool]time.Duration)
 	bytes := make(map[bool]int64)
 	for b.Loop() {
 		for _, together := range []bool{false, true} {
-			var backs *ReadBacks
+			var backs *Group
 			if together {
-				backs = new(ReadBacks)
+				backs = new(Group)
 			}
-			s := newBackShards(b, &share, shards, backs)
+			s := newBackShards(b, settings, shards, backs)
 			began := time.Now()
 			s.run()
 			took[together] += time.Since(began)

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"encoding/binary"
@@ -44,8 +44,8 @@ func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 		if size == len(data) {
 			want = 120
 		}
-		next, err := newBatchScanner("test").scan(data[:size], 7, func(e topicEvent) {
-			if e.id != all[n].ID || !e.ours {
+		next, err := newBatchScanner("test").scan(data[:size], 7, func(e Event) {
+			if e.ID != all[n].ID || !e.Ours {
 				t.Errorf("event %d is %+v", n, e)
 			}
 			n++
@@ -60,7 +60,7 @@ func TestBatchScanner_DoesNotAllocate(t *testing.T) {
 	data := batchOf(0, relaytest.Events(100, 1, "OrderCreated")...)
 	s := newBatchScanner("test")
 	if n := testing.AllocsPerRun(10, func() {
-		if _, err := s.scan(data, 0, func(topicEvent) {}); err != nil {
+		if _, err := s.scan(data, 0, func(Event) {}); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 1 {
@@ -79,7 +79,7 @@ func FuzzBatchScanner(f *testing.F) {
 	f.Add(data[:len(data)-3])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := 0
-		next, err := newBatchScanner("test").scan(data, 0, func(topicEvent) { n++ })
+		next, err := newBatchScanner("test").scan(data, 0, func(Event) { n++ })
 		if next < 0 {
 			t.Errorf("scan() = %d, %v", next, err)
 		}
@@ -99,11 +99,11 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	t.Parallel()
 	e := relaytest.Event(1, 0, "OrderCreated")
 	e.IDText, e.AggregateText = "event-1", "42"
-	var got []topicEvent
-	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e topicEvent) { got = append(got, e) }); err != nil {
+	var got []Event
+	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := (topicEvent{id: outbox.IDOf("event-1"), aggregate: outbox.IDOf("42"), ours: true}); len(got) != 1 || got[0] != want {
+	if want := (Event{ID: outbox.IDOf("event-1"), Aggregate: outbox.IDOf("42"), Ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
 	found := publish.NewFound()
@@ -118,7 +118,7 @@ func BenchmarkBatchScanner(b *testing.B) {
 	s := newBatchScanner("test")
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if _, err := s.scan(data, 0, func(topicEvent) {}); err != nil {
+		if _, err := s.scan(data, 0, func(Event) {}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package relay
+package readback
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ const (
 
 // nearPartition is the events that are looked for in a partition, by their write times.
 type nearPartition struct {
-	backPartition
+	Partition
 	asks []*proofAsk
 }
 
@@ -30,7 +30,7 @@ type nearPartition struct {
 // written. For each event that costs at most one lookup of an offset and one fetch, each
 // for all partitions at once; what a fetch brings is compared with all events of its
 // partition.
-func (d *proofs) readNear(ctx context.Context, batch []*proofAsk) error {
+func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 	parts, err := d.locate(ctx, batch)
 	if err != nil {
 		return err
@@ -40,19 +40,19 @@ func (d *proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 		if err := d.offsets(ctx, parts); err != nil {
 			return err
 		}
-		byLeader := make(map[int32][]*backPartition)
+		byLeader := make(map[int32][]*Partition)
 		for _, p := range parts {
 			switch {
 			case isDenied(p.err):
 				d.refused(p.topic, p.err)
-				p.answer(proofAnswer{result: proofUnproven})
+				p.answer(proofAnswer{result: ProofUnproven})
 			case p.err != nil:
 				p.answer(proofAnswer{err: p.err})
 			case p.next < 0: // there is nothing after that time
 				p.asks[0].reply(proofAnswer{result: proofNotNear})
 				p.asks = p.asks[1:]
 			default:
-				byLeader[p.leader] = append(byLeader[p.leader], &p.backPartition)
+				byLeader[p.leader] = append(byLeader[p.leader], &p.Partition)
 			}
 		}
 		for leader, of := range byLeader {
@@ -80,7 +80,7 @@ func (p *nearPartition) answer(a proofAnswer) {
 }
 
 // take answers the events that were found, and the first one, which was looked for.
-func (d *proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
+func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 	if len(p.asks) == 0 {
 		return
 	}
@@ -93,7 +93,7 @@ func (d *proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 		at, ok := found[a.event.ID]
 		if ok {
 			d.learn(at - a.written/1000)
-			a.reply(proofAnswer{result: proofPublished})
+			a.reply(proofAnswer{result: ProofPublished})
 		}
 		return ok
 	})
@@ -105,7 +105,7 @@ func (d *proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 
 // learn follows by how many milliseconds records come later than their rows: less at
 // once, more slowly.
-func (d *proofs) learn(delay int64) {
+func (d *Proofs) learn(delay int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if delay < d.early {
@@ -116,14 +116,14 @@ func (d *proofs) learn(delay int64) {
 }
 
 // from is where reading begins for a row, in milliseconds.
-func (d *proofs) from(written int64) int64 {
+func (d *Proofs) from(written int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return max(written/1000+d.early-proofMargin, 0)
 }
 
 // locate finds the partitions of the events.
-func (d *proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartition, error) {
+func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartition, error) {
 	var topics []string
 	for _, a := range batch {
 		if a.topic == "" {
@@ -154,7 +154,7 @@ func (d *proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case isDenied(err):
 			d.refused(a.topic, err)
-			a.reply(proofAnswer{result: proofUnproven})
+			a.reply(proofAnswer{result: ProofUnproven})
 			continue
 		case errors.Is(err, kerr.UnknownTopicOrPartition) || err == nil && len(t.Partitions) == 0:
 			a.reply(proofAnswer{result: proofNotNear})
@@ -176,7 +176,7 @@ func (d *proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 		}
 		p := parts[key{a.topic, int32(n)}]
 		if p == nil {
-			p = &nearPartition{backPartition: backPartition{topic: a.topic, topicID: t.TopicID, partition: int32(n), leader: at.Leader, epoch: at.LeaderEpoch}}
+			p = &nearPartition{Partition: Partition{topic: a.topic, topicID: t.TopicID, partition: int32(n), leader: at.Leader, epoch: at.LeaderEpoch}}
 			parts[key{a.topic, int32(n)}] = p
 		}
 		p.asks = append(p.asks, a)
@@ -191,14 +191,14 @@ func (d *proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 
 // details asks a broker for topics. Package kadm fails for all of them if one may not be
 // seen.
-func (d *proofs) details(ctx context.Context, topics []string) (map[string]kmsg.MetadataResponseTopic, error) {
+func (d *Proofs) details(ctx context.Context, topics []string) (map[string]kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, t := range topics {
 		rt := kmsg.NewMetadataRequestTopic()
 		rt.Topic = kmsg.StringPtr(t)
 		req.Topics = append(req.Topics, rt)
 	}
-	d.reads.Inc()
+	d.Reads.Inc()
 	resp, err := req.RequestWith(ctx, d.client)
 	if err != nil {
 		return nil, fmt.Errorf("look up the topics of earlier events: %w", err)
@@ -213,7 +213,7 @@ func (d *proofs) details(ctx context.Context, topics []string) (map[string]kmsg.
 }
 
 // offsets finds where the record of each partition's first event is expected.
-func (d *proofs) offsets(ctx context.Context, parts []*nearPartition) error {
+func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	at := make(map[string]int)
@@ -231,7 +231,7 @@ func (d *proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
 		p.next, p.err = -1, nil
 	}
-	d.reads.Inc()
+	d.Reads.Inc()
 	resp, err := req.RequestWith(ctx, d.client)
 	if err != nil {
 		return fmt.Errorf("look up where earlier events are: %w", err)
@@ -250,7 +250,7 @@ func (d *proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 
 // fetch reads a little of some partitions of a broker, and returns the events with their
 // times in milliseconds.
-func (d *proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*backPartition) (map[gocql.UUID]int64, error) {
+func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition) (map[gocql.UUID]int64, error) {
 	req := fetchRequest(parts)
 	req.MaxWaitMillis = 0
 	for i := range req.Topics {
@@ -258,7 +258,7 @@ func (d *proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 			req.Topics[i].Partitions[j].PartitionMaxBytes = proofBytes
 		}
 	}
-	d.reads.Inc()
+	d.Reads.Inc()
 	resp, err := d.client.Broker(int(leader)).RetriableRequest(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
@@ -276,7 +276,7 @@ func (d *proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 					continue
 				}
 				if p.err = kerr.ErrorForCode(rp.ErrorCode); p.err == nil {
-					_, p.err = scanner.scan(rp.RecordBatches, p.next, func(e topicEvent) { found[e.id] = e.at })
+					_, p.err = scanner.scan(rp.RecordBatches, p.next, func(e Event) { found[e.ID] = e.at })
 				}
 			}
 		}

@@ -1,0 +1,89 @@
+package readback
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// settings are the configurations of a publisher and of what reads its topics back.
+type settings struct {
+	publish publish.Config
+	read    Config
+}
+
+// newSettings are those of a relay without changes, for a broker at the addresses.
+func newSettings(log *slog.Logger, topics map[string]string, brokers []string, kafka ...kgo.Opt) settings {
+	rules, err := dlq.NewStrategyRules(nil)
+	if err != nil {
+		panic(err)
+	}
+	return settings{
+		publish: publish.Config{
+			Name: "outbox", ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
+			Brokers: brokers, Kafka: kafka, Topics: topics,
+			TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
+			MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
+			MaxAggregates: 500_000, MaxRememberedEvents: 1_000_000,
+			RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond}, RetryMin: 100 * time.Millisecond,
+			RetryMax: 30 * time.Second, HoldRetry: time.Minute, AttemptTimeout: 2 * time.Second,
+			BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
+			BreakerMinCalls: 20, BreakerProbes: 3, StallAfter: 30 * time.Second, Rules: rules,
+			ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReadBackMargin: 30 * time.Second, Logger: log,
+		},
+		read: Config{
+			Source: "scylla-outbox", Topics: topics, FirstAge: 72 * time.Hour, ReadBackMargin: 30 * time.Second,
+			ReadBackQuiet: 250 * time.Millisecond, MaxInFlightRecords: 10_000, MaxRememberedEvents: 1_000_000,
+			RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, Logger: log,
+		},
+	}
+}
+
+// bundle is a broker in memory, in a synctest bubble.
+type bundle struct {
+	t        *testing.T
+	cluster  *kfake.Cluster
+	settings settings
+}
+
+func newBundle(t *testing.T) *bundle {
+	t.Helper()
+	net := new(kfake.VirtualNetwork)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bundle{t: t, cluster: cluster, settings: newSettings(relaytest.Logger(t),
+		map[string]string{"a": "a", "b": "b"}, []string{"127.0.0.1:9092"}, kgo.Dialer(net.DialContext))}
+}
+
+// publishAll publishes the events.
+func (b *bundle) publishAll(all []outbox.Event) {
+	b.t.Helper()
+	p, err := publish.New(&b.settings.publish, publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.t.Error(err) })
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer p.Close()
+	for _, e := range all {
+		if err := p.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	defer cancel()
+	if left := p.Drain(ctx); left > 0 {
+		b.t.Fatalf("%d events are not published", left)
+	}
+}
