@@ -35,7 +35,7 @@ func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
 	t.Parallel()
 	for option, broken := range map[string]string{
 		"'enabled': false":                 "CDC is disabled",
-		"'enabled': true, 'delta': 'keys'": "keys alone",
+		"'enabled': true, 'delta': 'keys'": "only the key columns",
 	} {
 		t.Run(option, func(t *testing.T) {
 			t.Parallel()

@@ -61,7 +61,7 @@ relay:
 		{"good", "", ""},
 		{"nolog", "has no CDC log", "ALTER TABLE shop.nolog WITH cdc"},
 		{"disabled", "CDC is disabled", "ALTER TABLE shop.disabled WITH cdc"},
-		{"keys", "the keys alone", "ALTER TABLE shop.keys WITH cdc"},
+		{"keys", "only the key columns", "ALTER TABLE shop.keys WITH cdc"},
 		{"absent", "does not exist", "create it"},
 		{"good2", "column happend is missing", "map created_at to one of aggregateid"},
 		{"Capital", "use lower-case letters", "does not start"},

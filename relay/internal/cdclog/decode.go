@@ -9,20 +9,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// logRow is a row of the log; *scyllacdc.ChangeRow is one.
+// logRow is a row of the log, such as a *scyllacdc.ChangeRow.
 type logRow interface {
 	outbox.Row
 	GetOperation() scyllacdc.OperationType
 }
 
-// EventOf reads the event that a row of the log adds to the outbox table; ok is
-// false when it adds none. An error means that there should be one and it
-// cannot be read: a *outbox.RowError.
+// EventOf returns the event that a row of the log adds to the outbox table; ok is false
+// if it adds none. It returns a *outbox.RowError if the row adds an event that cannot be
+// read.
 //
-// Inserts are events, and so are updates that name an event id, since CQL's
-// UPDATE writes whole rows too. What else an update does is none: columns
-// changed afterwards, or the null columns of an insert with a TTL, which
-// ScyllaDB logs as a row of their own. Deletes, images and expiry are none.
+// Inserts add events, and so do updates that set an event id, since CQL's UPDATE writes
+// whole rows too. Other updates add none: they are later changes of columns, or the null
+// columns of an insert with a TTL, which ScyllaDB logs as a separate row. Deletes, images
+// and expiry add none.
 func EventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
@@ -35,16 +35,16 @@ func EventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err erro
 	}
 	e, err = table.FromRow(row)
 	if err != nil {
-		return e, false, fmt.Errorf("read a log row: %w", err) // e is what could be read
+		return e, false, fmt.Errorf("read a log row: %w", err) // e contains the readable columns
 	}
 	return e, true, nil
 }
 
-// BadRow gives a row that is no event what it takes to go the way of events, up
-// to where it is refused: an id, and a place in its aggregate's order. Where the
-// row does not say, the id follows from what is known, and is the same for the
-// same write; and a row without a place goes by itself. n is its number among
-// those written together. Rows without an error stay as they are.
+// BadRow completes an unreadable row so that it can be processed like an event until it
+// is rejected: it sets an id and a place in the order of its aggregate. A missing id is
+// derived from the known columns and is the same for the same write; a row without a
+// place becomes its own aggregate. n is its number among the rows written together.
+// BadRow returns rows without an error unchanged.
 func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
 	if r.Err == nil {
 		return r
@@ -59,5 +59,5 @@ func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
 	return r
 }
 
-// WriteTime is the timestamp of a change in microseconds, as WRITETIME gives it.
+// WriteTime returns the timestamp of a change in microseconds, as WRITETIME does.
 func WriteTime(t gocql.UUID) int64 { return t.Time().UnixMicro() }

@@ -12,16 +12,17 @@ import (
 type StoredEvent struct {
 	outbox.Event
 	Written int64
-	// Err says that the row cannot be published, and why; Event is what is known of it.
+	// Err is the reason why the row cannot be published; Event then contains the readable
+	// columns.
 	Err error
 }
 
-// Lookup reads the events of of's aggregate with from <= seq < to by key, in order,
-// and calls each for every one. An aggregate may have a million, so nobody keeps
-// more of them than a page. An error of each ends it, and is what it returns.
+// Lookup reads the events of of's aggregate with from <= seq < to by key, in order, and
+// calls each for every one. An aggregate may have a million events, so callers keep at
+// most a page of them. Lookup stops at the first error of each and returns it.
 type Lookup func(ctx context.Context, of *outbox.Event, from, to int64, each func(StoredEvent) error) error
 
-// One reads event seq; false says that there is none.
+// One returns event seq; ok is false if there is none.
 func (find Lookup) One(ctx context.Context, of *outbox.Event, seq int64) (found StoredEvent, ok bool, err error) {
 	err = find(ctx, of, seq, seq+1, func(e StoredEvent) error {
 		found, ok = e, true
@@ -30,7 +31,7 @@ func (find Lookup) One(ctx context.Context, of *outbox.Event, seq int64) (found 
 	return found, ok, err
 }
 
-// AtMost is find with a bound on the lookups that run concurrently.
+// AtMost returns find with at most n concurrent lookups.
 func (find Lookup) AtMost(n int) Lookup {
 	tokens := make(chan struct{}, n)
 	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(StoredEvent) error) error {
@@ -44,10 +45,10 @@ func (find Lookup) AtMost(n int) Lookup {
 	}
 }
 
-// lookupPage is how many rows one answer to a look-up holds at most.
+// lookupPage is the page size of a lookup, in rows.
 const lookupPage = 500
 
-// CQLLookup looks up events in the outbox table.
+// CQLLookup returns a lookup of events in the outbox table.
 func CQLLookup(session *gocql.Session, table outbox.Table) Lookup {
 	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(StoredEvent) error) error {
 		stmt, args := table.SelectByKey(of, from, to)
@@ -57,7 +58,7 @@ func CQLLookup(session *gocql.Session, table outbox.Table) Lookup {
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			e, err := sc.Event()
 			if err := each(BadRow(&table, StoredEvent{e, written, err}, 0)); err != nil {
-				_ = iter.Close() // the caller stops; what the query says is of no interest
+				_ = iter.Close() // the caller stops; the result of the query does not matter
 				return err
 			}
 		}

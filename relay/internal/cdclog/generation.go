@@ -17,8 +17,8 @@ type Generation struct {
 	Start time.Time
 	// Streams are ordered by token.
 	Streams [][]byte
-	// Ranges say which of the streams a token's events are in: those of the
-	// first range that does not end before it, else of the first of all.
+	// Ranges contain the streams of each token's events: those of the first range that
+	// does not end before the token, or of the first range if there is none.
 	Ranges []StreamRange
 }
 
@@ -26,18 +26,19 @@ type Generation struct {
 // tablet with one stream.
 type StreamRange struct {
 	End     int64
-	Streams []int // in generation.streams
+	Streams []int // indexes in Generation.Streams
 }
 
-// Generations is where generations are learned from.
+// Generations reads the generations of a table's CDC log.
 type Generations interface {
-	// Times are when the generations begin, in no order; those to come among them.
+	// Times returns the start times of all generations, in no order, including future
+	// ones.
 	Times(ctx context.Context) ([]time.Time, error)
-	// Generation reads one of them.
+	// Generation returns the generation that starts at the given time.
 	Generation(ctx context.Context, start time.Time) (*Generation, error)
 }
 
-// StreamsFor are the streams that a token's events may be in.
+// StreamsFor returns the streams that may contain the events of a token.
 func (g *Generation) StreamsFor(token int64) []int {
 	if len(g.Ranges) == 0 {
 		return nil
@@ -46,7 +47,8 @@ func (g *Generation) StreamsFor(token int64) []int {
 	return g.Ranges[i%len(g.Ranges)].Streams
 }
 
-// NewGeneration puts streams in order; ends has the end of the range of each.
+// NewGeneration returns a generation with the streams ordered by token; end returns the
+// end of the range of stream i.
 func NewGeneration(start time.Time, streams [][]byte, end func(i int) int64) *Generation {
 	order := make([]int, len(streams))
 	for i := range order {
@@ -66,7 +68,7 @@ func NewGeneration(start time.Time, streams [][]byte, end func(i int) int64) *Ge
 	return g
 }
 
-// StreamToken is the token of a stream, the first half of its id.
+// StreamToken returns the token of a stream: the first half of its id.
 func StreamToken(id []byte) int64 {
 	if len(id) < 8 {
 		return 0
@@ -74,12 +76,12 @@ func StreamToken(id []byte) int64 {
 	return int64(binary.BigEndian.Uint64(id))
 }
 
-// CompareStreams orders streams by token.
+// CompareStreams compares streams by token, then by id.
 func CompareStreams(a, b []byte) int {
 	return cmp.Or(cmp.Compare(StreamToken(a), StreamToken(b)), bytes.Compare(a, b))
 }
 
-// Index is the place of a stream, -1 if the generation has no such.
+// Index returns the index of a stream, -1 if the generation does not contain it.
 func (g *Generation) Index(stream []byte) int {
 	i, ok := slices.BinarySearchFunc(g.Streams, stream, CompareStreams)
 	if !ok {
@@ -88,11 +90,11 @@ func (g *Generation) Index(stream []byte) int {
 	return i
 }
 
-// cqlGenerations reads the tables that scylla-cdc-go reads too.
+// cqlGenerations reads the same tables as scylla-cdc-go.
 type cqlGenerations struct {
 	session         *gocql.Session
 	keyspace, table string
-	// tablets says that the keyspace has tablets; known after the first read.
+	// tablets is true if the keyspace has tablets; valid once detected is true.
 	tablets, detected bool
 }
 
@@ -117,7 +119,7 @@ func (c *cqlGenerations) Times(ctx context.Context) ([]time.Time, error) {
 		out = append(out, t)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the times of CDC generations: %w", err)
+		return nil, fmt.Errorf("read the start times of CDC generations: %w", err)
 	}
 	return out, nil
 }
@@ -158,8 +160,8 @@ func (c *cqlGenerations) Generation(ctx context.Context, start time.Time) (*Gene
 	return NewGeneration(start, streams, func(i int) int64 { return ends[i] }), nil
 }
 
-// detect finds out whether the keyspace has tablets: only those have a row
-// with initial_tablets, null or not.
+// detect determines whether the keyspace has tablets: only those have a row with the
+// column initial_tablets, null or not.
 func (c *cqlGenerations) detect(ctx context.Context) error {
 	if c.detected {
 		return nil
@@ -168,15 +170,15 @@ func (c *cqlGenerations) detect(ctx context.Context) error {
 	row := make(map[string]any)
 	found := iter.MapScan(row)
 	if err := iter.Close(); err != nil {
-		return fmt.Errorf("find out about tablets: %w", err)
+		return fmt.Errorf("detect tablets: %w", err)
 	}
 	_, column := row["initial_tablets"]
 	c.tablets, c.detected = found && column, true
 	return nil
 }
 
-// consistency is QUORUM, or ONE for a single node, which the three replicas of
-// system_distributed could never be a quorum of.
+// consistency returns QUORUM, or ONE for a single node, which cannot form a quorum of the
+// three replicas of system_distributed.
 func (c *cqlGenerations) consistency(ctx context.Context) (gocql.Consistency, error) {
 	var peers int64
 	if err := c.session.Query("SELECT COUNT(*) FROM system.peers").WithContext(ctx).Idempotent(true).Scan(&peers); err != nil {

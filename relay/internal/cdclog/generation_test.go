@@ -23,7 +23,7 @@ func TestGeneration_StreamsForAToken(t *testing.T) {
 			got = append(got, StreamToken(g.Streams[i]))
 		}
 		if len(got) != 2 || got[0] != tt.want[0] || got[1] != tt.want[1] {
-			t.Errorf("streamsFor(%d) = %v, want %v", tt.token, got, tt.want)
+			t.Errorf("StreamsFor(%d) = %v, want %v", tt.token, got, tt.want)
 		}
 	}
 }

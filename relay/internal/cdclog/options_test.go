@@ -43,7 +43,7 @@ func TestCDCTTL(t *testing.T) {
 	}
 }
 
-// The tokens of a range are those that a look-up by token finds in it.
+// A range contains the tokens for which PartOf returns it.
 func TestTokenRanges(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -58,7 +58,7 @@ func TestTokenRanges(t *testing.T) {
 			last = upTo
 			for _, token := range []int64{after + 1, upTo, after + 1 + int64(rnd.Uint64N(uint64(upTo)-uint64(after)))} {
 				if got := Ring.PartOf(token, ranges); got != n {
-					t.Errorf("partOf(%d, %d) = %d, want %d", token, ranges, got, n)
+					t.Errorf("PartOf(%d, %d) = %d, want %d", token, ranges, got, n)
 				}
 			}
 		}

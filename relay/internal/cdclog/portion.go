@@ -8,23 +8,23 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// TokenRange is a part of the token ring: the tokens above after, up to upTo. It does not
-// go round the end; no key has the lowest token.
+// TokenRange is the range of tokens after After, up to and including UpTo. It does not
+// wrap around; no key has the lowest token.
 type TokenRange struct{ After, UpTo int64 }
 
-// Ring is all of it.
+// Ring is the whole token ring.
 var Ring = TokenRange{math.MinInt64, math.MaxInt64}
 
-// Has says whether the token is in the arc.
+// Has reports whether the token is in the range.
 func (a TokenRange) Has(token int64) bool { return token > a.After && token <= a.UpTo }
 
-// Meets says whether the two have a token in common.
+// Meets reports whether the ranges have a token in common.
 func (a TokenRange) Meets(b TokenRange) bool { return max(a.After, b.After) < min(a.UpTo, b.UpTo) }
 
-// step is how many tokens each of so many parts has, but for the last.
+// step returns the number of tokens of each of so many equal parts except the last.
 func (a TokenRange) step(of int) uint64 { return (uint64(a.UpTo) - uint64(a.After)) / uint64(of) }
 
-// Part is one of so many equal parts of the arc, from 0 on.
+// Part returns part n of so many equal parts, counted from 0.
 func (a TokenRange) Part(n, of int) TokenRange {
 	step := a.step(of)
 	p := TokenRange{a.After + int64(uint64(n)*step), a.After + int64(uint64(n+1)*step)}
@@ -34,20 +34,21 @@ func (a TokenRange) Part(n, of int) TokenRange {
 	return p
 }
 
-// PartOf is which of so many equal parts has the token, which is in the arc.
+// PartOf returns the index of the part, of so many equal parts, that contains the token;
+// the token must be in the range.
 func (a TokenRange) PartOf(token int64, of int) int {
 	return int(min((uint64(token)-uint64(a.After)-1)/a.step(of), uint64(of-1)))
 }
 
-// Portion is what a relay answers for of an outbox table: the aggregates with a
-// token in the arc. It does not change once the table is known, and nil is all.
+// Portion is the part of an outbox table that a relay owns: the aggregates whose token is
+// in Tokens. It is immutable once the table is known. A nil Portion is the whole table.
 type Portion struct {
 	Shard  Shard
 	Tokens TokenRange
 	Table  outbox.Table
 }
 
-// PortionOf is what a shard has of a table.
+// PortionOf returns the portion of a table that a shard owns.
 func PortionOf(s Shard, table outbox.Table) Portion {
 	p := Portion{Shard: s, Tokens: Ring, Table: table}
 	switch {
@@ -60,39 +61,40 @@ func PortionOf(s Shard, table outbox.Table) Portion {
 	return p
 }
 
-// All says that nothing is anybody else's.
+// All reports whether the portion is the whole table.
 func (p *Portion) All() bool { return p == nil || p.Tokens == Ring || p.Shard.Count == 0 }
 
-// None says that everything is.
+// None reports whether the portion is empty.
 func (p *Portion) None() bool { return !p.All() && p.Tokens.After == p.Tokens.UpTo }
 
-// HasToken says whether aggregates of the token belong to it.
+// HasToken reports whether the portion contains the aggregates of the token.
 func (p *Portion) HasToken(t int64) bool { return p.All() || p.Tokens.Has(t) }
 
-// HasAggregate says whether an aggregate with a uuid for its key belongs to it.
+// HasAggregate reports whether the portion contains an aggregate whose key is a uuid.
 func (p *Portion) HasAggregate(aggregate gocql.UUID) bool {
 	return p.All() || p.Tokens.Has(outbox.Token(aggregate))
 }
 
-// HasKey says whether a partition with that key belongs to it.
+// HasKey reports whether the portion contains a partition with that key.
 func (p *Portion) HasKey(key []byte) bool {
 	if p.All() {
 		return true
 	}
 	if len(key) == len(gocql.UUID{}) {
-		return p.Tokens.Has(outbox.Token(gocql.UUID(key))) // the same, and quicker
+		return p.Tokens.Has(outbox.Token(gocql.UUID(key))) // same result, faster
 	}
 	return p.Tokens.Has(outbox.KeyToken(key))
 }
 
-// HasSubject says whether the aggregate whose id is published so belongs to it.
+// HasSubject reports whether the portion contains the aggregate with the given published
+// id.
 func (p *Portion) HasSubject(id []byte) bool { return p.All() || p.Tokens.Has(p.Table.BytesToken(id)) }
 
-// HasText is subject for a string.
+// HasText is HasSubject for a string.
 func (p *Portion) HasText(id string) bool { return p.All() || p.Tokens.Has(p.Table.TextToken(id)) }
 
-// HasRow says whether a row of the log belongs to it. One that does not even say its
-// aggregate does: whoever decodes it says what is wrong.
+// HasRow reports whether the portion contains a row of the log. It returns true for a row
+// without a readable aggregate: decoding it returns the error.
 func (p *Portion) HasRow(r outbox.Row) bool {
 	if p.All() {
 		return true

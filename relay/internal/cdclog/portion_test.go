@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Each token is of one shard, whatever their number.
+// Each token belongs to one shard, whatever their number.
 func TestPortion_EachTokenHasOneShard(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -34,13 +34,13 @@ func TestPortion_EachTokenHasOneShard(t *testing.T) {
 		}
 		for i, n := range found {
 			if n != 1 {
-				t.Errorf("token %d is of %d shards of %d", tokens[i], n, count)
+				t.Errorf("token %d belongs to %d shards of %d", tokens[i], n, count)
 			}
 		}
 	}
 }
 
-// Whatever says which aggregate it is about says the same of its shard.
+// All representations of an aggregate belong to the same shard.
 func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 	t.Parallel()
 	for n := range 100 {
@@ -51,23 +51,23 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 			text := e.AggregateString()
 			got := p.HasAggregate(e.AggregateID)
 			if p.HasKey(e.AggregateID[:]) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(hint.Token(e.AggregateID)) != got {
-				t.Errorf("shard %d does not agree with itself on aggregate %s", i, text)
+				t.Errorf("shard %d: inconsistent results for aggregate %s", i, text)
 			}
 			if got {
 				in = append(in, i)
 			}
 		}
 		if len(in) != 1 {
-			t.Errorf("aggregate %s is of the shards %v", e.AggregateID, in)
+			t.Errorf("aggregate %s belongs to shards %v", e.AggregateID, in)
 		}
 	}
 	var whole *Portion
 	if !whole.All() || whole.None() || !whole.HasToken(0) || !whole.HasText("x") {
-		t.Error("no portion is not all")
+		t.Error("a nil portion is not the whole table")
 	}
 }
 
-// Passing over what is others' costs no allocation, in the tail and in read-back.
+// Skipping rows of other shards allocates nothing, in the tail reader and in read-back.
 func TestPortion_AllocatesNothing(t *testing.T) {
 	p := PortionOf(Shard{1, 3}, outbox.DefaultTable)
 	e := relaytest.Event(1, 1, "x")

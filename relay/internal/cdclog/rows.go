@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// RowKey names a row of the log: the low bits of a cdc$time are random, so two
-// streams do not share one.
+// RowKey identifies a row of the log. The low bits of a cdc$time are random, so two
+// streams do not share a key.
 type RowKey struct {
 	Time gocql.UUID
 	Seq  int32
@@ -25,15 +25,16 @@ type Row struct {
 	RowKey
 	Stream []byte // valid until the next row
 	Event  outbox.Event
-	// Insert says that the row adds an event; err, that it should and cannot be read.
+	// Insert is true if the row adds an event. Err is set if it adds one that cannot be
+	// read.
 	Insert bool
 	Err    error
 }
 
-// KnownRow reports whether a row was read before. It does not keep the stream.
+// KnownRow reports whether a row was read before. It must not keep stream.
 type KnownRow func(stream []byte, k RowKey) bool
 
-// Reader is a table's log.
+// Reader reads the CDC log of a table.
 type Reader struct {
 	session *gocql.Session
 	table   outbox.Table
@@ -41,15 +42,21 @@ type Reader struct {
 	stmt    string
 }
 
-// PageSize is how many rows one answer holds. What was read and waits for room
-// is bounded by it for each group of streams.
+// PageSize is the page size of a read, in rows. It bounds the rows of each group of
+// streams that were read and are not handed on.
 const PageSize = 1000
 
+// NewReader returns a reader of the log of table. It omits rows of aggregates that own
+// does not contain.
 func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader {
 	return &Reader{session: session, table: table, own: own, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
 		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
 }
 
+// Read calls each for the rows of streams that are written after the given time, in
+// microseconds, and are not known. It reads all pages if whole is true, otherwise one
+// page; more reports whether there are further pages. Read stops at the first error of
+// each and returns it.
 func (l *Reader) Read(ctx context.Context, streams *StreamList, after int64, whole bool, known KnownRow, each func(*Row) error) (more bool, err error) {
 	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize)
@@ -72,27 +79,28 @@ func (l *Reader) Read(ctx context.Context, streams *StreamList, after int64, who
 	return more, iter.Close()
 }
 
-// rowReader decodes rows of the log without reflection. Rows that are known are
-// recognized by their first columns, and the rest of them is passed over.
+// rowReader decodes rows of the log without reflection. It recognizes known rows by their
+// first columns and skips the others.
 type rowReader struct {
 	known   KnownRow
 	current Row
 	op      scyllacdc.OperationType
-	again   bool // the row is known
-	skip    bool // the rest of its columns is of no interest
-	others  bool // its aggregate is another shard's
+	again   bool // row is known
+	skip    bool // skip the remaining columns
+	others  bool // aggregate belongs to another shard
 	scanner *outbox.Scanner
 	words   map[string]string
 	columns []any
 }
 
+// NewRowReader returns a decoder of rows of table.
 func NewRowReader(table *outbox.Table, own *Portion, known KnownRow) *rowReader {
 	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.Stream}, &logColumn{r, &r.current.Time}, &keyColumn{r}, &operationColumn{r},
 	}
 	for i, d := range r.scanner.Dest() {
-		if i == 0 && !own.All() { // the aggregate's, which is the partition's key
+		if i == 0 && !own.All() { // the aggregate's column, which is the partition key
 			r.columns = append(r.columns, &aggregateColumn{logColumn{r, d}, own})
 			continue
 		}
@@ -103,13 +111,13 @@ func NewRowReader(table *outbox.Table, own *Portion, known KnownRow) *rowReader 
 
 // Dest returns the destinations of the next row.
 func (r *rowReader) Dest() []any {
-	r.scanner.Dest() // resets it
+	r.scanner.Dest() // resets the scanner
 	r.again, r.skip, r.others = false, false, false
 	return r.columns
 }
 
-// Row returns the row that was scanned last; false if it is known, or of an
-// aggregate of another shard.
+// Row returns the last scanned row; false if it is known or its aggregate belongs to
+// another shard.
 func (r *rowReader) Row() (*Row, bool) {
 	if r.again || r.others {
 		return nil, false
@@ -120,17 +128,17 @@ func (r *rowReader) Row() (*Row, bool) {
 		return row, true
 	}
 	if r.op == scyllacdc.Update && !r.scanner.Adds() {
-		return row, true // columns changed afterwards, or nulls of an insert with a TTL
+		return row, true // later changes of columns, or nulls of an insert with a TTL
 	}
 	e, err := r.scanner.Event()
 	row.Event, row.Err, row.Insert = e, err, true
 	return row, true
 }
 
-// maxWords bounds the values that are kept of columns with few different ones.
+// maxWords bounds the number of cached values of columns with few distinct values.
 const maxWords = 1000
 
-// word is data as a string that is allocated once.
+// word returns data as a string that is allocated once.
 func (r *rowReader) word(data []byte) string {
 	if s, ok := r.words[string(data)]; ok {
 		return s
@@ -143,10 +151,10 @@ func (r *rowReader) word(data []byte) string {
 	return s
 }
 
-// keyColumn is cdc$batch_seq_no, with which the row's key is complete.
+// keyColumn is cdc$batch_seq_no, the last column of the row's key.
 type keyColumn struct{ r *rowReader }
 
-// UnmarshalCQL decides whether the row is known.
+// UnmarshalCQL determines whether the row is known.
 func (c *keyColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if len(data) != 4 {
 		return fmt.Errorf("cdc$batch_seq_no has %d bytes", len(data))
@@ -160,7 +168,7 @@ func (c *keyColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 // operationColumn is cdc$operation.
 type operationColumn struct{ r *rowReader }
 
-// UnmarshalCQL passes over what can add no event.
+// UnmarshalCQL skips operations that cannot add an event.
 func (c *operationColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	if c.r.skip {
 		return nil
@@ -173,13 +181,13 @@ func (c *operationColumn) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	return nil
 }
 
-// aggregateColumn is the aggregate's where a relay carries only some of them.
+// aggregateColumn is the aggregate's column in a relay that owns part of the table.
 type aggregateColumn struct {
 	logColumn
 	own *Portion
 }
 
-// UnmarshalCQL passes over the rows of others.
+// UnmarshalCQL skips rows of other shards.
 func (c *aggregateColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	if !c.r.again && !c.own.HasKey(data) {
 		c.r.others, c.r.skip = true, true
@@ -193,7 +201,7 @@ type logColumn struct {
 	dest any
 }
 
-// UnmarshalCQL takes a copy of data; null leaves the zero value.
+// UnmarshalCQL copies data, except stream ids; null leaves the zero value.
 func (c *logColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	if c.r.skip || data == nil {
 		return nil
@@ -228,12 +236,13 @@ func (c *logColumn) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	case gocql.Unmarshaler:
 		return d.UnmarshalCQL(info, data)
 	}
-	return fmt.Errorf("a column of the log has %d bytes, want %d", len(data), want)
+	return fmt.Errorf("column of the log has %d bytes, want %d", len(data), want)
 }
 
-// StreamList is a list of stream ids as CQL wants it, encoded once.
+// StreamList is an encoded CQL list of stream ids.
 type StreamList []byte
 
+// NewStreamList returns the list of ids.
 func NewStreamList(ids ...[]byte) *StreamList {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(ids)))
 	for _, id := range ids {
@@ -243,5 +252,5 @@ func NewStreamList(ids ...[]byte) *StreamList {
 	return &l
 }
 
-// MarshalCQL is the list.
+// MarshalCQL returns the encoded list.
 func (l *StreamList) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return *l, nil }

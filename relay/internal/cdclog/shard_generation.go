@@ -8,13 +8,13 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// NewGenerations returns the generations of a table's CDC log, with the streams that may
-// contain rows of own.
+// NewGenerations returns the generations of a table's CDC log, limited to the streams
+// that may contain rows of own.
 func NewGenerations(session *gocql.Session, keyspace, table string, own *Portion) Generations {
 	return &shardGenerations{&cqlGenerations{session: session, keyspace: keyspace, table: table}, own}
 }
 
-// shardGenerations are generations with the streams that may contain rows of a shard.
+// shardGenerations limits generations to the streams that may contain rows of a shard.
 type shardGenerations struct {
 	Generations
 	own *Portion
@@ -28,8 +28,8 @@ func (o *shardGenerations) Generation(ctx context.Context, start time.Time) (*Ge
 	return g.only(o.own.Tokens), nil
 }
 
-// only is the generation with the streams whose ranges the arc meets. For a token
-// of the arc its streamsFor are what they were.
+// only returns the generation with the streams whose ranges overlap a. StreamsFor returns
+// the same streams as before for tokens in a.
 func (g *Generation) only(a TokenRange) *Generation {
 	ends := make(map[int]int64)
 	g.EachRange(func(r StreamRange, has func(TokenRange) bool) {
@@ -49,8 +49,8 @@ func (g *Generation) only(a TokenRange) *Generation {
 	return NewGeneration(g.Start, streams, func(i int) int64 { return of[i] })
 }
 
-// EachRange calls f with every range, and with what says whether an arc has tokens
-// of it. The first range goes on behind the last one's end.
+// EachRange calls f with every range and a function that reports whether a token range
+// overlaps it. The first range also contains the tokens after the end of the last one.
 func (g *Generation) EachRange(f func(r StreamRange, has func(TokenRange) bool)) {
 	after := int64(math.MinInt64)
 	for i, r := range g.Ranges {

@@ -4,28 +4,28 @@ import (
 	"fmt"
 )
 
-// MaxShards bounds Shard.Count. Each shard reads the topics back at its start and
-// keeps connections of its own, so more would cost more than they carry.
+// MaxShards is the maximum Shard.Count. Each shard reads the topics back at its start and
+// has its own connections, so more shards would cost more than they gain.
 const MaxShards = 1024
 
-// Shard is one of Count equal parts of an outbox table. It has the aggregates whose
-// partition token lies in its part of the token ring, the Index-th from 0 on. The
-// token of an aggregate never changes, so neither does its shard, whatever becomes
-// of CDC generations, tablets and streams. The zero value is the whole table.
+// Shard is one of Count equal parts of an outbox table. It owns the aggregates whose
+// partition token is in part Index of the token ring, counted from 0. The token of an
+// aggregate never changes, so its shard does not depend on CDC generations, tablets and
+// streams. The zero value is the whole table.
 //
-// Every shard of a table is carried by one relay at a time, and Count is the same
-// for all. It may be changed: stop the relays of the old Count, then start those of
-// the new one, which go on where the others were. Nothing is lost by that and
-// nothing published twice, since they read their topics back.
+// One relay at a time owns a shard, and all relays use the same Count. To change Count,
+// stop the relays with the old value, then start those with the new one. They resume from
+// the existing checkpoints; they lose no event and publish none twice, because they read
+// their topics back.
 //
-// A table whose partition key is not the aggregate's column alone has no such
-// parts: shard 0 carries it whole, and the others nothing of it.
+// A table whose partition key is not the aggregate's column alone cannot be divided:
+// shard 0 owns the whole table and the others nothing.
 type Shard struct {
 	Index, Count int
 }
 
-// String is the shard as its relay's name has it, such as 03-of-16; empty for the
-// whole table.
+// String returns the shard as it appears in the relay's name, such as 03-of-16; empty for
+// the whole table.
 func (s Shard) String() string {
 	if s.Count == 0 {
 		return ""
@@ -33,9 +33,9 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%02d-of-%02d", s.Index, s.Count)
 }
 
-// Name is the name under which the relay of that name keeps what it knows of the
-// shard, in relay_checkpoints, relay_backfills and relay_instances: outbox/03-of-16.
-// It is the relay's own name for the whole table.
+// Name returns the relay name under which the shard's state is stored in
+// relay_checkpoints, relay_backfills and relay_instances, such as outbox/03-of-16. For
+// the whole table it is the relay's own name.
 func (s Shard) Name(relay string) string {
 	if s.Count == 0 {
 		return relay
@@ -43,7 +43,7 @@ func (s Shard) Name(relay string) string {
 	return relay + "/" + s.String()
 }
 
-// Validate returns what is wrong with s.
+// Validate returns an error if Count or Index is out of range.
 func (s Shard) Validate() error {
 	switch {
 	case s.Count < 0 || s.Count > MaxShards:

@@ -13,21 +13,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// TableInfo is what the schema says about an outbox table and its CDC log.
+// TableInfo contains the schema of an outbox table and its CDC log.
 type TableInfo struct {
-	// disabled says that writes no longer come to the log, which outlives that, and
-	// keysOnly that they come without the columns an event is made of.
+	// disabled is true if CDC is off: the log still exists but receives no writes.
+	// keysOnly is true if the log contains only the key columns.
 	disabled, keysOnly bool
-	// CDCTTL and rowTTL are zero where nothing expires.
+	// CDCTTL and RowTTL are zero if nothing expires.
 	CDCTTL, RowTTL time.Duration
-	// Created and logged are when the table and its CDC log were made; zero if
-	// that cannot be told.
+	// Created and Logged are the creation times of the table and its CDC log; zero if
+	// unknown.
 	Created, Logged time.Time
 }
 
-// ReadTableInfo reads the facts of an outbox table. ScyllaDB names tables by
-// UUIDs of version 1, which have a time in them. With an error that wraps
-// errCDCOptions all is known but the log's TTL, which is then ScyllaDB's default.
+// ReadTableInfo returns the schema of an outbox table. The creation times come from the
+// table ids, UUIDs of version 1. If the error wraps ErrCDCOptions, the result is complete
+// except for the TTL of the log, which is then ScyllaDB's default.
 func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table string) (f TableInfo, err error) {
 	var id gocql.UUID
 	var ttl int
@@ -35,7 +35,7 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 	err = session.Query("SELECT id, default_time_to_live, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
 		WithContext(ctx).Idempotent(true).Scan(&id, &ttl, &extensions)
 	if err != nil {
-		return f, fmt.Errorf("look up table %s.%s: %w", keyspace, table, err)
+		return f, fmt.Errorf("read the schema of table %s.%s: %w", keyspace, table, err)
 	}
 	f.RowTTL, f.Created = time.Duration(ttl)*time.Second, timeOf(id)
 	var options error
@@ -45,7 +45,7 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 	err = session.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table+"_scylla_cdc_log").
 		WithContext(ctx).Idempotent(true).Scan(&id)
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-		return f, fmt.Errorf("look up the CDC log of table %s.%s: %w", keyspace, table, err)
+		return f, fmt.Errorf("read the schema of the CDC log of table %s.%s: %w", keyspace, table, err)
 	}
 	if err == nil {
 		f.Logged = timeOf(id)
@@ -53,7 +53,7 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 	return f, options
 }
 
-// timeOf is the time in a UUID of version 1, zero for any other.
+// timeOf returns the time of a UUID of version 1, zero for any other version.
 func timeOf(id gocql.UUID) time.Time {
 	if id.Version() != 1 {
 		return time.Time{}
@@ -61,14 +61,14 @@ func timeOf(id gocql.UUID) time.Time {
 	return id.Time()
 }
 
-// defaultCDCTTL is ScyllaDB's.
+// defaultCDCTTL is ScyllaDB's default TTL of the CDC log.
 const defaultCDCTTL = 24 * time.Hour
 
-// ErrCDCOptions says that the options are not as ScyllaDB writes them.
+// ErrCDCOptions is the error of CDC options in an unknown encoding.
 var ErrCDCOptions = errors.New("not a map of strings")
 
-// setOptions takes over the table extension cdc. After an error those that could not
-// be read are ScyllaDB's defaults for a table that has a log.
+// setOptions sets the options from the table extension cdc. After an error the unreadable
+// options have ScyllaDB's defaults for a table with a log.
 func (f *TableInfo) setOptions(extension []byte) error {
 	f.CDCTTL = defaultCDCTTL
 	options, err := cdcOptions(extension)
@@ -76,27 +76,27 @@ func (f *TableInfo) setOptions(extension []byte) error {
 	if v, ok := options["ttl"]; ok {
 		n, bad := strconv.ParseInt(v, 10, 32)
 		if bad != nil || n < 0 {
-			return fmt.Errorf("%w: ttl %q is no number of seconds", ErrCDCOptions, v)
+			return fmt.Errorf("%w: ttl %q is not a number of seconds", ErrCDCOptions, v)
 		}
 		f.CDCTTL = time.Duration(n) * time.Second
 	}
 	return err
 }
 
-// Check returns nil if the log has what events are made of, otherwise an
+// Check returns nil if the log contains all columns of events, otherwise an
 // *outbox.MappingError.
 func (f *TableInfo) Check(table string) error {
 	switch {
 	case f.disabled:
-		return &outbox.MappingError{Table: table, Problem: "has a CDC log, and CDC is disabled, so new events do not come to it", Fix: EnableCDC(table)}
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log but CDC is disabled, so the log receives no new events", Fix: EnableCDC(table)}
 	case f.keysOnly:
-		return &outbox.MappingError{Table: table, Problem: "has a CDC log with the keys alone ('delta': 'keys')", Fix: EnableCDC(table)}
+		return &outbox.MappingError{Table: table, Problem: "has a CDC log with only the key columns ('delta': 'keys')", Fix: EnableCDC(table)}
 	}
 	return nil
 }
 
 // Outlives returns nil if the CDC log keeps its rows for longer than the confidence
-// window, otherwise an *outbox.MappingError: the sweep reads rows at that age.
+// window, otherwise an *outbox.MappingError: the sweep reader reads rows at that age.
 func (f *TableInfo) Outlives(table string, window time.Duration) error {
 	if f.CDCTTL == 0 || f.CDCTTL > window {
 		return nil
@@ -107,9 +107,9 @@ func (f *TableInfo) Outlives(table string, window time.Duration) error {
 	}
 }
 
-// cdcOptions reads the table extension cdc: a count of pairs, and each string with
-// its length before it, all as little-endian uint32. With an error come those that
-// could be read.
+// cdcOptions decodes the table extension cdc: the number of pairs, then each string
+// preceded by its length, all as little-endian uint32. After an error it returns the
+// pairs decoded so far.
 func cdcOptions(b []byte) (map[string]string, error) {
 	next := func() (uint32, error) {
 		if len(b) < 4 {
@@ -142,7 +142,7 @@ func cdcOptions(b []byte) (map[string]string, error) {
 	return out, err
 }
 
-// EnableCDC is the statement that makes a table's CDC log what a relay reads.
+// EnableCDC returns the statement that sets the CDC options required by a relay.
 func EnableCDC(table string) string {
 	return "ALTER TABLE " + table + " WITH cdc = {'enabled': true, 'delta': 'full', 'ttl': 259200}"
 }

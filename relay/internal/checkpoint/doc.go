@@ -1,16 +1,16 @@
-// Package checkpoint stores how far a relay has come, and resumes it there.
+// Package checkpoint stores the progress of a relay and restores it after a restart.
 //
-//   - Store: the tables relay_checkpoints and relay_topics. CQLStore is one; SteadyStore
-//     never returns an older position than before.
-//   - Stream: the changes of one CDC stream from their reading to their acknowledgement. Its
+//   - - Store: the tables relay_checkpoints and relay_topics. CQLStore implements it;
+//     SteadyStore never returns an older position than it returned before.
+//   - - Stream: the changes of one CDC stream from the read to the acknowledgement. Its
 //     position is the last change of the acknowledged prefix.
-//   - Streams: the streams that are read, their positions and the saving of these.
-//   - Manager: the progress manager of scylla-cdc-go, which resumes the sweep reader.
-//   - Skipped: streams without rows of a shard, which the sweep reader does not open.
-//   - Scan, Scans: the table scans of relay_backfills.
+//   - - Streams: the streams being read, their positions, and the saving of these.
+//   - - Manager: the progress manager of scylla-cdc-go, which resumes the sweep reader.
+//   - - Skipped: streams without rows of a shard, which the sweep reader does not open.
+//   - - Scan, Scans: the table scans of relay_backfills.
 //
-// A change is pending from Stream.Begin until each of its events was settled; a position
-// never passes a pending change. The package publishes nothing and does not read the log.
+// A change is pending from Stream.Begin until each of its events is settled; a position
+// never passes a pending change. The package does not publish and does not read the log.
 //
 // Streams.mu may be held while Stream.mu is taken, not the other way round.
 package checkpoint

@@ -10,36 +10,35 @@ import (
 )
 
 const (
-	// mostBehind is of how many streams a heartbeat says how far they are behind.
+	// mostBehind is the number of streams whose lag a heartbeat contains.
 	mostBehind = 8
-	// minLagGroups and maxLagGroups bound in how many groups it tells of all streams;
-	// between them a group has as many as one query of the tail reads.
+	// minLagGroups and maxLagGroups bound the number of groups in a heartbeat; between
+	// them a group has as many streams as one query of the tail reader.
 	minLagGroups, maxLagGroups = 16, 64
 )
 
-// StreamLag is how far a stream is behind.
+// StreamLag is the lag of one stream.
 type StreamLag struct {
 	Name          string  `json:"name"`
 	BehindSeconds float64 `json:"behind_seconds"`
 }
 
-// GroupLag is how far a group of streams is behind: those of one part of the token
-// ring, of which there are equal ones.
+// GroupLag is the lag of the streams in one of Parts equal parts of the token ring.
 type GroupLag struct {
 	Part  int `json:"part"` // from 1
 	Parts int `json:"parts"`
-	// FromToken is the first token of the part; as text, because JSON's numbers
-	// are not exact beyond 2^53.
+	// FromToken is the first token of the part. It is encoded as text because JSON
+	// numbers are exact only up to 2^53.
 	FromToken int64 `json:"from_token,string"`
 	Streams   int   `json:"streams"`
-	// BehindSeconds is that of the stream that is furthest behind, and
-	// OldestUnackedSeconds how long ago its oldest unacknowledged change was read.
+	// BehindSeconds is the largest lag of a stream in the group. OldestUnackedSeconds is
+	// the time since its oldest unacknowledged change was read.
 	BehindSeconds        float64 `json:"behind_seconds"`
 	OldestUnackedSeconds float64 `json:"oldest_unacknowledged_seconds"`
 }
 
-// Lags are the streams that are furthest behind now, the furthest first, and all
-// streams by groups in the order of the ring; groups without a stream are left out.
+// Lags returns the streams with the largest lag, largest first, and the lag of all
+// streams by group in ring order. Groups without streams are omitted.
 func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, groups []GroupLag) {
 	all := s.All()
 	parts := min(max((len(all)+perGroup-1)/perGroup, minLagGroups), maxLagGroups)
@@ -52,7 +51,7 @@ func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, group
 	ages := make([]behind, 0, mostBehind+1)
 	for _, p := range all {
 		age := now.Sub(p.Reached())
-		// Token and ring begin at the least int64.
+		// Tokens begin at the smallest int64.
 		part := int((uint64(cdclog.StreamToken(p.ID)) - 1<<63) / width)
 		g := &every[part]
 		g.Streams++

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// lagStream is a stream with a token that is behind by so much.
+// lagStream opens a stream with the given token and lag.
 func lagStream(s *Streams, token int64, n byte, now time.Time, behind time.Duration) *Stream {
 	id := make([]byte, 16)
 	binary.BigEndian.PutUint64(id, uint64(token))
@@ -24,8 +24,8 @@ func lagStream(s *Streams, token int64, n byte, now time.Time, behind time.Durat
 	return p
 }
 
-// Every stream is in one group, by its token, and a group is as far behind as the
-// stream of it that is furthest.
+// Every stream belongs to one group, by its token, and the lag of a group is the largest
+// lag of its streams.
 func TestStreams_Lags(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -50,7 +50,7 @@ func TestStreams_Lags(t *testing.T) {
 	if len(groups) != len(want) {
 		t.Fatalf("groups %+v, want %+v", groups, want)
 	}
-	for range 20 { // the streams come in another order each time
+	for range 20 { // the iteration order of the streams is random
 		if _, groups := s.Lags(now, 100); !slices.Equal(groups, want) {
 			t.Fatalf("groups %+v, want %+v", groups, want)
 		}
@@ -61,7 +61,7 @@ func TestStreams_Lags(t *testing.T) {
 	if text, err := json.Marshal(groups[0]); err != nil || string(text) != `{"part":1,"parts":16,"from_token":"-9223372036854775808","streams":2,"behind_seconds":180,"oldest_unacknowledged_seconds":0}` {
 		t.Errorf("as JSON %s, %v", text, err)
 	}
-	// Of many streams there are no more than so many groups, and all are counted.
+	// The number of groups is bounded, and every stream is counted.
 	for _, n := range []int{100, 1600, 1700, 20_000} {
 		s, total := newOnes(), 0
 		for i := range n {
@@ -75,7 +75,7 @@ func TestStreams_Lags(t *testing.T) {
 			t.Errorf("%d streams in %d groups, want %d in %d", total, len(groups), n, wanted)
 		}
 		if len(furthest) != mostBehind || furthest[0].BehindSeconds != float64(n-1) || furthest[mostBehind-1].BehindSeconds != float64(n-mostBehind) {
-			t.Errorf("of %d streams those furthest behind are %+v", n, furthest)
+			t.Errorf("%d streams: largest lags %+v", n, furthest)
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// Manager tells the reader where to go on. It saves no stream's
-// progress for the reader: the checkpointer does, when events are acknowledged.
+// Manager is the progress manager of the sweep reader: it returns the positions from
+// which the reader resumes. It does not save the progress of streams; Streams.Run does,
+// once events are acknowledged.
 //
-// What the running reader asks of it is tried until it works or the reader is to
-// end: an error would end the reader, which then never returns if more
-// generations are waiting.
+// Calls of the running reader are retried until they succeed or ctx ends: an error would
+// stop the reader, which then never returns if later generations are waiting.
 type Manager struct {
 	store   Store
 	streams *Streams
@@ -26,10 +26,10 @@ type Manager struct {
 	skipped *Skipped
 }
 
-// The waits between two tries of progressManager.
+// Minimum and maximum backoff between attempts.
 const progressRetryMin, progressRetryMax = 100 * time.Millisecond, 10 * time.Second
 
-// until tries do until it works, ctx ends, or the error is Fatal.
+// until retries do until it succeeds, ctx ends, or the error is Fatal.
 func (m *Manager) until(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
@@ -37,7 +37,7 @@ func (m *Manager) until(ctx context.Context, do func() error) error {
 			return err
 		}
 		if attempt == 1 {
-			m.log.Warn("the reader waits for a checkpoint", "err", err)
+			m.log.Warn("checkpoint access failed; retrying", "err", err)
 		}
 		if err := retry.Wait(ctx, retry.Backoff(progressRetryMin, progressRetryMax, attempt)); err != nil {
 			return err
@@ -50,15 +50,15 @@ func NewManager(store Store, s *Streams, log *slog.Logger, skipped *Skipped) *Ma
 	return &Manager{store: store, streams: s, log: log, skipped: skipped}
 }
 
-// GetCurrentGeneration returns the generation that was saved last.
+// GetCurrentGeneration returns the last saved generation.
 func (m *Manager) GetCurrentGeneration(ctx context.Context) (time.Time, error) {
 	generation, _, err := m.store.Start(ctx)
 	return generation, err
 }
 
-// StartGeneration waits until everything read so far is acknowledged and then
-// saves that the relay reads gen. Without the wait a crash would begin with gen
-// and never look at the streams before it again.
+// StartGeneration waits until everything read so far is acknowledged and then saves gen
+// as the generation being read. Without the wait, a relay would resume at gen after a
+// crash and never read the remaining changes of earlier streams.
 func (m *Manager) StartGeneration(ctx context.Context, gen time.Time) error {
 	return m.until(ctx, func() error {
 		if err := m.streams.finishBefore(ctx, gen); err != nil {
@@ -71,9 +71,9 @@ func (m *Manager) StartGeneration(ctx context.Context, gen time.Time) error {
 	})
 }
 
-// GetProgress returns the stream's checkpoint, or what a backfill has put behind it.
-// Of a stream with nothing of this shard it is so far ahead that the reader never
-// asks for it; nobody saves that.
+// GetProgress returns the checkpoint of the stream, or a later position set by a
+// backfill. For a stream without rows of this shard it returns a time so far ahead that
+// the reader never queries the stream; that position is not saved.
 func (m *Manager) GetProgress(ctx context.Context, gen time.Time, _ string, stream scyllacdc.StreamID) (scyllacdc.Progress, error) {
 	if m.skipped.Has(stream) {
 		return scyllacdc.Progress{LastProcessedRecordTime: farAhead}, nil
@@ -90,18 +90,19 @@ func (m *Manager) GetProgress(ctx context.Context, gen time.Time, _ string, stre
 	return scyllacdc.Progress{LastProcessedRecordTime: pos}, err
 }
 
-// SaveProgress is not used: nothing calls the library's ProgressReporter.
+// SaveProgress does nothing: the library's ProgressReporter is not used.
 func (m *Manager) SaveProgress(context.Context, time.Time, string, scyllacdc.StreamID, scyllacdc.Progress) error {
 	return nil
 }
 
-// GetApplicationReadStartTime returns where the first run of this relay began.
+// GetApplicationReadStartTime returns the time from which the first run of this relay
+// read.
 func (m *Manager) GetApplicationReadStartTime(ctx context.Context) (time.Time, error) {
 	_, first, err := m.store.Start(ctx)
 	return first, err
 }
 
-// SaveApplicationReadStartTime saves where the first run begins.
+// SaveApplicationReadStartTime saves the time from which the first run reads.
 func (m *Manager) SaveApplicationReadStartTime(ctx context.Context, start time.Time) error {
 	return m.store.SaveFirst(ctx, start)
 }

@@ -12,49 +12,49 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
-// States of a backfill, as the table spells them.
+// States of a scan in the column state.
 const (
 	ScanRunning   = "running"
 	ScanDone      = "done"
-	ScanReplaced  = "replaced" // by a later one, which covers it
+	ScanReplaced  = "replaced" // by a later scan that covers it
 	ScanNotNeeded = "not_needed"
 )
 
-// Scan is a scan of the outbox table as relay_backfills has it. Times are
-// to the millisecond.
+// Scan is a scan of the outbox table, a row of relay_backfills. Times have millisecond
+// precision.
 type Scan struct {
-	Started time.Time // names it
+	Started time.Time // identifies the scan
 	Reason  string
 	State   string
-	Forced  time.Time // what BackfillFrom said, zero if it was not asked for
-	// From and until bound the write times of the rows that it answers for.
+	Forced  time.Time // BackfillFrom; zero if not requested
+	// From and Until bound the write times of the rows that the scan covers.
 	From, Until time.Time
-	// Mark is the time since which a relay may have published rows of it.
+	// Mark is the time since which a relay may have published rows of the scan.
 	Mark      time.Time
 	Ranges    int
 	Done      []int
 	Read      int64
 	Published int64
-	// Updated is when it was last saved.
+	// Updated is the time of the last save.
 	Updated time.Time
 }
 
-// Scans keeps scans in the table relay_backfills, at LOCAL_QUORUM and with the
-// database's time: the instance that ends a scan need not be the one that began it.
+// Scans stores scans in the table relay_backfills, at LOCAL_QUORUM and with the
+// database's timestamps: one instance may begin a scan and another one finish it.
 type Scans struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
-	fence              func() error // of what is written; nil is none
+	fence              func() error // checked before writes; may be nil
 }
 
-// NewScans keeps the scans of the relay's table, a name with its keyspace,
-// in the given keyspace. Behind the fence nothing is written; nil is none.
+// NewScans returns the scans of the relay for a table, a name with its keyspace, stored
+// in the given keyspace. fence is checked before each write and may be nil.
 func NewScans(session *gocql.Session, keyspace, relay, table string, fence func() error) *Scans {
 	return &Scans{fence: fence, session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
 }
 
-// Load returns all scans, the newest first.
+// Load returns all scans, newest first.
 func (c *Scans) Load(ctx context.Context) ([]Scan, error) {
 	iter := c.session.Query("SELECT started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, done, rows_read, rows_published, updated_at FROM "+
 		c.name+" WHERE relay = ? AND table_name = ?", c.relay, c.table).
@@ -70,7 +70,7 @@ func (c *Scans) Load(ctx context.Context) ([]Scan, error) {
 	return out, nil
 }
 
-// Begin saves a scan, and that it replaces another one, if it does: both or neither.
+// Begin saves r and, atomically with it, marks replaced as replaced unless it is nil.
 func (c *Scans) Begin(ctx context.Context, r *Scan, replaced *Scan) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
@@ -86,12 +86,12 @@ func (c *Scans) Begin(ctx context.Context, r *Scan, replaced *Scan) error {
 			ScanReplaced, now, c.relay, c.table, replaced.Started)
 	}
 	if err := b.Exec(); err != nil {
-		return fmt.Errorf("save that a backfill begins: %w", err)
+		return fmt.Errorf("save the start of a backfill: %w", err)
 	}
 	return nil
 }
 
-// Advance saves that ranges are done, what was counted so far, and the state.
+// Advance saves the finished ranges, the counters and the state of r.
 func (c *Scans) Advance(ctx context.Context, r *Scan, ranges []int) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
@@ -101,14 +101,13 @@ func (c *Scans) Advance(ctx context.Context, r *Scan, ranges []int) error {
 		ranges, r.Read, r.Published, r.State, time.Now(), c.host, c.relay, c.table, r.Started).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false).Exec()
 	if err != nil {
-		return fmt.Errorf("save how far the backfill is: %w", err)
+		return fmt.Errorf("save the progress of the backfill: %w", err)
 	}
 	return nil
 }
 
-// Unfinished is the scan that is to go on, nil without one: the newest that runs.
-// An older one that runs too was replaced by it, and its relay, which had lost its
-// shard meanwhile, wrote once more how far it was.
+// Unfinished returns the newest running scan, the one to resume, or nil. An older running
+// scan was replaced by it: its relay had lost its shard and saved its progress once more.
 func Unfinished(all []Scan) *Scan {
 	for i := range all {
 		if all[i].State == ScanRunning {
@@ -125,7 +124,7 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// Cover makes r answer for what o does too.
+// Cover extends r to the rows that o covers.
 func (r *Scan) Cover(o *Scan) {
 	r.From, r.Mark = earlier(r.From, o.From), earlier(r.Mark, o.Mark)
 	r.Until = Later(r.Until, o.Until)

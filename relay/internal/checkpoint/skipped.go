@@ -12,35 +12,36 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// farAhead is where the reader is told to go on in streams that it is to pass over.
-// It asks for nothing that is younger than the confidence window, so it never asks
-// for them, and when their generation ends they are past its end.
+// farAhead is the position of skipped streams. The reader reads only changes older than
+// the confidence window, so it never queries these streams, and at the end of their
+// generation the position is past that end.
 var farAhead = gocql.MinTimeUUID(time.Date(4000, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Skipped are the streams of the generation being read that have nothing of
-// the shard. Passing over them saves reading them. What is right does not hang on
-// it: rows of others are passed over one by one too, and where it cannot be told
-// which streams these are, all are read. nil skips none.
+// Skipped is the set of streams of the current generation that have no rows of the shard;
+// the reader does not read them. This only saves reads: rows of other shards are filtered
+// individually too, and all streams are read while the set is unknown. A nil Skipped
+// skips nothing.
 type Skipped struct {
 	own         *cdclog.Portion
 	generations cdclog.Generations
 	log         *slog.Logger
 
 	mu     sync.Mutex
-	kept   *cdclog.Generation // nil keeps all
+	kept   *cdclog.Generation // nil: read all streams
 	failed int
 }
 
-// NewSkipped returns the streams of generations that contain nothing of own.
+// NewSkipped returns the streams of generations that have no rows of own.
 func NewSkipped(own *cdclog.Portion, generations cdclog.Generations, log *slog.Logger) *Skipped {
 	return &Skipped{own: own, generations: generations, log: log}
 }
 
-// skipTries is how often in a row it is asked which streams a generation has.
+// skipTries is the number of consecutive failed reads of a generation after which all of
+// its streams are read.
 const skipTries = 5
 
-// choose finds out which streams of a generation are passed over. It is called
-// before the reader opens them.
+// choose determines the streams of a generation to skip. It is called before the reader
+// opens them.
 func (s *Skipped) choose(ctx context.Context, gen time.Time) error {
 	if s == nil || s.own.All() {
 		return nil
@@ -59,11 +60,12 @@ func (s *Skipped) choose(ctx context.Context, gen time.Time) error {
 			return err
 		}
 		s.failed = 0
-		s.log.Warn("cannot tell which streams have rows of this shard; all are read, and the rows of others passed over", "generation", gen.UTC(), "err", err)
+		s.log.Warn("cannot read the streams of the generation; reading all streams and skipping rows of other shards", "generation", gen.UTC(), "err", err)
 	}
 	return nil
 }
 
+// Has reports whether the stream is skipped.
 func (s *Skipped) Has(stream []byte) bool {
 	if s == nil {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// noGenerations cannot tell which streams there are.
+// noGenerations fails each read of a generation.
 type noGenerations struct {
 	cdclog.Generations
 	asked int
@@ -19,11 +19,11 @@ type noGenerations struct {
 
 func (n *noGenerations) Generation(context.Context, time.Time) (*cdclog.Generation, error) {
 	n.asked++
-	return nil, errors.New("the database is away")
+	return nil, errors.New("database unavailable")
 }
 
-// Where it cannot be told which streams have nothing of a shard, none is passed over;
-// and the whole table is not asked about.
+// If the streams of a shard are unknown, no stream is skipped; a relay of the whole table
+// does not query them.
 func TestSkippedStreams_SkipNothingUnknown(t *testing.T) {
 	t.Parallel()
 	source := &noGenerations{}
@@ -32,21 +32,21 @@ func TestSkippedStreams_SkipNothingUnknown(t *testing.T) {
 	gen := relaytest.Start
 	for try := range skipTries - 1 {
 		if err := s.choose(t.Context(), gen); err == nil {
-			t.Fatalf("choose() gives up after %d tries", try+1)
+			t.Fatalf("choose() gives up after %d attempts", try+1)
 		}
 	}
 	if err := s.choose(t.Context(), gen); err != nil || s.Has([]byte("stream")) {
-		t.Errorf("choose() = %v, has() = %t, want a reader of all streams", err, s.Has([]byte("stream")))
+		t.Errorf("choose() = %v, Has() = %t, want no stream skipped", err, s.Has([]byte("stream")))
 	}
-	s.kept = &cdclog.Generation{} // of a generation before
+	s.kept = &cdclog.Generation{} // of the previous generation
 	for s.choose(t.Context(), gen) != nil {
 	}
 	if s.Has([]byte("stream")) {
-		t.Error("streams are passed over because of another generation's")
+		t.Error("streams are skipped by the set of another generation")
 	}
 	source.asked = 0
 	whole := &Skipped{own: &cdclog.Portion{Tokens: cdclog.Ring}, generations: source}
 	if err := whole.choose(t.Context(), gen); err != nil || source.asked > 0 || whole.Has([]byte("stream")) {
-		t.Errorf("the whole table: %v, asked %d times", err, source.asked)
+		t.Errorf("whole table: %v, %d reads of a generation", err, source.asked)
 	}
 }

@@ -10,31 +10,34 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 )
 
-// SteadyStore are checkpoints that never go back as long as the relay lives,
-// although an owner before it may write older ones late (docs/design/relay.md, The fence).
+// SteadyStore is a Store whose positions never go back during the life of the relay, even
+// if a previous owner writes older ones late (docs/design/relay.md, The fence).
 //
-// They are read several times: how far the topics are read back follows from the first
-// reading, and where the sweep begins from a later one. If that were further back, what
-// is out would be published again. What a position once said stays true.
+// Positions are read several times: the first read determines how far the topics are read
+// back, a later one where the sweep reader begins. If the later one were older, published
+// events would be published again.
 type SteadyStore struct {
 	Store
 
 	mu                sync.Mutex
 	generation, first time.Time
-	positions         map[streamKey]gocql.UUID // of this generation and later ones
+	positions         map[streamKey]gocql.UUID // of the current and later generations
 }
 
-// streamKey is a stream of a generation, which begins so many milliseconds after 1970.
+// streamKey identifies a stream of a generation, which begins at generation, in Unix
+// milliseconds.
 type streamKey struct {
 	generation int64
 	stream     string
 }
 
+// NewSteadyStore returns a SteadyStore backed by s.
 func NewSteadyStore(s Store) *SteadyStore {
 	return &SteadyStore{Store: s, positions: make(map[streamKey]gocql.UUID)}
 }
 
-// latest notes a position and returns the latest there was of the stream. Called locked.
+// latest records a position and returns the latest recorded one of the stream. Called
+// locked.
 func (s *SteadyStore) latest(generation time.Time, stream string, pos gocql.UUID) gocql.UUID {
 	key := streamKey{generation.UnixMilli(), stream}
 	known, ok := s.positions[key]
@@ -47,7 +50,7 @@ func (s *SteadyStore) latest(generation time.Time, stream string, pos gocql.UUID
 	return pos
 }
 
-// Position implements checkpointStore.
+// Position implements Store.
 func (s *SteadyStore) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
 	pos, err := s.Store.Position(ctx, generation, stream)
 	if err != nil {
@@ -58,7 +61,7 @@ func (s *SteadyStore) Position(ctx context.Context, generation time.Time, stream
 	return s.latest(generation, string(stream), pos), nil
 }
 
-// Positions implements checkpointStore.
+// Positions implements Store.
 func (s *SteadyStore) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
 	all, err := s.Store.Positions(ctx, generation)
 	if err != nil {
@@ -72,7 +75,7 @@ func (s *SteadyStore) Positions(ctx context.Context, generation time.Time) (map[
 	return all, nil
 }
 
-// SavePosition implements checkpointStore.
+// SavePosition implements Store.
 func (s *SteadyStore) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
 	err := s.Store.SavePosition(ctx, generation, stream, position)
 	if err == nil {
@@ -83,7 +86,7 @@ func (s *SteadyStore) SavePosition(ctx context.Context, generation time.Time, st
 	return err
 }
 
-// Start implements checkpointStore.
+// Start implements Store.
 func (s *SteadyStore) Start(ctx context.Context) (generation, first time.Time, err error) {
 	if generation, first, err = s.Store.Start(ctx); err != nil {
 		return generation, first, err
@@ -95,7 +98,7 @@ func (s *SteadyStore) Start(ctx context.Context) (generation, first time.Time, e
 	return s.generation, s.first, nil
 }
 
-// SaveGeneration implements checkpointStore.
+// SaveGeneration implements Store.
 func (s *SteadyStore) SaveGeneration(ctx context.Context, generation time.Time) error {
 	err := s.Store.SaveGeneration(ctx, generation)
 	if err == nil {
@@ -106,7 +109,7 @@ func (s *SteadyStore) SaveGeneration(ctx context.Context, generation time.Time) 
 	return err
 }
 
-// enter notes a generation and forgets those before it. Called locked.
+// enter records a generation and drops the positions of earlier ones. Called locked.
 func (s *SteadyStore) enter(generation time.Time) {
 	if !generation.After(s.generation) {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Checkpoints do not go back in the life of a relay, whatever others write.
+// Checkpoints never go back during the life of a relay, whatever other relays write.
 func TestSteadyCheckpoints(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -28,14 +28,14 @@ func TestSteadyCheckpoints(t *testing.T) {
 	if gen, _, err := s.Start(ctx); err != nil || !gen.Equal(at(0)) {
 		t.Errorf("Start() = %s, %v", gen, err)
 	}
-	check("as it stands", at(0), 2)
+	check("as saved", at(0), 2)
 	table.positions["s"] = pos(1)
 	check("an older one", at(0), 2)
 	if err := s.SavePosition(ctx, at(0), []byte("s"), pos(4)); err != nil {
 		t.Fatal(err)
 	}
 	table.positions["s"] = pos(3)
-	check("older than what was saved", at(0), 4)
+	check("older than the saved one", at(0), 4)
 	table.positions["s"] = pos(5)
 	check("a newer one", at(0), 5)
 	if err := s.SaveGeneration(ctx, at(6)); err != nil {
@@ -47,11 +47,11 @@ func TestSteadyCheckpoints(t *testing.T) {
 	}
 	check("of the new generation", at(6), 7)
 	if len(s.positions) != 1 {
-		t.Errorf("%d positions are remembered, want the new generation's", len(s.positions))
+		t.Errorf("%d positions recorded, want those of the new generation", len(s.positions))
 	}
 }
 
-// memoryCheckpoints are those of one stream.
+// memoryCheckpoints stores the checkpoints of one stream.
 type memoryCheckpoints struct {
 	Store
 	generation time.Time

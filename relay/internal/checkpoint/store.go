@@ -13,43 +13,42 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
-// Store keeps how far a relay has come. What was saved is read back
-// by every later call, also after a crash.
+// Store stores the progress of a relay. Later calls return what was saved, also after a
+// crash.
 type Store interface {
-	// Position is the stream's checkpoint; the zero UUID means none.
+	// Position returns the checkpoint of a stream, the zero UUID without one.
 	Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error)
-	// Positions are the checkpoints of a generation's streams, by stream.
+	// Positions returns the checkpoints of a generation by stream.
 	Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error)
-	// SavePosition replaces the stream's checkpoint.
+	// SavePosition replaces the checkpoint of a stream.
 	SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error
-	// Start says which generation the relay reads and from when it first read;
-	// zero times mean that it never did.
+	// Start returns the generation being read and the time from which the relay first
+	// read; zero times if it never did.
 	Start(ctx context.Context) (generation, first time.Time, err error)
-	// SaveGeneration replaces the generation that the relay reads.
+	// SaveGeneration replaces the generation being read.
 	SaveGeneration(ctx context.Context, generation time.Time) error
 	// SaveFirst replaces the time from which the relay first read.
 	SaveFirst(ctx context.Context, first time.Time) error
-	// Topics are the topics that were saved.
+	// Topics returns the saved topics.
 	Topics(ctx context.Context) ([]string, error)
-	// SaveTopic adds a topic, once however often it is saved.
+	// SaveTopic adds a topic; it is idempotent.
 	SaveTopic(ctx context.Context, topic string) error
 }
 
-// CQLStore keeps checkpoints in the tables relay_checkpoints and
-// relay_topics. It reads and writes at LOCAL_QUORUM, so a relay sees what any
-// other saved.
+// CQLStore stores checkpoints in the tables relay_checkpoints and relay_topics. It reads
+// and writes at LOCAL_QUORUM, so a relay reads the writes of every other relay.
 type CQLStore struct {
 	session                                    *gocql.Session
 	relay, table, host                         string
-	topicsOf                                   string // whose topics; relay's own unless set
+	topicsOf                                   string // relay whose topics are read and written
 	read, all, write, start, generation, first string
 	topics, topic                              string
-	fence                                      func() error // of what is written; nil is none
+	fence                                      func() error // checked before writes; may be nil
 }
 
-// NewCQLStore keeps the checkpoints of the relay's table, a name with its
-// keyspace, in the given keyspace. topicsOf is the relay whose topics are read and
-// written; behind the fence nothing is written, nil is none.
+// NewCQLStore returns the checkpoints of the relay for a table, a name with its keyspace,
+// stored in the given keyspace. topicsOf is the relay whose topics are read and written.
+// fence is checked before each write of a checkpoint and may be nil.
 func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, fence func() error) *CQLStore {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	return &CQLStore{
@@ -70,13 +69,15 @@ func (c *CQLStore) query(ctx context.Context, stmt string, args ...any) *gocql.Q
 	return c.queryOf(ctx, c.relay, stmt, args...)
 }
 
-// queryOf is query for another relay's rows. Writes have the database's time: with its
-// own, an instance whose clock is ahead would cover what its successor saves.
+// queryOf is query for the rows of another relay. Writes use the database's timestamps:
+// with its own, an instance whose clock is ahead would overwrite what its successor
+// saves.
 func (c *CQLStore) queryOf(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
 	return c.session.Query(stmt, append([]any{relay, c.table}, args...)...).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
 }
 
+// Position implements Store.
 func (c *CQLStore) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
 	var pos gocql.UUID
 	err := c.query(ctx, c.read, generation, stream).Scan(&pos)
@@ -86,6 +87,7 @@ func (c *CQLStore) Position(ctx context.Context, generation time.Time, stream []
 	return pos, nil
 }
 
+// Positions implements Store.
 func (c *CQLStore) Positions(ctx context.Context, generation time.Time) (map[string]gocql.UUID, error) {
 	iter := c.query(ctx, c.all, generation).Iter()
 	out := make(map[string]gocql.UUID)
@@ -100,6 +102,7 @@ func (c *CQLStore) Positions(ctx context.Context, generation time.Time) (map[str
 	return out, nil
 }
 
+// SavePosition implements Store.
 func (c *CQLStore) SavePosition(ctx context.Context, generation time.Time, stream []byte, position gocql.UUID) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
@@ -110,11 +113,12 @@ func (c *CQLStore) SavePosition(ctx context.Context, generation time.Time, strea
 	return nil
 }
 
+// Start implements Store.
 func (c *CQLStore) Start(ctx context.Context) (generation, first time.Time, err error) {
 	var gen, start *time.Time
 	err = c.query(ctx, c.start).Scan(&gen, &start)
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-		return time.Time{}, time.Time{}, fmt.Errorf("read where relay %s began: %w", c.relay, err)
+		return time.Time{}, time.Time{}, fmt.Errorf("read the start of relay %s: %w", c.relay, err)
 	}
 	if gen != nil {
 		generation = *gen
@@ -125,6 +129,7 @@ func (c *CQLStore) Start(ctx context.Context) (generation, first time.Time, err 
 	return generation, first, nil
 }
 
+// SaveGeneration implements Store.
 func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
@@ -135,16 +140,18 @@ func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) err
 	return nil
 }
 
+// SaveFirst implements Store.
 func (c *CQLStore) SaveFirst(ctx context.Context, first time.Time) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
 	}
 	if err := c.query(ctx, c.first, first).Exec(); err != nil {
-		return fmt.Errorf("save where the relay began: %w", err)
+		return fmt.Errorf("save the start of the relay: %w", err)
 	}
 	return nil
 }
 
+// Topics implements Store.
 func (c *CQLStore) Topics(ctx context.Context) ([]string, error) {
 	iter := c.queryOf(ctx, c.topicsOf, c.topics).Iter()
 	var out []string
@@ -158,6 +165,7 @@ func (c *CQLStore) Topics(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
+// SaveTopic implements Store.
 func (c *CQLStore) SaveTopic(ctx context.Context, topic string) error {
 	if err := c.queryOf(ctx, c.topicsOf, c.topic, topic, time.Now()).Exec(); err != nil {
 		return fmt.Errorf("save topic %s: %w", topic, err)

@@ -12,55 +12,57 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// Stream follows the changes of one CDC stream of one generation from
-// the moment they are read until all their events are acknowledged. Its
-// position is the last change of the acknowledged prefix: the furthest point a
-// checkpoint may name.
+// Stream tracks the changes of one CDC stream of one generation from the read until all
+// their events are settled. Its position is the last change of the settled prefix: the
+// furthest position that a checkpoint may have.
 //
-// One goroutine reads the stream and calls begin, idle and wait; any goroutine
-// may call settle and the rest.
+// One goroutine reads the stream and calls Begin, Idle and Wait; any goroutine may call
+// Settle and the other methods.
 type Stream struct {
 	generation time.Time
 	ID         scyllacdc.StreamID
-	// start is where this reader began: what is older was settled before it.
+	// start is the position from which this reader reads: older changes were settled
+	// before.
 	start gocql.UUID
-	// Since is the write time in microseconds from which this run reads the stream,
-	// which is start unless the reader was restarted (streams.began).
+	// Since is the write time in microseconds from which this run reads the stream, which
+	// is start unless the reader was restarted (Streams.Began).
 	Since int64
-	// limit is how many changes may stand behind an unsettled one.
+	// limit is the maximum number of pending changes.
 	limit int
-	// handed is the write time in microseconds up to which everything that the
-	// stream has shown was handed on, acknowledged or not.
+	// handed is the write time in microseconds up to which all changes of the stream were
+	// handed on, acknowledged or not.
 	handed atomic.Int64
 
 	mu       sync.Mutex
 	pending  []pendingChange
 	base     uint64 // id of pending[0]
 	position gocql.UUID
-	moved    bool // position passed an event since it was last saved
+	moved    bool // position has passed an event since the last save
 	saved    gocql.UUID
-	changed  chan struct{} // closed when pending shrinks; nil while nobody waits
+	changed  chan struct{} // closed when pending shrinks; nil without a waiter
 }
 
-// pendingChange is a change that was read, or a window that was found empty.
+// pendingChange is a change that was read, or an empty window.
 type pendingChange struct {
 	time   gocql.UUID
 	read   time.Time
-	open   int // events not yet acknowledged
+	open   int // unsettled events
 	events bool
 }
 
+// NewStream returns a stream that is read from start. Wait blocks while limit or more
+// changes are pending.
 func NewStream(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit int) *Stream {
 	s := &Stream{
 		generation: gen, ID: stream, start: start, limit: limit,
 		saved: start, position: start, Since: cdclog.WriteTime(start),
 	}
-	s.handed.Store(cdclog.WriteTime(start) - 1) // another change may have its time
+	s.handed.Store(cdclog.WriteTime(start) - 1) // another change may have the same time
 	return s
 }
 
-// HandedOn notes that all changes before t were handed on: others may have the
-// same time.
+// HandedOn records that all changes before t were handed on; other changes may have the
+// time t.
 func (s *Stream) HandedOn(t gocql.UUID) {
 	n := cdclog.WriteTime(t) - 1
 	for {
@@ -71,7 +73,7 @@ func (s *Stream) HandedOn(t gocql.UUID) {
 	}
 }
 
-// Begin enters a change with n events, at least one, and returns the id that settle wants.
+// Begin adds a change with n events, at least one, and returns its id for Settle.
 func (s *Stream) Begin(t gocql.UUID, n int) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +82,7 @@ func (s *Stream) Begin(t gocql.UUID, n int) uint64 {
 	return id
 }
 
-// Settle notes that one event of the change is acknowledged.
+// Settle records that one event of the change is settled.
 func (s *Stream) Settle(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +90,7 @@ func (s *Stream) Settle(id uint64) {
 	s.advance()
 }
 
-// Idle notes that the log was read up to t and held nothing new.
+// Idle records that the log contains no new changes up to t.
 func (s *Stream) Idle(t gocql.UUID) {
 	s.HandedOn(t)
 	s.mu.Lock()
@@ -101,16 +103,16 @@ func (s *Stream) Idle(t gocql.UUID) {
 	s.advance()
 }
 
-// Quiescent is where the stream stands if nothing that was read waits to be settled.
+// Quiescent returns the position and whether no change is pending.
 func (s *Stream) Quiescent() (from gocql.UUID, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position, len(s.pending) == 0
 }
 
-// PassQuiet notes that the log holds nothing from a position up to t, unless the
-// stream has moved since. Any goroutine may call it: what the reader begins
-// meanwhile is behind t.
+// PassQuiet moves the position from from to t, for a log without changes between them,
+// unless the stream has moved since. Any goroutine may call it: changes that the reader
+// begins concurrently are after t.
 func (s *Stream) PassQuiet(from, t gocql.UUID) {
 	s.mu.Lock()
 	still := s.position == from && len(s.pending) == 0
@@ -123,7 +125,7 @@ func (s *Stream) PassQuiet(from, t gocql.UUID) {
 	}
 }
 
-// advance moves the position over the settled prefix. Called locked.
+// advance moves the position to the end of the settled prefix. Called locked.
 func (s *Stream) advance() {
 	n := 0
 	for n < len(s.pending) && s.pending[n].open == 0 {
@@ -139,7 +141,7 @@ func (s *Stream) advance() {
 	s.base += uint64(n)
 	s.pending = s.pending[n:]
 	if len(s.pending) == 0 {
-		s.pending = nil // let go of the array that the slice has walked through
+		s.pending = nil // release the array
 	}
 	if s.changed != nil {
 		close(s.changed)
@@ -147,11 +149,10 @@ func (s *Stream) advance() {
 	}
 }
 
-// Wait blocks while the stream has read too far ahead of its oldest unsettled
-// change.
+// Wait blocks while too many changes are pending.
 func (s *Stream) Wait(ctx context.Context) error { return s.waitBelow(ctx, s.limit) }
 
-// waitSettled blocks until everything that was read is acknowledged.
+// waitSettled blocks until every change that was read is settled.
 func (s *Stream) waitSettled(ctx context.Context) error { return s.waitBelow(ctx, 1) }
 
 func (s *Stream) waitBelow(ctx context.Context, n int) error {
@@ -174,15 +175,15 @@ func (s *Stream) waitBelow(ctx context.Context, n int) error {
 	}
 }
 
-// Unsaved returns the position if it is ahead of the saved one, and whether
-// events lie between the two.
+// Unsaved returns the position, whether it has passed events since the last save, and
+// whether it differs from the saved position.
 func (s *Stream) Unsaved() (pos gocql.UUID, events, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.position, s.moved, s.position != s.saved
 }
 
-// markSaved notes that pos was stored.
+// markSaved records that pos was saved.
 func (s *Stream) markSaved(pos gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +193,7 @@ func (s *Stream) markSaved(pos gocql.UUID) {
 	}
 }
 
-// oldest is when the oldest unsettled change was read, and whether there is one.
+// oldest returns the time when the oldest pending change was read, false without one.
 func (s *Stream) oldest() (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +203,7 @@ func (s *Stream) oldest() (time.Time, bool) {
 	return s.pending[0].read, true
 }
 
-// Reached is the position as wall clock time.
+// Reached returns the position as wall clock time.
 func (s *Stream) Reached() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,29 +11,29 @@ import (
 
 // States of a CDC stream in the relay.
 const (
-	streamOpened   = "opened"   // nothing was read since
-	streamRead     = "read"     // something of it is not settled
-	streamSettled  = "settled"  // all that was read is, and the checkpoint is behind
-	streamSaved    = "saved"    // the checkpoint is where the stream is
-	streamHeld     = "held"     // its next row cannot be read
-	streamFinished = "finished" // a later generation is read
+	streamOpened   = "opened"   // no change read yet
+	streamRead     = "read"     // a change is pending
+	streamSettled  = "settled"  // no change pending, checkpoint older than the position
+	streamSaved    = "saved"    // checkpoint equal to the position
+	streamHeld     = "held"     // next row unreadable
+	streamFinished = "finished" // a later generation is current
 )
 
 const (
-	unreadable = "a row of a table that is not as it was mapped"
-	restarted  = "the reader is started again"
+	unreadable = "a row that does not match the mapping"
+	restarted  = "the reader restarts"
 )
 
 var streamTransitions = []relaytest.Transition{
-	{From: relaytest.Nowhere, To: streamOpened, By: "the reader begins it, at its checkpoint"},
+	{From: relaytest.Nowhere, To: streamOpened, By: "the reader opens it at its checkpoint"},
 	{From: streamOpened, To: streamRead, By: "a change"},
 	{From: streamOpened, To: streamSettled, By: "an empty window"},
-	{From: streamRead, To: streamSettled, By: "its events are published or dead letters"},
+	{From: streamRead, To: streamSettled, By: "its events are published or dead-lettered"},
 	{From: streamSettled, To: streamRead, By: "a change"},
 	{From: streamSettled, To: streamSaved, By: "the checkpoint is saved"},
 	{From: streamSaved, To: streamRead, By: "a change"},
 	{From: streamSaved, To: streamSettled, By: "an empty window"},
-	{From: streamSaved, To: streamFinished, By: "a new generation, and all of this one is saved"},
+	{From: streamSaved, To: streamFinished, By: "a new generation, after all checkpoints of this one are saved"},
 	{From: streamOpened, To: streamHeld, By: unreadable},
 	{From: streamRead, To: streamHeld, By: unreadable},
 	{From: streamSettled, To: streamHeld, By: unreadable},
@@ -44,7 +44,7 @@ var streamTransitions = []relaytest.Transition{
 	{From: streamHeld, To: relaytest.Nowhere, By: restarted},
 }
 
-// state is where a stream is that was opened.
+// state returns the state of a stream that was opened.
 func (s *Streams) state(p *Stream) string {
 	s.mu.Lock()
 	_, open := s.open[p]
@@ -71,7 +71,7 @@ func (s *Streams) state(p *Stream) string {
 	}
 }
 
-// Streams go through every transition that there is, and no other.
+// Streams go through every listed transition and no other.
 func TestStream_Transitions(t *testing.T) {
 	t.Parallel()
 	w := relaytest.NewWalk(t, streamTransitions)
@@ -121,12 +121,12 @@ func TestStream_Transitions(t *testing.T) {
 	a.Begin(relaytest.At(4), 1)
 	step(a, streamRead)
 
-	// From wherever it is a stream may be held, and the reader started again.
+	// From each state a stream can be held, and the reader can restart.
 	all := []*Stream{a}
 	for _, hold := range []bool{true, false} {
 		for _, from := range []string{streamSaved, streamOpened, streamRead, streamSettled} {
 			if from == streamSettled && !hold {
-				continue // a reader that ends saves it
+				continue // Reset saves its position
 			}
 			p := open(t, m, older, fmt.Sprint(from, hold))
 			all = append(all, p)
@@ -156,7 +156,7 @@ func TestStream_Transitions(t *testing.T) {
 	a = open(t, m, older, "a")
 	step(a, streamOpened)
 	if a.start != relaytest.At(3) {
-		t.Errorf("the stream goes on at %s, want the checkpoint, %s", a.start.Time(), relaytest.At(3).Time())
+		t.Errorf("the stream resumes at %s, want the checkpoint, %s", a.start.Time(), relaytest.At(3).Time())
 	}
 	a.Idle(relaytest.At(5))
 	step(a, streamSettled)

@@ -25,17 +25,17 @@ func TestStreamProgress_PassesOnlyTheSettledPrefix(t *testing.T) {
 		}
 	}
 	p.Idle(relaytest.At(1))
-	expect("an empty window with nothing pending", relaytest.At(1))
+	expect("an empty window without a pending change", relaytest.At(1))
 	a := p.Begin(relaytest.At(2), 1)
 	b := p.Begin(relaytest.At(3), 2)
 	p.Idle(relaytest.At(4))
 	p.Idle(relaytest.At(5))
-	expect("two changes under way", relaytest.At(1))
+	expect("two pending changes", relaytest.At(1))
 	p.Settle(b)
 	p.Settle(b)
 	expect("the second is settled first", relaytest.At(1))
 	p.Settle(a)
-	expect("both are settled, and the windows behind them", relaytest.At(5))
+	expect("both changes and the windows after them are settled", relaytest.At(5))
 	c := p.Begin(relaytest.At(6), 2)
 	p.Settle(c)
 	expect("one of two events of a change", relaytest.At(5))
@@ -43,8 +43,8 @@ func TestStreamProgress_PassesOnlyTheSettledPrefix(t *testing.T) {
 	expect("both", relaytest.At(6))
 }
 
-// The position is always the last of the settled prefix, in whatever order
-// changes settle.
+// The position is always the last change of the settled prefix, in whatever order changes
+// settle.
 func TestStreamProgress_AgreesWithAPlainModel(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds.Range(t, 50) {
@@ -91,18 +91,18 @@ func TestStreamProgress_WaitsWhenTooFarAhead(t *testing.T) {
 		first := p.Begin(relaytest.At(1), 1)
 		p.Begin(relaytest.At(2), 1)
 		if err := p.Wait(t.Context()); err != nil {
-			t.Fatalf("wait() with room error = %v", err)
+			t.Fatalf("Wait() below the limit: error = %v", err)
 		}
 		p.Begin(relaytest.At(3), 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("wait() without room error = %v, want the deadline's", err)
+			t.Errorf("Wait() at the limit: error = %v, want the deadline's", err)
 		}
 		time.AfterFunc(time.Minute, func() { p.Settle(first) })
 		start := time.Now()
 		if err := p.Wait(t.Context()); err != nil || time.Since(start) != time.Minute {
-			t.Errorf("wait() = %v after %s, want nil when the oldest settles", err, time.Since(start))
+			t.Errorf("Wait() = %v after %s, want nil once the oldest settles", err, time.Since(start))
 		}
 	})
 }

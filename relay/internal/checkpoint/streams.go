@@ -18,15 +18,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// saveConcurrency is how many checkpoints are written at the same time.
+// saveConcurrency is the maximum number of concurrent checkpoint writes.
 const saveConcurrency = 16
 
-// saveAgain is after how many intervals checkpoints that only passed empty time are
-// tried again which could not be saved.
+// saveAgain is the number of intervals after which a failed save is retried when
+// positions have only passed empty windows.
 const saveAgain = 10
 
-// Streams are the streams being read, and saves their checkpoints. It is safe
-// for concurrent use.
+// Streams is the set of streams being read; it saves their checkpoints. It is safe for
+// concurrent use.
 type Streams struct {
 	store  Store
 	limit  int
@@ -34,37 +34,36 @@ type Streams struct {
 	saves  prometheus.Counter
 	errors prometheus.Counter
 
-	saving chan struct{} // holds one token per save under way: one at a time, so that none overtakes a newer one
+	saving chan struct{} // semaphore of size one: a save must not overtake a newer one
 
 	mu     sync.Mutex
-	loaded map[string]loadedPosition // by stream, until its consumer is made
+	loaded map[string]loadedPosition // by stream, until its consumer is created
 	open   map[*Stream]struct{}
 	held   map[*Stream]error
-	// byID has the streams of the generation being read, also while the reader
-	// is started again: what was handed on stays so.
+	// byID contains the streams of the current generation by id, also while the reader
+	// restarts: handed-on changes remain handed on.
 	byID map[string]*Stream
-	// floor is until when scans of the outbox table answer: no stream is read
-	// from before it.
+	// floor is the time up to which scans of the outbox table cover the rows: no stream
+	// is read from before it.
 	floor time.Time
-	// entered is the generation being read, and resumed where its streams go on
-	// that were not opened yet: by stream, write times in microseconds as handed
-	// gives them. nil if that is not known.
+	// entered is the current generation. resumed contains, for streams not opened yet,
+	// the write time in microseconds up to which changes were handed on; nil if unknown.
 	entered time.Time
 	resumed map[string]int64
-	// first is the first generation that this run reads, and begun where its
-	// streams were opened first, in microseconds. What was written there later was
-	// handed on by this run, or not at all.
+	// first is the first generation that this run reads. begun contains the write time in
+	// microseconds from which each of its streams was first opened. Later changes were
+	// handed on by this run or not at all.
 	first time.Time
 	begun map[string]int64
-	// lastIdle is when positions that only passed empty time were last saved.
+	// lastIdle is the time of the last save of positions that only passed empty windows.
 	lastIdle time.Time
-	failing  time.Time // since when positions cannot be saved
-	saveErr  error     // why
+	failing  time.Time // time of the first failed save since the last success
+	saveErr  error
 	lastRead time.Time
 }
 
-// NewStreams returns streams that save their checkpoints to store. A stream waits once
-// limit of its changes follow one that is not acknowledged.
+// NewStreams returns streams that save their checkpoints to store. A stream waits once it
+// has limit pending changes.
 func NewStreams(store Store, limit int, log *slog.Logger, reg prometheus.Registerer) *Streams {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -80,21 +79,22 @@ func NewStreams(store Store, limit int, log *slog.Logger, reg prometheus.Registe
 	}
 }
 
-// loadedPosition is the checkpoint that the reader goes on from.
+// loadedPosition is the checkpoint from which the reader resumes a stream.
 type loadedPosition struct {
 	generation time.Time
 	position   gocql.UUID
 }
 
-// Starts notes where the reader goes on. The library asks for the checkpoint of
-// a stream right before it makes its consumer, and only then names the generation.
+// Starts records the position from which the reader resumes a stream. The library
+// requests the checkpoint of a stream right before it creates its consumer; only that
+// request contains the generation.
 func (s *Streams) Starts(gen time.Time, stream scyllacdc.StreamID, pos gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded[string(stream)] = loadedPosition{generation: gen, position: pos}
 }
 
-// Forget drops what was handed on before: the relay starts anew.
+// Forget drops the record of handed-on changes, for a new start of the relay.
 func (s *Streams) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,15 +103,15 @@ func (s *Streams) Forget() {
 	s.entered, s.resumed, s.first = time.Time{}, nil, time.Time{}
 }
 
-// StartFrom makes no stream be read from before the given time: a scan of the
-// outbox table answers for what was written until then.
+// StartFrom makes every stream be read from floor or later: a scan of the outbox table
+// covers earlier writes.
 func (s *Streams) StartFrom(floor time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.floor = floor
 }
 
-// raise is where a stream with that checkpoint is read from.
+// raise returns the position from which a stream with checkpoint pos is read.
 func (s *Streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,9 +120,9 @@ func (s *Streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 
 // raised is raise. Called locked.
 //
-// The low bits of a cdc$time are random and not those of a UUID, so of the
-// floor's own time only the first of the next microsecond is behind all changes:
-// gocql.MaxTimeUUID is behind three quarters of them.
+// The low bits of a cdc$time are random and not those of a UUID. Only the first UUID of
+// the next microsecond sorts after every change of the floor's microsecond;
+// gocql.MaxTimeUUID sorts after three quarters of them.
 func (s *Streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
 	if floor := gocql.MinTimeUUID(s.floor.Add(time.Microsecond)); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
 		return floor
@@ -156,9 +156,9 @@ func (s *Streams) Begin(stream scyllacdc.StreamID) *Stream {
 }
 
 // Began returns the write time in microseconds from which this run reads a stream,
-// however often its reader was restarted; false if that is not known yet. What the
-// stream shows that was written later was handed on by this run, or by nobody. All
-// streams of later generations count from where the last stream of the first one began.
+// regardless of restarts of its reader; false while unknown. Later changes of the stream
+// were handed on by this run or not at all. For streams of later generations it returns
+// the time from which the last stream of the first generation was read.
 func (s *Streams) Began(gen time.Time, stream []byte) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
 	case opened && gen.Equal(s.first):
 		return at, true
 	case s.entered.Equal(s.first) && s.resumed == nil:
-		return 0, false // some streams are not opened yet
+		return 0, false // streams not opened yet have an unknown start
 	case gen.Equal(s.first):
 		return s.resumesAt(stream) + 1, s.entered.Equal(s.first)
 	}
@@ -189,8 +189,8 @@ func (s *Streams) beganLocked(gen time.Time, stream []byte) (int64, bool) {
 	return latest, true
 }
 
-// resumesAt is what is handed on of a stream of the generation being read that was not
-// opened yet. Called locked.
+// resumesAt returns the write time up to which a stream of the current generation that is
+// not opened yet was handed on. Called locked.
 func (s *Streams) resumesAt(stream []byte) int64 {
 	if upTo, ok := s.resumed[string(stream)]; ok {
 		return upTo
@@ -198,13 +198,14 @@ func (s *Streams) resumesAt(stream []byte) int64 {
 	return s.unread()
 }
 
-// Hold notes that the stream cannot go on because of err.
+// Hold records that err stops the stream.
 func (s *Streams) Hold(p *Stream, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[p] = err
 }
 
+// All returns the open streams in no order.
 func (s *Streams) All() []*Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,8 +216,8 @@ func (s *Streams) All() []*Stream {
 	return out
 }
 
-// finishBefore waits until the streams of generations before gen are
-// acknowledged to the end, saves their checkpoints and drops them.
+// finishBefore waits until all changes of generations before gen are settled, saves their
+// checkpoints and drops their streams.
 func (s *Streams) finishBefore(ctx context.Context, gen time.Time) error {
 	old := slices.DeleteFunc(s.All(), func(p *Stream) bool { return !p.generation.Before(gen) })
 	for _, p := range old {
@@ -241,13 +242,14 @@ func (s *Streams) finishBefore(ctx context.Context, gen time.Time) error {
 	return nil
 }
 
-// resume reads where the streams of a generation go on. The library opens them
-// one after the other, over as long as Config.BusyDelay, and the tail need not
-// wait for the last. Without an answer it does: nil.
+// resume returns the write times up to which the streams of a generation were handed on,
+// from their checkpoints, or nil if these cannot be read. The library opens the streams
+// one by one, over up to Config.BusyDelay; with this result the tail reader does not wait
+// for the last.
 func (s *Streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
 	positions, err := s.store.Positions(ctx, gen)
 	if err != nil {
-		s.log.Debug("checkpoints not read at once; the tail waits for the sweep's streams", "err", err)
+		s.log.Debug("failed to read checkpoints; the tail reader waits for the streams of the sweep reader", "err", err)
 		return nil
 	}
 	out := make(map[string]int64, len(positions))
@@ -257,19 +259,19 @@ func (s *Streams) resume(ctx context.Context, gen time.Time) map[string]int64 {
 	return out
 }
 
-// handedAt is what is handed on of a stream that goes on at a position; without
-// one it begins with its generation.
+// handedAt returns the write time up to which a stream with checkpoint pos was handed on;
+// without a checkpoint the stream begins with its generation.
 func handedAt(gen time.Time, pos gocql.UUID) int64 {
 	first := gocql.MinTimeUUID(gen)
 	if scyllacdc.CompareTimeUUID(pos, first) < 0 {
 		pos = first
 	}
-	return cdclog.WriteTime(pos) - 1 // another change may have its time
+	return cdclog.WriteTime(pos) - 1 // another change may have the same time
 }
 
-// Handed returns the write time in microseconds up to which everything in a
-// stream of the given generation was handed on; false if that is not known yet,
-// as of every generation but the one being read.
+// Handed returns the write time in microseconds up to which all changes of a stream of
+// the given generation were handed on; false while unknown and for any generation but the
+// current one.
 func (s *Streams) Handed(gen time.Time, stream []byte) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,13 +287,12 @@ func (s *Streams) Handed(gen time.Time, stream []byte) (int64, bool) {
 	return s.resumesAt(stream), true
 }
 
-// unread is what is handed on of a stream of the generation being read that has
-// neither been opened nor a checkpoint. Called locked.
+// unread returns the write time up to which a stream of the current generation that has
+// no checkpoint and is not opened counts as handed on. Called locked.
 func (s *Streams) unread() int64 { return handedAt(s.entered, s.raised(s.entered, gocql.UUID{})) }
 
-// HandedAll returns the generation being read, zero before the first, the
-// number of its streams that were opened, and up to when everything in them was
-// handed on.
+// HandedAll returns the current generation, zero before the first, the number of its
+// opened streams, and the write time up to which all of their changes were handed on.
 func (s *Streams) HandedAll() (gen time.Time, opened int, upTo int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,9 +303,9 @@ func (s *Streams) HandedAll() (gen time.Time, opened int, upTo int64) {
 	return s.entered, len(s.byID), upTo
 }
 
-// HandedOf is up to when everything was handed on of some streams of the generation
-// being read: those that were not opened yet count as at their checkpoints. It is
-// false if these are not known.
+// HandedOf returns the write time up to which all changes of the given streams of the
+// current generation were handed on. Streams not opened yet count with their checkpoints;
+// it returns false if these are unknown.
 func (s *Streams) HandedOf(which [][]byte) (upTo int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +323,8 @@ func (s *Streams) HandedOf(which [][]byte) (upTo int64, ok bool) {
 	return upTo, true
 }
 
-// Reset saves what can be saved and drops all streams: the reader has ended.
+// Reset saves the checkpoints and drops all streams after the reader has stopped. Streams
+// are dropped even if a save fails.
 func (s *Streams) Reset(ctx context.Context) error {
 	all := s.All()
 	err := s.save(ctx, all)
@@ -334,8 +336,8 @@ func (s *Streams) Reset(ctx context.Context) error {
 	return err
 }
 
-// save writes the checkpoints of those that moved. The first error is
-// returned; the others are tried nevertheless.
+// save writes the checkpoints that moved. It attempts all of them and returns the first
+// error.
 func (s *Streams) save(ctx context.Context, which []*Stream) error {
 	select {
 	case s.saving <- struct{}{}:
@@ -363,8 +365,8 @@ func (s *Streams) save(ctx context.Context, which []*Stream) error {
 	return g.Wait()
 }
 
-// saveDue saves the positions that passed events, and the others when idle has
-// gone by since they were saved. It says whether there were any.
+// saveDue saves the positions that passed events, and the others once idle has passed
+// since their last save. It reports whether there were any.
 func (s *Streams) saveDue(ctx context.Context, idle time.Duration) (due bool, err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -393,26 +395,26 @@ func (s *Streams) Run(ctx context.Context, every, idle time.Duration) error {
 		}
 		wait := idle
 		if failing {
-			wait = min(idle, saveAgain*every) // or a quiet relay would go on saying that nothing can be saved
+			wait = min(idle, saveAgain*every) // otherwise an idle relay would report the failure for too long
 		}
 		due, err := s.saveDue(ctx, wait)
 		if !due {
-			continue // which says nothing of whether they can be saved
+			continue // no attempt, no result
 		}
 		s.tried(err, time.Now())
 		switch {
 		case err == nil && failing:
-			s.log.Info("checkpoints are saved again")
+			s.log.Info("checkpoint saves succeed again")
 		case err != nil && ctx.Err() == nil && failure.Classify(err) == failure.Fatal:
 			return err
 		case err != nil && !failing && ctx.Err() == nil:
-			s.log.Warn("checkpoint not saved; a start after a crash now would read further back", "err", err)
+			s.log.Warn("failed to save checkpoint; a restart after a crash would resume further back", "err", err)
 		}
 		failing = err != nil
 	}
 }
 
-// tried notes how saving positions went.
+// tried records the result of a save.
 func (s *Streams) tried(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -424,14 +426,15 @@ func (s *Streams) tried(err error, now time.Time) {
 	}
 }
 
-// Unsaved is since when positions cannot be saved, and why; zero if they can.
+// Unsaved returns the time since which saves fail and the last error; zero values if the
+// last save succeeded.
 func (s *Streams) Unsaved() (since time.Time, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failing, s.saveErr
 }
 
-// SawWindow notes that the log was read.
+// SawWindow records a read of the log.
 func (s *Streams) SawWindow() {
 	now := time.Now()
 	s.mu.Lock()
@@ -439,21 +442,24 @@ func (s *Streams) SawWindow() {
 	s.lastRead = now
 }
 
+// LastWindow returns the time of the last read of the log.
 func (s *Streams) LastWindow() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastRead
 }
 
+// Count returns the number of open streams.
 func (s *Streams) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
+// HeldCount returns the number of held streams.
 func (s *Streams) HeldCount() int { return len(s.Holds()) }
 
-// Holds returns why streams are held, by stream id.
+// Holds returns the errors of held streams by stream id.
 func (s *Streams) Holds() map[string]error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -464,7 +470,8 @@ func (s *Streams) Holds() map[string]error {
 	return out
 }
 
-// OldestAge is how long ago the oldest unacknowledged change was read.
+// OldestAge returns the time since the oldest unacknowledged change was read, zero
+// without one.
 func (s *Streams) OldestAge(now time.Time) time.Duration {
 	var age time.Duration
 	for _, p := range s.All() {
@@ -475,7 +482,7 @@ func (s *Streams) OldestAge(now time.Time) time.Duration {
 	return age
 }
 
-// OldestPosition is that of the stream that is furthest behind, false without a stream.
+// OldestPosition returns the oldest position of a stream, false without a stream.
 func (s *Streams) OldestPosition() (oldest time.Time, ok bool) {
 	for _, p := range s.All() {
 		if t := p.Reached(); !ok || t.Before(oldest) {
@@ -485,7 +492,7 @@ func (s *Streams) OldestPosition() (oldest time.Time, ok bool) {
 	return oldest, ok
 }
 
-// PositionAge is how far the stream that is furthest behind is behind now.
+// PositionAge returns the largest lag of a stream.
 func (s *Streams) PositionAge(now time.Time) time.Duration {
 	var age time.Duration
 	for _, p := range s.All() {

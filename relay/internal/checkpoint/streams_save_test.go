@@ -25,7 +25,7 @@ func (s *slowOnce) SavePosition(ctx context.Context, generation time.Time, strea
 	return s.Store.SavePosition(ctx, generation, stream, position)
 }
 
-// A save that takes long does not replace the later position of another save.
+// A slow save does not replace the later position of another save.
 func TestStreams_SavesDoNotOvertakeEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

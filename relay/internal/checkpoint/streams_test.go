@@ -28,8 +28,8 @@ func open(t *testing.T, m *Manager, gen time.Time, id string) *Stream {
 	return m.streams.Begin(scyllacdc.StreamID(id))
 }
 
-// A generation must not begin before all of the one before it is acknowledged:
-// after a crash the old streams are never looked at again.
+// A generation must not begin before all changes of the previous one are acknowledged:
+// after a crash the old streams are never read again.
 func TestProgressManager_FinishesAGenerationBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestProgressManager_FinishesAGenerationBeforeTheNext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		if err := m.StartGeneration(ctx, newer); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("StartGeneration() error = %v, want it to wait until the deadline", err)
+			t.Errorf("StartGeneration() error = %v, want the deadline's", err)
 		}
 		if gen, _ := m.GetCurrentGeneration(t.Context()); !gen.Equal(older) {
 			t.Errorf("GetCurrentGeneration() = %s, want the old one, %s", gen, older)
@@ -94,11 +94,11 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 			pos, _ := store.Position(t.Context(), relaytest.Start, []byte("a"))
 			return pos.Time()
 		}
-		time.Sleep(2500 * time.Millisecond) // the first save is over
+		time.Sleep(2500 * time.Millisecond) // the first save is done
 		p.Idle(relaytest.At(1))
 		time.Sleep(10 * time.Second)
 		if position().Equal(relaytest.At(1).Time()) {
-			t.Error("empty time was saved at once")
+			t.Error("an empty window was saved immediately")
 		}
 		p.Settle(p.Begin(relaytest.At(2), 1))
 		time.Sleep(2 * time.Second)
@@ -111,7 +111,7 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 			t.Errorf("checkpoint = %s, want %s in the end", got, relaytest.At(3).Time())
 		}
 
-		store.Fail(errors.New("the database is away"))
+		store.Fail(errors.New("database unavailable"))
 		p.Settle(p.Begin(relaytest.At(4), 1))
 		time.Sleep(time.Hour)
 		store.Fail(nil)
@@ -124,8 +124,8 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 	})
 }
 
-// The library opens streams one after the other, for as long as Config.BusyDelay;
-// what the tail asks must be answered the same before as afterwards.
+// The library opens streams one by one, over up to Config.BusyDelay; the answers for the
+// tail reader must be the same before and after.
 func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	t.Parallel()
 	s, store, m := newTestStreams(t)
@@ -134,7 +134,7 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := s.HandedOf(both); ok {
-		t.Error("handedOf() knows before the generation begins")
+		t.Error("HandedOf() reports a time before the generation begins")
 	}
 	if err := m.StartGeneration(t.Context(), gen); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	early["all"], _ = s.HandedOf(both)
 	early["b"], _ = s.Handed(gen, []byte("b"))
 	if _, ok := s.Handed(gen.Add(time.Hour), []byte("b")); ok {
-		t.Error("handed() knows a stream of a generation that is not read yet")
+		t.Error("Handed() reports a time for a generation that is not read yet")
 	}
 	open(t, m, gen, "a")
 	if got, ok := s.Handed(gen, []byte("a")); !ok || got != early["a"] {
@@ -166,6 +166,6 @@ func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
 	store.Err = errors.New("away")
 	store.Mu.Unlock()
 	if got := s.resume(t.Context(), gen.Add(time.Hour)); got != nil {
-		t.Errorf("resume() = %v without an answer, want nothing", got)
+		t.Errorf("resume() = %v without checkpoints, want nil", got)
 	}
 }

@@ -1,7 +1,7 @@
-// Package fence stops writes of a relay that may have lost what it is responsible for.
+// Package fence stops the writes of a relay that may no longer own its shard.
 //
 // A fence is a function that returns an error once another relay may be the owner. Check
-// guards statements for the database, Connections every byte for the broker. The lease
+// guards statements for the database, Connections every byte sent to a broker. The lease
 // that decides is in package share.
 package fence
 
@@ -17,12 +17,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// ErrWrite is what is not written to the database behind the fence. It is no
-// reason to try again.
-var ErrWrite = fmt.Errorf("%w: nothing is written to the database: another relay may own what this one carries", failure.ErrStopping)
+// ErrWrite is the error of a write to the database that the fence refused. It is not
+// retryable.
+var ErrWrite = fmt.Errorf("%w: write to the database refused: another relay may own this shard", failure.ErrStopping)
 
-// Check returns why nothing may be written, nil if something may. A fence that is
-// nil keeps nothing back.
+// Check returns nil if writes are allowed, otherwise an error that wraps ErrWrite. A nil
+// fence allows all writes.
 func Check(fence func() error) error {
 	if fence == nil {
 		return nil
@@ -33,23 +33,23 @@ func Check(fence func() error) error {
 	return nil
 }
 
-// errFenced is what is written to a connection behind the fence.
-var errFenced = errors.New("nothing is sent to the broker: another relay may own what this one carries")
+// errFenced is the error of a write to a broker that the fence refused.
+var errFenced = errors.New("write to the broker refused: another relay may own this shard")
 
-// Connections returns the options with connections that look at the fence
-// before each write, whatever opens them: a TLS configuration or a dialer.
+// Connections returns the options with a dialer whose connections check the fence before
+// each write. It wraps the dialer or TLS configuration of opts.
 //
-// A record that was handed to the Kafka client may be written at any time later, in
-// a process that stood still meanwhile too, so the last place to stop it is here.
+// The Kafka client may write a record at any time after it accepted it, also after a
+// pause of the process, so the connection is the last place to stop the write.
 func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
-	probe, err := kgo.NewClient(opts...) // it is only asked how it would connect
+	probe, err := kgo.NewClient(opts...) // never connects; only its dialer is read
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	defer probe.Close()
 	dial, ok := probe.OptValue(kgo.Dialer).(func(context.Context, string, string) (net.Conn, error))
 	if !ok {
-		return nil, errors.New("kafka client: it does not say how it connects")
+		return nil, errors.New("kafka client: option Dialer has an unexpected type")
 	}
 	fenced := func(ctx context.Context, network, host string) (net.Conn, error) {
 		if err := fence(); err != nil {
@@ -64,14 +64,14 @@ func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
 	return append(opts, kgo.DialTLSConfig(nil), kgo.Dialer(fenced)), nil
 }
 
-// fencedConn is a connection on which nothing is written behind the fence.
+// fencedConn is a connection that checks the fence before each write.
 type fencedConn struct {
 	net.Conn
 	fence func() error
 }
 
-// Write writes if the fence lets it. What is written is small or in pieces of a
-// batch, so it does not look for longer than a system call takes.
+// Write writes p if the fence allows it. Writes are small or pieces of a batch, so the
+// check precedes the write by no more than a system call.
 func (c *fencedConn) Write(p []byte) (int, error) {
 	if err := c.fence(); err != nil {
 		c.reset()
@@ -80,7 +80,7 @@ func (c *fencedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close drops what the kernel has still to send if that is behind the fence.
+// Close closes the connection; once fenced it also drops the unsent data of the kernel.
 func (c *fencedConn) Close() error {
 	if c.fence() != nil {
 		c.reset()
@@ -88,8 +88,7 @@ func (c *fencedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset makes closing the connection a reset, with which the kernel forgets what was
-// not acknowledged by the other side.
+// reset makes Close send a reset, with which the kernel drops unacknowledged data.
 func (c *fencedConn) reset() {
 	conn := c.Conn
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS

@@ -20,8 +20,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Fewer is how many seeds a random test tries of n: with -short, which the race
-// detector runs with, the first quarter.
+// Fewer returns the number of seeds that a random test tries of n: with -short, which the
+// race detector uses, the first quarter.
 func Fewer(n uint64) uint64 {
 	if testing.Short() {
 		return max(n/4, 2)
@@ -29,8 +29,8 @@ func Fewer(n uint64) uint64 {
 	return n
 }
 
-// Long skips with -short a test of many hours. The race detector finds nothing in
-// them that it does not find in the first minutes.
+// Long skips a test of many hours with -short. The race detector finds in it only what it
+// finds in the first minutes.
 func Long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -38,7 +38,7 @@ func Long(t *testing.T) {
 	}
 }
 
-// Delivered is a record as a consumer saw it.
+// Delivered is a record as a consumer received it.
 type Delivered struct {
 	outbox.Event
 	topic         string
@@ -48,7 +48,7 @@ type Delivered struct {
 	RecordHeaders []kgo.RecordHeader
 }
 
-// Header is the value of a record header, empty without one.
+// Header returns the value of a record header, empty without one.
 func (d *Delivered) Header(key string) string {
 	i := slices.IndexFunc(d.RecordHeaders, func(h kgo.RecordHeader) bool { return h.Key == key })
 	if i < 0 {
@@ -57,7 +57,7 @@ func (d *Delivered) Header(key string) string {
 	return string(d.RecordHeaders[i].Value)
 }
 
-// Consume reads all topics of a broker to their ends, by topic, partition and offset.
+// Consume returns the records of all topics of a broker, by topic, partition and offset.
 func Consume(t testing.TB, brokers []string, kafka []kgo.Opt, topics ...string) []Delivered {
 	t.Helper()
 	cl, err := kgo.NewClient(append(slices.Clone(kafka), kgo.SeedBrokers(brokers...),
@@ -94,8 +94,8 @@ func Consume(t testing.TB, brokers []string, kafka []kgo.Opt, topics ...string) 
 	return out
 }
 
-// CheckOrder fails the test unless got holds exactly the events of want, each
-// once, and each aggregate's of one topic on one partition in sequence.
+// CheckOrder fails the test unless got contains exactly the events of want, each once,
+// and the events of an aggregate and topic are on one partition in order of sequence.
 func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
 	t.Helper()
 	missing := make(map[gocql.UUID]bool)
@@ -109,7 +109,7 @@ func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
 	last := make(map[line]Delivered)
 	for _, d := range got {
 		if !missing[d.ID] {
-			t.Errorf("event %s (aggregate %s, seq %d) came twice or was never sent", d.ID, d.AggregateID, d.Sequence)
+			t.Errorf("event %s (aggregate %s, seq %d) is a duplicate or unknown", d.ID, d.AggregateID, d.Sequence)
 		}
 		delete(missing, d.ID)
 		k := line{d.topic, d.AggregateID}
@@ -120,7 +120,7 @@ func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
 		last[k] = d
 	}
 	if len(missing) > 0 {
-		t.Errorf("%d of %d events are lost", len(missing), len(want))
+		t.Errorf("%d of %d events lost", len(missing), len(want))
 	}
 }
 
@@ -129,12 +129,12 @@ type Fence struct{ Closed atomic.Bool }
 
 func (f *Fence) Check() error {
 	if f.Closed.Load() {
-		return errors.New("the shard is lost")
+		return errors.New("lost the shard")
 	}
 	return nil
 }
 
-// Count is the value of a counter.
+// Count returns the value of a counter.
 func Count(c prometheus.Counter) float64 {
 	var m dto.Metric
 	if err := c.Write(&m); err != nil {
@@ -148,7 +148,7 @@ func RefuseOnce(cluster *kfake.Cluster, topic string) {
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.InvalidRecord})
 }
 
-// TakesNothing makes a topic take nothing until it is called off.
+// TakesNothing makes a topic refuse records until the returned function is called.
 func TakesNothing(cluster *kfake.Cluster, topic string) (end func()) {
 	return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
 }

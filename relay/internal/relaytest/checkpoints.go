@@ -17,8 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// events makes n aggregates with m events each, in the order of their numbers;
-// types go round.
+// events returns n aggregates with m events each, ordered by number; types alternate.
 func events(n, m int, types ...string) []outbox.Event {
 	var out []outbox.Event
 	for seq := 1; seq <= m; seq++ {
@@ -42,14 +41,14 @@ func Logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// Checkpoints is a checkpointStore in memory that can be broken.
+// Checkpoints is a checkpoint.Store in memory with injected failures.
 type Checkpoints struct {
 	Mu                sync.Mutex
 	rows              map[string]gocql.UUID
 	topics            map[string]bool
 	Generation, First time.Time
 	Err               error
-	frozen            bool // positions stay as they are
+	frozen            bool // saves of positions have no effect
 }
 
 func NewCheckpoints() *Checkpoints {

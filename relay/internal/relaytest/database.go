@@ -17,8 +17,8 @@ import (
 )
 
 // Connect connects to a database over memory. With prefetched set the driver writes
-// immediately: a test whose reads have several pages needs that, because a prefetch holds
-// a lock while it waits, and virtual time stops with it.
+// immediately. Tests whose reads have several pages need that: a prefetch holds a lock
+// while it waits, which stops virtual time.
 func Connect(t *testing.T, db *scyllafake.Server, keyspace string, prefetched bool) *gocql.Session {
 	t.Helper()
 	cluster := gocql.NewCluster("127.0.0.1")
@@ -51,8 +51,8 @@ func EventID(i int) gocql.UUID {
 	return gocql.UUID{byte(i), byte(i >> 8), byte(i >> 16), 15: 1}
 }
 
-// CheckTimes fails the test if the broker's time disagrees with the sequence of
-// an aggregate over all topics.
+// CheckTimes fails the test if the broker's timestamps contradict the sequence of an
+// aggregate over all topics.
 func CheckTimes(t *testing.T, got []Delivered) {
 	t.Helper()
 	got = slices.Clone(got)
@@ -67,8 +67,8 @@ func CheckTimes(t *testing.T, got []Delivered) {
 	}
 }
 
-// NoCompression lets tests find an event's id in the bytes of a batch. Each test has
-// its own: kgo.NewClient writes into the list of codecs that the option holds.
+// NoCompression lets tests find an event's id in the bytes of a batch. Each test has its
+// own copy: kgo.NewClient writes to the list of codecs of the option.
 func NoCompression() kgo.Opt { return kgo.ProducerBatchCompression(kgo.NoCompression()) }
 
 var (

@@ -10,8 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Events makes n aggregates with m events each, in the order of their numbers;
-// types go round.
+// Events returns n aggregates with m events each, ordered by number; types alternate.
 func Events(n, m int, types ...string) []outbox.Event {
 	var out []outbox.Event
 	for seq := 1; seq <= m; seq++ {

@@ -12,18 +12,18 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the state diagrams in docs/design/README.md")
 
-// Nowhere is where everything begins and ends.
+// Nowhere is the state before the first transition and after the last.
 const Nowhere = "[*]"
 
-// Transition is a step of a state machine, and what leads to it.
+// Transition is a step of a state machine and its trigger.
 type Transition struct{ From, To, By string }
 
-// diagram draws a machine.
+// diagram returns the Mermaid diagram of a state machine.
 func diagram(ts []Transition) string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n")
 	for _, t := range ts {
-		name := func(s string) string { return strings.ReplaceAll(s, "-", "_") } // mermaid's names have no hyphen
+		name := func(s string) string { return strings.ReplaceAll(s, "-", "_") } // Mermaid names have no hyphen
 		fmt.Fprintf(&b, "  %s --> %s: %s\n", name(t.From), name(t.To), t.By)
 	}
 	b.WriteString("```\n")
@@ -31,8 +31,8 @@ func diagram(ts []Transition) string {
 }
 
 // CheckDiagram fails the test unless the diagram of the machine in the design document
-// is the one that the package's tests walk; -update rewrites it. root is the path of the
-// repository's root.
+// matches the transitions of the package's tests; -update rewrites it. root is the path
+// of the repository's root.
 func CheckDiagram(t *testing.T, root, name string, machine []Transition) {
 	t.Helper()
 	file := filepath.Join(root, "docs/design/README.md")
@@ -53,11 +53,11 @@ func CheckDiagram(t *testing.T, root, name string, machine []Transition) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the diagram of %s in %s differs from the transitions of the test; go test -run Design -update in this package rewrites it", name, file)
+		t.Errorf("the diagram of %s in %s differs from the transitions of the test; run go test -run Design -update in this package", name, file)
 	}
 }
 
-// Walk notes the states that things go through, and holds them to a machine.
+// Walk records the states of things and checks them against a state machine.
 type Walk struct {
 	t       *testing.T
 	machine []Transition
@@ -70,7 +70,7 @@ func NewWalk(t *testing.T, machine []Transition) *Walk {
 	return &Walk{t: t, machine: machine, at: make(map[string]string), seen: make(map[Transition]bool)}
 }
 
-// See notes that the thing is in the state.
+// See records that the thing is in the state.
 func (w *Walk) See(thing, state string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,17 +88,17 @@ func (w *Walk) See(thing, state string) {
 			return
 		}
 	}
-	w.t.Errorf("%s went from %s to %s, which no transition is", thing, from, state)
+	w.t.Errorf("%s went from %s to %s: no such transition", thing, from, state)
 }
 
-// Whole fails the test unless every transition was gone.
+// Whole fails the test unless every transition occurred.
 func (w *Walk) Whole() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.machine {
 		if !w.seen[t] {
-			w.t.Errorf("nothing went from %s to %s (%s)", t.From, t.To, t.By)
+			w.t.Errorf("no transition from %s to %s (%s)", t.From, t.To, t.By)
 		}
 	}
 }
