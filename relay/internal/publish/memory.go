@@ -7,41 +7,41 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// memory is what the relay knows to be out: the ids of acknowledged events, and
-// of each aggregate the number that it goes on with. The publisher's lock guards it.
+// memory is the dedup index: the ids of published events, and the next number of
+// each aggregate. The publisher's lock guards it.
 //
-// Every row of the log is read twice, by the tail and later by the sweep, so an
-// id is kept until the sweep has shown it, as fresh, and for a while after
-// that, as shown, for what a retry or a batchlog replay wrote twice. Ids stand
-// in plain maps without pointers: some 40 bytes each, nothing for the garbage
-// collector to follow, and let go of a map at a time.
+// The tail reader and later the sweep reader read every row of the log. An id is
+// fresh until the sweep has read its row, and shown for some time after that,
+// because a retry or a batchlog replay may have written the row twice. Ids are kept
+// in plain maps without pointers: about 40 bytes each, nothing for the garbage
+// collector to scan, and evicted one map at a time.
 type memory struct {
 	maxFresh, maxShown, maxAggregates int
 
-	// fresh are the events that the sweep has still to show, by the time at
-	// which they went out, the newest last.
+	// fresh contains the events whose rows the sweep has not read, by time of
+	// publication, the newest last.
 	fresh  []freshEvents
 	freshN int
 	isNear bool // freshN is near maxFresh, see near
-	// shown are the events that the sweep showed last, older those before them.
+	// shown contains the events whose rows the sweep read last, older those before them.
 	shown, older shownEvents
-	// horizon is the newest write time, in microseconds, of all ids that are
-	// forgotten: an event written later that went out is known by its id.
+	// horizon is the newest write time, in microseconds, of all evicted ids: the id
+	// of a published event with a later write time is in the index.
 	horizon int64
 
-	// lines are the aggregates that went out last, olderLines those before them.
+	// lines contains the aggregates published last, olderLines those before them.
 	lines, olderLines map[gocql.UUID]line
-	// gaps are the numbers of aggregates that were passed over. busy reports that events
-	// of an aggregate are under way, whose line is with its lane.
+	// gaps contains the skipped numbers by aggregate. busy reports whether events of
+	// an aggregate are in progress; its lane then has its line.
 	gaps map[gocql.UUID]*gaps
 	busy func(gocql.UUID) bool
 }
 
-// inTopic says of an event that counts as out that it is known to be in its topic.
+// inTopic reports whether an event that counts as published is known to be in its topic.
 type inTopic bool
 
-// line is what is known of an aggregate's sequence: the events first to next-1
-// were handed on, but for gaps.
+// line is the known part of an aggregate's sequence: events first to next-1 were
+// accepted, except gaps.
 type line struct{ first, next int64 }
 
 type freshEvents struct {
@@ -65,7 +65,7 @@ func newMemory(maxEvents, maxAggregates int) *memory {
 	}
 }
 
-// has says whether the event is known to be out.
+// has reports whether the event is in the dedup index.
 func (m *memory) has(id gocql.UUID) bool {
 	for i := range slices.Backward(m.fresh) {
 		if _, ok := m.fresh[i].ids[id]; ok {
@@ -79,11 +79,12 @@ func (m *memory) has(id gocql.UUID) bool {
 	return ok
 }
 
-// addUnsent notes an event that counts as out though it may be in no topic: its
-// dead letter is settled.
+// addUnsent adds an event that counts as published although it may be in no topic:
+// its dead letter is settled.
 func (m *memory) addUnsent(id gocql.UUID, written int64) { m.addAs(id, written, false) }
 
-// addAs notes an event that is published, or counts as that, before the sweep has shown it.
+// addAs adds an event that is published, or counts as published, before the sweep
+// has read its row.
 func (m *memory) addAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.fresh) == 0 {
 		m.fresh = append(m.fresh, freshEvents{ids: make(map[gocql.UUID]inTopic), since: time.Now()})
@@ -94,7 +95,8 @@ func (m *memory) addAs(id gocql.UUID, written int64, how inTopic) {
 	m.freshN++
 }
 
-// shownAs notes an event that is published, or counts as that, and that the sweep has shown.
+// shownAs adds an event that is published, or counts as published, after the sweep
+// has read its row.
 func (m *memory) shownAs(id gocql.UUID, written int64, how inTopic) {
 	if len(m.shown.ids) >= m.maxShown {
 		m.horizon = max(m.horizon, m.older.newest)
@@ -105,7 +107,7 @@ func (m *memory) shownAs(id gocql.UUID, written int64, how inTopic) {
 	m.shown.newest = max(m.shown.newest, written)
 }
 
-// show notes that the sweep has shown an event that is out.
+// show records that the sweep has read the row of a published event.
 func (m *memory) show(id gocql.UUID, written int64) {
 	for i := range m.fresh {
 		if how, ok := m.fresh[i].ids[id]; ok {
@@ -117,10 +119,11 @@ func (m *memory) show(id gocql.UUID, written int64) {
 	}
 }
 
-// full says that the sweep is too far behind for more events to go out before it.
+// full reports whether the index has no room for events that the sweep has not read.
 func (m *memory) full() bool { return m.freshN >= m.maxFresh }
 
-// find returns whether the event counts as out, and whether it is known to be in its topic.
+// find reports whether the event counts as published, and whether it is known to be
+// in its topic.
 func (m *memory) find(id gocql.UUID) (out bool, in inTopic) {
 	for i := range m.fresh {
 		if in, ok := m.fresh[i].ids[id]; ok {
@@ -134,7 +137,7 @@ func (m *memory) find(id gocql.UUID) (out bool, in inTopic) {
 	return out, in
 }
 
-// forget lets go of an event that its topic has lost.
+// forget removes an event that its topic has lost.
 func (m *memory) forget(id gocql.UUID) {
 	for i := range m.fresh {
 		if _, ok := m.fresh[i].ids[id]; ok {
@@ -146,7 +149,7 @@ func (m *memory) forget(id gocql.UUID) {
 	delete(m.older.ids, id)
 }
 
-// forgetUnsent lets go of an event that counts as out and is not known to be in
+// forgetUnsent removes an event that counts as published and is not known to be in
 // its topic.
 func (m *memory) forgetUnsent(id gocql.UUID) {
 	for i := range m.fresh {
@@ -162,10 +165,9 @@ func (m *memory) forgetUnsent(id gocql.UUID) {
 	}
 }
 
-// pass notes that the sweep has read the log up to the given write time, and
-// begins a new part of fresh when the last one is older than every. What the
-// sweep has passed without showing it, it will not show: its row in the log is
-// late, or expired.
+// pass records that the sweep has read the log up to the given write time, and adds
+// a part to fresh when the last one is older than every. Parts below that write time
+// become shown: the sweep will not read their rows, which are late or expired.
 func (m *memory) pass(upTo int64, now time.Time, every time.Duration) {
 	m.fresh = slices.DeleteFunc(m.fresh, func(b freshEvents) bool {
 		old := now.Sub(b.since) >= every
@@ -183,7 +185,7 @@ func (m *memory) pass(upTo int64, now time.Time, every time.Duration) {
 	}
 }
 
-// line returns what is known of an aggregate without events under way.
+// line returns the line of an aggregate that has no events in progress.
 func (m *memory) line(aggregate gocql.UUID) (line, bool) {
 	if l, ok := m.lines[aggregate]; ok {
 		return l, true
@@ -192,7 +194,7 @@ func (m *memory) line(aggregate gocql.UUID) (line, bool) {
 	return l, ok
 }
 
-// keep remembers an aggregate. Those that went out longest ago are forgotten.
+// keep stores the line of an aggregate and evicts the least recently published ones.
 func (m *memory) keep(aggregate gocql.UUID, l line) {
 	if len(m.lines) >= m.maxAggregates {
 		for a := range m.gaps {
@@ -205,7 +207,7 @@ func (m *memory) keep(aggregate gocql.UUID, l line) {
 	m.lines[aggregate] = l
 }
 
-// advance notes that event seq of the aggregate is handed on.
+// advance returns the line after event seq of the aggregate is accepted.
 func (m *memory) advance(aggregate gocql.UUID, l line, seq int64) line {
 	switch {
 	case l.next == 0:
@@ -224,13 +226,13 @@ func (m *memory) advance(aggregate gocql.UUID, l line, seq int64) line {
 	return l
 }
 
-// size is the number of events and aggregates remembered.
+// size returns the number of events and aggregates in the index.
 func (m *memory) size() (fresh, shown, aggregates int) {
 	return m.freshN, len(m.shown.ids) + len(m.older.ids), len(m.lines) + len(m.olderLines)
 }
 
-// Indexed returns whether the dedup index has an event that is not under way, and
-// whether as one that is in its topic.
+// Indexed reports whether the dedup index contains an event that is not in progress,
+// and whether that event is known to be in its topic.
 func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,7 +243,7 @@ func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
 	return out, bool(in)
 }
 
-// Forget takes an event out of the dedup index.
+// Forget removes an event from the dedup index.
 func (p *Publisher) Forget(id gocql.UUID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

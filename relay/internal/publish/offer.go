@@ -12,61 +12,60 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// source is who found an event.
+// source is the reader that found an event.
 type source uint8
 
 const (
-	// BySweep is the reader that moves the checkpoint and sees every row of the log.
+	// BySweep is the sweep reader, which moves the checkpoint and reads every row of the log.
 	BySweep source = iota
-	// ByTail is the reader that is early. What it does not hand on, the sweep will.
+	// ByTail is the tail reader. The sweep reader offers the events that it skips.
 	ByTail
-	// ByKey is the outbox table.
+	// ByKey is a read of the outbox table by key.
 	ByKey
-	// ByBackfill is a scan of it.
+	// ByBackfill is a scan of the outbox table.
 	ByBackfill
-	// byUnknown is that of a dead letter which does not say it.
+	// byUnknown is the source of a dead letter whose metadata lacks it.
 	byUnknown
 )
 
-// verdict is what became of an event that was offered.
+// verdict is the result of an offer.
 type verdict uint8
 
 const (
-	// Taken: the event goes out.
+	// Taken: the event is accepted.
 	Taken verdict = iota
-	// Repeated: it goes out or is out already; it is settled when it is acknowledged.
+	// Repeated: the event is in progress or published; it is settled when it is acknowledged.
 	Repeated
-	// Ahead: events before it in its aggregate are missing.
+	// Ahead: earlier events of its aggregate are missing.
 	Ahead
-	// Unknown: nothing is known of its aggregate and it is not the first.
+	// Unknown: its aggregate is unknown and it is not the first event.
 	Unknown
 	// Claimed: another caller fills a gap of its aggregate.
 	Claimed
-	// Left: it comes behind later ones of its aggregate, and the sweep decides.
+	// Left: later events of its aggregate were accepted, and the sweep decides.
 	Left
 )
 
-// Offer is an event that was found.
+// Offer is an event to be published.
 type Offer struct {
 	Event   outbox.Event
 	Written int64 // write time in microseconds, 0 if unknown
 	By      source
-	// Bad says that the row is no event that can be published, and why.
+	// Bad is the reason why the row is not a valid event; nil if it is valid.
 	Bad error
-	// Owner says that the caller has claimed the aggregate.
+	// Owner reports that the caller has claimed the aggregate.
 	Owner bool
-	// Anyway says that the event goes out though one before it is missing.
+	// Anyway publishes the event although an earlier one is missing.
 	Anyway bool
-	// Missing says that somebody has read the event's topic and not found it: of
-	// its number nothing follows.
+	// Missing reports that the event's topic was read and does not contain it: its
+	// number proves nothing.
 	Missing bool
-	// Settled is called once the event is acknowledged, from any goroutine; nil
-	// if nobody waits.
+	// Settled, if not nil, is called from any goroutine once the event is acknowledged.
 	Settled func()
 }
 
-// Offer hands on an event if it is its turn. It waits for room in the budget,
-// but not for what is out already; an error means that it was not taken.
+// Offer accepts an event if it is next in its aggregate. It waits for room in the
+// budget, except for a published event; an error means that it was not accepted.
 func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) {
 	var size int64
 	paid := false
@@ -104,7 +103,7 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) 
 		if o.By == ByTail {
 			p.TailWaited(time.Now())
 		}
-		paid = true // and while it waited the event may have come in by another way
+		paid = true // while it waited, another caller may have offered the event
 	}
 	p.mu.Unlock()
 	if paid {
@@ -113,14 +112,15 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) 
 	return v, err
 }
 
-// Submit hands on a row, which may be no event, whose turn the caller knows it to be.
+// Submit accepts a row, which may be an invalid event. The caller ensures that it is
+// next in its aggregate.
 func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by source, settled func()) error {
 	_, err := p.Offer(ctx, &Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
 	return err
 }
 
-// judge says what is to be done with an event; it is the item if the event is
-// under way already. Called locked.
+// judge returns the verdict for an event, and its item if it is already in progress.
+// Called locked.
 func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 	e := &o.Event
 	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) || p.letters.has(e.ID) {
@@ -144,7 +144,7 @@ func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 	case !known:
 		return Unknown, nil
 	case e.Sequence >= l.next && !o.Owner && p.memory.gapsDue(e.AggregateID, e.Sequence):
-		return Ahead, nil // what it continued without is looked up again first
+		return Ahead, nil // the skipped numbers are looked up again first
 	case e.Sequence == l.next, e.Sequence > l.next && o.Anyway:
 		return Taken, nil
 	case e.Sequence > l.next:
@@ -154,16 +154,16 @@ func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 	case o.By == ByTail:
 		return Left, nil
 	case e.Sequence < l.first || o.Written > p.memory.horizon:
-		// What is one event is decided by its id, as long as ids are remembered:
-		// this one was never handed on, whatever its number.
+		// The id identifies an event as long as ids are in the index: this one was
+		// never accepted, whatever its number.
 		return Taken, nil
 	default:
 		return Repeated, nil
 	}
 }
 
-// repeat notes that an event came again. It says whether the caller is to
-// settle it. Called locked.
+// repeat records a repeated event and reports whether the caller must settle it.
+// Called locked.
 func (p *Publisher) repeat(o *Offer, v verdict, it *item) (settle bool) {
 	if v != Repeated {
 		return false
@@ -195,7 +195,7 @@ func (p *Publisher) take(o *Offer, size int64) {
 		p.noteTime(l, o)
 	case l.line.next > o.Event.Sequence:
 		p.Metrics.Late.Inc()
-		p.log.Warn("event comes behind a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.next, trace.Attrs(o.Event.Headers))
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
 		l.line = p.memory.advance(l.id, l.line, o.Event.Sequence)
@@ -212,7 +212,7 @@ func (p *Publisher) take(o *Offer, size int64) {
 	}
 	it := &item{by: o.By, scanned: o.By == ByBackfill && p.older.old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && p.letters.on() {
-		it.death = &death{class: classOf(o.Bad), err: o.Bad} // also if it is parked or spilled
+		it.death = &death{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
 	} else {
 		it.death = p.letters.interrupted(o.Event.ID)
 	}
@@ -237,7 +237,7 @@ func SizeOf(e *outbox.Event) int64 {
 	return size
 }
 
-// line returns what is known of an aggregate's sequence. Called locked.
+// line returns the line of an aggregate. Called locked.
 func (p *Publisher) line(aggregate gocql.UUID) (line, bool) {
 	if l, ok := p.lanes[aggregate]; ok {
 		return l.line, true
@@ -245,8 +245,7 @@ func (p *Publisher) line(aggregate gocql.UUID) (line, bool) {
 	return p.memory.line(aggregate)
 }
 
-// Expect returns the number that the aggregate should go on with, and whether
-// anything is known of it.
+// Expect returns the next number of the aggregate, and whether the aggregate is known.
 func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -254,7 +253,7 @@ func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 	return l.next, known
 }
 
-// lane returns the aggregate's lane. Called locked.
+// lane returns the aggregate's lane and creates it if necessary. Called locked.
 func (p *Publisher) lane(aggregate gocql.UUID) *lane {
 	l, ok := p.lanes[aggregate]
 	if !ok {
@@ -265,7 +264,7 @@ func (p *Publisher) lane(aggregate gocql.UUID) *lane {
 	return l
 }
 
-// rest puts away a lane without items. Called locked.
+// rest removes a lane without items and keeps its line. Called locked.
 func (p *Publisher) rest(l *lane) {
 	if len(l.items) > 0 || l.ended != nil || l.writing {
 		return
@@ -274,8 +273,8 @@ func (p *Publisher) rest(l *lane) {
 	delete(p.lanes, l.id)
 }
 
-// Claim waits until nobody else fills a gap of the aggregate and then keeps
-// others from handing on events of it, until release.
+// Claim waits until no other caller fills a gap of the aggregate. Until release is
+// called, it prevents other callers from publishing events of the aggregate.
 func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release func(), err error) {
 	for {
 		release, busy := p.TryClaim(aggregate)
@@ -290,8 +289,8 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 	}
 }
 
-// TryClaim is claim for one who does not wait: without release, busy is closed
-// when the other is done.
+// TryClaim is Claim without waiting. If release is nil, another caller has the claim,
+// and busy is closed when that caller releases it.
 func (p *Publisher) TryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,7 +307,7 @@ func (p *Publisher) TryClaim(aggregate gocql.UUID) (release func(), busy <-chan 
 	}, nil
 }
 
-// Pass notes that the sweep has read the log up to a write time in microseconds.
+// Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

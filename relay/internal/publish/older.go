@@ -18,17 +18,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// OlderRows are the rows of the outbox table that a scan has still to hand on,
-// by token range, and what is known to be out of them already.
+// OlderRows tracks the rows of the outbox table that a scan has not offered yet, by
+// token range, and the rows that are already published.
 //
-// The rest of the relay goes on meanwhile. It must not hand on an event of an
-// aggregate whose older rows the scan has not come to: they go first, read by
-// key (publisher.passOlder), and the scan then finds them handed on.
+// The rest of the relay continues during the scan. Before it publishes an event of
+// an aggregate that the scan has not reached, it publishes the older rows of that
+// aggregate, read by key (Publisher.PassOlder); the scan then skips them.
 //
-// It is safe for concurrent use; it is called with the publisher's lock held and
-// takes none itself.
+// It is safe for concurrent use. It is called with the publisher's lock held and
+// does not take that lock.
 type OlderRows struct {
-	arc         cdclog.TokenRange // the tokens that the scan is about
+	arc         cdclog.TokenRange // the tokens that the scan covers
 	from, until int64             // write times in microseconds, both included
 	most        int               // aggregates that may be ahead of the scan
 
@@ -40,12 +40,12 @@ type OlderRows struct {
 
 // olderRange is a range of tokens.
 type olderRange struct {
-	open   bool  // still to be scanned
-	cursor int64 // up to this token, included, it is
-	// out are the events of its aggregates that are in the topics already.
+	open   bool  // not completely scanned
+	cursor int64 // last scanned token, included
+	// out contains the events of its aggregates that are already in the topics.
 	out map[gocql.UUID]struct{}
-	// ahead are the aggregates of which older rows were handed on ahead of the
-	// scan, and the number up to which.
+	// ahead contains, by aggregate, the number up to which older rows were accepted
+	// ahead of the scan.
 	ahead map[gocql.UUID]int64
 }
 
@@ -65,14 +65,15 @@ func NewOlderRows(row *checkpoint.Scan, a cdclog.TokenRange, most int) *OlderRow
 	return o
 }
 
-// of is the range of an aggregate, and whether the scan has still to come to it. Called locked.
+// of returns the range of an aggregate, its token, and whether the scan has not
+// reached it yet. Called locked.
 func (o *OlderRows) of(aggregate gocql.UUID) (r *olderRange, token int64, open bool) {
 	token = hint.Token(aggregate)
 	r = &o.ranges[o.arc.PartOf(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }
 
-// Behind says whether older rows of the aggregate may still have to be handed on.
+// Behind reports whether older rows of the aggregate may still have to be published.
 func (o *OlderRows) Behind(aggregate gocql.UUID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,8 +81,8 @@ func (o *OlderRows) Behind(aggregate gocql.UUID) bool {
 	return open && r.ahead[aggregate] != math.MaxInt64
 }
 
-// holdsBack says whether an event has to wait for older rows of its aggregate. A
-// line says that all before the next number is handed on, if it begins with 1.
+// holdsBack reports whether an event has to wait for older rows of its aggregate. A
+// line that begins with 1 proves that all events before its next number were accepted.
 func (o *OlderRows) holdsBack(e *outbox.Event, written int64, l line, known, gaps bool) bool {
 	if o == nil || e.Sequence == 1 && written > o.until || known && l.first == 1 && !gaps {
 		return false
@@ -89,17 +90,17 @@ func (o *OlderRows) holdsBack(e *outbox.Event, written int64, l line, known, gap
 	return o.Behind(e.AggregateID)
 }
 
-// old says whether the scan answers for a row.
+// old reports whether the scan covers a row.
 func (o *OlderRows) old(written int64) bool { return o != nil && written > 0 && written <= o.until }
 
-// took notes that a row was handed on by somebody else than the scan.
+// took records that a reader other than the scan offered a row.
 func (o *OlderRows) took(e *outbox.Event, written int64) {
 	if o.old(written) {
 		o.Note(e.AggregateID, e.Sequence)
 	}
 }
 
-// passed notes that all older rows of the aggregate are handed on.
+// passed records that all older rows of the aggregate were accepted.
 func (o *OlderRows) passed(aggregate gocql.UUID) { o.Note(aggregate, math.MaxInt64) }
 
 func (o *OlderRows) Note(aggregate gocql.UUID, upTo int64) {
@@ -119,7 +120,7 @@ func (o *OlderRows) Note(aggregate gocql.UUID, upTo int64) {
 	r.ahead[aggregate] = max(before, upTo)
 }
 
-// AheadOf is the number up to which older rows of the aggregate are handed on
+// AheadOf returns the number up to which older rows of the aggregate were accepted
 // ahead of the scan, 0 for none.
 func (o *OlderRows) AheadOf(aggregate gocql.UUID) int64 {
 	o.mu.Lock()
@@ -128,7 +129,7 @@ func (o *OlderRows) AheadOf(aggregate gocql.UUID) int64 {
 	return r.ahead[aggregate]
 }
 
-// isOut says whether an event was found in a topic.
+// isOut reports whether an event was found in a topic.
 func (o *OlderRows) isOut(aggregate, event gocql.UUID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +138,7 @@ func (o *OlderRows) isOut(aggregate, event gocql.UUID) bool {
 	return ok
 }
 
-// Scanned notes that the scan has handed on the rows of the aggregate.
+// Scanned records that the scan has offered the rows of the aggregate.
 func (o *OlderRows) Scanned(aggregate gocql.UUID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +146,7 @@ func (o *OlderRows) Scanned(aggregate gocql.UUID) {
 	r.cursor = max(r.cursor, token)
 }
 
-// Close notes that the scan has handed on range n, and forgets what it knew of it.
+// Close records that the scan has offered range n, and releases the state of the range.
 func (o *OlderRows) Close(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,26 +159,26 @@ func (o *OlderRows) Close(n int) {
 // Part returns the tokens of range n.
 func (o *OlderRows) Part(n int) cdclog.TokenRange { return o.arc.Part(n, len(o.ranges)) }
 
-// IsOpen says whether range n is still to be scanned.
+// IsOpen reports whether range n is not completely scanned.
 func (o *OlderRows) IsOpen(n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ranges[n].open
 }
 
-// ErrTooFarAhead says that the older rows of no more aggregates may be handed on
-// ahead of the scan: all of them have to be remembered.
+// ErrTooFarAhead means that the limit of aggregates ahead of the scan is reached:
+// all of them are kept in memory.
 var ErrTooFarAhead = errors.New("too many aggregates are ahead of the backfill")
 
-// room says whether another aggregate may go ahead of the scan; if not, wait is
-// closed when it is worth another try.
+// room reports whether another aggregate may be published ahead of the scan; if not,
+// wait is closed after the next range is scanned.
 func (o *OlderRows) room() (ok bool, wait <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ahead < o.most, o.moved
 }
 
-// OlderOf is the scan under way, nil if there is none.
+// OlderOf returns the scan in progress, nil if there is none.
 func (p *Publisher) OlderOf() *OlderRows {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,8 +191,8 @@ func (p *Publisher) SetOlder(o *OlderRows) {
 	p.older = o
 }
 
-// PassOlder hands on the rows of an aggregate that a scan has still to come to.
-// The caller has claimed the aggregate.
+// PassOlder offers the rows of an aggregate that a scan has not reached. The caller
+// has claimed the aggregate.
 func (p *Publisher) PassOlder(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) error {
 	o := p.OlderOf()
 	if o == nil || !o.Behind(aggregate) {
@@ -209,7 +210,7 @@ func (p *Publisher) PassOlder(ctx context.Context, find cdclog.Lookup, aggregate
 		return err
 	}); err != nil {
 		if h.Ahead > 0 {
-			o.Note(aggregate, h.Ahead) // their ids are not remembered, and they are read again
+			o.Note(aggregate, h.Ahead) // their ids are not in the index, and they are read again
 		}
 		return err
 	}
@@ -217,8 +218,8 @@ func (p *Publisher) PassOlder(ctx context.Context, find cdclog.Lookup, aggregate
 	return nil
 }
 
-// ClaimPassed is claim, with the older rows of the aggregate handed on. It
-// waits, however long the database is away.
+// ClaimPassed claims the aggregate after its older rows were accepted. It retries as
+// long as the database is unavailable.
 func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
 	for attempt := 1; ; attempt++ {
 		release, err := p.Claim(ctx, aggregate)
@@ -243,32 +244,32 @@ func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggrega
 			}
 			continue
 		}
-		p.log.Warn("cannot look up the older rows of an aggregate; trying again", "aggregate_id", aggregate, "attempt", attempt, "err", err)
+		p.log.Warn("failed to look up older rows of an aggregate, retrying", "aggregate_id", aggregate, "attempt", attempt, "err", err)
 		if err := retry.Wait(ctx, retry.Backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// maxNewerRows bounds the newer rows between two older ones of an aggregate that
-// are handed on with them. What is beyond comes by the log, out of sequence.
+// maxNewerRows bounds the newer rows between two older ones of an aggregate that are
+// offered with them. Rows beyond the bound are read from the log, out of sequence.
 const maxNewerRows = 1000
 
-// OlderHandover hands on the rows of one aggregate, in sequence. Whoever uses it
-// has claimed the aggregate.
+// OlderHandover offers the rows of one aggregate, in sequence. The caller has claimed
+// the aggregate.
 type OlderHandover struct {
 	Publisher *Publisher
 	Older     *OlderRows
 	Ahead     int64
-	// newer are rows that the log still has; they are handed on if an older one
-	// comes after them, which is so where two clocks wrote them.
+	// newer contains rows that are still in the log; they are offered if an older row
+	// follows them, which occurs where two clocks wrote them.
 	newer []cdclog.StoredEvent
-	// Handed and known count the rows that were handed on and that were out.
+	// Handed and Known count the rows that were offered and those already published.
 	Handed, Known int64
 }
 
-// Row takes the next row. settled, if not nil, makes what is called once the
-// row's event is acknowledged; it is not asked for where that needs no waiting.
+// Row processes the next row. settled, if not nil, returns the function to call once
+// the row's event is acknowledged; Row does not call settled if nothing is to be waited for.
 func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
 	if !h.Older.old(f.Written) {
 		if len(h.newer) < maxNewerRows {
@@ -306,7 +307,7 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 	return err
 }
 
-// whenSettled calls settled, if not nil, once the event is no longer under way.
+// whenSettled calls settled, if not nil, once the event is no longer in progress.
 func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
 	if settled == nil {
 		return
@@ -322,12 +323,12 @@ func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
 	}
 }
 
-// olderFound keeps which events are in the topics, of as many ranges as there is room
+// olderFound records the events found in the topics, for as many ranges as it has room
 // for. It is not safe for concurrent use.
 type olderFound struct {
 	older  *OlderRows
 	most   int
-	Ranges int // it keeps what belongs to ranges before this one
+	Ranges int // events of ranges before this one are kept
 	Kept   int
 }
 
@@ -335,7 +336,7 @@ func NewOlderFound(o *OlderRows, most int) *olderFound {
 	return &olderFound{older: o, most: most, Ranges: len(o.ranges)}
 }
 
-// Take notes an event that was found in a topic.
+// Take records an event that was found in a topic.
 func (f *olderFound) Take(aggregate, id gocql.UUID) {
 	o := f.older
 	o.mu.Lock()
@@ -350,7 +351,7 @@ func (f *olderFound) Take(aggregate, id gocql.UUID) {
 	before := len(r.out)
 	r.out[id] = struct{}{}
 	f.Kept += len(r.out) - before
-	// One range is always kept: a part of the scan has to be that large.
+	// One range is always kept, whatever its size: the scan covers at least one range.
 	for f.Kept > f.most && f.first() < f.Ranges-1 {
 		f.Ranges--
 		f.Kept -= len(o.ranges[f.Ranges].out)
@@ -358,7 +359,7 @@ func (f *olderFound) Take(aggregate, id gocql.UUID) {
 	}
 }
 
-// first is the first range that is still to be scanned.
+// first returns the index of the first range that is not completely scanned.
 func (f *olderFound) first() int {
 	return slices.IndexFunc(f.older.ranges, func(r olderRange) bool { return r.open })
 }

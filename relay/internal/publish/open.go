@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// answerBreaker does what a change of the breaker asks for. Called locked.
+// answerBreaker reacts to a change of the breaker. Called locked.
 func (p *Publisher) answerBreaker() {
 	state := p.breaker.status.State
 	if !p.breaker.moved {
@@ -24,12 +24,12 @@ func (p *Publisher) answerBreaker() {
 	switch state {
 	case BreakerOpen:
 		p.call = nil
-		// What the broker cannot have comes back and is spilled, or waits here.
+		// Records that the broker cannot have are returned, then spilled or kept in their lanes.
 		for l := range p.sending {
 			l.ctx.giveUp()
 		}
 	case BreakerHalfOpen, BreakerClosed:
-		p.wake() // dead letters go first where they come first
+		p.wake() // an aggregate's dead letters are published before its newer events
 	}
 	clear(p.refused)
 	for l := range p.replaying {
@@ -40,10 +40,10 @@ func (p *Publisher) answerBreaker() {
 	}
 }
 
-// ping probes the broker when there is no event to do it with. Called locked.
+// ping probes the broker when there is no event to send. Called locked.
 func (p *Publisher) ping() {
 	if p.pinging || p.closed || p.asking > 0 {
-		return // a topic that is being made is a probe of its own
+		return // the creation of a topic probes the broker
 	}
 	c := p.admit()
 	if c == nil {
@@ -63,9 +63,9 @@ func (p *Publisher) ping() {
 	})
 }
 
-// attempt runs f as a call of the breaker, once that lets it through. A broker that
-// returns an error of its own has answered, so only a missing answer counts as a
-// failure: one topic that cannot be created does not open the breaker.
+// attempt runs f as a call of the breaker, once the breaker admits it. Only a missing
+// answer counts as a failure; an error returned by the broker is an answer. One topic
+// that cannot be created therefore does not open the breaker.
 func (p *Publisher) attempt(ctx context.Context, f func() error) error {
 	count := func(n int) {
 		p.mu.Lock()

@@ -7,28 +7,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// KeyPartitioner is Kafka's own for records with keys. It keeps nothing of a key.
+// KeyPartitioner is Kafka's default partitioner for records with keys. It retains no keys.
 var KeyPartitioner = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
-// partitionCounts knows how many partitions topics had when a record was last sent to
-// them. The publisher's lock does not guard it: partitioners run without. The zero
-// value knows none.
+// partitionCounts contains the number of partitions each topic had when a record was
+// last sent to it. It has its own lock, because partitioners run without the
+// publisher's lock. The zero value is empty and ready to use.
 type partitionCounts struct {
 	log    *slog.Logger
 	mu     sync.Mutex
 	of     map[string]int
-	record kgo.Record // to ask byKey with
-	// gates are the partitions that records must not be sent to, by topic.
+	record kgo.Record // argument of KeyPartitioner
+	// gates contains the partitions that records must not be sent to, by topic.
 	gates map[string]topicGates
 }
 
-// topicGates are the partitions of a topic that were not read back, of which there were n.
+// topicGates contains the partitions of a topic that were not read back. The topic had
+// n partitions.
 type topicGates struct {
 	parts map[int32]struct{} // -1 is all
 	n     int
 }
 
-// gate keeps records from a partition of a topic that has n of them.
+// gate prevents records from being sent to a partition of a topic that has n partitions.
 func (c *partitionCounts) gate(key Partition, n int) {
 	c.know(key.Topic, n)
 	c.mu.Lock()
@@ -58,7 +59,7 @@ func (g topicGates) has(part int32) bool {
 }
 
 // gated reports whether records of the key must not be sent: they belong to a gated
-// partition, or did before the topic got more of them.
+// partition, or did before partitions were added to the topic.
 func (c *partitionCounts) gated(topic string, key []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *partitionCounts) gated(topic string, key []byte) bool {
 	return false
 }
 
-// know notes how many partitions a topic has, unless records tell already.
+// know sets the number of partitions of a topic, unless it is known already.
 func (c *partitionCounts) know(topic string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,8 +88,8 @@ func (c *partitionCounts) know(topic string, n int) {
 	}
 }
 
-// part is the partition of the topic that the key belongs to, -1 if it is not known
-// how many there are.
+// part returns the partition of the topic that the key belongs to, -1 if the number of
+// partitions is unknown.
 func (c *partitionCounts) part(topic string, key []byte) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,9 +101,9 @@ func (c *partitionCounts) part(topic string, key []byte) int32 {
 	return int32(KeyPartitioner.Partition(&c.record, n))
 }
 
-// saw says in the log when a topic has another number of partitions than before: from
-// there on a key's records may be in another partition than its earlier ones, and the
-// order among them is for consumers to keep.
+// saw records the number of partitions of a topic and logs a change. After a change a
+// key's records may be in another partition than its earlier records, and consumers
+// must keep the order among them.
 func (c *partitionCounts) saw(topic string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +116,7 @@ func (c *partitionCounts) saw(topic string, n int) {
 	}
 	c.of[topic] = n
 	if ok {
-		c.log.Warn("a topic has another number of partitions: later events of an aggregate may be in another one than its earlier events, and consumers that have not read those yet may see them out of order",
+		c.log.Warn("topic has another number of partitions; consumers may read an aggregate's events out of order",
 			"topic", topic, "before", before, "partitions", n)
 	}
 }

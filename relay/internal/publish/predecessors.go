@@ -10,36 +10,36 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// Predecessors finds out which rows of an aggregate are still to be published before
-// an event of it, where nothing is remembered of the aggregate: after a start, or when
-// it was forgotten. Tail and sweep share the rule.
+// Predecessors finds the rows of an aggregate that must be published before an event,
+// where the aggregate is unknown: after a start, or after its line was evicted. The tail
+// reader and the sweep reader share the rule.
 //
-// How far the sweep has read proves nothing: a row may have become visible behind it.
+// The position of the sweep proves nothing: a row may have become visible behind it.
 //
 //   - A row whose id is in the dedup index is published, or will be.
-//   - One that was written after this run began to read its stream, and after every id
-//     that was forgotten, would be in the dedup index. It is not published.
-//   - Any other row is doubtful. Rows are published by their numbers, so the last of
-//     them decides for those before it.
+//   - A row that was written after this run began to read its stream, and after every
+//     evicted id, would be in the dedup index. It is not published.
+//   - Any other row is doubtful. Rows are published in the order of their numbers, so
+//     the last doubtful row decides for the earlier ones.
 //
 // The topics prove whether it is published (proofs).
 type Predecessors struct {
 	Publisher *Publisher
 	Lookup    cdclog.Lookup
-	Quick     bool // a proof that takes long is left to the sweep
+	Quick     bool // leave a slow proof to the sweep reader
 }
 
-// ErrLeft is returned where the tail reader cannot find out immediately whether earlier events
-// are published: the sweep reader decides.
+// ErrLeft means that the tail reader cannot prove quickly whether earlier events are
+// published: the sweep reader decides.
 var ErrLeft = errors.New("left to the sweep reader")
 
-// prover finds out whether an event is published that the dedup index does not have. With
-// quick set it returns an error where that takes long.
+// prover finds out whether an event that is not in the dedup index is published. With
+// quick set it returns an error instead of a slow proof.
 type prover interface {
 	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
 }
 
-// Prove asks the prover; without one the event counts as published.
+// Prove calls the prover; without one the event counts as published.
 func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (bool, error) {
 	if p.proofs == nil {
 		return true, nil
@@ -52,20 +52,21 @@ func (p *Publisher) SetProver(to prover) { p.proofs = to }
 
 // EarlierRows are an aggregate's rows before an event.
 type EarlierRows struct {
-	// Published is the number of the last row that is published; 0 without one. All
-	// rows behind it are not.
+	// Published is the number of the last published row, 0 without one. No later row
+	// is published.
 	Published int64
-	// Missed is the first row that is not published though a later one is.
+	// Missed is the number of the first row that is not published, 0 without one.
 	Missed int64
-	// Lowest and highest are the first and the last row; 0 without rows.
+	// Lowest and highest are the numbers of the first and the last row, 0 without rows.
 	Lowest, highest int64
 }
 
-// Late says whether rows are to be published behind later ones.
+// Late reports whether a row must be published after a later one.
 func (r *EarlierRows) Late() bool { return r.Missed > 0 && r.Missed < r.Published }
 
-// Find reads the rows of an aggregate below a number. began is from when this run reads
-// its stream, in microseconds; no id of a row written after remembered is forgotten.
+// Find reads the rows of an aggregate below the number to. began is the time from which
+// this run reads its stream, in microseconds; no id of a row written after remembered
+// was evicted.
 func (d *Predecessors) Find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out EarlierRows, err error) {
 	for {
 		var doubt *cdclog.StoredEvent
@@ -108,7 +109,7 @@ func (d *Predecessors) Find(ctx context.Context, of *outbox.Event, to, began, re
 	}
 }
 
-// fate is what is known of a row.
+// fate is the known state of a row.
 type fate uint8
 
 const (
@@ -117,7 +118,7 @@ const (
 	fateDoubtful
 )
 
-// Fate says whether a row of an aggregate was handed on, as far as this run knows.
+// Fate returns whether a row of an aggregate was accepted, as far as this run knows.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,8 +132,8 @@ func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) fate {
 	}
 }
 
-// Begins notes that an unknown aggregate continues with a number, so that what is
-// passed over is remembered.
+// Begins sets the next number of an unknown aggregate, so that skipped numbers are
+// recorded.
 func (p *Publisher) Begins(aggregate gocql.UUID, next int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,17 +20,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
-// Publisher writes events to Kafka, each aggregate's in the order in which they
-// were handed on, and each event once however often it is offered.
+// Publisher writes events to Kafka, those of an aggregate in the order in which they
+// were accepted, and each event once however often it is offered.
 //
-// Events of one aggregate for one topic are sent one behind the other without
-// waiting; the idempotent producer keeps their order, and when it gives one back
-// it gives back all behind it. An event for another topic waits until those
-// before it are acknowledged. What is sent and not acknowledged is bounded by
-// the budget; offer waits for room.
+// Events of one aggregate for one topic are sent without waiting for each other. The
+// idempotent producer keeps their order; when it returns one, it returns all later
+// ones. An event for another topic waits until the earlier events are acknowledged.
+// The budget bounds events that are sent and not acknowledged; Offer waits for room.
 //
-// It is safe for concurrent use. Events of one aggregate that several callers
-// offer at the same time go out by their numbers: who finds one missing claims
+// It is safe for concurrent use. Events of one aggregate that several callers offer
+// concurrently are published by their numbers: a caller that finds one missing claims
 // the aggregate until the gap is filled.
 type Publisher struct {
 	cfg        *Config
@@ -40,41 +39,41 @@ type Publisher struct {
 	client     *kgo.Client
 	topics     *topics
 	partitions partitionCounts
-	larger     map[string]largerClient // by topic, where it takes larger records than client knows of
-	clients    []*kgo.Client           // those of larger, to be closed
-	// remember saves the name of a topic before the first event goes to it; nil
-	// if nobody asks for it after a crash.
+	larger     map[string]largerClient // by topic, where it accepts larger records than client's limit
+	clients    []*kgo.Client           // clients of larger, to be closed
+	// remember saves the name of a topic before its first event is sent; nil if a
+	// start after a crash does not need it.
 	remember func(context.Context, string) error
-	// proofs finds out what is published of which nothing is remembered; nil takes it
-	// for published.
+	// proofs finds out whether an event that is not in the dedup index is published; nil
+	// means that it is.
 	proofs prover
-	// fatal is told of an error that ends the relay.
+	// fatal receives an error that stops the relay.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
 	// handed counts the records given to the producer; wired is its value when a
-	// produce request was last written: later records were in none.
+	// produce request was last written: no request contained later records.
 	handed, wired atomic.Uint64
 	heard         atomic.Int64  // when a broker last answered a request, in Unix nanoseconds
-	nudged        chan struct{} // makes watch look
+	nudged        chan struct{} // wakes watch
 	broken        chan error    // connections that failed
-	woken         chan struct{} // makes the replayer look
+	woken         chan struct{} // wakes the replayer
 	burying       chan struct{} // holds a token per dead letter being written
 	loss          atomic.Pointer[DataLoss]
 
 	mu      sync.Mutex
 	closed  bool
 	breaker *breaker
-	call    *call   // what is sent now is part of it
-	calls   []*call // those with records under way
+	call    *call   // the call of records sent now
+	calls   []*call // calls with records in progress
 	struck  time.Time
 	acked   time.Time               // when a record was last acknowledged
 	doubt   bool                    // a call failed, and none was answered since
-	refused map[*lane]struct{}      // lanes that admit sent away
+	refused map[*lane]struct{}      // lanes that admit refused
 	flows   map[Partition]*partFlow // partitions with records outstanding
-	stuck   struct {                // what the producer has of stalled partitions
+	stuck   struct {                // records of stalled partitions in the producer
 		open  int
 		bytes int64
 	}
@@ -84,20 +83,20 @@ type Publisher struct {
 	unwritten  map[gocql.UUID]UnstoredDeadLetter // dead letters that could not be stored so far
 	sending    map[*lane]struct{}                // lanes with records outstanding
 	replaying  map[*lane]struct{}
-	lanes      map[gocql.UUID]*lane // aggregates with events under way
-	items      map[gocql.UUID]*item // by event id, those not acknowledged
+	lanes      map[gocql.UUID]*lane // aggregates with events in progress
+	items      map[gocql.UUID]*item // unacknowledged events, by id
 	bytes      int64
-	gateRoom   *int // how many events may go out while partitions are gated; nil without gates
+	gateRoom   *int // events that may still be published while partitions are gated; nil without gates
 	held       map[gocql.UUID]*Hold
-	memory     *memory // what is out already
+	memory     *memory // dedup index
 	tailed     tailTrack
-	older      *OlderRows                   // what a backfill has still to hand on, nil without one
-	claims     map[gocql.UUID]chan struct{} // aggregates that one caller fills a gap of
+	older      *OlderRows                   // rows that a backfill has not offered yet, nil without one
+	claims     map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
 	probes     map[Partition]*probe         // by partition with a suspect
 	topicNames map[topicKey]topicEntry
 }
 
-// hold is an aggregate whose front event cannot be published.
+// Hold is an aggregate whose front event cannot be published.
 type Hold struct {
 	AggregateID gocql.UUID
 	EventID     gocql.UUID
@@ -108,7 +107,7 @@ type Hold struct {
 	Err         error
 }
 
-// New makes a publisher; it connects when there is something to do.
+// New returns a publisher. It connects with the first request.
 func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Publisher{
@@ -150,22 +149,22 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	return p, nil
 }
 
-// newClient makes a client that produces; size bounds its batches by topic.
+// newClient returns a producing client; size bounds its batches by topic.
 func (p *Publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 	// The relay's own options come last: nothing in p.cfg.Kafka overrides them.
 	opts := append([]kgo.Opt{
 		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(500 * time.Millisecond), // after a leader moved nothing goes out before
+		kgo.MetadataMinAge(500 * time.Millisecond), // nothing is published earlier after a leader change
 	}, p.cfg.Kafka...)
 	opts = append(opts,
 		kgo.SeedBrokers(p.cfg.Brokers...),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// A broker that goes away hangs up on those who have just connected too. The
-		// client would take that for a wrong setting, and give back a record that an
-		// earlier attempt may have written.
+		// A broker that shuts down also closes connections that were just opened. Without
+		// this option the client treats that as a configuration error and fails a record
+		// that an earlier attempt may have written.
 		kgo.AlwaysRetryEOF(),
 		kgo.RecordPartitioner(partitioner(&p.partitions)),
-		// The budget is the bound; the client's own must never be reached.
+		// The budget is the bound; the client's own bound must never be reached.
 		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
 		kgo.WithHooks(connections{p}),
 		kgo.ProducerOnDataLossDetected(p.lost),
@@ -185,7 +184,7 @@ func (p *Publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// pump sends what may be sent of the lane. Called locked.
+// pump sends the events of the lane that may be sent now. Called locked.
 func (p *Publisher) pump(l *lane) {
 	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
 		it := l.firstQueued()
@@ -228,7 +227,7 @@ func (p *Publisher) pump(l *lane) {
 	}
 }
 
-// stays says that the item is not to be sent now. Called locked.
+// stays reports whether the item must not be sent now. Called locked.
 func (p *Publisher) stays(l *lane, it *item) bool {
 	if p.breaker.status.State == BreakerOpen {
 		return true
@@ -236,9 +235,9 @@ func (p *Publisher) stays(l *lane, it *item) bool {
 	return l.ended == nil && (it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))
 }
 
-// send gives the item to the producer, unless the breaker has something against
-// it. Called locked: that is what keeps the order of the lane. It neither blocks
-// nor calls back before it returns.
+// send passes the item to the producer and reports whether the breaker admitted it. It
+// is called locked, which keeps the order of the lane. It neither blocks nor runs the
+// callback before it returns.
 func (p *Publisher) send(l *lane, it *item, key Partition) bool {
 	if it.call = p.admit(); it.call == nil {
 		p.refused[l] = struct{}{}
@@ -264,7 +263,7 @@ func (p *Publisher) send(l *lane, it *item, key Partition) bool {
 	return true
 }
 
-// done takes the producer's answer.
+// done processes the producer's result.
 func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	p.mu.Lock()
 	l.outstanding--
@@ -286,7 +285,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	}
 	made := it.call.root().attempt
 	if errors.Is(err, errGivenUp) {
-		made-- // the last one was called off
+		made-- // the last one was canceled
 	}
 	it.attempts = max(it.attempts, made)
 	p.answered(it.call, p.outcome(l, err))
@@ -325,13 +324,13 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		p.Metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
 	}
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
-		return // the line's values would be allocated for nothing
+		return // avoid allocating the values of the message
 	}
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts, trace.Attrs(it.event.Headers))
 }
 
-// outcome is what the breaker counts for an answer of the producer: what the
-// broker refuses it has answered.
+// outcome returns the result that the breaker counts for a result of the producer: a
+// refusal by the broker is an answer.
 func (p *Publisher) outcome(l *lane, err error) error {
 	switch {
 	case err == nil:
@@ -347,7 +346,7 @@ func (p *Publisher) outcome(l *lane, err error) error {
 	}
 }
 
-// back takes an item that was not written. Called locked.
+// back queues an item that was not written. Called locked.
 func (p *Publisher) back(l *lane, it *item, err error) {
 	it.state = queued
 	class := failure.Classify(err)
@@ -357,14 +356,15 @@ func (p *Publisher) back(l *lane, it *item, err error) {
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
 		p.topics.forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
 	}
-	// Of several that come back together the most serious decides.
+	// Of several errors returned together the most serious decides.
 	if l.failed == nil || failure.Classify(l.failed) < class {
 		l.failed = err
 	}
 	p.next(l)
 }
 
-// next goes on with the lane, once everything it sent is back. Called locked.
+// next continues the lane, after a failure once all its sent items are returned.
+// Called locked.
 func (p *Publisher) next(l *lane) {
 	if l.failed == nil {
 		p.pump(l)
@@ -388,8 +388,8 @@ func (p *Publisher) next(l *lane) {
 	}
 }
 
-// retry goes on with a lane whose front was not written. Called locked, with
-// nothing outstanding.
+// retry continues a lane whose front was not written. Called locked, with nothing
+// outstanding.
 func (p *Publisher) retry(l *lane, front *item, err error) {
 	switch {
 	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):
@@ -401,7 +401,7 @@ func (p *Publisher) retry(l *lane, front *item, err error) {
 		p.bury(l, usedUp(front, err))
 	default:
 		wait := p.cfg.retryWait(front.attempts)
-		p.log.Warn("event not published; it will be sent again", "event_id", front.event.ID, "aggregate_id", l.id,
+		p.log.Warn("event not published, retrying", "event_id", front.event.ID, "aggregate_id", l.id,
 			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err, trace.Attrs(front.event.Headers))
 		p.resume(l, wait)
 	}
@@ -416,12 +416,12 @@ func (p *Publisher) release(l *lane) {
 	if l.hold == nil {
 		return
 	}
-	p.log.Info("aggregate is no longer held", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
+	p.log.Info("aggregate released", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
 	delete(p.held, l.id)
 	l.hold = nil
 }
 
-// resume starts the lane again after wait. Called locked.
+// resume restarts the lane after wait. Called locked.
 func (p *Publisher) resume(l *lane, wait time.Duration) {
 	l.paused = true
 	time.AfterFunc(wait, func() { p.restart(l) })
@@ -434,29 +434,29 @@ func (p *Publisher) restart(l *lane) {
 	p.pump(l)
 }
 
-// EnsureTopics makes topics in the background, and logs those that cannot be made.
+// EnsureTopics creates topics in the background and logs permanent failures.
 func (p *Publisher) EnsureTopics(topics map[string]string) {
 	for _, topic := range topics {
 		p.wg.Go(func() {
 			if err := p.EnsureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
-				p.log.Error("topic cannot be made", "topic", topic, "err", err)
+				p.log.Error("failed to create topic", "topic", topic, "err", err)
 			}
 		})
 	}
 }
 
-// WritesDeadLetters reports whether there is a table for dead letters.
+// WritesDeadLetters reports whether a table for dead letters exists.
 func (p *Publisher) WritesDeadLetters() bool { return p.letters.on() }
 
 // Kafka returns the producer's client, and an administrator of topics that uses it.
 func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.admin }
 
-// OnFirstUse makes remember save the name of a topic before the first event goes to it.
-// It is called before anything is published.
+// OnFirstUse sets the function that saves the name of a topic before its first event is
+// sent. It is called before anything is published.
 func (p *Publisher) OnFirstUse(remember func(context.Context, string) error) { p.remember = remember }
 
-// Drain waits until all events that can be published are and no replay is under
-// way, or ctx ends, and says how many events are left.
+// Drain waits until all publishable events are published and no replay is in progress,
+// or ctx ends, and returns the number of remaining events.
 func (p *Publisher) Drain(ctx context.Context) (left int) {
 	for {
 		left, blocked := p.Remaining()
@@ -466,14 +466,14 @@ func (p *Publisher) Drain(ctx context.Context) (left int) {
 	}
 }
 
-// replays says that dead letters are being replayed.
+// replays reports whether dead letters are being replayed.
 func (p *Publisher) replays() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.letters.underWay > 0
 }
 
-// shut says that the breaker is open and that nothing is under way.
+// shut reports whether the breaker is open and nothing is in progress.
 func (p *Publisher) shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -495,8 +495,8 @@ func (p *Publisher) Remaining() (open, blocked int) {
 	return len(p.items), blocked
 }
 
-// Close ends the publisher. What is not acknowledged by now counts as not
-// published; the broker may have it nevertheless.
+// Close stops the publisher. Unacknowledged events count as not published, although the
+// broker may have them.
 func (p *Publisher) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -513,11 +513,11 @@ type publisherState struct {
 	Open  int
 	Bytes int64
 	Held  int
-	// What is remembered: events that the sweep has still to show, events that
-	// it has shown, aggregates.
+	// Size of the dedup index: events whose rows the sweep has not read, events whose
+	// rows it has read, aggregates.
 	Fresh, Shown, Aggregates int
-	// letters are the dead letters that are not settled, spilled those that an
-	// open breaker made, parked the aggregates that wait behind one.
+	// DeadLetters counts unsettled dead letters, Spilled those written because the
+	// breaker was open, Parked the aggregates blocked by a dead letter.
 	DeadLetters, Spilled, Parked int
 	Breaker                      BreakerStatus
 	Stalled                      []StalledTopic
@@ -525,7 +525,7 @@ type publisherState struct {
 	OldestUnstored               UnstoredDeadLetter
 }
 
-// state is zero for a publisher that was not made yet.
+// State returns the state of the publisher, zero for a nil publisher.
 func (p *Publisher) State() publisherState {
 	if p == nil {
 		return publisherState{}
@@ -540,8 +540,8 @@ func (p *Publisher) State() publisherState {
 	return s
 }
 
-// OldestSent is since when the producer has what it has had for longest; zero if it
-// has nothing.
+// OldestSent returns when the oldest item in the producer was passed to it, zero if
+// there is none.
 func (p *Publisher) OldestSent() (oldest time.Time) {
 	if p == nil {
 		return oldest
@@ -556,7 +556,7 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 	return oldest
 }
 
-// Holds returns the aggregates that are held.
+// Holds returns the held aggregates.
 func (p *Publisher) Holds() []Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// The headers that tell how an event came to its topic. All records share their
-// values, which nobody may change.
+// Headers that describe how an event was published. All records share their values,
+// which must not be changed.
 var (
 	backfilled     = kgo.RecordHeader{Key: outbox.HeaderBackfill, Value: []byte("1")}
 	breakerHeaders = [...]kgo.RecordHeader{
@@ -25,12 +25,12 @@ var (
 	}()
 )
 
-// record is the record of an item that is to be sent. Called locked, when the
-// attempt is counted.
+// record returns the record of an item to be sent. Called locked, after the attempt is
+// counted.
 //
-// Its last headers tell of the way here: of every event who found it, and the rest
-// only where it differs from a first attempt with the breaker closed, so an event
-// costs no allocation more than its own headers do.
+// Its last headers describe the publication. Every event has the header of its reader.
+// The others are present only where they differ from a first attempt with a closed
+// breaker, so an event needs no allocation beyond those of its own headers.
 func (p *Publisher) record(it *item) *kgo.Record {
 	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
 	if int(it.by) < len(capturedHeaders) {
@@ -48,7 +48,7 @@ func (p *Publisher) record(it *item) *kgo.Record {
 	return &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: headers}
 }
 
-// sourceOf is who found an event, by its name in foundBy.
+// sourceOf returns the source with the given name in FoundBy.
 func sourceOf(name string) source {
 	if i := slices.Index(FoundBy[:], name); i >= 0 {
 		return source(i)

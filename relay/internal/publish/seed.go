@@ -7,14 +7,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Found are the events that read-back found in the topics.
+// Found contains the events that read-back found in the topics.
 type Found struct {
 	ids  map[gocql.UUID]inTopic
 	runs map[gocql.UUID]run
 }
 
-// run is what was found of an aggregate: its last event, and which of the 63
-// before it, bit 0 being the last.
+// run contains the events found of an aggregate: the last one, and a mask of it and the
+// 63 before it, bit 0 being the last.
 type run struct {
 	last int64
 	mask uint64
@@ -24,7 +24,7 @@ func NewFound() Found {
 	return Found{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 }
 
-// Add notes an event; sequence is 0 where the table has no numbers.
+// Add adds an event; sequence is 0 where the table has no numbers.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 	b.ids[id] = true
 	if sequence == 0 {
@@ -45,23 +45,23 @@ func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 // Size returns the number of events.
 func (b *Found) Size() int { return len(b.ids) }
 
-// line is the events of the run without a gap that ends with the last one.
-// Of those before nothing is said but by their ids.
+// line returns the events up to the last one that have no gap between them. Only their
+// ids identify earlier events.
 func (r run) line() line {
 	return line{first: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, next: r.last + 1}
 }
 
-// Seed notes that the events are out. They were written before the given time.
+// Seed adds published events that were written before the given time.
 func (p *Publisher) Seed(found *Found, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.memory.seed(found, before.UnixMicro(), time.Now())
 }
 
-// seed notes events that went out before this relay began.
+// seed adds events that were published before this relay started.
 func (m *memory) seed(found *Found, newest int64, now time.Time) {
 	if len(found.ids) > 0 {
-		// What comes next goes into another part: it is let go of later.
+		// Later events are added to another part, which is evicted later.
 		m.fresh = append(m.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
 			freshEvents{ids: make(map[gocql.UUID]inTopic), since: now})
 		m.freshN += len(found.ids)

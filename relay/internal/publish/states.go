@@ -8,17 +8,17 @@ import (
 const (
 	EventQueued    = "queued"      // in its lane
 	EventSent      = "sent"        // with the producer
-	EventReturned  = "returned"    // the producer gave it back; it waits for its next attempt
-	EventSuspect   = "suspect"     // it was refused, and is sent once more, alone
-	EventHeld      = "held"        // refused again, and there is no table of dead letters
-	EventDead      = "dead_letter" // it died: its letter is being written, or stands and is the first of its chain
-	EventParked    = "parked"      // as a dead letter behind another one
-	EventReplaying = "replaying"   // its letter is being claimed, or has been
-	EventOut       = "out"         // it is in its topic, or an operator has ended it unpublished
+	EventReturned  = "returned"    // returned by the producer; waits for its next attempt
+	EventSuspect   = "suspect"     // refused; sent once more, alone
+	EventHeld      = "held"        // refused again, without a table of dead letters
+	EventDead      = "dead_letter" // its dead letter is being written, or is the first of its chain
+	EventParked    = "parked"      // a dead letter that waits behind another one of its chain
+	EventReplaying = "replaying"   // its dead letter is being claimed, or is claimed
+	EventOut       = "out"         // in its topic, or settled unpublished by an operator
 )
 
-// EventState returns the state of the event, empty if the publisher does not know it. It is
-// for tests: the state diagram in docs/design/README.md is checked against it.
+// EventState returns the state of the event, empty if the publisher does not know it.
+// Only tests use it: they check the state diagram in docs/design/README.md against it.
 func (p *Publisher) EventState(e *outbox.Event) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
