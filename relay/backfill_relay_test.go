@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -77,7 +78,7 @@ func TestBackfill_Forced(t *testing.T) {
 		}
 		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
 		rows := w.backfills()
-		if len(rows) != 2 || rows[0].State != checkpoint.ScanDone || rows[0].Published != 40 || rows[0].Read != 80 || len(rows[0].Done) != backfillRanges {
+		if len(rows) != 2 || rows[0].State != checkpoint.ScanDone || rows[0].Published != 40 || rows[0].Read != 80 || len(rows[0].Done) != backfill.Ranges {
 			t.Errorf("backfills = %+v, want one done, of 80 rows, with 40 published", rows)
 		}
 		if n := relaytest.Count(r.metrics.Found[publish.ByBackfill]); n != 0 {
@@ -153,7 +154,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 				got := w.consume(topics...)
 				relaytest.CheckOrder(t, got, all)
 				relaytest.CheckTimes(t, got)
-				if rows := w.backfills(); rows[0].State != checkpoint.ScanDone || rows[0].Reason != backfillForced {
+				if rows := w.backfills(); rows[0].State != checkpoint.ScanDone || rows[0].Reason != backfill.Forced {
 					t.Errorf("backfills = %+v, want one done", rows)
 				}
 			})
@@ -364,7 +365,7 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
-		if s := r.Status(); len(s.Problems) > 0 || s.Backfill.Running || s.Backfill.Reason != backfillOutrun {
+		if s := r.Status(); len(s.Problems) > 0 || s.Backfill.Running || s.Backfill.Reason != backfill.Outrun {
 			t.Errorf("Status() = %+v, want no problems, and a scan behind it", s)
 		}
 		if n := relaytest.Count(r.metrics.Found[publish.ByBackfill]); n == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -20,14 +21,14 @@ import (
 // its own time, so that the relay's answers are covered.
 func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(w *world, operator *gocql.Session, q *Repair) error{
-		"this version": func(w *world, operator *gocql.Session, q *Repair) error {
-			return NewRepairs(operator, "outbox", w.cfg.Name, "outbox."+w.cfg.Table).Ask(w.t.Context(), q)
+	for name, ask := range map[string]func(w *world, operator *gocql.Session, q *backfill.Repair) error{
+		"this version": func(w *world, operator *gocql.Session, q *backfill.Repair) error {
+			return backfill.NewRepairs(operator, "outbox", w.cfg.Name, "outbox."+w.cfg.Table).Ask(w.t.Context(), q)
 		},
-		"a version before": func(w *world, operator *gocql.Session, q *Repair) error {
+		"a version before": func(w *world, operator *gocql.Session, q *backfill.Repair) error {
 			q.ID = gocql.TimeUUID()
 			return operator.Query("INSERT INTO relay_repairs (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
-				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", w.cfg.Name, "outbox."+w.cfg.Table, q.ID, q.Aggregate, q.Sequence, q.EventID, string(RepairAsked), "x", time.Now()).Exec()
+				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", w.cfg.Name, "outbox."+w.cfg.Table, q.ID, q.Aggregate, q.Sequence, q.EventID, string(backfill.RepairAsked), "x", time.Now()).Exec()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 				w.skipLog()
 				clock := new(scyllatest.Clock)
 				clock.Set(2 * time.Minute)
-				q := Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+				q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
 				operator := clock.Connect(t, w.db)
 				err := ask(w, operator, &q)
 				operator.Close()
@@ -59,8 +60,8 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 					t.Error(err)
 				}
 				_, stop = w.run()
-				requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
-				if got := w.answers(requests, 4*time.Minute)[e.ID]; got.State != RepairPublished {
+				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+				if got := w.answers(requests, 4*time.Minute)[e.ID]; got.State != backfill.RepairPublished {
 					t.Errorf("the request is %+v, want published", got)
 				}
 				if err := stop(); err != nil {
@@ -86,27 +87,27 @@ func TestClocks_AnswerOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		_, session := startNode(t)
-		r := NewRepairs(session, "outbox", "relay", "outbox.t")
-		q := Repair{Aggregate: gocql.UUID{1}, EventID: gocql.UUID{2}, Sequence: 1}
+		r := backfill.NewRepairs(session, "outbox", "relay", "outbox.t")
+		q := backfill.Repair{Aggregate: gocql.UUID{1}, EventID: gocql.UUID{2}, Sequence: 1}
 		if err := r.Ask(t.Context(), &q); err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := r.take(t.Context(), q.ID); err != nil || !ok {
+		if ok, err := r.Take(t.Context(), q.ID); err != nil || !ok {
 			t.Fatalf("take() = %v, %v", ok, err)
 		}
-		if ok, err := r.take(t.Context(), q.ID); err != nil || ok {
+		if ok, err := r.Take(t.Context(), q.ID); err != nil || ok {
 			t.Errorf("a second take() = %v, %v, want false", ok, err)
 		}
-		if ok, err := r.answer(t.Context(), q.ID, RepairAsked, RepairAsked, "waits"); err != nil || ok {
+		if ok, err := r.Answer(t.Context(), q.ID, backfill.RepairAsked, backfill.RepairAsked, "waits"); err != nil || ok {
 			t.Errorf("an answer to what was asked = %v, %v, want false", ok, err)
 		}
-		if ok, err := r.answer(t.Context(), q.ID, RepairTaken, RepairPublished, ""); err != nil || !ok {
+		if ok, err := r.Answer(t.Context(), q.ID, backfill.RepairTaken, backfill.RepairPublished, ""); err != nil || !ok {
 			t.Errorf("answer() = %v, %v", ok, err)
 		}
 		if err := r.Forget(t.Context(), q.ID); err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := r.answer(t.Context(), q.ID, RepairPublished, RepairUnknown, ""); err != nil || ok {
+		if ok, err := r.Answer(t.Context(), q.ID, backfill.RepairPublished, backfill.RepairUnknown, ""); err != nil || ok {
 			t.Errorf("an answer to a deleted request = %v, %v, want false", ok, err)
 		}
 		if all, err := r.All(t.Context()); err != nil || len(all) > 0 {
@@ -235,9 +236,9 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				w.write(e)
 				time.Sleep(time.Minute)
-				requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 				ask := func() {
-					if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+					if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -266,8 +267,8 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 					ask()
 					_, stop = w.run()
 				}
-				if got := w.answers(requests, time.Minute)[e.ID]; got.State != RepairUnknown || got.Detail != isWithheld {
-					t.Errorf("the request is %+v, want %q", got, isWithheld)
+				if got := w.answers(requests, time.Minute)[e.ID]; got.State != backfill.RepairUnknown || got.Detail != backfill.IsWithheld {
+					t.Errorf("the request is %+v, want %q", got, backfill.IsWithheld)
 				}
 				stopRelay()
 				if got := w.consume("OrderCreated"); len(got) != 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -575,5 +576,15 @@ func (c *Config) readback() *readback.Config {
 		Source: c.Source, Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
 		MaxInFlightRecords: c.MaxInFlightRecords, MaxRememberedEvents: c.MaxRememberedEvents,
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
+	}
+}
+
+// backfill returns the configuration of scans and repairs.
+func (c *Config) backfill() *backfill.Config {
+	return &backfill.Config{
+		Session: c.Session, Name: c.Name, ShardName: c.shardName(), Keyspace: c.Keyspace, TableKeyspace: c.TableKeyspace, Table: c.Table,
+		Fence: c.Fence, Auto: c.Backfill == BackfillAuto, From: c.BackfillFrom, RowsPerSecond: c.BackfillRowsPerSecond,
+		FirstAge: c.FirstAge, ConfidenceWindow: c.ConfidenceWindow, ReadBackMargin: c.ReadBackMargin, MaxAggregates: c.MaxAggregates,
+		Topics: c.Topics, RetryMin: c.RetryMin, Logger: c.Logger,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -55,15 +56,15 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	ctx := t.Context()
 	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f.Check) // without a session: what is written would panic
 	scans := checkpoint.NewScans(nil, "k", "r", "t", f.Check)
-	answers := NewRepairs(nil, "k", "r", "t")
-	answers.fence = f.Check
+	answers := backfill.NewRepairs(nil, "k", "r", "t")
+	answers.Fence = f.Check
 	for what, err := range map[string]error{
 		"position":   c.SavePosition(ctx, time.Now(), nil, gocql.UUID{}),
 		"generation": c.SaveGeneration(ctx, time.Now()),
 		"first":      c.SaveFirst(ctx, time.Now()),
 		"scan":       scans.Begin(ctx, &checkpoint.Scan{}, nil),
 		"ranges":     scans.Advance(ctx, &checkpoint.Scan{}, nil),
-		"answer":     answerOf(answers.answer(ctx, gocql.UUID{}, RepairAsked, RepairTaken, "")),
+		"answer":     answerOf(answers.Answer(ctx, gocql.UUID{}, backfill.RepairAsked, backfill.RepairTaken, "")),
 	} {
 		if !errors.Is(err, fence.ErrWrite) || failure.Classify(err) != failure.Stopped {
 			t.Errorf("%s: %v, want %v of class stopped", what, err, fence.ErrWrite)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -81,7 +82,7 @@ func (q *quiet) look(ctx context.Context) (failed error) {
 		if !ok || from.Time().After(upTo.Add(-q.every)) {
 			continue
 		}
-		if facts.CDCTTL > 0 && from.Time().Before(now.Add(-part(facts.CDCTTL, backfillDue))) {
+		if facts.CDCTTL > 0 && from.Time().Before(now.Add(-backfill.Part(facts.CDCTTL, backfill.Due))) {
 			continue
 		}
 		if err := q.limiter.Wait(ctx); err != nil {

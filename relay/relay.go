@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -41,7 +42,7 @@ type Relay struct {
 	publisher atomic.Pointer[publish.Publisher] // nil until Run
 	readback  atomic.Pointer[readback.Reader]   // nil until Run
 	tail      atomic.Pointer[tail]              // nil until Run, and without a tail
-	backfill  atomic.Pointer[backfill]          // nil until Run
+	backfill  atomic.Pointer[backfill.Backfill] // nil until Run
 	aside     atomic.Pointer[aside]             // nil while the sweep does not run
 
 	hints *hint.Receiver // used by Run alone
@@ -86,7 +87,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
 	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
 	registerState(cfg.Registerer, r)
-	registerBackfill(cfg.Registerer, r)
+	backfill.Register(cfg.Registerer, r.backfill.Load)
 	return r, nil
 }
 
@@ -119,7 +120,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.log.Info("starting anew, to read back partitions that could not be read")
 			continue
 		}
-		if !errors.Is(err, errOutrun) {
+		if !errors.Is(err, backfill.ErrOutrun) {
 			return err
 		}
 		// Nothing in memory survives: what the scan needs to know is in the topics.
@@ -152,7 +153,7 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 		r.log.Warn("checkpoints not saved; the next start reads further back", "err", err)
 	}
 	if f := r.backfill.Load(); f != nil {
-		if _, err := f.saveDone(save); err != nil {
+		if _, err := f.SaveDone(save); err != nil {
 			r.log.Warn("the progress of the backfill is not saved; the next start scans more again", "err", err)
 		}
 	}

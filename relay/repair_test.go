@@ -10,19 +10,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // answers waits until all requests have a final answer or time is up, and
 // returns their states by event.
-func (w *world) answers(requests *Repairs, limit time.Duration) map[gocql.UUID]Repair {
+func (w *world) answers(requests *backfill.Repairs, limit time.Duration) map[gocql.UUID]backfill.Repair {
 	w.t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Second) {
 		all, err := requests.All(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		out, final := make(map[gocql.UUID]Repair), true
+		out, final := make(map[gocql.UUID]backfill.Repair), true
 		for _, q := range all {
 			out[q.EventID] = q
 			final = final && q.State.Final()
@@ -56,10 +57,10 @@ func TestRepair(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.skipLog()
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
-		ask := func(e outbox.Event) Repair {
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		ask := func(e outbox.Event) backfill.Repair {
 			t.Helper()
-			q := Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+			q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
 			if err := requests.Ask(t.Context(), &q); err != nil {
 				t.Fatal(err)
 			}
@@ -71,17 +72,17 @@ func TestRepair(t *testing.T) {
 		stranger := relaytest.Event(99, 1, "OrderCreated")
 		ask(stranger)
 		taken := ask(all[0]) // as if a relay had ended with it
-		if _, err := requests.answer(t.Context(), taken.ID, RepairAsked, RepairTaken, ""); err != nil {
+		if _, err := requests.Answer(t.Context(), taken.ID, backfill.RepairAsked, backfill.RepairTaken, ""); err != nil {
 			t.Fatal(err)
 		}
 		_, stop = w.run()
 		got := w.answers(requests, time.Minute)
 		for _, e := range all[8:16] {
-			if got[e.ID].State != RepairPublished {
+			if got[e.ID].State != backfill.RepairPublished {
 				t.Errorf("event %s (seq %d): %+v, want published", e.ID, e.Sequence, got[e.ID])
 			}
 		}
-		if got[stranger.ID].State != RepairGone || got[all[0].ID].State != RepairUnknown {
+		if got[stranger.ID].State != backfill.RepairGone || got[all[0].ID].State != backfill.RepairUnknown {
 			t.Errorf("a stranger is %s, one that was taken %s, want gone and unknown", got[stranger.ID].State, got[all[0].ID].State)
 		}
 		published := w.consume("OrderCreated", "OrderUpdated")
@@ -101,7 +102,7 @@ func TestRepair(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		waiting := 0
 		for _, q := range w.answers(requests, 0) {
-			if q.State == RepairAsked && q.Detail != "" {
+			if q.State == backfill.RepairAsked && q.Detail != "" {
 				waiting++
 			}
 		}
@@ -109,7 +110,7 @@ func TestRepair(t *testing.T) {
 			t.Error("no request waits for the relay to come to its event")
 		}
 		for id, q := range w.answers(requests, 5*time.Minute) {
-			if q.State != RepairPublished {
+			if q.State != backfill.RepairPublished {
 				t.Errorf("event %s: %+v, want published", id, q)
 			}
 		}
@@ -140,16 +141,16 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		w.write(after)
 		time.Sleep(time.Minute)
 		w.skipLog() // the relay never sees it
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for _, e := range []outbox.Event{before, after} {
-			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		_, stop = w.run()
 		time.Sleep(time.Minute)
 		for id, q := range w.answers(requests, 0) {
-			if q.State != RepairAsked || q.Detail != isDeadLetter {
+			if q.State != backfill.RepairAsked || q.Detail != backfill.IsDeadLetter {
 				t.Errorf("event %s: %+v, want it to wait for its dead letter", id, q)
 			}
 		}
@@ -161,7 +162,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 			}
 		}
 		for id, q := range w.answers(requests, time.Minute) {
-			if q.State != RepairPublished {
+			if q.State != backfill.RepairPublished {
 				t.Errorf("event %s: %+v, want published", id, q)
 			}
 		}
@@ -186,14 +187,14 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 		e := relaytest.Event(1, 1, "OrderCreated")
 		w.write(e)
 		time.Sleep(10 * time.Minute)
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func() {
 			t.Helper()
-			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		check := func(want RepairState, records int) {
+		check := func(want backfill.RepairState, records int) {
 			t.Helper()
 			time.Sleep(30 * time.Second)
 			all, err := requests.All(t.Context())
@@ -214,11 +215,11 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 		}
 		ask()
 		ask()
-		check(RepairUnknown, 1)
+		check(backfill.RepairUnknown, 1)
 		ask()
-		check(RepairPublished, 2)
+		check(backfill.RepairPublished, 2)
 		ask()
-		check(RepairUnknown, 2)
+		check(backfill.RepairUnknown, 2)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -245,13 +246,13 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		end()
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for range 2 {
-			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 				t.Fatal(err)
 			}
 			for _, q := range w.answers(requests, time.Minute) {
-				if q.State != RepairUnknown {
+				if q.State != backfill.RepairUnknown {
 					t.Errorf("%+v, want unknown", q)
 				}
 			}
@@ -286,28 +287,28 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 			w.write(e)
 		}
 		w.writeAt(all[2], time.Now().Add(-5*time.Minute))
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
-		ask := func(wait time.Duration) Repair {
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		ask := func(wait time.Duration) backfill.Repair {
 			t.Helper()
-			q := Repair{Aggregate: all[2].AggregateID, EventID: all[2].ID, Sequence: all[2].Sequence}
+			q := backfill.Repair{Aggregate: all[2].AggregateID, EventID: all[2].ID, Sequence: all[2].Sequence}
 			if err := requests.Ask(t.Context(), &q); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(wait)
 			return w.answers(requests, 0)[q.EventID]
 		}
-		if q := ask(time.Minute); q.State != RepairAsked || q.Detail != isBehindEarlier {
+		if q := ask(time.Minute); q.State != backfill.RepairAsked || q.Detail != backfill.IsBehindEarlier {
 			t.Errorf("%+v, want the request to wait for the earlier events", q)
 		}
 		for _, q := range w.answers(requests, 5*time.Minute) {
-			if q.State != RepairUnknown {
+			if q.State != backfill.RepairUnknown {
 				t.Errorf("%+v, want unknown", q)
 			}
 			if err := requests.Forget(t.Context(), q.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if q := ask(time.Minute); q.State != RepairPublished {
+		if q := ask(time.Minute); q.State != backfill.RepairPublished {
 			t.Errorf("%+v, want published", q)
 		}
 		if err := stop(); err != nil {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -22,7 +24,7 @@ type pass struct {
 	p    *publish.Publisher
 	back *readback.Reader
 	dead *publish.OpenDeadLetters
-	fill *backfill
+	fill *backfill.Backfill
 	// fail ends the pass with a cause.
 	fail context.CancelCauseFunc
 }
@@ -82,16 +84,16 @@ func (x *pass) learn(ctx context.Context) error {
 			if x.dead, err = x.p.LoadDeadLetters(ctx, &x.own, x.untilRead); err != nil {
 				return err
 			}
-			x.back.AlsoSince = earliest(since, x.dead.Since)
-			x.fill = newBackfill(x.Relay, x.p, x.back)
+			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)
+			x.fill = backfill.New(x.cfg.backfill(), x.table, &x.own, x.streams, x.p, x.back)
 			x.backfill.Store(x.fill)
-			return x.fill.decide(ctx)
+			return x.fill.Decide(ctx)
 		},
 		x.back.Run,
 		func(ctx context.Context) error {
-			return x.p.LoadSettled(ctx, &x.own, x.fill.since(x.back.Position), x.untilRead)
+			return x.p.LoadSettled(ctx, &x.own, x.fill.Since(x.back.Position), x.untilRead)
 		},
-		func(ctx context.Context) error { return x.fill.prepare(ctx) },
+		func(ctx context.Context) error { return x.fill.Prepare(ctx) },
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -125,8 +127,8 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})
 	add("backfill", func(ctx context.Context) error {
-		err := x.fill.run(ctx)
-		if errors.Is(err, errOutrun) {
+		err := x.fill.Run(ctx)
+		if errors.Is(err, backfill.ErrOutrun) {
 			x.fail(err)
 			err = suture.ErrDoNotRestart
 		}
@@ -134,7 +136,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	})
 	add("table", x.watchTable)
 	if x.table.Plain() {
-		add("repairs", newRepairer(x.Relay, x.p, x.back).run)
+		add("repairs", backfill.NewRepairer(x.cfg.backfill(), &x.own, x.lookup, x.p, x.back).Run)
 	}
 	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })
 	gated := len(x.back.Awaited().Parts) > 0

@@ -115,7 +115,7 @@ func (r *Relay) tryTakeOver(ctx context.Context) (since time.Time, err error) {
 		if err != nil {
 			return since, err
 		}
-		since = earliest(since, began)
+		since = checkpoint.Earliest(since, began)
 	}
 	if !own.generation.IsZero() || !own.first.IsZero() {
 		since = time.Time{} // the positions say it
@@ -141,7 +141,7 @@ func (r *Relay) follow(ctx context.Context, own *reached, count int) (began time
 			complete = false
 			continue
 		}
-		began, first = earliest(began, earliest(b.first, b.generation)), earliest(first, b.first)
+		began, first = checkpoint.Earliest(began, checkpoint.Earliest(b.first, b.generation)), checkpoint.Earliest(first, b.first)
 		if len(before) == 0 || b.generation.Before(generation) {
 			generation = b.generation
 		}
@@ -241,12 +241,4 @@ func (r *Relay) betterPositions(ctx context.Context, own *reached, before []*rea
 		}
 	})
 	return better, nil
-}
-
-// earliest is the earlier of two times, of which zero is none.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

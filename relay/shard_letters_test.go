@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -146,7 +147,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 				}
 			}
 			s := r.Status().Backfill
-			if s.Running || s.Done != backfillRanges || s.Rows != int64(own) {
+			if s.Running || s.Done != backfill.Ranges || s.Rows != int64(own) {
 				t.Errorf("shard %d: %+v, want all ranges done, of %d rows", i, s, own)
 			}
 			scanned += int(s.Published)
@@ -165,15 +166,15 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 			w.skipLog()
 			w.cfg = cfg
 		}
-		requests := NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for _, e := range all[60:] {
-			if err := requests.Ask(t.Context(), &Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		_, stop = w.runShards(3)
 		for id, q := range w.answers(requests, 2*time.Minute) {
-			if q.State != RepairPublished {
+			if q.State != backfill.RepairPublished {
 				t.Errorf("event %s: %s %s", id, q.State, q.Detail)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -57,7 +58,7 @@ func followScans(ctx context.Context, own *reached, before []*reached, now time.
 // doneScans is a scan of before that answers for what finished scans of all of them
 // answer for; nil if one of them has none.
 func doneScans(rows [][]checkpoint.Scan) *checkpoint.Scan {
-	out := &checkpoint.Scan{State: checkpoint.ScanNotNeeded, Reason: backfillFirstStart, Ranges: backfillRanges}
+	out := &checkpoint.Scan{State: checkpoint.ScanNotNeeded, Reason: backfill.FirstStart, Ranges: backfill.Ranges}
 	for i, of := range rows {
 		var until time.Time
 		for _, row := range of {
@@ -91,16 +92,16 @@ func unfinishedScans(own cdclog.TokenRange, before []*reached, rows [][]checkpoi
 	var open []cdclog.TokenRange
 	mark := time.Time{}
 	for i, of := range rows {
-		mark = earliest(mark, before[i].first)
+		mark = checkpoint.Earliest(mark, before[i].first)
 		for _, row := range of {
-			mark = earliest(mark, row.Mark)
+			mark = checkpoint.Earliest(mark, row.Mark)
 			if row.State != checkpoint.ScanRunning {
 				continue
 			}
 			if out == nil {
 				out = &checkpoint.Scan{
 					Started: row.Started, Reason: row.Reason, State: checkpoint.ScanRunning, Forced: row.Forced,
-					From: row.From, Until: row.Until, Mark: row.Mark, Ranges: backfillRanges,
+					From: row.From, Until: row.Until, Mark: row.Mark, Ranges: backfill.Ranges,
 				}
 			} else {
 				out.Started = checkpoint.Later(out.Started, row.Started)
@@ -119,9 +120,9 @@ func unfinishedScans(own cdclog.TokenRange, before []*reached, rows [][]checkpoi
 	// At the edges of ranges are rows that others have published long ago: not
 	// before they were written, and not before they began.
 	if out.From.IsZero() {
-		out.Mark = earliest(out.Mark, mark)
+		out.Mark = checkpoint.Earliest(out.Mark, mark)
 	} else {
-		out.Mark = earliest(out.Mark, out.From)
+		out.Mark = checkpoint.Earliest(out.Mark, out.From)
 	}
 	out.Read, out.Published = 0, 0
 	for n := range out.Ranges {

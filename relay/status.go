@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
@@ -75,7 +76,7 @@ type Status struct {
 	Unread      string
 	UnreadSince time.Time
 	// Backfill is what a scan of the outbox table is doing.
-	Backfill BackfillStatus
+	Backfill backfill.BackfillStatus
 	// Others are other processes that run a relay of this name on this table, as far
 	// as Heartbeat has seen them. They are no reason not to be ready: a process that
 	// takes over from another one would wait for it for ever.
@@ -122,7 +123,7 @@ func (r *Relay) Status() Status {
 	}
 	s.Tail = r.tail.Load().status()
 	s.Waiting = r.aside.Load().state()
-	s.Backfill = r.backfill.Load().status()
+	s.Backfill = r.backfill.Load().Status()
 	s.Others, s.GivesWay = r.others.alive(), r.giving.to()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s

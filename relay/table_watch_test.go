@@ -99,13 +99,11 @@ func TestRelay_SaysThatATableThatCannotBeScannedHasLost(t *testing.T) {
 			r, stop := w.run()
 			time.Sleep(time.Minute)
 			fill := r.backfill.Load()
-			fill.mu.Lock()
-			ttl := fill.facts.CDCTTL
-			fill.mu.Unlock()
+			ttl := fill.LogTTL()
 			if ttl != time.Hour {
 				t.Errorf("outbox_relay_cdc_log_ttl_seconds is that of %s, want 1h", ttl)
 			}
-			if left := fill.left(time.Now()); left < 55*time.Minute {
+			if left := fill.Left(time.Now()); left < 55*time.Minute {
 				t.Errorf("outbox_relay_cdc_log_left_seconds is that of %s, want nearly 1h", left)
 			}
 			if err := stop(); err != nil {

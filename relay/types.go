@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -35,4 +38,33 @@ const (
 // ExpandTopic returns the topic that a template makes for an event of these types.
 func ExpandTopic(template, eventType, aggregateType string) string {
 	return publish.ExpandTopic(template, eventType, aggregateType)
+}
+
+// Types of repairs: events that a verification found missing and that the relay publishes
+// on request.
+type (
+	// BackfillStatus is the progress of a scan of the outbox table.
+	BackfillStatus = backfill.BackfillStatus
+	// Repair is a request to publish an event.
+	Repair = backfill.Repair
+	// Repairs are the requests of a relay, in the table relay_repairs.
+	Repairs = backfill.Repairs
+	// RepairState is the state of a request.
+	RepairState = backfill.RepairState
+)
+
+// States of a Repair.
+const (
+	RepairAsked      = backfill.RepairAsked
+	RepairTaken      = backfill.RepairTaken
+	RepairPublished  = backfill.RepairPublished
+	RepairGone       = backfill.RepairGone
+	RepairUnreadable = backfill.RepairUnreadable
+	RepairUnknown    = backfill.RepairUnknown
+)
+
+// NewRepairs returns the requests to the relay of that name about the events of a table,
+// "keyspace.table"; relay_repairs is in the given keyspace.
+func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs {
+	return backfill.NewRepairs(session, keyspace, relay, table)
 }

@@ -9,12 +9,12 @@ func clocks(pkg string, m mutant) mutant {
 // clockMutants let clients' clocks decide between writes.
 var clockMutants = []mutant{
 	clocks("relay", mutant{
-		name: "a repair is published although its answer is covered", file: "relay/repair_store.go",
+		name: "a repair is published although its answer is covered", file: "relay/internal/backfill/repair_store.go",
 		old: "return state == RepairTaken, nil",
 		new: "return true, nil",
 	}),
 	clocks("relay", mutant{
-		name: "a repair that was answered is answered again", file: "relay/repair_store.go",
+		name: "a repair that was answered is answered again", file: "relay/internal/backfill/repair_store.go",
 		old: "request_id = ? IF state = ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from))",
 		new: "request_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
 	}),
@@ -78,7 +78,7 @@ var clockMutants = []mutant{
 		pkg: "./orders", run: "^TestRepair_LeavesWhatIsAppliedAlone$",
 	},
 	unit("TestRepair_OfADiscardedDeadLetter", mutant{
-		name: "a repair publishes an event whose dead letter was discarded", file: "relay/repair.go",
+		name: "a repair publishes an event whose dead letter was discarded", file: "relay/internal/backfill/repair.go",
 		old: "} else if withheld {",
 		new: "} else if false {",
 	}),

@@ -226,7 +226,7 @@ var relayMutants = []mutant{
 		new: "r.p.letters.table, nil)",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
-		name: "a shard answers the repairs of others", file: "relay/repair.go",
+		name: "a shard answers the repairs of others", file: "relay/internal/backfill/repair.go",
 		old: " || !r.own.HasAggregate(q.Aggregate) })",
 		new: " })",
 	}),
@@ -242,7 +242,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
-		old: "			x.back.AlsoSince = earliest(since, x.dead.Since)\n",
+		old: "			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)\n",
 		new: "			_ = since\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{

@@ -59,19 +59,19 @@ var verifyMutants = []mutant{
 		old: "	if p.t.Repair == nil || len(missing) == 0 {", new: "	if true || len(missing) == 0 {",
 	}),
 	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
-		name: "repair: published is what the dedup index says", file: "relay/repair.go",
+		name: "repair: published is what the dedup index says", file: "relay/internal/backfill/repair.go",
 		old: "		case inTopic && r.waited(q.ID):", new: "		case inTopic:",
 	}),
 	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
-		name: "repair: two proofs of before the publication publish it again", file: "relay/repair.go",
+		name: "repair: two proofs of before the publication publish it again", file: "relay/internal/backfill/repair.go",
 		old: "ok && r.seen[q.ID] > before {", new: "ok && before >= 0 {",
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
-		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/repair.go",
+		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/internal/backfill/repair.go",
 		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished", new: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) > fateDoubtful",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
-		name: "repair: a discarded event is published", file: "relay/repair.go",
+		name: "repair: a discarded event is published", file: "relay/internal/backfill/repair.go",
 		old: "	} else if withheld {", new: "	} else if withheld && err != nil {",
 	}),
 	{
@@ -79,7 +79,7 @@ var verifyMutants = []mutant{
 		old: "f.CDCTTL == 0 || f.CDCTTL > window {", new: "f.CDCTTL == 0 || f.CDCTTL >= window {",
 	},
 	{
-		name: "repair: a request that waited for the sweep publishes", file: "relay/repair.go", pkg: "./test/sim", run: "TestKept/301.json",
+		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go", pkg: "./test/sim", run: "TestKept/301.json",
 		old: "q.Detail == isBeforeScan || q.Detail == isBeforeSweep", new: "q.Detail == isBeforeScan",
 	},
 }

@@ -140,3 +140,11 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Earliest is the earlier of two times, of which zero is none.
+func Earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // scanRange hands on the rows of range n, however long the database is away. It
 // returns when all are handed on, acknowledged or not.
-func (b *backfill) scanRange(ctx context.Context, n int) error {
+func (b *Backfill) scanRange(ctx context.Context, n int) error {
 	if !b.older.IsOpen(n) {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (b *backfill) scanRange(ctx context.Context, n int) error {
 // rangeScan is one range being scanned. A reading that fails is begun again
 // behind the last row that was handed on: what is acknowledged is not remembered.
 type rangeScan struct {
-	backfill *backfill
+	backfill *Backfill
 	settled  func() func()
 	progress bool
 
@@ -126,8 +126,8 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 
 // page is how many rows are read at a time: not many more than are let through
 // in a second.
-func (b *backfill) page() int {
-	if n := b.cfg.BackfillRowsPerSecond; n > 0 {
+func (b *Backfill) page() int {
+	if n := b.cfg.RowsPerSecond; n > 0 {
 		return max(1, min(n, backfillPage))
 	}
 	return backfillPage

@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // events of the ranges that are still to be scanned are out. It returns how many
 // ranges, from the first on, that is known of: not all of them if there are more
 // such events than may be remembered.
-func (b *backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges int, err error) {
+func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges int, err error) {
 	if b.cfg.ReadBackMargin < 0 {
 		return row.Ranges, nil // after a crash the ranges that were begun are published again
 	}

@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 
 // Why a scan is made.
 const (
-	backfillFirstStart = "first_start"
-	backfillOutrun     = "log_outrun"
-	backfillForced     = "forced"
+	FirstStart = "first_start"
+	Outrun     = "log_outrun"
+	Forced     = "forced"
 )
 
 // The log's oldest rows expire while they are read, so a scan takes over well
@@ -20,12 +20,12 @@ const (
 // as outrun, and backfillTakes the part of it that the log keeps answering for.
 // What lies between keeps a start from making a scan right after another one.
 const (
-	backfillDue   = 15. / 16
+	Due           = 15. / 16
 	backfillTakes = 7. / 8
 )
 
-// backfillNeed is what a start knows when it decides whether a scan is needed.
-type backfillNeed struct {
+// decision is what a start knows when it decides whether a scan is needed.
+type decision struct {
 	now   time.Time
 	facts cdclog.TableInfo
 	// firstAge is how far back a relay starts that never ran.
@@ -53,11 +53,11 @@ type backfillNeed struct {
 // in its log still: the log was made with the table, and neither is older than
 // the log keeps rows; or rows live no longer than the log keeps them; or there
 // are none. The last two need the log to be as old as the table too.
-func (n *backfillNeed) decide() *checkpoint.Scan {
+func (n *decision) decide() *checkpoint.Scan {
 	row := func(reason string, from, until, mark time.Time) *checkpoint.Scan {
 		r := &checkpoint.Scan{
 			Started: n.now.Truncate(time.Millisecond), Reason: reason, State: checkpoint.ScanRunning,
-			Until: until.Truncate(time.Millisecond), Mark: mark.Truncate(time.Millisecond), Ranges: backfillRanges,
+			Until: until.Truncate(time.Millisecond), Mark: mark.Truncate(time.Millisecond), Ranges: Ranges,
 		}
 		if !from.IsZero() {
 			r.From = from.Truncate(time.Millisecond)
@@ -72,7 +72,7 @@ func (n *backfillNeed) decide() *checkpoint.Scan {
 		if !fromTheFirst && n.facts.Logged.After(until) {
 			until = n.facts.Logged.Add(time.Second)
 		}
-		out = row(backfillFirstStart, time.Time{}, until, earliest(n.published, n.now))
+		out = row(FirstStart, time.Time{}, until, checkpoint.Earliest(n.published, n.now))
 		young := fromTheFirst && (n.facts.Created.After(until) || n.facts.RowTTL > 0 && !n.now.Add(-n.facts.RowTTL).Before(until))
 		switch {
 		case young || n.empty:
@@ -81,16 +81,16 @@ func (n *backfillNeed) decide() *checkpoint.Scan {
 			// The sweep reads what the log has, whatever is missing.
 			out.State, out.Until = checkpoint.ScanNotNeeded, n.now.Add(-max(n.firstAge, n.facts.CDCTTL)).Truncate(time.Millisecond)
 		}
-	case n.facts.CDCTTL > 0 && n.position.Before(n.now.Add(-part(n.facts.CDCTTL, backfillDue))):
+	case n.facts.CDCTTL > 0 && n.position.Before(n.now.Add(-Part(n.facts.CDCTTL, Due))):
 		if n.auto {
-			out = row(backfillOutrun, n.position, n.keeps(), n.position)
+			out = row(Outrun, n.position, n.keeps(), n.position)
 		}
 	}
 	if n.forced.IsZero() {
 		return out
 	}
 	until := n.now.Add(-n.window)
-	asked := row(backfillForced, n.forced, until, n.forced)
+	asked := row(Forced, n.forced, until, n.forced)
 	asked.Forced = n.forced
 	if !n.forced.Before(until) {
 		asked.Until, asked.State = n.floor, checkpoint.ScanDone // nothing is as old
@@ -106,18 +106,18 @@ func (n *backfillNeed) decide() *checkpoint.Scan {
 }
 
 // keeps is until when the log cannot be relied on.
-func (n *backfillNeed) keeps() time.Time {
+func (n *decision) keeps() time.Time {
 	age := n.facts.CDCTTL
 	if age == 0 || !n.ran && age > n.firstAge {
 		age = n.firstAge
 	}
-	return n.now.Add(-part(age, backfillTakes))
+	return n.now.Add(-Part(age, backfillTakes))
 }
 
-func part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
+func Part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 
 // isEmpty says whether the table has no row.
-func (b *backfill) isEmpty(ctx context.Context) (bool, error) {
+func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
 	iter := b.cfg.Session.Query("SELECT aggregate_id FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()
 	var id []byte

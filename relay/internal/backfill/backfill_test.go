@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"testing"
@@ -28,43 +28,43 @@ func TestBackfill_IsDecided(t *testing.T) {
 	forever.CDCTTL = 0
 	unknown := facts
 	unknown.Created, unknown.Logged = time.Time{}, time.Time{}
-	need := func(f cdclog.TableInfo, change func(*backfillNeed)) backfillNeed {
-		n := backfillNeed{now: now, facts: f, firstAge: 72 * time.Hour, window: 2 * time.Minute, auto: true}
+	need := func(f cdclog.TableInfo, change func(*decision)) decision {
+		n := decision{now: now, facts: f, firstAge: 72 * time.Hour, window: 2 * time.Minute, auto: true}
 		if change != nil {
 			change(&n)
 		}
 		return n
 	}
-	at := func(d time.Duration) func(*backfillNeed) {
-		return func(n *backfillNeed) { n.ran, n.position = true, ago(d) }
+	at := func(d time.Duration) func(*decision) {
+		return func(n *decision) { n.ran, n.position = true, ago(d) }
 	}
 	for _, tt := range []struct {
 		name          string
-		need          backfillNeed
+		need          decision
 		reason, state string
 		from, until   time.Time
 	}{
-		{"first start, old table", need(facts, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, young table", need(young, nil), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
-		{"first start, rows live shorter than the log", need(short, nil), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
-		{"first start, no rows", need(facts, func(n *backfillNeed) { n.empty = true }), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
-		{"first start, log younger than the table", need(added, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - time.Second)},
-		{"first start, age unknown", need(unknown, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, a log for ever", need(forever, nil), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
-		{"first start, reads the last hour alone", need(facts, func(n *backfillNeed) { n.firstAge = time.Hour }), backfillFirstStart, checkpoint.ScanRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
-		{"first start, off", need(facts, func(n *backfillNeed) { n.auto = false }), backfillFirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(72 * time.Hour)},
+		{"first start, old table", need(facts, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, young table", need(young, nil), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, rows live shorter than the log", need(short, nil), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, no rows", need(facts, func(n *decision) { n.empty = true }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"first start, log younger than the table", need(added, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - time.Second)},
+		{"first start, age unknown", need(unknown, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, a log for ever", need(forever, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, reads the last hour alone", need(facts, func(n *decision) { n.firstAge = time.Hour }), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
+		{"first start, off", need(facts, func(n *decision) { n.auto = false }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(72 * time.Hour)},
 		{"a short while away", need(facts, at(time.Minute)), "", "", time.Time{}, time.Time{}},
 		{"nearly too long away", need(facts, at(67*time.Hour)), "", "", time.Time{}, time.Time{}},
-		{"too long away", need(facts, at(68*time.Hour)), backfillOutrun, checkpoint.ScanRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
-		{"too long away, off", need(facts, func(n *backfillNeed) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
+		{"too long away", need(facts, at(68*time.Hour)), Outrun, checkpoint.ScanRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
+		{"too long away, off", need(facts, func(n *decision) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
 		{"long away, a log for ever", need(forever, at(9000*time.Hour)), "", "", time.Time{}, time.Time{}},
-		{"forced", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
-		{"forced, off", need(facts, func(n *backfillNeed) { at(time.Minute)(n); n.auto = false; n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
-		{"forced, too long away", need(facts, func(n *backfillNeed) { at(100 * time.Hour)(n); n.forced = ago(5 * time.Hour) }), backfillForced, checkpoint.ScanRunning, ago(100 * time.Hour), ago(2 * time.Minute)},
-		{"forced from the future", need(facts, func(n *backfillNeed) {
+		{"forced", need(facts, func(n *decision) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), Forced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, off", need(facts, func(n *decision) { at(time.Minute)(n); n.auto = false; n.forced = ago(5 * time.Hour) }), Forced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},
+		{"forced, too long away", need(facts, func(n *decision) { at(100 * time.Hour)(n); n.forced = ago(5 * time.Hour) }), Forced, checkpoint.ScanRunning, ago(100 * time.Hour), ago(2 * time.Minute)},
+		{"forced from the future", need(facts, func(n *decision) {
 			at(time.Minute)(n)
 			n.floor, n.forced = ago(200*time.Hour), now.Add(time.Hour)
-		}), backfillForced, checkpoint.ScanDone, now.Add(time.Hour), ago(200 * time.Hour)},
+		}), Forced, checkpoint.ScanDone, now.Add(time.Hour), ago(200 * time.Hour)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,14 +100,14 @@ func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
 	s := checkpoint.NewStreams(store, 100, relaytest.Logger(t), prometheus.NewRegistry())
 	m := checkpoint.NewManager(store, s, relaytest.Logger(t), nil)
 	began, now := relaytest.Start, relaytest.Start.Add(100*time.Hour)
-	b := &backfill{streams: s, facts: cdclog.TableInfo{CDCTTL: 72 * time.Hour}, position: began}
+	b := &Backfill{streams: s, facts: cdclog.TableInfo{CDCTTL: 72 * time.Hour}, position: began}
 	if _, err := m.GetProgress(t.Context(), began, "t", scyllacdc.StreamID("a")); err != nil {
 		t.Fatal(err)
 	}
 	p := s.Begin(scyllacdc.StreamID("a"))
 	p.Idle(gocql.MaxTimeUUID(now.Add(-2 * time.Minute)))
 	want := 72*time.Hour - 2*time.Minute
-	if got := b.left(now); got.Round(time.Second) != want {
+	if got := b.Left(now); got.Round(time.Second) != want {
 		t.Fatalf("left() = %s with a stream, want %s", got, want)
 	}
 	if err := m.StartGeneration(t.Context(), now); err != nil {
@@ -116,7 +116,7 @@ func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
 	if n := s.Count(); n != 0 {
 		t.Fatalf("%d streams are open, want none", n)
 	}
-	if got := b.left(now); got.Round(time.Second) != want {
+	if got := b.Left(now); got.Round(time.Second) != want {
 		t.Errorf("left() = %s between the generations, want %s: the relay would start anew", got, want)
 	}
 }

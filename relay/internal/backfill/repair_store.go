@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"context"
@@ -52,7 +52,7 @@ type Repairs struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
-	fence              func() error // of answers; nil is none
+	Fence              func() error // of answers; nil is none
 }
 
 // NewRepairs returns the requests to the relay of that name about the events of a
@@ -106,10 +106,10 @@ func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
 	return nil
 }
 
-// answer changes the state of a request in state from. It returns false if the request
+// Answer changes the state of a request in state from. It returns false if the request
 // has another state, or is deleted.
-func (r *Repairs) answer(ctx context.Context, id gocql.UUID, from, to RepairState, detail string) (bool, error) {
-	if err := fence.Check(r.fence); err != nil {
+func (r *Repairs) Answer(ctx context.Context, id gocql.UUID, from, to RepairState, detail string) (bool, error) {
+	if err := fence.Check(r.Fence); err != nil {
 		return false, err
 	}
 	applied, err := r.change(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ? IF state = ?",
@@ -120,11 +120,11 @@ func (r *Repairs) answer(ctx context.Context, id gocql.UUID, from, to RepairStat
 	return applied, nil
 }
 
-// take answers that a relay publishes the event. It returns false if the answer does
+// Take answers that a relay publishes the event. It returns false if the answer does
 // not hold: the request was answered or deleted, or it has a timestamp from the future,
 // as versions before wrote it where a clock was ahead, which covers the answer.
-func (r *Repairs) take(ctx context.Context, id gocql.UUID) (bool, error) {
-	applied, err := r.answer(ctx, id, RepairAsked, RepairTaken, "")
+func (r *Repairs) Take(ctx context.Context, id gocql.UUID) (bool, error) {
+	applied, err := r.Answer(ctx, id, RepairAsked, RepairTaken, "")
 	if err != nil || !applied {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"cmp"
@@ -56,18 +56,19 @@ type repairer struct {
 	doubted   map[gocql.UUID]int // the last poll in which the dedup index had an event asked for
 }
 
-func newRepairer(r *Relay, p *publish.Publisher, back *readback.Reader) *repairer {
-	requests := NewRepairs(r.cfg.Session, r.cfg.Keyspace, r.cfg.Name, r.cfg.TableKeyspace+"."+r.cfg.Table)
-	requests.fence = r.cfg.Fence
+// NewRepairer returns what answers the requests about aggregates of own.
+func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publish.Publisher, back *readback.Reader) *repairer {
+	requests := NewRepairs(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table)
+	requests.Fence = cfg.Fence
 	return &repairer{
-		log: r.cfg.Logger, requests: requests, publisher: p, lookup: r.lookup,
-		passed: back.Mark, own: &r.own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		log: cfg.Logger, requests: requests, publisher: p, lookup: find,
+		passed: back.Mark, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
 }
 
-// run answers requests until ctx ends.
-func (r *repairer) run(ctx context.Context) error {
+// Run answers requests until ctx ends.
+func (r *repairer) Run(ctx context.Context) error {
 	failing := false
 	for retry.Wait(ctx, repairPoll) == nil {
 		err := r.poll(ctx)
@@ -112,15 +113,15 @@ func (r *repairer) poll(ctx context.Context) error {
 const (
 	isBeforeScan    = "the scan of the outbox table has not reached it"
 	isBeforeSweep   = "the relay has not reached it in the CDC log"
-	isBehindEarlier = "the relay has not reached an earlier event of its aggregate in the CDC log"
+	IsBehindEarlier = "the relay has not reached an earlier event of its aggregate in the CDC log"
 )
 
-// isDeadLetter is why a request waits: the event goes out with the replay of its
+// IsDeadLetter is why a request waits: the event goes out with the replay of its
 // dead letter, or not.
-const isDeadLetter = "it is a dead letter: settle that"
+const IsDeadLetter = "it is a dead letter: settle that"
 
-// isWithheld is why an event is not published, whoever asks for it.
-const isWithheld = "its dead letter was settled without publishing it"
+// IsWithheld is why an event is not published, whoever asks for it.
+const IsWithheld = "its dead letter was settled without publishing it"
 
 // answerPublished answers the requests whose events are acknowledged.
 func (r *repairer) answerPublished(ctx context.Context) error {
@@ -137,11 +138,11 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 		case err != nil:
 			return err
 		case r.publisher.IsDeadLetter(event):
-			state, detail = RepairAsked, isDeadLetter
+			state, detail = RepairAsked, IsDeadLetter
 		case withheld:
-			state, detail = RepairUnknown, isWithheld
+			state, detail = RepairUnknown, IsWithheld
 		}
-		if _, err := r.requests.answer(ctx, id, RepairTaken, state, detail); err != nil {
+		if _, err := r.requests.Answer(ctx, id, RepairTaken, state, detail); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -180,15 +181,15 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if behind, err := r.behindEarlier(ctx, q, passed); err != nil {
 		return err
 	} else if behind {
-		return r.wait(ctx, q, isBehindEarlier)
+		return r.wait(ctx, q, IsBehindEarlier)
 	}
 	if r.publisher.IsDeadLetter(q.EventID) {
-		return r.wait(ctx, q, isDeadLetter)
+		return r.wait(ctx, q, IsDeadLetter)
 	}
 	if withheld, err := withheld(ctx, r.publisher, q.EventID); err != nil {
 		return err
 	} else if withheld {
-		return r.answer(ctx, q, RepairUnknown, isWithheld)
+		return r.answer(ctx, q, RepairUnknown, IsWithheld)
 	}
 	if indexed, inTopic := r.publisher.Indexed(q.EventID); indexed {
 		switch {
@@ -199,7 +200,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.Forget(q.EventID)
-	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == isBehindEarlier {
+	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == IsBehindEarlier {
 		// The scan or the sweep may have published it since, and the index forgets.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
@@ -212,7 +213,7 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	r.taken[q.ID] = q.EventID
 	delete(r.waiting, q.ID)
 	r.mu.Unlock()
-	if taken, err := r.requests.take(ctx, q.ID); err != nil || !taken {
+	if taken, err := r.requests.Take(ctx, q.ID); err != nil || !taken {
 		r.mu.Lock()
 		delete(r.taken, q.ID) // after an error it may say taken nevertheless, and is unknown then
 		r.mu.Unlock()
@@ -310,7 +311,7 @@ func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 
 // answer answers a request as it was read; one that somebody changed since is left.
 func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
-	_, err := r.requests.answer(ctx, q.ID, q.State, state, detail)
+	_, err := r.requests.Answer(ctx, q.ID, q.State, state, detail)
 	return err
 }
 

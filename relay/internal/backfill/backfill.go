@@ -1,4 +1,4 @@
-package relay
+package backfill
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// backfillRanges is how many token ranges a scan has. After a crash those
+	// Ranges is how many token ranges a scan has. After a crash those
 	// that were begun are scanned again, so each is a small part of the table.
-	backfillRanges = 256
+	Ranges = 256
 	// backfillPage is how many rows one answer of the scan holds at most.
 	backfillPage = 500
 	// backfillSays is how often the log says how far the scan is.
@@ -32,10 +32,10 @@ const (
 	backfillWatch = time.Minute
 )
 
-// errOutrun makes the relay start anew: what it has to read is about to expire.
-var errOutrun = errors.New("the CDC log is outrunning the checkpoints")
+// ErrOutrun makes the relay start anew: what it has to read is about to expire.
+var ErrOutrun = errors.New("the CDC log is outrunning the checkpoints")
 
-// backfill scans the outbox table for events that the CDC log may no longer
+// Backfill scans the outbox table for events that the CDC log may no longer
 // have, and hands them on.
 //
 // A scan answers for all rows written from row.from until row.until; the sweep
@@ -46,7 +46,7 @@ var errOutrun = errors.New("the CDC log is outrunning the checkpoints")
 // there. So a crash at any moment loses nothing and repeats nothing.
 //
 // Tables without sequence numbers or with other keys than uuids it cannot scan.
-type backfill struct {
+type Backfill struct {
 	cfg       *Config
 	log       *slog.Logger
 	store     *checkpoint.Scans
@@ -72,28 +72,28 @@ type backfill struct {
 	read, known, handed, unreadable atomic.Int64
 }
 
-func newBackfill(r *Relay, p *publish.Publisher, back *readback.Reader) *backfill {
-	cfg := &r.cfg
-	b := &backfill{
-		cfg: cfg, log: cfg.Logger, streams: r.streams, publisher: p, readback: back, table: r.table, arc: r.own.Tokens,
-		store:   checkpoint.NewScans(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, cfg.Fence),
+// New returns the scans of one start. own are the aggregates that are scanned.
+func New(cfg *Config, table outbox.Table, own *cdclog.Portion, s *checkpoint.Streams, p *publish.Publisher, back *readback.Reader) *Backfill {
+	b := &Backfill{
+		cfg: cfg, log: cfg.Logger, streams: s, publisher: p, readback: back, table: table, arc: own.Tokens,
+		store:   checkpoint.NewScans(cfg.Session, cfg.Keyspace, cfg.ShardName, cfg.TableKeyspace+"."+cfg.Table, cfg.Fence),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
-	if n := cfg.BackfillRowsPerSecond; n > 0 {
+	if n := cfg.RowsPerSecond; n > 0 {
 		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
 	}
 	return b
 }
 
-// decide finds out whether a scan is needed, saves it, and tells the sweep where
+// Decide finds out whether a scan is needed, saves it, and tells the sweep where
 // to begin. It waits, however long the database is away.
-func (b *backfill) decide(ctx context.Context) error {
+func (b *Backfill) Decide(ctx context.Context) error {
 	return b.readback.Retry(ctx, func() error { return b.tryDecide(ctx) })
 }
 
-func (b *backfill) tryDecide(ctx context.Context) error {
+func (b *Backfill) tryDecide(ctx context.Context) error {
 	if !b.table.Plain() {
-		if !b.cfg.BackfillFrom.IsZero() {
+		if !b.cfg.From.IsZero() {
 			return &outbox.MappingError{
 				Table: b.table.String(), Problem: "cannot be scanned: it has not the columns of outbox_messages",
 				Fix: "leave --backfill-from out; what the CDC log has is read",
@@ -109,7 +109,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if due := need.position.Before(need.now.Add(-part(need.facts.CDCTTL, backfillDue))); need.ran && due && !need.auto && need.facts.CDCTTL > 0 {
+	if due := need.position.Before(need.now.Add(-Part(need.facts.CDCTTL, Due))); need.ran && due && !need.auto && need.facts.CDCTTL > 0 {
 		b.log.Error("the CDC log no longer has all that was not published, and backfill is off: events are missing from the topics",
 			"position", need.position.UTC(), "cdc_ttl", need.facts.CDCTTL, "setting", "relay.backfill")
 	}
@@ -135,7 +135,7 @@ func (b *backfill) tryDecide(ctx context.Context) error {
 // cannotScan learns how much of the CDC log is left in a table that cannot be
 // scanned, and says so where it is not enough: after a long absence, or at a first
 // start with a log that is older than its rows.
-func (b *backfill) cannotScan(ctx context.Context) error {
+func (b *Backfill) cannotScan(ctx context.Context) error {
 	facts, err := cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
@@ -150,7 +150,7 @@ func (b *backfill) cannotScan(ctx context.Context) error {
 			return err
 		}
 		position = checkpoint.Later(position, facts.Logged)
-		if now := time.Now(); facts.CDCTTL > 0 && position.Before(now.Add(-part(facts.CDCTTL, backfillDue))) {
+		if now := time.Now(); facts.CDCTTL > 0 && position.Before(now.Add(-Part(facts.CDCTTL, Due))) {
 			b.sayLost(position, facts.CDCTTL)
 		}
 	}
@@ -161,7 +161,7 @@ func (b *backfill) cannotScan(ctx context.Context) error {
 }
 
 // sayLost says, once, that events written after position may be in the table alone.
-func (b *backfill) sayLost(position time.Time, ttl time.Duration) {
+func (b *Backfill) sayLost(position time.Time, ttl time.Duration) {
 	b.lost.Do(func() {
 		b.log.Error("the CDC log no longer has all that was not published, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
 			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events from there on again; raise the log's ttl")
@@ -170,10 +170,10 @@ func (b *backfill) sayLost(position time.Time, ttl time.Duration) {
 
 // need gathers what decides whether a scan is needed, after all the scans there were,
 // and tells the sweep and the read-back what those have covered.
-func (b *backfill) need(ctx context.Context, all []checkpoint.Scan) (need backfillNeed, err error) {
-	need = backfillNeed{
-		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Backfill == BackfillAuto,
-		forced: b.cfg.BackfillFrom.Truncate(time.Millisecond), published: b.readback.AlsoSince,
+func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decision, err error) {
+	need = decision{
+		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Auto,
+		forced: b.cfg.From.Truncate(time.Millisecond), published: b.readback.AlsoSince,
 	}
 	need.facts, err = cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if errors.Is(err, cdclog.ErrCDCOptions) {
@@ -216,7 +216,7 @@ func (b *backfill) need(ctx context.Context, all []checkpoint.Scan) (need backfi
 
 // activate saves a scan that is needed, nil for none, and returns the scan that is to
 // run now, which may be one of all.
-func (b *backfill) activate(ctx context.Context, row *checkpoint.Scan, all []checkpoint.Scan) (active *checkpoint.Scan, err error) {
+func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []checkpoint.Scan) (active *checkpoint.Scan, err error) {
 	active = checkpoint.Unfinished(all)
 	if row == nil {
 		if active != nil {
@@ -241,13 +241,13 @@ func (b *backfill) activate(ctx context.Context, row *checkpoint.Scan, all []che
 		return active, nil
 	}
 	b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.Reason,
-		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
+		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.RowsPerSecond)
 	return row, nil
 }
 
-// since is the oldest write time of what will be offered: of the log's rows from
+// Since is the oldest write time of what will be offered: of the log's rows from
 // position on, and of those of the scan. Zero is no bound.
-func (b *backfill) since(position time.Time) time.Time {
+func (b *Backfill) Since(position time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.row != nil && b.row.State == checkpoint.ScanRunning && b.row.From.Before(position) {
@@ -257,17 +257,17 @@ func (b *backfill) since(position time.Time) time.Time {
 }
 
 // startFrom makes the sweep begin where scans no longer answer.
-func (b *backfill) startFrom(floor time.Time) {
+func (b *Backfill) startFrom(floor time.Time) {
 	b.streams.StartFrom(floor)
 	b.readback.Floor = floor
 }
 
-// prepare learns what the scan has published before. If that is more than may be
+// Prepare learns what the scan has published before. If that is more than may be
 // remembered it scans as much of the table as what is remembered is about, and
 // the rest of the relay waits for that.
-func (b *backfill) prepare(ctx context.Context) error {
+func (b *Backfill) Prepare(ctx context.Context) error {
 	// The broker may have been away for days.
-	if err := b.decide(ctx); err != nil {
+	if err := b.Decide(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -298,7 +298,7 @@ func (b *backfill) prepare(ctx context.Context) error {
 }
 
 // scanAlone scans the ranges before the given one, until they are saved as done.
-func (b *backfill) scanAlone(ctx context.Context, before int) error {
+func (b *Backfill) scanAlone(ctx context.Context, before int) error {
 	b.setAlone(true)
 	defer b.setAlone(false)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -315,15 +315,15 @@ func (b *backfill) scanAlone(ctx context.Context, before int) error {
 	return <-saved
 }
 
-func (b *backfill) setAlone(on bool) {
+func (b *Backfill) setAlone(on bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.alone = on
 }
 
-// run scans until all is done, and watches that the log does not outrun the
+// Run scans until all is done, and watches that the log does not outrun the
 // relay, until ctx ends. An error is Fatal, errOutrun, or the cause of the end of ctx.
-func (b *backfill) run(ctx context.Context) error {
+func (b *Backfill) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -346,30 +346,30 @@ func (b *backfill) run(ctx context.Context) error {
 			}
 		})
 	}
-	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
+	every := min(backfillWatch, Part(max(b.facts.CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
 		now := time.Now()
-		if s := b.status(); s.Running && time.Since(said) >= backfillSays {
+		if s := b.Status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
 		switch ttl := b.facts.CDCTTL; {
-		case ttl == 0 || b.left(now) >= part(ttl, 1-backfillDue):
+		case ttl == 0 || b.Left(now) >= Part(ttl, 1-Due):
 		case !b.table.Plain():
-			b.sayLost(now.Add(b.left(now)-ttl), ttl)
-		case b.cfg.Backfill == BackfillAuto:
-			return errOutrun
+			b.sayLost(now.Add(b.Left(now)-ttl), ttl)
+		case b.cfg.Auto:
+			return ErrOutrun
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// left is how long it takes until the log has lost what the oldest position
+// Left is how long it takes until the log has lost what the oldest position
 // stands before; the CDC ttl as long as no stream is read. While the streams of
 // one generation are closed and those of the next not open yet, it is where they
 // were last.
-func (b *backfill) left(now time.Time) time.Duration {
+func (b *Backfill) Left(now time.Time) time.Duration {
 	position, ok := b.streams.OldestPosition()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -384,7 +384,7 @@ func (b *backfill) left(now time.Time) time.Duration {
 
 // settler returns what counts the events of a range; the range is finished when
 // all are acknowledged and the scan has called end.
-func (b *backfill) settler(n int) (settled func() func(), end func()) {
+func (b *Backfill) settler(n int) (settled func() func(), end func()) {
 	var open atomic.Int64
 	open.Store(1)
 	end = func() {
@@ -403,10 +403,10 @@ func (b *backfill) settler(n int) (settled func() func(), end func()) {
 }
 
 // saveFinished saves ranges as done until all before the given one are, or ctx ends.
-func (b *backfill) saveFinished(ctx context.Context, before int) error {
+func (b *Backfill) saveFinished(ctx context.Context, before int) error {
 	failures := 0
 	for {
-		left, err := b.saveDone(ctx)
+		left, err := b.SaveDone(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -441,14 +441,14 @@ func seq(n int) []int {
 }
 
 // unsaved says whether range n is not saved as done.
-func (b *backfill) unsaved(n int) bool {
+func (b *Backfill) unsaved(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !slices.Contains(b.row.Done, n)
 }
 
-// saveDone saves the ranges that are finished, and returns how many are left.
-func (b *backfill) saveDone(ctx context.Context) (left int, err error) {
+// SaveDone saves the ranges that are finished, and returns how many are left.
+func (b *Backfill) SaveDone(ctx context.Context) (left int, err error) {
 	b.mu.Lock()
 	if b.row == nil {
 		b.mu.Unlock()
@@ -498,8 +498,8 @@ type BackfillStatus struct {
 	Err error
 }
 
-// status is zero for a relay that was not started yet.
-func (b *backfill) status() (s BackfillStatus) {
+// Status is zero for a relay that was not started yet.
+func (b *Backfill) Status() (s BackfillStatus) {
 	if b == nil {
 		return s
 	}
@@ -513,7 +513,7 @@ func (b *backfill) status() (s BackfillStatus) {
 	return s
 }
 
-func (b *backfill) stuck(err error) {
+func (b *Backfill) stuck(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastErr = err

@@ -1,0 +1,26 @@
+package backfill
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Config configures scans of the outbox table and repairs. All fields are set, but
+// for those documented as optional; relay.Config documents those of the same name.
+type Config struct {
+	Session                        *gocql.Session
+	Name, ShardName                string
+	Keyspace, TableKeyspace, Table string
+	Fence                          func() error // optional
+	Auto                           bool         // scan for what the CDC log has lost
+	From                           time.Time    // zero: no scan is requested
+	RowsPerSecond                  int          // not positive: no limit
+	FirstAge, ConfidenceWindow     time.Duration
+	ReadBackMargin                 time.Duration // negative: nothing is read back
+	MaxAggregates                  int
+	Topics                         map[string]string
+	RetryMin                       time.Duration
+	Logger                         *slog.Logger
+}
