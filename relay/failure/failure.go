@@ -22,12 +22,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Class is what an error means for the event or the process.
+// Class determines how the relay handles an error.
 type Class uint8
 
 // The classes.
 const (
-	// Transient may succeed later; the relay backs off and tries again.
+	// Transient may succeed later; the relay retries with backoff.
 	Transient Class = iota
 	// Permanent means that the broker does not accept this event, or any event of its
 	// topic. The event becomes a dead letter; without dead letters its
@@ -67,7 +67,7 @@ type TopicError struct {
 
 // Error contains the topic and the types that it was derived from.
 func (e *TopicError) Error() string {
-	return fmt.Sprintf("%q is no topic name (event type %q, aggregate type %q): map the event type to a topic", e.Topic, e.EventType, e.AggregateType)
+	return fmt.Sprintf("%q is not a valid topic name (event type %q, aggregate type %q): map the event type to a topic", e.Topic, e.EventType, e.AggregateType)
 }
 
 // RefusedError is an error that the broker returned for one topic, also where
@@ -80,8 +80,8 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the broker's error.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// IsTopicRefused reports whether the broker refuses the topic as a whole, whatever the
-// record, so that sending an event once more on its own cannot help.
+// IsTopicRefused reports whether the broker refuses the topic as a whole, for any record,
+// so that a retry of a single event cannot succeed.
 func IsTopicRefused(err error) bool {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
@@ -89,10 +89,10 @@ func IsTopicRefused(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException)
 }
 
-// Classify returns the class of err: that of its method Class if an error of the chain
-// has one, else what the typed errors of the broker and of the database mean. Any other
-// error is Transient. The end of a deadline is Transient, a cancelled context is
-// Stopped. Classify(nil) is not defined.
+// Classify returns the class of err: the result of its method Class if an error of the
+// chain has one, otherwise the class of the typed error of the broker or the database.
+// Any other error is Transient. The end of a deadline is Transient, a cancelled context
+// is Stopped. Classify(nil) is not defined.
 func Classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrStopping), errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):
@@ -126,7 +126,7 @@ func Classify(err error) Class {
 
 // classifyKafka separates errors of one topic from errors of the connection to the
 // cluster. INVALID_REPLICATION_FACTOR is Transient: fewer brokers than replicas are
-// alive, which a restart of a broker ends.
+// alive, until a broker restarts.
 func classifyKafka(err *kerr.Error) Class {
 	switch err {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.UnsupportedForMessageFormat,
@@ -141,7 +141,7 @@ func classifyKafka(err *kerr.Error) Class {
 	}
 }
 
-// classifyCQL uses the code of the protocol: errors of the server's state are
+// classifyCQL classifies by the protocol's error code: errors of the server's state are
 // Transient, errors of the request are Fatal.
 func classifyCQL(code int) Class {
 	switch code {

@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// cqlError is an answer of the database with a code.
+// cqlError is a database error with a code.
 type cqlError int
 
 func (e cqlError) GetCode() int { return int(e) }
@@ -69,7 +69,7 @@ func TestClassify(t *testing.T) {
 		{ErrStopping, Stopped},
 		{&outbox.RowError{Column: "seq"}, Permanent},
 		{&TopicError{}, Permanent},
-		{errors.New("never heard of"), Transient},
+		{errors.New("unknown error"), Transient},
 	} {
 		if got := Classify(fmt.Errorf("wrapped: %w", tt.err)); got != tt.want {
 			t.Errorf("Classify(%T %v) = %v, want %v", tt.err, tt.err, got, tt.want)

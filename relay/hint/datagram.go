@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// A datagram is: magic, 4 bytes; the sender's random id, 8; the number of the
-// datagram, 8; its time in milliseconds, 8; tokens, 8 each; the first half of
-// the HMAC of all that, 16. Numbers are big endian.
+// A datagram contains: magic, 4 bytes; the sender's random id, 8; the number of the
+// datagram, 8; its time in milliseconds, 8; tokens, 8 each; the first half of the HMAC of
+// the preceding bytes, 16. Numbers are big endian.
 const (
 	magic      = "OBH1"
 	headerSize = len(magic) + 3*8
 	macSize    = sha256.Size / 2
-	// maxTokens fills what passes every network in one piece.
+	// maxTokens keeps a datagram small enough to avoid fragmentation on any network.
 	maxTokens = (1200 - headerSize - macSize) / 8
-	// MaxAge is how far a datagram's time may be from the relay's.
+	// MaxAge is the maximum difference between a datagram's time and the relay's clock.
 	MaxAge = 5 * time.Second
-	// MinKey is how many bytes a key has at least.
+	// MinKey is the minimum length of a key in bytes.
 	MinKey = 16
 )
 
-// ErrKey is a key that is too short.
+// ErrKey is the error of a key that is too short.
 var ErrKey = errors.New("hint: the key has fewer than 16 bytes")
 
-// header is what a datagram says beside its tokens.
+// header contains the fields of a datagram other than its tokens.
 type header struct {
 	sender, number uint64
 	at             time.Time
@@ -87,16 +87,16 @@ func (c *codec) parse(b []byte, tokens []int64) (header, []int64, result) {
 	return h, tokens, accepted
 }
 
-// result is what became of a datagram.
+// result is the outcome of a received datagram.
 type result uint8
 
 const (
 	accepted  result = iota
-	malformed        // no datagram of this version
+	malformed        // not a datagram of this version
 	forged           // not signed with the key
 	stale            // too old or too new
-	replayed         // its number, or a later one, came before
-	limited          // more than the relay takes
+	replayed         // its number or a later one was received before
+	limited          // above the rate limit
 )
 
 var results = [...]string{accepted: "accepted", malformed: "malformed", forged: "forged", stale: "stale", replayed: "replayed", limited: "limited"}

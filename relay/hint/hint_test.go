@@ -63,7 +63,7 @@ func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
 		{"another key", make1(other, 1, now, 3), forged},
 		{"altered", append(append(slices.Clone(good[:30]), 1), good[31:]...), forged},
 		{"old", make1(c, 1, now.Add(-2*MaxAge), 3), stale},
-		{"of the future", make1(c, 1, now.Add(2*MaxAge), 3), stale},
+		{"from the future", make1(c, 1, now.Add(2*MaxAge), 3), stale},
 		{"good", good, accepted},
 		{"again", good, replayed},
 		{"overtaken", make1(c, 4, now, 3), replayed},
@@ -93,21 +93,21 @@ func TestReceiver_IsBounded(t *testing.T) {
 	counts := make(map[result]int)
 	tokens := make([]int64, 100)
 	for i := range 50_000 {
-		// A second's worth of datagrams from as many senders.
+		// One second of datagrams at the rate limit, each from another sender.
 		at := now.Add(time.Duration(i) * 20 * time.Microsecond)
 		counts[r.receive(c.append(nil, header{uint64(i), 1, at}, tokens), at)]++
 	}
 	if n > 2*maxTokensPerSecond || len(r.senders) > maxSenders || counts[limited] == 0 {
 		t.Errorf("took %d tokens of %d senders, %v", n, len(r.senders), counts)
 	}
-	// Later there is room again.
+	// After a minute the limits allow more.
 	at := now.Add(time.Minute)
 	if got := r.receive(c.append(nil, header{1 << 40, 1, at}, tokens), at); got != accepted {
 		t.Errorf("a minute later: %s, want accepted", results[got])
 	}
 }
 
-// slowConn is a socket whose deadlines take a while, and that always has a datagram.
+// slowConn is a socket with slow deadlines that always has a datagram.
 type slowConn struct {
 	net.PacketConn
 	deadline time.Time
@@ -124,8 +124,7 @@ func (c *slowConn) ReadFrom([]byte) (int, net.Addr, error) {
 	return 1, nil, nil
 }
 
-// When Run returns it is done with the socket: a deadline that it set later would be
-// that of the Run which follows, and that would hear nothing.
+// Run sets no deadline after its return: it would end the reads of the following Run.
 func TestReceiver_LeavesTheSocketAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,12 +136,12 @@ func TestReceiver_LeavesTheSocketAlone(t *testing.T) {
 		defer stop()
 		var conn slowConn
 		if err := r.Run(ctx, &conn); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Run() error = %v, want the end of the context", err)
+			t.Errorf("Run() error = %v, want the context's", err)
 		}
-		conn.deadline = time.Time{} // the next one begins
+		conn.deadline = time.Time{} // the next Run begins
 		time.Sleep(time.Minute)
 		if !conn.deadline.IsZero() {
-			t.Error("the next Run's reading has a deadline in the past")
+			t.Error("the next Run has a read deadline in the past")
 		}
 	})
 }
@@ -176,7 +175,7 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 		want[Token(id)] = id
 		s.Committed(id)
 	}
-	// What is lost on its way, or late, as on a machine that is busy, is said again.
+	// Hints that are lost or late, as on a busy machine, are sent again.
 	again := time.NewTicker(500 * time.Millisecond)
 	defer again.Stop()
 	for end := time.After(time.Minute); len(want) > 0; {
@@ -188,7 +187,7 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 				s.Committed(id)
 			}
 		case <-end:
-			t.Fatalf("%d of 500 tokens did not come", len(want))
+			t.Fatalf("%d of 500 tokens were not received", len(want))
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -196,7 +195,7 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run() error = %v, want the end of its context", err)
+		t.Errorf("Run() error = %v, want the context's", err)
 	}
 }
 

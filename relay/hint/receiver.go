@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// maxSenders is how many writers' numbers are remembered.
+	// maxSenders is the maximum number of writers whose last datagram is stored.
 	maxSenders = 4096
-	// maxDatagrams per second are looked at, whoever sent them.
+	// maxDatagrams is the rate limit of datagrams per second over all senders.
 	maxDatagrams = 20_000
-	// maxTokensPerSecond are passed on.
+	// maxTokensPerSecond is the rate limit of tokens per second.
 	maxTokensPerSecond = 100_000
 )
 
-// Receiver takes hints in.
+// Receiver receives hints.
 type Receiver struct {
 	codec     *codec
 	take      func(tokens []int64)
@@ -37,8 +37,8 @@ type last struct {
 	at     time.Time
 }
 
-// NewReceiver returns a Receiver that passes tokens to take, one datagram's at
-// a time; take must not keep the slice. The error is ErrKey.
+// NewReceiver returns a Receiver that calls take with the tokens of one datagram at a
+// time; take must not keep the slice. The error is ErrKey.
 func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64)) (*Receiver, error) {
 	c, err := newCodec(key)
 	if err != nil {
@@ -49,7 +49,7 @@ func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64
 		datagrams: rate.NewLimiter(maxDatagrams, maxDatagrams/10), tokens: rate.NewLimiter(maxTokensPerSecond, maxTokensPerSecond/10),
 	}
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "outbox_relay_hint_datagrams_total", Help: "Datagrams with hints from writers, by what became of them.",
+		Name: "outbox_relay_hint_datagrams_total", Help: "Received datagrams with hints from writers, by result.",
 	}, []string{"result"})
 	for i, name := range results {
 		r.counts[i] = counts.WithLabelValues(name)
@@ -60,8 +60,8 @@ func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64
 	return r, nil
 }
 
-// Run takes hints in until ctx ends. It does not close conn, but leaves it with
-// a deadline in the past.
+// Run receives hints until ctx ends. It does not close conn, but leaves it with a read
+// deadline in the past.
 func (r *Receiver) Run(ctx context.Context, conn net.PacketConn) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -70,7 +70,7 @@ func (r *Receiver) Run(ctx context.Context, conn net.PacketConn) error {
 	})
 	defer func() {
 		if !stop() {
-			<-ended // a deadline that is set later would end the next Run's reading
+			<-ended // a later deadline would end the reads of the next Run
 		}
 	}()
 	b := make([]byte, 2048)
@@ -83,13 +83,13 @@ func (r *Receiver) Run(ctx context.Context, conn net.PacketConn) error {
 			return fmt.Errorf("receive hints: %w", err)
 		}
 		if err != nil {
-			continue // such as a port unreachable that a reply met; the socket stays usable
+			continue // such as ICMP port unreachable; the socket stays usable
 		}
 		r.counts[r.receive(b[:n], time.Now())].Inc()
 	}
 }
 
-// receive passes on the tokens of a datagram that is in order.
+// receive checks a datagram and passes on its tokens.
 func (r *Receiver) receive(b []byte, now time.Time) result {
 	if !r.datagrams.AllowN(now, 1) {
 		return limited
@@ -114,8 +114,8 @@ func (r *Receiver) receive(b []byte, now time.Time) result {
 	return accepted
 }
 
-// room makes room for a sender. One whose last datagram is stale may be
-// forgotten: so would be what is replayed of it.
+// room reports whether a sender can be added. It drops senders whose last datagram is
+// stale, since their replayed datagrams would be stale too.
 func (r *Receiver) room(now time.Time) bool {
 	if len(r.senders) < maxSenders {
 		return true

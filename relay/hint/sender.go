@@ -17,25 +17,24 @@ import (
 )
 
 const (
-	// gather is how long hints are gathered after a datagram went out.
+	// gather is the time for which hints are batched after a datagram was sent.
 	gather = time.Millisecond
-	// maxWaiting is how many hints wait at most; more are dropped.
+	// maxWaiting is the maximum number of queued hints; more are dropped.
 	maxWaiting = 10_000
-	// resolveEvery is how often names are looked up again.
+	// resolveEvery is the interval between name resolutions.
 	resolveEvery = 15 * time.Second
 )
 
-// SenderConfig is where hints go.
+// SenderConfig configures a Sender.
 type SenderConfig struct {
-	// Addrs are the relays, host:port. A name stands for all its addresses and is
-	// looked up every 15 s, so one name may stand for all relays there are. Required.
+	// Addrs contains the relays, host:port. A name represents all its addresses and is
+	// resolved every 15 s, so one name may represent all relays. Required.
 	Addrs []string
-	// Key is shared with the relays, at least MinKey bytes. Required.
+	// Key is the key shared with the relays, at least MinKey bytes. Required.
 	Key []byte
-	// Conn is what hints are sent through; Close closes it. Nil means a UDP socket
-	// of the Sender's own.
+	// Conn is the socket for hints; Close closes it. Nil means a new UDP socket.
 	Conn net.PacketConn
-	// Logger is told, once, when no relay can be found. Nil discards it.
+	// Logger receives one warning per address that cannot be resolved. Nil discards it.
 	Logger *slog.Logger
 }
 
@@ -49,14 +48,14 @@ type Sender struct {
 	wake   chan struct{}
 	cancel context.CancelFunc
 	done   chan struct{}
-	lost   map[string]bool // addresses that were not found, so that it is said once
+	lost   map[string]bool // unresolved addresses, logged once
 
 	mu      sync.Mutex
 	waiting []int64
 }
 
-// NewSender returns a Sender that runs until Close. The error is ErrKey, or
-// says which address is none; names need not exist yet.
+// NewSender returns a Sender that runs until Close. It returns ErrKey or an error for an
+// invalid address; names need not exist yet.
 func NewSender(cfg SenderConfig) (*Sender, error) {
 	c, err := newCodec(cfg.Key)
 	if err != nil {
@@ -71,7 +70,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			return nil, fmt.Errorf("hint: address %q: %w", a, err)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, fmt.Errorf("hint: address %q has no port number after the colon", a)
+			return nil, fmt.Errorf("hint: address %q has no port number", a)
 		}
 	}
 	if cfg.Conn == nil {
@@ -94,8 +93,8 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 	return s, nil
 }
 
-// Committed says that an event of the aggregate has just been stored. It never
-// waits, and what it says may be lost.
+// Committed sends a hint for an event of the aggregate that was just stored. It never
+// blocks, and the hint may be lost.
 func (s *Sender) Committed(aggregate gocql.UUID) {
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
@@ -108,7 +107,7 @@ func (s *Sender) Committed(aggregate gocql.UUID) {
 	}
 }
 
-// Close ends the sender; hints that wait are dropped.
+// Close stops the sender and drops queued hints.
 func (s *Sender) Close() error {
 	s.cancel()
 	<-s.done
@@ -135,7 +134,7 @@ func (s *Sender) run(ctx context.Context) {
 		case <-again.C:
 			if !looking {
 				looking = true
-				go func() { found <- s.resolve(ctx) }() // a slow name server holds nothing up
+				go func() { found <- s.resolve(ctx) }() // a slow name server must not delay hints
 			}
 			continue
 		case <-s.wake:
@@ -152,7 +151,7 @@ func (s *Sender) run(ctx context.Context) {
 			}
 			rest = rest[n:]
 		}
-		// The next ones, if they come at once, go together.
+		// Batch the hints that follow.
 		select {
 		case <-time.After(gather):
 		case <-ctx.Done():
@@ -161,7 +160,7 @@ func (s *Sender) run(ctx context.Context) {
 	}
 }
 
-// send sends a datagram, if it can.
+// send sends a datagram and ignores errors.
 func (s *Sender) send(datagram []byte, to netip.AddrPort) {
 	if udp, ok := s.conn.(*net.UDPConn); ok {
 		_, _ = udp.WriteToUDPAddrPort(datagram, to) // without an allocation
@@ -170,7 +169,7 @@ func (s *Sender) send(datagram []byte, to netip.AddrPort) {
 	_, _ = s.conn.WriteTo(datagram, net.UDPAddrFromAddrPort(to))
 }
 
-// resolve looks up the relays. One call at a time.
+// resolve returns the addresses of the relays. Not safe for concurrent use.
 func (s *Sender) resolve(ctx context.Context) []netip.AddrPort {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -180,7 +179,7 @@ func (s *Sender) resolve(ctx context.Context) []netip.AddrPort {
 		n, _ := strconv.ParseUint(port, 10, 16) // checked by NewSender
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil && !s.lost[a] && !errors.Is(err, context.Canceled) {
-			s.log.Warn("no relay to send hints to; events reach their topics a little later", "addr", a, "err", err)
+			s.log.Warn("failed to resolve relay address; hints are not sent", "addr", a, "err", err)
 		}
 		s.lost[a] = err != nil
 		for _, ip := range ips {

@@ -20,52 +20,54 @@ const (
 	DefaultRebalanceTimeout = time.Minute
 	DefaultRestartDelay     = 5 * time.Second
 
-	// MaxShards bounds Config.Shards: each has metrics of its own.
+	// MaxShards bounds Config.Shards: each shard has its own metrics.
 	MaxShards = 256
-	// MinSessionTimeout is the shortest; most brokers want 6 s at least.
+	// MinSessionTimeout is the shortest session timeout; most brokers require at least 6
+	// s.
 	MinSessionTimeout = time.Second
-	// MaxSessionTimeout is the longest, and that long nobody works on the shards of
-	// an instance that was killed.
+	// MaxSessionTimeout is the longest session timeout. The shards of a killed instance
+	// have no owner for that long.
 	MaxSessionTimeout = 5 * time.Minute
 )
 
 // Config configures a Member. Zero values mean the defaults.
 type Config struct {
-	// Brokers are the first addresses of the Kafka cluster, host:port. Required.
+	// Brokers contains bootstrap addresses of the Kafka cluster, host:port. Required.
 	Brokers []string
-	// Kafka are further options of the Kafka client: TLS, SASL, a dialer. What the
-	// lease rests on cannot be changed by them.
+	// Kafka contains further options of the Kafka client: TLS, SASL, a dialer. They
+	// cannot override the options that the lease depends on.
 	Kafka []kgo.Opt
-	// Name names the group, and with ".shards" behind it the control topic: letters,
-	// digits, dots, underscores and hyphens. Instances of one name share. Required.
+	// Name is the name of the group and, with the suffix ".shards", of the control topic:
+	// letters, digits, dots, underscores and hyphens. Instances with the same name share
+	// the shards. Required.
 	Name string
-	// Shards is the number of shards, 1 to MaxShards, and the same in all instances:
-	// the broker lets none into the group that has another. With 1 one instance
-	// works and the others stand by. Required.
+	// Shards is the number of shards, 1 to MaxShards. All instances use the same number:
+	// the broker rejects members with another one. With 1, one instance works and the
+	// others are standbys. Required.
 	Shards int
-	// Replication is the replication factor of the control topic if it has to be
-	// made. Default -1, which leaves it to the broker.
+	// Replication is the replication factor of the control topic when it is created.
+	// Default -1, the broker's default.
 	Replication int16
 
-	// SessionTimeout is how long the broker hears nothing of an instance before it
-	// gives its shards to others: what fail-over costs after a kill. Default
-	// DefaultSessionTimeout; bounds MinSessionTimeout and MaxSessionTimeout, and the
-	// broker has bounds of its own.
+	// SessionTimeout is the time without heartbeats after which the broker assigns the
+	// shards of an instance to others: the duration of a fail-over after a kill. Default
+	// DefaultSessionTimeout; bounds MinSessionTimeout and MaxSessionTimeout, and those of
+	// the broker.
 	SessionTimeout time.Duration
-	// StopTimeout is how long a function takes at most to return once its context has
-	// ended. Default DefaultStopTimeout.
+	// StopTimeout is the maximum time from the end of a function's context to its return.
+	// Default DefaultStopTimeout.
 	StopTimeout time.Duration
-	// RebalanceTimeout is how long the broker waits for an instance that has to give
-	// up shards before it takes them all. It must be longer than StopTimeout and a
-	// fifth of SessionTimeout together, and at least half of SessionTimeout. Default
-	// DefaultRebalanceTimeout.
+	// RebalanceTimeout is the time after which the broker takes all shards from an
+	// instance that has not released the revoked ones. It must exceed the sum of
+	// StopTimeout and a fifth of SessionTimeout, and be at least half of SessionTimeout.
+	// Default DefaultRebalanceTimeout.
 	RebalanceTimeout time.Duration
-	// RestartDelay is the wait before a function that failed repeatedly is started
-	// again. Default DefaultRestartDelay.
+	// RestartDelay is the delay before a function that failed repeatedly is restarted.
+	// Default DefaultRestartDelay.
 	RestartDelay time.Duration
 
-	// Fatal says of an error that a function returned whether it ends everything. Nil
-	// means that none does.
+	// Fatal reports whether an error of a function stops the member. Nil means that no
+	// error does.
 	Fatal func(error) bool
 	// Logger receives the log. Nil discards it.
 	Logger *slog.Logger
@@ -91,7 +93,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// name is what both a group and a topic may be called, with room for ".shards".
+// name matches valid names of groups and topics, with room for ".shards".
 var name = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,240}$`)
 
 func (c *Config) validate() error {
@@ -101,7 +103,7 @@ func (c *Config) validate() error {
 		bad("Brokers is empty")
 	}
 	if !name.MatchString(c.Name) {
-		bad("Name %q must be of letters, digits, dots, underscores and hyphens, 240 at most, because a topic is called so", c.Name)
+		bad("Name %q must consist of at most 240 letters, digits, dots, underscores and hyphens, because it is part of a topic name", c.Name)
 	}
 	if c.Shards < 1 || c.Shards > MaxShards {
 		bad("Shards %d is not between 1 and %d", c.Shards, MaxShards)
@@ -116,11 +118,11 @@ func (c *Config) validate() error {
 		bad("StopTimeout %s must be positive", c.StopTimeout)
 	}
 	if least := c.StopTimeout + c.margin(); c.RebalanceTimeout <= least {
-		bad("RebalanceTimeout %s must be longer than StopTimeout and a fifth of SessionTimeout together, %s: else the broker gives shards to another while they are being drained",
+		bad("RebalanceTimeout %s must be longer than StopTimeout plus a fifth of SessionTimeout, %s: otherwise the broker reassigns shards before they are drained",
 			c.RebalanceTimeout, least)
 	}
 	if least := c.SessionTimeout / 2; c.RebalanceTimeout < least {
-		bad("RebalanceTimeout %s must be at least half of SessionTimeout, %s: a lease is no longer than it, and wants some heartbeats", c.RebalanceTimeout, least)
+		bad("RebalanceTimeout %s must be at least half of SessionTimeout, %s: it limits the lease, which spans several heartbeats", c.RebalanceTimeout, least)
 	}
 	if c.RestartDelay < 0 {
 		bad("RestartDelay %s must be positive", c.RestartDelay)
@@ -131,21 +133,21 @@ func (c *Config) validate() error {
 	return fmt.Errorf("sharing: %w", errors.Join(errs...))
 }
 
-// topic is the control topic.
+// topic returns the name of the control topic.
 func (c *Config) topic() string { return ControlTopic(c.Name) }
 
-// ControlTopic is the topic whose partitions are the shards of those that share under
-// a name (Config.Name).
+// ControlTopic returns the name of the topic whose partitions are the shards of the
+// instances with the given name (Config.Name).
 func ControlTopic(name string) string { return name + ".shards" }
 
-// heartbeat is the time between two heartbeats.
+// heartbeat returns the interval between two heartbeats.
 func (c *Config) heartbeat() time.Duration { return c.SessionTimeout / 10 }
 
-// margin is how long before the broker may give shards to another they are no
-// longer worked on here. It covers clocks that do not run equally fast, and the
-// time from the last look at the lease until what was allowed by it is written.
+// margin returns the time before the broker may reassign shards at which this member
+// stops working on them. It covers clocks that run at different speeds, and the time from
+// a check of the lease to the end of the write that it allowed.
 func (c *Config) margin() time.Duration { return c.SessionTimeout / 5 }
 
-// patience is how long one request to the coordinator may take: some fit into what
-// a lease lasts, so that a dead connection alone does not end it.
+// patience returns the timeout of a request to the coordinator: several requests fit into
+// a lease, so a dead connection alone does not end it.
 func (c *Config) patience() time.Duration { return c.SessionTimeout / 4 }

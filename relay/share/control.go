@@ -13,46 +13,46 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Control is what the instances of a name have in common at the broker: their group,
-// and the control topic whose partitions are the shards. It is for whoever changes
-// their number while none of them runs.
+// Control inspects and changes the shared state of the instances of a name at the broker:
+// their group, and the control topic whose partitions are the shards. It changes the
+// number of shards while no instance runs.
 type Control struct {
 	Client *kgo.Client
 	// Name is Config.Name, Replication Config.Replication.
 	Name        string
 	Replication int16
-	// Poll is the wait between two looks at a topic that is being deleted, 100 ms by
-	// default, and Patience how long that may take, half a minute by default.
+	// Poll is the interval between checks of a topic that is being deleted, by default
+	// 100 ms. Patience limits the wait, by default 30 s.
 	Poll, Patience time.Duration
 }
 
-// State is what the broker says of the instances.
+// State is the state of the control topic and the group.
 type State struct {
-	// Partitions of the control topic; 0 without one.
+	// Partitions is the number of partitions of the control topic, 0 without one.
 	Partitions int
-	// Members are the instances that are in the group, by the addresses of their hosts.
-	// One that was killed is among them for as long as its session timeout.
+	// Members contains the host addresses of the instances in the group. A killed
+	// instance remains in it until its session timeout.
 	Members []string
 }
 
-// Topic is the name of the control topic.
+// Topic returns the name of the control topic.
 func (c *Control) Topic() string {
 	conf := Config{Name: c.Name}
 	return conf.topic()
 }
 
-// State asks the broker.
+// State returns the current state from the broker.
 func (c *Control) State(ctx context.Context) (s State, err error) {
 	if s.Partitions, err = c.partitions(ctx); err != nil {
 		return s, err
 	}
 	groups, err := kadm.NewClient(c.Client).DescribeGroups(ctx, c.Name)
 	if err != nil {
-		return s, fmt.Errorf("look up group %s: %w", c.Name, err)
+		return s, fmt.Errorf("describe group %s: %w", c.Name, err)
 	}
 	g := groups[c.Name]
 	if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
-		return s, fmt.Errorf("look up group %s: %w", c.Name, g.Err)
+		return s, fmt.Errorf("describe group %s: %w", c.Name, g.Err)
 	}
 	for _, m := range g.Members {
 		s.Members = append(s.Members, m.ClientHost)
@@ -60,7 +60,8 @@ func (c *Control) State(ctx context.Context) (s State, err error) {
 	return s, nil
 }
 
-// partitions asks the broker, and not what the client knew a few seconds ago.
+// partitions returns the number of partitions from the broker, not from the client's
+// cache.
 func (c *Control) partitions(ctx context.Context) (int, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
@@ -75,17 +76,17 @@ func (c *Control) partitions(ctx context.Context) (int, error) {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("look up topic %s: %w", c.Topic(), err)
+		return 0, fmt.Errorf("describe topic %s: %w", c.Topic(), err)
 	}
 	return n, nil
 }
 
-// Divide gives the control topic so many partitions, whatever it has: none are added
-// to one that has as many, fewer need a new topic. Nothing is ever in it, so nothing is
-// lost with it, and what ends halfway is done by doing it again. done, which may be
-// nil, is told of each step that was made.
+// Divide gives the control topic the given number of partitions. It adds partitions, or
+// deletes and recreates the topic for fewer; it does nothing if the number matches. The
+// topic is always empty, so no data is lost, and an interrupted Divide can be repeated.
+// done is called after each step with its name and may be nil.
 //
-// It does not look who is in the group.
+// Divide does not check whether the group has members.
 func (c *Control) Divide(ctx context.Context, shards int, done func(step string) error) error {
 	if shards < 1 || shards > MaxShards {
 		return fmt.Errorf("%d shards: not between 1 and %d", shards, MaxShards)
@@ -107,11 +108,11 @@ func (c *Control) Divide(ctx context.Context, shards int, done func(step string)
 			if err := done(step); err != nil {
 				return err
 			}
-		case !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.UnknownTopicOrPartition): // else it is on its way
+		case !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.UnknownTopicOrPartition): // otherwise the change is in progress
 			return err
 		}
 		if !time.Now().Before(until) {
-			return fmt.Errorf("topic %s has %d partitions still, %s after it was to have %d", c.Topic(), n, patience, shards)
+			return fmt.Errorf("topic %s still has %d partitions after %s, want %d", c.Topic(), n, patience, shards)
 		}
 		select {
 		case <-time.After(poll):
@@ -121,13 +122,13 @@ func (c *Control) Divide(ctx context.Context, shards int, done func(step string)
 	}
 }
 
-// step makes one change that leads from n partitions to so many shards.
+// step makes one change on the way from n partitions to shards.
 func (c *Control) step(ctx context.Context, n, shards int) (step string, err error) {
 	topic, admin := c.Topic(), kadm.NewClient(c.Client)
 	switch {
 	case n == 0:
 		_, err = admin.CreateTopic(ctx, int32(shards), replication(c.Replication), nil, topic)
-		return "made", explainControl(err, "make topic "+topic, "CREATE")
+		return "made", explainControl(err, "create topic "+topic, "CREATE")
 	case n < shards:
 		var resp kadm.CreatePartitionsResponses
 		if resp, err = admin.UpdatePartitions(ctx, shards, topic); err == nil {
@@ -144,13 +145,13 @@ func replication(n int16) int16 {
 	return n
 }
 
-// explainControl says which right is missing.
+// explainControl adds the missing right or setting to err.
 func explainControl(err error, what, right string) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("%s: %w: the Kafka user needs the right %s; or somebody who has it does it by hand, and this is done once more", what, err, right)
+		return fmt.Errorf("%s: %w: the Kafka user needs the right %s; grant it, or make the change with another user and retry", what, err, right)
 	case errors.Is(err, kerr.TopicDeletionDisabled):
 		return fmt.Errorf("%s: %w: the broker has delete.topic.enable=false", what, err)
 	}

@@ -21,8 +21,7 @@ func (w *world) control() *Control {
 	return &Control{Client: client, Name: "outbox.relay.test"}
 }
 
-// The topic gets more partitions, and fewer, and the group says who is in it and with
-// which number.
+// Divide adds and removes partitions, and State contains the partitions and members.
 func TestControl_DividesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -50,7 +49,7 @@ func TestControl_DividesAnew(t *testing.T) {
 	})
 }
 
-// A right that is missing is named.
+// The error names a missing right.
 func TestControl_NamesTheRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -1,15 +1,14 @@
-// Package share divides work among instances by the broker's consumer groups.
+// Package share divides work among instances with the broker's consumer groups.
 //
-// The partitions of one small control topic, in which nothing is ever written,
-// are the shards. A Member joins the group of that topic, and runs one function
-// for each shard that the group assigns to it; the broker notices members that
-// come, leave and die, and assigns their shards to the others.
+// The partitions of a control topic, which is always empty, are the shards. A Member
+// joins the group of that topic and runs one function for each shard that the group
+// assigns to it. The broker detects members that join, leave and fail, and reassigns
+// their shards.
 //
-// Of all instances at most one owns a shard at any moment, by a lease: a member
-// knows until when the broker cannot have given its shards to another, because
-// it may not before the session timeout has gone by since a heartbeat that it
-// acknowledged. A little before that the member stops its functions by itself.
-// What they write, they write behind Hold.Check, which says no from that moment
-// on, also in a process that stood still meanwhile.
-// docs/design/shards.md explains how, and what remains.
+// A lease ensures that at most one instance owns a shard at any moment. The broker may
+// reassign the shards of a member only once the session timeout has passed since a
+// heartbeat that it acknowledged; the lease ends a margin before that, and the member
+// then stops its functions. Each write of a function is guarded by Hold.Check, which
+// returns an error from that moment on, also after a pause of the process.
+// docs/design/shards.md contains the protocol and its limits.
 package share

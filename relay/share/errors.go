@@ -7,49 +7,50 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Why a function's context ended; context.Cause tells.
+// Causes of the end of a function's context, returned by context.Cause.
 var (
-	// ErrRevoked means that the group gives the shard to another instance, as soon as
-	// the function has returned: there is time to finish what is under way.
-	ErrRevoked = errors.New("the shard goes to another instance")
-	// ErrStopping means that the member stops. There is time, too.
-	ErrStopping = errors.New("the instance stops")
-	// ErrLost means that another instance may own the shard by now. Nothing more may
-	// be written, and what is under way is to be given up. Hold.Check returns it.
+	// ErrRevoked means that the group assigns the shard to another instance once the
+	// function has returned. The function has time to drain.
+	ErrRevoked = errors.New("the shard is reassigned to another instance")
+	// ErrStopping means that the member stops. The function has time to drain.
+	ErrStopping = errors.New("the instance is stopping")
+	// ErrLost means that another instance may already own the shard. The function must
+	// not write any more and abandons work in progress. Hold.Check returns it.
 	ErrLost = errors.New("the shard is lost: another instance may own it")
 )
 
-// CountError says that the control topic has another number of partitions than
-// there are shards.
+// CountError reports that the number of partitions of the control topic differs from the
+// configured number of shards.
 type CountError struct {
-	// Topic is the control topic, Partitions what it has, Shards what is configured.
+	// Topic is the control topic, Partitions its number of partitions, Shards the
+	// configured number.
 	Topic              string
 	Partitions, Shards int
 }
 
-// Error names both numbers and what to do.
+// Error contains both numbers and the fix.
 func (e *CountError) Error() string {
-	return fmt.Sprintf("%d shards are configured and topic %s has %d partitions: configure %d, or divide it anew while no instance runs",
+	return fmt.Sprintf("%d shards are configured but topic %s has %d partitions: configure %d, or change the number of shards while no instance runs",
 		e.Shards, e.Topic, e.Partitions, e.Partitions)
 }
 
-// explain says what to do about an error of the group that waiting does not mend;
-// it returns nil for others.
+// explain adds the fix to an error of the group that retries cannot resolve; it returns
+// nil for other errors.
 func (c *Config) explain(err error) error {
 	switch {
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
-		return fmt.Errorf("join group %s: %w: instances of it run with another number of shards than %d, or something else uses the group: stop them first", c.Name, err, c.Shards)
+		return fmt.Errorf("join group %s: %w: its instances run with another number of shards than %d, or another application uses the group: stop them first", c.Name, err, c.Shards)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
-		return fmt.Errorf("join group %s: %w: the broker does not allow a session timeout of %s: its group.min.session.timeout.ms is 6 s unless it was changed", c.Name, err, c.SessionTimeout)
+		return fmt.Errorf("join group %s: %w: the broker does not allow a session timeout of %s: the default of its group.min.session.timeout.ms is 6 s", c.Name, err, c.SessionTimeout)
 	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
 		return fmt.Errorf("join group %s: %w: the Kafka user needs the right READ on that group and on topic %s", c.Name, err, c.topic())
 	case errors.Is(err, kerr.InvalidGroupID), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.SaslAuthenticationFailed),
 		errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState), errors.Is(err, kerr.GroupMaxSizeReached):
 		return fmt.Errorf("join group %s: %w", c.Name, err)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("make topic %s: %w: the Kafka user needs the right CREATE, or somebody makes the topic with %d partitions", c.topic(), err, c.Shards)
+		return fmt.Errorf("create topic %s: %w: the Kafka user needs the right CREATE, or the topic must be created with %d partitions", c.topic(), err, c.Shards)
 	case errors.Is(err, kerr.InvalidReplicationFactor), errors.Is(err, kerr.PolicyViolation), errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("make topic %s: %w", c.topic(), err)
+		return fmt.Errorf("create topic %s: %w", c.topic(), err)
 	}
 	return nil
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// onAssigned takes what the group gives in addition. The client calls it, and the
-// two below, one at a time.
+// onAssigned adds newly assigned shards. The client never calls onAssigned, onRevoked and
+// onLost concurrently.
 func (m *Member) onAssigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
 	m.metrics.rebalances.Inc()
 	m.mu.Lock()
 	for _, p := range added[m.cfg.topic()] {
-		if int(p) >= m.cfg.Shards { // somebody added partitions
+		if int(p) >= m.cfg.Shards { // partitions were added
 			m.fail(&CountError{Topic: m.cfg.topic(), Partitions: int(p) + 1, Shards: m.cfg.Shards})
 			continue
 		}
@@ -21,11 +21,11 @@ func (m *Member) onAssigned(_ context.Context, _ *kgo.Client, added map[string][
 	}
 	m.settle()
 	m.mu.Unlock()
-	m.beatNow() // the first one is what the lease begins with
+	m.beatNow() // its answer begins the lease
 }
 
-// onRevoked gives up what the group gives to others. It holds the rebalance until
-// the work on that has ended.
+// onRevoked releases the revoked shards. The rebalance waits until the work on them has
+// ended.
 func (m *Member) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string][]int32) {
 	holds := m.unassign(revoked)
 	for _, h := range holds {
@@ -34,29 +34,30 @@ func (m *Member) onRevoked(_ context.Context, _ *kgo.Client, revoked map[string]
 	m.await(holds)
 }
 
-// onLost gives up what the group has given to others already.
+// onLost stops work on shards that the group has already reassigned.
 func (m *Member) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 	holds := m.unassign(lost)
 	m.putOut(holds)
 	m.await(holds)
 }
 
-// putOut ends work at once, because the broker has put this member out of the group.
+// putOut ends work immediately, because the broker has removed this member from the
+// group.
 func (m *Member) putOut(holds []*Hold) {
 	m.lease.drop()
 	n := 0
 	for _, h := range holds {
-		if h.lose(fmt.Errorf("%w: the broker has put this instance out of the group", ErrLost)) {
+		if h.lose(fmt.Errorf("%w: the broker removed this instance from the group", ErrLost)) {
 			n++
 		}
 	}
 	if n > 0 {
 		m.metrics.lost.Add(float64(n))
-		m.log.Warn("shards lost: the broker has put this instance out of the group, and may have given them to others", "shards", n)
+		m.log.Warn("shards lost: the broker removed this instance from the group", "shards", n)
 	}
 }
 
-// unassign forgets that shards are assigned, and returns the work on them.
+// unassign removes shards from the assigned ones and returns their holds.
 func (m *Member) unassign(gone map[string][]int32) (holds []*Hold) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,13 +70,13 @@ func (m *Member) unassign(gone map[string][]int32) (holds []*Hold) {
 	return holds
 }
 
-// groupErrors is told why a session of the group ended.
+// groupErrors receives the errors of the group's sessions.
 type groupErrors struct{ m *Member }
 
 var _ kgo.HookGroupManageError = groupErrors{}
 
-// OnGroupManageError ends everything if waiting does not help; the client tries
-// again by itself.
+// OnGroupManageError stops the member if retries cannot resolve err; otherwise the client
+// retries.
 func (g groupErrors) OnGroupManageError(err error) {
 	if said := g.m.cfg.explain(err); said != nil {
 		g.m.fail(said)
@@ -84,8 +85,7 @@ func (g groupErrors) OnGroupManageError(err error) {
 	g.m.note(err)
 }
 
-// poll takes what the client has to say, so that it does not pile up. Nothing else
-// comes: the topic is empty, and is not read.
+// poll drains the client's errors. It returns no records: the topic is empty and paused.
 func (m *Member) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.client.PollFetches(ctx)

@@ -10,9 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// heartbeats sends heartbeats of the lease's own until ctx ends. The client sends
-// some too, to learn of rebalances, but does not tell which was answered with what,
-// and sends none while it leaves.
+// heartbeats sends the heartbeats that renew the lease until ctx ends. The client sends
+// its own, to detect rebalances, but does not expose the answers and sends none while it
+// leaves.
 func (m *Member) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(m.cfg.heartbeat())
 	defer tick.Stop()
@@ -27,7 +27,7 @@ func (m *Member) heartbeats(ctx context.Context) {
 	}
 }
 
-// beatNow asks for a heartbeat.
+// beatNow requests a heartbeat.
 func (m *Member) beatNow() {
 	select {
 	case m.beat <- struct{}{}:
@@ -35,7 +35,7 @@ func (m *Member) beatNow() {
 	}
 }
 
-// heartbeat sends one and renews the lease by the answer.
+// heartbeat sends a heartbeat and renews the lease by the answer.
 func (m *Member) heartbeat(ctx context.Context) {
 	id, generation := m.client.GroupMetadata()
 	if id == "" || generation < 0 {
@@ -45,8 +45,8 @@ func (m *Member) heartbeat(ctx context.Context) {
 	req.Group, req.MemberID, req.Generation = m.cfg.Name, id, generation
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.patience())
 	defer cancel()
-	// The client may send it again, to a coordinator that moved. The first time is
-	// the earliest that the broker can have got it.
+	// The client may resend the request to a coordinator that moved. The broker cannot
+	// have received it before the first send.
 	sent := time.Now()
 	resp, err := req.RequestWith(ctx, m.client)
 	if err == nil {
@@ -62,12 +62,12 @@ func (m *Member) heartbeat(ctx context.Context) {
 	case errors.Is(err, kerr.RebalanceInProgress):
 		m.lease.renew(sent, true)
 	case errors.Is(err, kerr.UnknownMemberID):
-		if now, _ := m.client.GroupMetadata(); now == id { // else it has joined anew meanwhile
+		if now, _ := m.client.GroupMetadata(); now == id { // otherwise it has rejoined
 			m.putOut(m.all())
 		}
 		m.note(err)
 	case errors.Is(err, kerr.IllegalGeneration):
-		// The next session is being joined, or is lost; the client will say.
+		// The client is joining the next session or reports its loss.
 	default:
 		m.note(fmt.Errorf("heartbeat to the coordinator of group %s: %w", m.cfg.Name, err))
 	}
@@ -81,7 +81,7 @@ func (m *Member) watch(ctx context.Context) {
 			m.fence()
 			wait = m.cfg.heartbeat() / 4
 		}
-		// Not at once for the whole lease: the wall clock may jump.
+		// Do not wait for the whole lease: the wall clock may jump.
 		select {
 		case <-time.After(min(wait, m.cfg.heartbeat())):
 		case <-ctx.Done():
@@ -90,11 +90,11 @@ func (m *Member) watch(ctx context.Context) {
 	}
 }
 
-// fence ends all functions, because the lease is over.
+// fence ends all functions because the lease is over.
 func (m *Member) fence() {
 	n := 0
 	for _, h := range m.all() {
-		if h.Check() == nil { // the lease was renewed, and it has just begun
+		if h.Check() == nil { // began after the lease was renewed
 			continue
 		}
 		if h.fenced.CompareAndSwap(false, true) && errors.Is(*h.lost.Load(), errFenced) {
@@ -108,6 +108,6 @@ func (m *Member) fence() {
 	m.mu.Lock()
 	err := m.err
 	m.mu.Unlock()
-	m.log.Warn("shards stopped: the broker has acknowledged no heartbeat for so long that it may give them to others",
+	m.log.Warn("shards stopped: the broker has acknowledged no heartbeat within the lease",
 		"shards", n, "session_timeout", m.cfg.SessionTimeout, "err", err)
 }

@@ -10,27 +10,26 @@ import (
 	"github.com/thejerf/suture/v4"
 )
 
-// Hold is a shard while this instance owns it. Its methods are safe for concurrent
-// use.
+// Hold is a shard that this instance owns. Its methods are safe for concurrent use.
 type Hold struct {
 	shard  int
 	since  time.Time
 	lease  *lease
 	cancel context.CancelCauseFunc
 	lost   atomic.Pointer[error]
-	fenced atomic.Bool   // that the lease was over was said
+	fenced atomic.Bool   // the end of the lease was logged
 	done   chan struct{} // closed when the function has returned
 }
 
-// Shard is its number, from 0.
+// Shard returns the number of the shard, from 0.
 func (h *Hold) Shard() int { return h.shard }
 
-// Check returns nil as long as no other instance can own the shard, and ErrLost
-// from then on, for ever. It is to be asked right before something is written that
-// only the owner may write; it costs a look at the clock.
+// Check returns nil as long as no other instance can own the shard, and ErrLost ever
+// after. Call it right before each write that only the owner may make; it costs a read of
+// the clock.
 //
-// While a shard is given up in peace, Check goes on returning nil until the function
-// has returned.
+// While a shard is drained for another instance, Check returns nil until the function has
+// returned.
 func (h *Hold) Check() error {
 	if err := h.lost.Load(); err != nil {
 		return *err
@@ -42,27 +41,27 @@ func (h *Hold) Check() error {
 	return nil
 }
 
-// errFenced is why a shard is lost before anybody said so.
+// errFenced is the error of a shard whose lease ended.
 var errFenced = fmt.Errorf("%w: the broker has acknowledged no heartbeat for too long", ErrLost)
 
-// lose ends the hold at once, and says whether it is the first to.
+// lose ends the hold immediately and reports whether this call was the first.
 func (h *Hold) lose(why error) bool {
 	first := h.lost.CompareAndSwap(nil, &why)
 	h.cancel(*h.lost.Load())
 	return first
 }
 
-// forEver is as long as a supervisor may wait: who waits for it bounds that.
+// forEver disables the supervisor's stop timeout: its callers limit the wait.
 const forEver = 100 * 365 * 24 * time.Hour
 
-// hold runs the function until ctx ends, again and again if it fails.
+// hold runs the function until ctx ends and restarts it after errors.
 func (m *Member) hold(ctx context.Context, h *Hold) {
 	log := m.log.With("shard", h.shard)
 	sup := suture.New(fmt.Sprintf("shard %d", h.shard), suture.Spec{
 		EventHook: func(e suture.Event) {
 			if e, ok := e.(suture.EventServiceTerminate); ok && ctx.Err() == nil {
 				m.metrics.restarts.Inc()
-				log.Warn("work on a shard ended; it is started again", "at_once", e.Restarting, "wait", m.cfg.RestartDelay, "err", e.Err)
+				log.Warn("work on shard ended; restarting", "immediate", e.Restarting, "wait", m.cfg.RestartDelay, "err", e.Err)
 			}
 		},
 		FailureThreshold:  1,
@@ -71,7 +70,7 @@ func (m *Member) hold(ctx context.Context, h *Hold) {
 		PassThroughPanics: true,
 	})
 	sup.Add(&work{m, h})
-	_ = sup.Serve(ctx) // it ends when ctx does
+	_ = sup.Serve(ctx) // returns when ctx ends
 }
 
 // work is a function under supervision.
@@ -93,7 +92,7 @@ func (w *work) Serve(ctx context.Context) error {
 	return err
 }
 
-var errReturned = errors.New("it returned by itself")
+var errReturned = errors.New("returned without an error")
 
-// String names the service.
+// String returns the name of the service.
 func (w *work) String() string { return fmt.Sprintf("shard %d", w.h.shard) }

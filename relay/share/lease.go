@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// lease is until when the broker cannot have given this member's shards to
-// another. It is safe for concurrent use; over takes no lock.
+// lease is the time up to which the broker cannot have reassigned this member's shards.
+// It is safe for concurrent use; over takes no lock.
 //
-// A coordinator forgets a member in two cases. It heard nothing of it for the
-// session timeout, counted from when a heartbeat reached it, which is after the
-// heartbeat was sent. Or a rebalance has been going on for the rebalance timeout
-// without the member joining it; that it began is told by the answer to a
-// heartbeat, so it began after the last one was sent whose answer did not say so.
+// A coordinator removes a member in two cases. It has received no heartbeat for the
+// session timeout, counted from the receipt of the last one, which is after its sending.
+// Or a rebalance has lasted for the rebalance timeout without the member joining it. The
+// answer to a heartbeat reports a rebalance, so it began after the sending of the last
+// heartbeat whose answer did not.
 type lease struct {
 	session, rebalance, margin time.Duration
 
 	end atomic.Pointer[time.Time] // nil before the first answer
 
 	mu     sync.Mutex
-	steady time.Time // when the last heartbeat was sent that found no rebalance
+	steady time.Time // sending of the last heartbeat that found no rebalance
 }
 
-// renew takes an answer to the heartbeat that was sent then. A lease never becomes
-// shorter, but by a rebalance.
+// renew processes the answer to the heartbeat sent at sent. Only a rebalance shortens the
+// lease.
 func (l *lease) renew(sent time.Time, rebalancing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	end := sent.Add(l.session)
 	if rebalancing {
 		if l.steady.IsZero() {
-			return // nobody knows since when
+			return // start of the rebalance unknown
 		}
 		if last := l.steady.Add(l.rebalance); last.Before(end) {
 			end = last
 		}
 	} else {
-		// One may have begun right after, and this member may never hear of it.
+		// A rebalance may have begun right after, and this member may not learn of it.
 		end = sent.Add(min(l.session, l.rebalance))
 		if l.steady.Before(sent) {
 			l.steady = sent
@@ -58,13 +58,13 @@ func (l *lease) drop() {
 	l.end.Store(nil)
 }
 
-// over says that the lease has ended.
+// over reports whether the lease has ended.
 func (l *lease) over() bool {
 	end := l.end.Load()
 	return end == nil || past(time.Now(), *end)
 }
 
-// left is how long the lease lasts, 0 if it is over.
+// left returns the remaining duration of the lease, 0 if it is over.
 func (l *lease) left() time.Duration {
 	end := l.end.Load()
 	if end == nil || past(time.Now(), *end) {
@@ -73,12 +73,11 @@ func (l *lease) left() time.Duration {
 	return time.Until(*end)
 }
 
-// past compares by the monotonic clock and by the wall clock, and believes the one
-// that is further: the first stands still in a machine that sleeps, the second may
-// be set.
+// past compares by the monotonic clock and by the wall clock and uses the later one: the
+// first stops while the machine sleeps, the second may be changed.
 func past(now, end time.Time) bool {
 	return noneLeft(end.Sub(now), end.Round(0).Sub(now.Round(0)))
 }
 
-// noneLeft says whether there is no time left by one of the clocks.
+// noneLeft reports whether no time is left by one of the clocks.
 func noneLeft(monotonic, wall time.Duration) bool { return monotonic <= 0 || wall <= 0 }

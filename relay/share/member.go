@@ -17,16 +17,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// Work is done on a shard from when this instance owns it until ctx ends. Then it
-// finishes what is under way, within Config.StopTimeout, unless h.Check says that
-// the shard is lost: then it returns at once.
+// Work runs on a shard from the moment this instance owns it. When ctx ends it finishes
+// work in progress within Config.StopTimeout and returns; if h.Check returns an error it
+// returns immediately.
 //
-// An error is followed by another run, after a while, or by the end of everything
-// if it is Fatal. So is a return without one before ctx ends.
+// After an error, or a return before ctx ends, the member restarts it with a delay. An
+// error that is Fatal stops the member.
 type Work func(ctx context.Context, h *Hold) error
 
-// Member is one of the instances that share. Its methods are safe for concurrent
-// use; Run is called once.
+// Member is one of the instances that share the shards. Its methods are safe for
+// concurrent use; Run is called once.
 type Member struct {
 	cfg     Config
 	log     *slog.Logger
@@ -34,22 +34,22 @@ type Member struct {
 	lease   lease
 
 	// Set by Run.
-	base   context.Context // of the functions; it does not end when Run's does
+	base   context.Context // parent of the functions' contexts; outlives Run's context
 	work   Work
 	fail   context.CancelCauseFunc
 	client *kgo.Client
-	beat   chan struct{} // asks for a heartbeat now
+	beat   chan struct{} // requests an immediate heartbeat
 
 	wg sync.WaitGroup // functions that have not returned
 
 	mu       sync.Mutex
-	assigned map[int]bool  // what the group gave this member
+	assigned map[int]bool  // shards assigned by the group
 	holds    map[int]*Hold // functions that have not returned
 	stopping bool
-	err      error // why there is no lease
+	err      error // last error of the group or the broker
 }
 
-// New checks the configuration and returns a Member that does nothing yet.
+// New validates the configuration and returns a Member that is not running.
 func New(cfg Config) (*Member, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -64,20 +64,20 @@ func New(cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// Run shares until ctx ends, through any outage of the broker. Then it ends the
-// functions, waits for them, leaves the group, so that others take over at once,
-// and returns nil.
+// Run works on assigned shards until ctx ends, through any outage of the broker. Then it
+// ends the functions, waits for them, leaves the group, so that other instances take over
+// immediately, and returns nil.
 //
-// An error means that waiting does not mend it: the number of shards is another one
-// than that of the others, the broker refuses, or a function returned an error that
-// is Fatal.
+// It returns an error that retries cannot resolve: the number of shards differs from that
+// of the other instances, the broker refuses the member, or a function returned an error
+// that is Fatal.
 func (m *Member) Run(ctx context.Context, work Work) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	m.work, m.fail, m.base = work, fail, context.WithoutCancel(ctx)
 
-	// Ending the client's context ends requests that would be tried again while the
-	// broker is away.
+	// Ending the client's context ends requests that would be retried while the broker is
+	// unreachable.
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	client, err := m.newClient(life)
@@ -105,7 +105,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 	m.stop()
 	leave, cancel := context.WithTimeout(life, m.cfg.patience())
 	if err := client.LeaveGroupContext(leave); err != nil {
-		m.log.Warn("the group was not left; the others take over when the session timeout has gone by", "session_timeout", m.cfg.SessionTimeout, "err", err)
+		m.log.Warn("failed to leave the group; other instances take over after the session timeout", "session_timeout", m.cfg.SessionTimeout, "err", err)
 	}
 	cancel()
 	end()
@@ -116,10 +116,10 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 	return context.Cause(tail)
 }
 
-// newClient makes the client of the group. It joins when a topic is added.
+// newClient returns the client of the group. It joins when a topic is added.
 func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
 	c := &m.cfg
-	// The options that the lease rests on come last: none of c.Kafka overrides them.
+	// The options that the lease depends on come last: c.Kafka cannot override them.
 	client, err := kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("outbox-relay")}, c.Kafka...),
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(c.Brokers...),
@@ -139,11 +139,11 @@ func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
-	client.PauseFetchTopics(c.topic()) // there is nothing in it
+	client.PauseFetchTopics(c.topic()) // always empty
 	return client, nil
 }
 
-// prepare makes the control topic, however long the broker is away.
+// prepare creates the control topic and retries while the broker is unreachable.
 func (m *Member) prepare(ctx context.Context) error {
 	admin := kadm.NewClient(m.client)
 	for attempt := 1; ; attempt++ {
@@ -159,8 +159,8 @@ func (m *Member) prepare(ctx context.Context) error {
 		}
 		m.note(err)
 		wait := retry.Backoff(100*time.Millisecond, m.cfg.RestartDelay, attempt)
-		if !errors.Is(err, kerr.TopicAlreadyExists) { // else another instance was quicker
-			m.log.Warn("control topic is not ready; trying again", "topic", m.cfg.topic(), "wait", wait, "err", err)
+		if !errors.Is(err, kerr.TopicAlreadyExists) { // otherwise another instance created it
+			m.log.Warn("control topic not ready; retrying", "topic", m.cfg.topic(), "wait", wait, "err", err)
 		}
 		if err := retry.Wait(ctx, wait); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (m *Member) prepare(ctx context.Context) error {
 	}
 }
 
-// settle starts the functions of shards that are owned. Called locked.
+// settle starts the functions of assigned shards while the lease lasts. Called locked.
 func (m *Member) settle() {
 	if m.stopping || m.lease.over() {
 		return
@@ -186,7 +186,7 @@ func (m *Member) start(shard int) {
 	h := &Hold{shard: shard, since: time.Now(), lease: &m.lease, cancel: cancel, done: make(chan struct{})}
 	m.holds[shard] = h
 	m.metrics.owned[shard].Set(1)
-	m.log.Info("shard taken", "shard", shard)
+	m.log.Info("shard acquired", "shard", shard)
 	m.wg.Go(func() {
 		m.hold(ctx, h)
 		cancel(nil)
@@ -194,9 +194,9 @@ func (m *Member) start(shard int) {
 		defer m.mu.Unlock()
 		delete(m.holds, shard)
 		m.metrics.owned[shard].Set(0)
-		m.log.Info("shard given up", "shard", shard, "cause", context.Cause(ctx), "held", time.Since(h.since))
+		m.log.Info("shard released", "shard", shard, "cause", context.Cause(ctx), "held", time.Since(h.since))
 		close(h.done)
-		m.settle() // it may be ours again by now
+		m.settle() // it may have been assigned again
 	})
 }
 
@@ -212,8 +212,8 @@ func (m *Member) stop() {
 	m.await(holds)
 }
 
-// await waits for functions whose contexts have ended. Those that do not return in
-// time lose their shards.
+// await waits for functions whose contexts have ended. Those that do not return in time
+// lose their shards.
 func (m *Member) await(holds []*Hold) {
 	late := time.NewTimer(m.cfg.RebalanceTimeout - m.cfg.margin())
 	defer late.Stop()
@@ -229,23 +229,23 @@ func (m *Member) await(holds []*Hold) {
 				continue
 			default:
 			}
-			if h.lose(fmt.Errorf("%w: the work on it did not end in time", ErrLost)) {
+			if h.lose(fmt.Errorf("%w: its work did not end in time", ErrLost)) {
 				m.metrics.lost.Inc()
 			}
-			m.log.Error("work on a shard does not end; others take it over", "shard", h.shard, "waited", m.cfg.RebalanceTimeout-m.cfg.margin())
+			m.log.Error("work on shard did not end in time; releasing it to other instances", "shard", h.shard, "waited", m.cfg.RebalanceTimeout-m.cfg.margin())
 		}
 		return
 	}
 }
 
-// all is the work that has not ended.
+// all returns the holds whose functions have not returned.
 func (m *Member) all() []*Hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.holds))
 }
 
-// note keeps why there may be no lease.
+// note records the last error of the group or the broker, nil after a success.
 func (m *Member) note(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// One takes everything; another one that joins gets half, once the first has
-// finished what is under way.
+// One instance owns every shard; a second one receives half of them once the first has
+// finished its work in progress.
 func TestMember_SharesWithWhoJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -36,7 +36,7 @@ func TestMember_SharesWithWhoJoins(t *testing.T) {
 	})
 }
 
-// Those that an instance keeps when another one joins or leaves go on without a pause.
+// Shards that an instance keeps during a rebalance continue without a pause.
 func TestMember_KeepsWhatDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -55,12 +55,12 @@ func TestMember_KeepsWhatDoesNotMove(t *testing.T) {
 			}
 		}
 		if kept != 2 {
-			t.Errorf("%d shards went on without a pause, want 2", kept)
+			t.Errorf("%d shards continued without a pause, want 2", kept)
 		}
 	})
 }
 
-// since is when the work on each shard began.
+// since returns the start time of the work on each shard.
 func (i *instance) since() map[int]time.Time {
 	i.member.mu.Lock()
 	defer i.member.mu.Unlock()
@@ -71,12 +71,12 @@ func (i *instance) since() map[int]time.Time {
 	return out
 }
 
-// Who leaves hands over at once, after it has drained.
+// An instance that stops drains its shards and hands them over immediately.
 func TestMember_LeavesWithoutTheSessionTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
-		// Longer than the session timeout: heartbeats have to go on meanwhile.
+		// Longer than the session timeout: heartbeats must continue.
 		a := w.join("a", func(_ *Config, i *instance) { i.drain = 25 * time.Second })
 		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
 		b := w.join("b", func(c *Config, _ *instance) { c.Shards = 4 })
@@ -84,10 +84,10 @@ func TestMember_LeavesWithoutTheSessionTimeout(t *testing.T) {
 		begin := time.Now()
 		a.leave()
 		if d := time.Since(begin); d < 25*time.Second || d > 27*time.Second {
-			t.Errorf("it took %s to leave, want the 25 s that it drains", d)
+			t.Errorf("leaving took %s, want the 25 s of the drain", d)
 		}
 		if took := w.until(20*time.Second, "b owns all", func() bool { return w.number("b") == 4 }); took > 2*time.Second {
-			t.Errorf("b owned all %s after a was gone", took)
+			t.Errorf("b owned all %s after a had left", took)
 		}
 		if n := testutil.ToFloat64(a.member.metrics.fences) + testutil.ToFloat64(a.member.metrics.lost); n != 0 {
 			t.Errorf("a lost shards while it drained: %g", n)
@@ -96,7 +96,7 @@ func TestMember_LeavesWithoutTheSessionTimeout(t *testing.T) {
 	})
 }
 
-// A member that is killed is replaced when the session timeout has gone by.
+// A killed member is replaced after the session timeout.
 func TestMember_IsReplacedWhenItIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -106,12 +106,12 @@ func TestMember_IsReplacedWhenItIsKilled(t *testing.T) {
 		w.until(20*time.Second, "both own half", func() bool { return w.number("b") == 2 && w.number("a") == 2 })
 		a.kill()
 		if took := w.until(30*time.Second, "b owns all", func() bool { return w.number("b") == 4 }); took > 12*time.Second {
-			t.Errorf("it took %s, want a session timeout of 10 s and little more", took)
+			t.Errorf("took %s, want little more than the session timeout of 10 s", took)
 		}
 	})
 }
 
-// Who cannot reach the broker stops before the broker gives its shards to another.
+// An instance that cannot reach the broker stops before the broker reassigns its shards.
 func TestMember_FencesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -122,10 +122,10 @@ func TestMember_FencesItself(t *testing.T) {
 		a.link.cut()
 		fenced := w.until(10*time.Second, "a owns nothing", func() bool { return w.number("a") == 0 })
 		if fenced < 6*time.Second || fenced > 8100*time.Millisecond {
-			t.Errorf("a stopped after %s, want a session timeout of 10 s less a fifth, from the last heartbeat", fenced)
+			t.Errorf("a stopped after %s, want the session timeout of 10 s minus a fifth, from the last heartbeat", fenced)
 		}
 		if n := w.number("b"); n != 2 {
-			t.Errorf("b owns %d shards when a has just stopped", n)
+			t.Errorf("b owns %d shards right after a stopped", n)
 		}
 		if s := a.member.Status(); s.Joined || len(s.Owned) != 0 || s.Lease != 0 {
 			t.Errorf("Status() = %+v", s)
@@ -140,8 +140,8 @@ func TestMember_FencesItself(t *testing.T) {
 	})
 }
 
-// A lease counts from when the heartbeat was sent: the broker counts from when it came
-// in, which is before it was answered.
+// A lease counts from the sending of the heartbeat: the broker counts from its receipt,
+// which is before the answer.
 func TestMember_CountsFromWhenItSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -155,7 +155,7 @@ func TestMember_CountsFromWhenItSent(t *testing.T) {
 		for range 1000 {
 			time.Sleep(10 * time.Millisecond)
 			if s := a.member.Status(); s.Lease > 7700*time.Millisecond || s.Lease < time.Second {
-				t.Errorf("the lease is %s though an answer takes 300 ms, want 7.7 s at most", s.Lease)
+				t.Errorf("the lease is %s with answers delayed by 300 ms, want at most 7.7 s", s.Lease)
 				break
 			}
 		}
@@ -165,8 +165,8 @@ func TestMember_CountsFromWhenItSent(t *testing.T) {
 	})
 }
 
-// What a hold was asked once it does not take back: a process that stood still for
-// longer than its lease writes nothing, whatever wakes first.
+// A lost hold stays lost: a process that was paused for longer than its lease writes
+// nothing, whichever goroutine resumes first.
 func TestHold_StaysLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -185,7 +185,7 @@ func TestHold_StaysLost(t *testing.T) {
 		if err := first.Check(); err != nil {
 			t.Fatalf("Check() error = %v", err)
 		}
-		gone := time.Now().Add(-time.Millisecond) // as if it had stood still until now
+		gone := time.Now().Add(-time.Millisecond) // simulates a pause until now
 		a.member.lease.end.Store(&gone)
 		if err := first.Check(); !errors.Is(err, ErrLost) {
 			t.Fatalf("Check() error = %v, want ErrLost", err)
@@ -194,14 +194,14 @@ func TestHold_StaysLost(t *testing.T) {
 		if err := first.Check(); !errors.Is(err, ErrLost) {
 			t.Errorf("Check() error = %v after the broker answered again, want ErrLost", err)
 		}
-		w.until(5*time.Second, "a works on it anew", func() bool {
+		w.until(5*time.Second, "a works on it again", func() bool {
 			s := a.member.Status()
 			return len(s.Owned) == 1 && a.since()[0].After(first.since)
 		})
 	})
 }
 
-// With the broker away nobody works; when it is back all shards go on.
+// Without a broker no instance works; all shards continue once it returns.
 func TestMember_OutlastsTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -222,8 +222,8 @@ func TestMember_OutlastsTheBroker(t *testing.T) {
 	})
 }
 
-// Work that does not end when it should loses its shard, and those of its instance
-// with it, before the broker gives them away.
+// Work that does not end in time loses its shard, and all shards of its instance, before
+// the broker reassigns them.
 func TestMember_LosesWhatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -238,19 +238,19 @@ func TestMember_LosesWhatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// An error starts the work again, after a while; one that is Fatal ends everything.
+// The member restarts work after an error, with a delay; a Fatal error stops the member.
 func TestMember_StartsWorkAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
 		runs := 0
-		wrong := errors.New("wrongly set up")
+		wrong := errors.New("wrong configuration")
 		a := w.join("a", func(c *Config, i *instance) {
 			c.Shards = 1
 			c.Fatal = func(err error) bool { return errors.Is(err, wrong) }
 			i.work = func(context.Context, *Hold) error {
 				if runs++; runs < 4 {
-					return errors.New("the database is away")
+					return errors.New("database unavailable")
 				}
 				return wrong
 			}
@@ -265,7 +265,7 @@ func TestMember_StartsWorkAgain(t *testing.T) {
 	})
 }
 
-// Instances that cut the work differently never share.
+// Instances with different numbers of shards never share.
 func TestMember_RefusesAnotherNumberOfShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -277,13 +277,13 @@ func TestMember_RefusesAnotherNumberOfShards(t *testing.T) {
 		close(b.ended)
 		var count *CountError
 		if !errors.As(err, &count) || count.Partitions != 4 || count.Shards != 6 || !strings.Contains(err.Error(), "configure 4") {
-			t.Errorf("Run() error = %v, want a CountError that says 4", err)
+			t.Errorf("Run() error = %v, want a CountError with 4 partitions", err)
 		}
 	})
 }
 
-// The number is in what members have to agree on: the broker does not let one in that
-// found the topic in another state.
+// The protocol name contains the number of shards: the broker rejects a member that found
+// the topic in another state.
 func TestMember_IsNotLetInWithAnotherNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -298,12 +298,12 @@ func TestMember_IsNotLetInWithAnotherNumber(t *testing.T) {
 		err := <-b.ended
 		close(b.ended)
 		if err == nil || !strings.Contains(err.Error(), "another number of shards than 6") {
-			t.Errorf("Run() error = %v, want that others run with another number", err)
+			t.Errorf("Run() error = %v, want that of another number of shards", err)
 		}
 	})
 }
 
-// Wrong settings are named, all at once.
+// New reports all invalid settings together.
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{Name: "a b", Shards: 257, SessionTimeout: time.Hour, StopTimeout: time.Minute, RebalanceTimeout: time.Minute})
@@ -312,12 +312,12 @@ func TestConfig_Validate(t *testing.T) {
 	}
 	for _, field := range []string{"Brokers", `Name "a b"`, "Shards 257", "SessionTimeout 1h0m0s", "RebalanceTimeout 1m0s must be longer than StopTimeout", "RebalanceTimeout 1m0s must be at least half of SessionTimeout, 30m0s"} {
 		if !strings.Contains(err.Error(), field) {
-			t.Errorf("New() error = %v, which does not name %s", err, field)
+			t.Errorf("New() error = %v, want it to name %s", err, field)
 		}
 	}
 }
 
-// What the broker does not allow is said, with what to change.
+// The error of a value that the broker rejects contains the setting to change.
 func TestMember_SaysWhatTheBrokerDoesNotAllow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kfake.GroupMinSessionTimeout(6*time.Second))

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Instances come, go, are killed and cut off at random; by what each knows itself no
-// shard ever has two owners, and in the end each has one.
+// Instances start, stop, are killed and disconnected at random. By their own knowledge no
+// shard ever has two owners, and at the end each has one.
 func TestMember_NeverTwoOwners(t *testing.T) {
 	for seed := range seeds.Range(t, 8) {
 		synctest.Test(t, func(t *testing.T) {

@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// Status is what a member owns.
+// Status is the state of a member.
 type Status struct {
-	// Shards is how many there are, Owned which of them this instance works on, in
-	// their order.
+	// Shards is the number of shards. Owned contains the shards that this instance works
+	// on, in ascending order.
 	Shards int
 	Owned  []int
-	// Joined says that the broker acknowledges this instance; without it nothing is
-	// owned. An instance that has joined and owns nothing stands by.
+	// Joined reports whether the broker acknowledges this instance; otherwise it owns no
+	// shards. An instance that has joined and owns none is a standby.
 	Joined bool
-	// Lease is for how much longer the shards may be worked on if the broker says
-	// nothing.
+	// Lease is the remaining time in which the instance may work on its shards without
+	// further answers from the broker.
 	Lease time.Duration
-	// Err is what the broker, or the way to it, answered last, nil if all is well.
+	// Err is the last error of the broker or of the connection to it, nil after a
+	// success.
 	Err error
 }
 
-// Status says what the member owns now.
+// Status returns the current state of the member.
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

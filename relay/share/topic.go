@@ -9,13 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// ensureTopic makes the control topic if it is missing, and refuses one with
-// another number of partitions.
+// ensureTopic creates the control topic if it is missing. It returns a CountError if the
+// number of its partitions differs from the number of shards.
 func (m *Member) ensureTopic(ctx context.Context, admin *kadm.Client) error {
 	topic := m.cfg.topic()
 	details, err := admin.ListTopics(ctx, topic)
 	if err != nil {
-		return fmt.Errorf("look up topic %s: %w", topic, err)
+		return fmt.Errorf("describe topic %s: %w", topic, err)
 	}
 	switch err := details[topic].Err; {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -23,10 +23,10 @@ func (m *Member) ensureTopic(ctx context.Context, admin *kadm.Client) error {
 		if err != nil {
 			return fmt.Errorf("create topic %s: %w", topic, err)
 		}
-		m.log.Info("control topic made", "topic", topic, "shards", m.cfg.Shards)
+		m.log.Info("control topic created", "topic", topic, "shards", m.cfg.Shards)
 		return nil
 	case err != nil:
-		return fmt.Errorf("look up topic %s: %w", topic, err)
+		return fmt.Errorf("describe topic %s: %w", topic, err)
 	}
 	if n := len(details[topic].Partitions); n != m.cfg.Shards {
 		return &CountError{Topic: topic, Partitions: n, Shards: m.cfg.Shards}

@@ -17,28 +17,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// world is a broker in memory and the instances that share by it. It is made inside
-// a synctest bubble, so waiting takes no time.
+// world is an in-memory broker and the instances that share by it. It is created inside a
+// synctest bubble, so waits take no real time.
 type world struct {
 	t       *testing.T
 	net     kfake.VirtualNetwork
 	cluster *kfake.Cluster
 
 	mu    sync.Mutex
-	owner map[int][]*claim // by shard, who works on it by their own knowledge
+	owner map[int][]*claim // by shard: instances that believe to own it
 	seen  []*instance
 
 	closers []func()
-	end     chan struct{} // what is stuck ends with the test
+	end     chan struct{} // stuck functions end with the test
 }
 
-// claim is a function of an instance at work.
+// claim is a running function of an instance.
 type claim struct {
 	i    *instance
 	hold *Hold
 }
 
-// instance is a member with a network of its own.
+// instance is a member with its own network.
 type instance struct {
 	w      *world
 	name   string
@@ -48,10 +48,10 @@ type instance struct {
 	stop   context.CancelFunc
 	ended  chan error
 
-	// drain is how long its functions take to finish in peace, stuck that they never do.
+	// drain is the time that its functions take to drain; stuck functions never return.
 	drain time.Duration
 	stuck bool
-	// work, if set, is done instead.
+	// work, if set, replaces the default function.
 	work Work
 
 	dead bool // killed; under world.mu
@@ -107,7 +107,7 @@ func (w *world) join(name string, change func(*Config, *instance)) *instance {
 	return i
 }
 
-// admin is a client that changes topics; it lives as long as the test.
+// admin returns a client that changes topics, closed at the end of the test.
 func (w *world) admin() *kadm.Client {
 	w.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(w.net.DialContext))
@@ -129,7 +129,7 @@ func (i *instance) leave() {
 	}
 }
 
-// kill is what SIGKILL is to a process: from now on it counts for nothing.
+// kill has the effect of SIGKILL: the instance no longer counts.
 func (i *instance) kill() {
 	i.w.mu.Lock()
 	i.dead = true
@@ -143,8 +143,8 @@ func (i *instance) isDead() bool {
 	return i.dead
 }
 
-// watched is work that all the time looks whether anybody else thinks that the shard
-// is theirs.
+// watched is work that continuously checks that no other instance believes to own the
+// shard.
 func (i *instance) watched(ctx context.Context, h *Hold) error {
 	c := &claim{i, h}
 	i.w.claim(c)
@@ -174,7 +174,7 @@ func (w *world) release(c *claim) {
 	w.owner[c.hold.Shard()] = slices.DeleteFunc(w.owner[c.hold.Shard()], func(x *claim) bool { return x == c })
 }
 
-// check fails the test if there are two owners at this moment.
+// check fails the test if the shard has two owners now.
 func (w *world) check(c *claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *world) check(c *claim) {
 	}
 }
 
-// owners is who works on each shard; "" is nobody.
+// owners returns the owner of each shard, "" without one.
 func (w *world) owners() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +203,7 @@ func (w *world) owners() []string {
 	return out
 }
 
-// number says on how many shards the instance works.
+// number returns the number of shards that the instance works on.
 func (w *world) number(name string) (n int) {
 	for _, o := range w.owners() {
 		if o == name {
@@ -213,8 +213,8 @@ func (w *world) number(name string) (n int) {
 	return n
 }
 
-// until waits for something, and fails the test if it takes longer than limit. It
-// returns how long it took.
+// until waits for a condition, fails the test after limit, and returns the duration of
+// the wait.
 func (w *world) until(limit time.Duration, what string, done func() bool) time.Duration {
 	w.t.Helper()
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -227,14 +227,14 @@ func (w *world) until(limit time.Duration, what string, done func() bool) time.D
 	}
 }
 
-// link is the way from one instance to the broker, which can be cut: what is
-// written then is swallowed, and nothing is heard.
+// link is the connection of one instance to the broker. While it is cut, writes are
+// discarded and reads block.
 type link struct {
 	net *kfake.VirtualNetwork
 
 	mu     sync.Mutex
 	broken bool
-	slow   time.Duration // how much later each reading of an answer is
+	slow   time.Duration // delay of each read
 	conns  []*wire
 }
 
@@ -272,7 +272,7 @@ func (l *link) cut() {
 	}
 }
 
-// heal lets connections through again; those that were cut are reset.
+// heal restores the link; connections that were cut are reset.
 func (l *link) heal() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
