@@ -14,11 +14,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// replayer publishes dead letters: those that an open breaker made as soon as it
-// lets something through, others when their strategy or an operator says so. The
-// letters of a chain leave one after the other, in sequence, each claimed before
-// and resolved after, and the aggregate's newer events behind them. Letters of
-// many chains are claimed and resolved together.
+// replayer publishes dead letters. Those written because the breaker was open are due
+// once the breaker admits calls, others by their strategy or on an operator's request.
+// The dead letters of a chain are published one after the other, in sequence, before
+// the aggregate's newer events. Each is claimed before it is published and resolved
+// afterwards. Dead letters of many chains are claimed and resolved together.
 type replayer struct {
 	p       *Publisher
 	log     *slog.Logger
@@ -26,23 +26,23 @@ type replayer struct {
 	owner   string
 	lookup  cdclog.Lookup // nil for a table without numbers
 	limit   *rate.Limiter
-	Own     *cdclog.Portion // nil is all
+	Own     *cdclog.Portion // nil means all
 
 	asked   time.Time // when operators' requests were last read
-	unread  complaint // that they cannot be
-	checked time.Time // when the conditions were last looked at
+	unread  complaint // they cannot be read
+	checked time.Time // when the conditions were last checked
 	state   BreakerState
 
 	// Guarded by the publisher's lock.
-	next    []*chain // that go on at once
+	next    []*chain // continue immediately
 	health  conditions
-	recheck bool // something waits that did not, or the other way round
+	recheck bool // the set of waiting groups or a reason changed
 	noted   map[groupKey]dlq.Hold
 }
 
 const (
-	// replayBatch is how many letters are claimed together, and replayRun how many
-	// of them may be of one chain.
+	// replayBatch is the number of dead letters claimed together, and replayRun the
+	// maximum per chain.
 	replayBatch = 32
 	replayRun   = 16
 )
@@ -60,8 +60,8 @@ func NewReplayer(p *Publisher, find cdclog.Lookup) *replayer {
 	}
 }
 
-// Run replays until ctx ends. What is under way then goes on until the publisher
-// is closed.
+// Run replays until ctx ends. Replays in progress then continue until the publisher is
+// closed.
 func (r *replayer) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func (r *replayer) Run(ctx context.Context) error {
 	}
 }
 
-// start begins the replay of chains that are due and returns when to look again.
+// start begins the replay of due chains and returns the time until the next check.
 func (r *replayer) start(ctx context.Context) time.Duration {
 	p, d := r.p, r.p.letters
 	p.mu.Lock()
@@ -137,8 +137,8 @@ func (r *replayer) start(ctx context.Context) time.Duration {
 	return wait
 }
 
-// pick returns a chain whose head is to be replayed now, nil if there is none;
-// wait becomes the time until there is one, if that is less. Called locked.
+// pick returns a chain whose head is to be replayed now, nil if there is none. It
+// lowers wait to the time until the next chain is due. Called locked.
 func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chain {
 	d := r.p.letters
 	for {
@@ -172,7 +172,7 @@ func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 			return nil
 		}
 		if r.p.comesFirst(c) {
-			// Not yet: it is tried again in a while.
+			// Not yet: retry in a second.
 			c.head().at = now.Add(time.Second).UnixMilli()
 			d.touch(c)
 			if goesOn {
@@ -198,8 +198,8 @@ func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 	}
 }
 
-// comesFirst reports whether events before the chain's are still to be published: the
-// producer has them, or the sweep may still show them. Called locked.
+// comesFirst reports whether events before those of the chain may still have to be
+// published: they are in the producer, or the sweep may still read them. Called locked.
 func (p *Publisher) comesFirst(c *chain) bool {
 	if !c.strict {
 		return false
@@ -208,7 +208,7 @@ func (p *Publisher) comesFirst(c *chain) bool {
 	return l != nil && l.outstanding > 0 || c.head().after > p.letters.passed
 }
 
-// Passed notes that a relay before this one published what was written up to then.
+// Passed records that an earlier relay published the events written up to the given time.
 func (p *Publisher) Passed(upTo time.Time) {
 	if upTo.IsZero() {
 		return
@@ -218,22 +218,22 @@ func (p *Publisher) Passed(upTo time.Time) {
 	p.letters.passed = upTo.UnixMicro()
 }
 
-// sooner makes wait the time until at, if that is less.
+// sooner lowers wait to the time until at.
 func sooner(wait *time.Duration, now, at time.Time) {
 	if !at.IsZero() {
 		*wait = min(*wait, max(at.Sub(now), time.Millisecond))
 	}
 }
 
-// letPass lets later events of the aggregate become dead letters behind the
-// chain, which does not leave now. Called locked.
+// letPass lets later events of the aggregate be added to the chain as dead letters,
+// because the chain is not replayed now. Called locked.
 func (r *replayer) letPass(c *chain) {
 	if l, busy := r.p.lanes[c.key]; busy {
 		r.p.pump(l)
 	}
 }
 
-// settleNext gives up chains that were to go on. Called locked.
+// settleNext releases the chains that were to continue. Called locked.
 func (r *replayer) settleNext() {
 	next := r.next
 	r.next = nil
@@ -246,7 +246,8 @@ func (r *replayer) settleNext() {
 	}
 }
 
-// take takes up to most letters from the front of a chain to be replayed. Called locked.
+// take selects up to most dead letters from the front of a chain for replay. Called
+// locked.
 func (r *replayer) take(c *chain, now time.Time, state BreakerState, most int) *replayWork {
 	p := r.p
 	run := 1
@@ -269,7 +270,7 @@ func (r *replayer) take(c *chain, now time.Time, state BreakerState, most int) *
 	return w
 }
 
-// wake makes the replayer look for chains that are due.
+// wake makes the replayer check for due chains.
 func (p *Publisher) wake() {
 	select {
 	case p.woken <- struct{}{}:
@@ -285,7 +286,7 @@ func (r *replayer) isOut(id gocql.UUID) bool {
 	return bool(in)
 }
 
-// ReplayNow makes dead letters due immediately, whatever their strategies.
+// ReplayNow makes dead letters due immediately, regardless of their strategies.
 func (p *Publisher) ReplayNow(ids ...gocql.UUID) {
 	p.mu.Lock()
 	for _, id := range ids {

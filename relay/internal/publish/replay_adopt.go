@@ -11,21 +11,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// adopt does with a letter as the table says now: somebody else changed it.
+// adopt brings the state of a dead letter that another process changed in line with
+// the table.
 func (r *replayer) adopt(id gocql.UUID) {
 	ctx := r.p.ctx
 	for attempt := 1; ; attempt++ {
 		l, err := r.p.letters.store.Read(ctx, id)
 		switch {
 		case errors.Is(err, dlq.ErrNotFound):
-			r.log.Warn("a dead letter is gone; its chain goes on", "event_id", id)
+			r.log.Warn("dead letter not found, continuing with its chain", "event_id", id)
 			r.drop(id)
 			return
 		case err == nil:
 			e := l.Entry()
 			r.p.mu.Lock()
 			r.follow(&e, false)
-			// Not at once: two who take the letter from each other would do nothing else.
+			// Not immediately: two workers would keep taking the dead letter from each other.
 			soon := time.Now().Add(time.Second).UnixMilli()
 			r.p.letters.set(id, func(ref *letterRef) {
 				if ref.at != atOperator {
@@ -38,13 +39,13 @@ func (r *replayer) adopt(id gocql.UUID) {
 			r.later(id, atOperator)
 			return
 		}
-		r.log.Warn("cannot read a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
+		r.log.Warn("failed to read dead letter, retrying", "event_id", id, "attempt", attempt, "err", err)
 		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 
-// follow brings what the relay knows of a letter in line with the table; asked
-// says that an operator wants it replayed. Called locked.
+// follow brings the state of a dead letter in line with the table; asked means that an
+// operator requested its replay. Called locked.
 func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 	d := r.p.letters
 	if !e.Status.Open() {
@@ -52,7 +53,7 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 		return
 	}
 	if !r.Own.All() && byItself(e.EventID, e.AggregateID) {
-		r.takeIn(e) // the relay of the stream's shard has buried it
+		r.takeIn(e) // the relay of the stream's shard has written it
 	}
 	if e.Released {
 		r.takeIn(e)
@@ -68,30 +69,30 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 	})
 }
 
-// takeIn adds a letter that the relay does not hold: it was restored from the
-// archive. What it holds stays as it is. e may be older than what the relay did
-// since, and say that a letter is open which this relay settled: then it cannot
-// be claimed, and what is in its topic stays in memory. Called locked.
+// takeIn adds a dead letter that the relay does not have: it was restored from the
+// archive. A known dead letter is unchanged. e may be older than the state of the relay,
+// and open although this relay settled the dead letter. That one then cannot be claimed,
+// and an event known to be in its topic stays in the dedup index. Called locked.
 func (r *replayer) takeIn(e *dlq.ChainEntry) {
 	d := r.p.letters
 	if d.has(e.EventID) {
 		return
 	}
-	// While it was archived its event counted as out. Now it must be published.
+	// While it was archived its event counted as published. Now it must be published.
 	r.p.memory.forgetUnsent(e.EventID)
 	d.add(e.EventID, false, letterRef{id: e.EventID, seq: e.Sequence, at: atOperator, group: d.group(e.Rule, e.FailureKey)},
 		e.ErrorClass == ClassBreakerOpen || e.ErrorClass == ClassAttemptsUsed)
 }
 
-// drop forgets a letter that is settled.
+// drop removes a settled dead letter.
 func (r *replayer) drop(id gocql.UUID) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.p.dropLetter(id, time.Now().UnixMicro())
 }
 
-// dropLetter forgets a letter that is settled. Its event counts as out, whether
-// it was published or not: its row in the log may be still to come. Called locked.
+// dropLetter removes a settled dead letter. Its event then counts as published, even if
+// it is in no topic, because its row in the log may not have been read yet. Called locked.
 func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
 	p.letters.remove(id)
 	if !p.memory.has(id) {
@@ -99,15 +100,15 @@ func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
 	}
 }
 
-// later sets when a letter is due.
+// later sets when a dead letter is due.
 func (r *replayer) later(id gocql.UUID, at int64) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.p.letters.set(id, func(ref *letterRef) { ref.at = at })
 }
 
-// byItself says that a letter is of a row that does not say its place in its
-// aggregate, or not even its aggregate: it stands for one of its own (badRow). The
-// relay whose stream has the row buries it, and that of the shard of its id replays
-// it: what nothing is known of but its id belongs there.
+// byItself reports whether a dead letter is of a row without a number in its aggregate,
+// or without an aggregate: it is an aggregate of its own (badRow). The relay of the
+// row's stream writes it. The relay of the shard of its id replays it, because only its
+// id is known.
 func byItself(event gocql.UUID, aggregate string) bool { return aggregate == event.String() }

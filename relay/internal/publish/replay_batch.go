@@ -14,33 +14,33 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// replayWork is letters from the front of a chain that are replayed one after
+// replayWork contains dead letters from the front of a chain, to be replayed one after
 // the other.
 type replayWork struct {
 	chain   *chain
 	refs    []letterRef
 	letters []dlq.DeadLetter // claimed, from the front of refs
-	at      int              // what is being published
-	left    int              // letters of which it is not yet written down what became
+	at      int              // index of the dead letter being published
+	left    int              // dead letters whose result is not stored yet
 	over    bool
 }
 
-// batch is works whose letters are claimed together. What is acknowledged
-// meanwhile is resolved together.
+// batch contains works whose dead letters are claimed together. Those acknowledged
+// at about the same time are resolved together.
 type batch struct {
 	r     *replayer
 	works []*replayWork
 	ended chan replayed
-	done  chan *replayWork // a letter of it is written down
+	done  chan *replayWork // the result of one of its dead letters is stored
 	wg    sync.WaitGroup
 
 	mu sync.Mutex
-	// open are the letters that are claimed and of which nothing is written down yet, by
-	// the end of their claims; zero if the claim is lost.
+	// open contains the end of the claim of each claimed dead letter whose result is not
+	// stored yet; zero if the claim is lost.
 	open map[gocql.UUID]time.Time
 }
 
-// replayed is a letter that is back.
+// replayed is the end of the replay of a dead letter.
 type replayed struct {
 	work *replayWork
 	end  replayEnd
@@ -57,8 +57,8 @@ func newBatch(r *replayer, works []*replayWork) *batch {
 	}
 }
 
-// run replays the letters. When ctx ends no other is begun, and those that are
-// with the producer are waited for until the publisher is closed.
+// run replays the dead letters. After ctx ends it begins no other replay, and waits for
+// those in the producer until the publisher is closed.
 func (b *batch) run(ctx context.Context) {
 	p := b.r.p
 	var ids []gocql.UUID
@@ -95,7 +95,7 @@ func (b *batch) run(ctx context.Context) {
 		case <-keep.C:
 			b.extend()
 		case <-p.ctx.Done():
-			// The next start finds them claimed, and which of them are in their topics.
+			// The next start finds them claimed, and reads which of them are in their topics.
 			b.wg.Wait()
 			b.abandon(ctx)
 			return
@@ -104,25 +104,26 @@ func (b *batch) run(ctx context.Context) {
 	b.wg.Wait()
 }
 
-// claimed takes over what was claimed of a work: letters from its front.
+// claimed processes the claims of a work. Only claimed dead letters from its front are
+// published.
 func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 	for i, c := range claims {
 		switch {
 		case c.Err == nil && len(w.letters) == i:
 			w.letters = append(w.letters, c.DeadLetter)
 			b.keep(c.DeadLetter.EventID, c.DeadLetter.ClaimedUntil)
-		case c.Err == nil: // behind one that is not
-			b.giveBack(w, &c.DeadLetter, "the one before it could not be claimed")
+		case c.Err == nil: // an earlier one was not claimed
+			b.giveBack(w, &c.DeadLetter, "the previous dead letter could not be claimed")
 		case i == 0:
 			b.do(w, func() { b.notClaimed(w.refs[0], c.Err) })
 		default:
-			w.left-- // it stays where it is
+			w.left-- // it remains in its chain
 			b.r.uncount(w.refs[i])
 		}
 	}
 }
 
-// notClaimed answers to a letter that could not be claimed.
+// notClaimed processes a dead letter that could not be claimed.
 func (b *batch) notClaimed(ref letterRef, err error) {
 	r := b.r
 	r.uncount(ref)
@@ -131,16 +132,16 @@ func (b *batch) notClaimed(ref letterRef, err error) {
 	case ok && refused.Status == dlq.Processing:
 		r.later(ref.id, refused.ClaimedUntil.UnixMilli())
 	case ok, errors.Is(err, dlq.ErrNotFound):
-		r.adopt(ref.id) // an operator or another worker was there
+		r.adopt(ref.id) // an operator or another worker has changed it
 	default:
 		if r.p.ctx.Err() == nil {
-			r.log.Warn("cannot claim a dead letter; trying again", "event_id", ref.id, "err", err)
+			r.log.Warn("failed to claim dead letter, retrying", "event_id", ref.id, "err", err)
 		}
 		r.later(ref.id, time.Now().Add(time.Second).UnixMilli())
 	}
 }
 
-// publish hands on the next letter of a work, if there is one.
+// publish sends the next dead letter of a work, if there is one.
 func (b *batch) publish(ctx context.Context, w *replayWork) {
 	if w.at >= len(w.letters) {
 		return
@@ -153,7 +154,7 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 	case b.r.isOut(letter.EventID):
 		ended(replayEnd{found: true})
 	case mustReadAgain(letter):
-		b.wg.Go(func() { // it is read again
+		b.wg.Go(func() {
 			e, err := b.r.eventOf(b.r.p.ctx, letter)
 			if err != nil {
 				ended(replayEnd{err: err})
@@ -166,29 +167,29 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 	}
 }
 
-// errClaimLost is why a letter was not published: its claim ran out, or somebody else has
-// the letter. An operator may have discarded or edited it since.
-var errClaimLost = errors.New("its claim was lost")
+// errClaimLost means that a dead letter was not published, because its claim expired or
+// another process holds it. An operator may have discarded or edited it since.
+var errClaimLost = errors.New("claim lost")
 
-// keep notes until when the letter is claimed.
+// keep sets the end of the claim of a dead letter.
 func (b *batch) keep(id gocql.UUID, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open[id] = until
 }
 
-// holds reports whether the letter is claimed for long enough to be sent now: claims are
-// extended when a third of them has passed, and after two thirds nothing is sent.
+// holds reports whether the claim lasts long enough to send the dead letter now: claims
+// are extended after a third of their duration, and nothing is sent after two thirds.
 func (b *batch) holds(id gocql.UUID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return time.Until(b.open[id]) > b.r.p.cfg.ClaimFor/3
 }
 
-// errCalledOff is why a letter was not published: the relay stops.
-var errCalledOff = errors.New("the relay stops")
+// errCalledOff means that a dead letter was not published because the relay stops.
+var errCalledOff = errors.New("relay is stopping")
 
-// settledLetter is a letter that is in its topic.
+// settledLetter is a dead letter whose event is in its topic.
 type settledLetter struct {
 	work   *replayWork
 	ref    letterRef
@@ -196,7 +197,7 @@ type settledLetter struct {
 	dlq.Settlement
 }
 
-// back takes what became of a letter.
+// back processes the end of a replay.
 func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) {
 	r, w, end := b.r, x.work, x.end
 	ref, letter := w.refs[w.at], &w.letters[w.at]
@@ -205,7 +206,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 			DeadLetter: *letter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
 		}}
 		if end.found {
-			// Published by a relay that could not say so before somebody took the claim off.
+			// Published by a relay that did not store the result before its claim was removed.
 			s.result, s.How = "found", dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic before a replay"}
 		}
 		*settled = append(*settled, s)
@@ -216,7 +217,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 	rest := w.letters[w.at+1:]
 	w.at = len(w.letters)
 	for i := range rest {
-		b.giveBack(w, &rest[i], "the one before it was not published")
+		b.giveBack(w, &rest[i], "the previous dead letter was not published")
 	}
 	b.do(w, func() {
 		switch {
@@ -227,7 +228,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
 			r.calledOff(ref, letter, end.err, atOnce)
 		case failure.Classify(end.err) == failure.Stopped:
-			// The next start finds it claimed, and whether it is in its topic.
+			// The next start finds it claimed, and reads whether it is in its topic.
 			r.uncount(ref)
 			r.later(ref.id, atOperator)
 		default:
@@ -237,7 +238,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 	})
 }
 
-// settle resolves letters that are in their topics.
+// settle resolves dead letters whose events are in their topics.
 func (b *batch) settle(settled []settledLetter) {
 	if len(settled) == 0 {
 		return
@@ -277,7 +278,7 @@ func (b *batch) settle(settled []settledLetter) {
 	}
 }
 
-// do writes down what became of a letter of a work, beside the others.
+// do runs f, which stores the result of a dead letter of a work, concurrently.
 func (b *batch) do(w *replayWork, f func()) {
 	b.wg.Go(func() {
 		f()
@@ -285,32 +286,32 @@ func (b *batch) do(w *replayWork, f func()) {
 	})
 }
 
-// giveBack takes the claim off a letter that was not tried.
+// giveBack removes the claim of a dead letter that was not tried.
 func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
-		r.insist(letter.EventID, "give back", func() error { return r.p.letters.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
+		r.insist(letter.EventID, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
 		b.close(letter.EventID)
 	})
 }
 
-// calledOff takes the claim off a letter whose replay was called off; it is due at at.
+// calledOff removes the claim of a dead letter whose replay was canceled; it is due at at.
 func (r *replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
-	if r.insist(ref.id, "give back", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {
+	if r.insist(ref.id, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {
 		r.later(ref.id, at)
 	}
 }
 
-// close notes that what became of a letter is written down, or is not to be.
+// close records that the result of a dead letter is stored, or will not be stored.
 func (b *batch) close(id gocql.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, id)
 }
 
-// extend keeps the claims of letters that are under way.
+// extend extends the claims of dead letters in progress.
 func (b *batch) extend() {
 	p := b.r.p
 	b.mu.Lock()
@@ -330,14 +331,14 @@ func (b *batch) extend() {
 			}
 			b.mu.Unlock()
 			if err != nil && p.ctx.Err() == nil {
-				b.r.log.Warn("cannot extend the claim of a dead letter", "event_id", id, "err", err)
+				b.r.log.Warn("failed to extend the claim of a dead letter", "event_id", id, "err", err)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// finished ends works of which everything is written down, and says how many.
+// finished ends the works whose results are all stored and returns their number.
 func (b *batch) finished(ctx context.Context) (n int) {
 	for _, w := range b.works {
 		if w.left == 0 && !w.over {
@@ -349,7 +350,7 @@ func (b *batch) finished(ctx context.Context) (n int) {
 	return n
 }
 
-// abandon ends the others.
+// abandon ends the remaining works.
 func (b *batch) abandon(ctx context.Context) {
 	for _, w := range b.works {
 		if !w.over {
@@ -358,14 +359,14 @@ func (b *batch) abandon(ctx context.Context) {
 	}
 }
 
-// finish lets the chain of a work go on.
+// finish continues the chain of a work.
 func (r *replayer) finish(ctx context.Context, w *replayWork) {
 	p, d, c := r.p, r.p.letters, w.chain
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d.underWay -= len(w.refs)
 	c.draining = false
-	if d.chains[c.key] == c { // another in its place may be drained by another batch
+	if d.chains[c.key] == c { // another batch may drain the chain that replaced it
 		if due, _ := c.isDue(time.Now(), p.breaker.status.State); due && ctx.Err() == nil && !p.closed {
 			c.draining = true
 			r.next = append(r.next, c)
@@ -377,7 +378,7 @@ func (r *replayer) finish(ctx context.Context, w *replayWork) {
 	p.wake()
 }
 
-// uncount notes that the replay of a letter ended without an answer.
+// uncount records that the replay of a dead letter ended without a result.
 func (r *replayer) uncount(ref letterRef) {
 	if ref.group == nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// failed notes a replay that did not succeed.
+// failed stores a failed replay and sets when the dead letter is due next.
 func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
@@ -31,7 +31,7 @@ func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 		Final: choice.Strategy == dlq.StrategyManual,
 	}
 	if f.NextAttempt.IsZero() {
-		f.NextAttempt = now // a strategy for which time does not decide
+		f.NextAttempt = now // the strategy does not depend on time
 	}
 	if f.Final && choice.Rule != dlq.RuleNeedsAPerson {
 		f.Waiting = "by the rule " + choice.Rule
@@ -40,7 +40,7 @@ func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 	r.log.Warn("replay failed", "event_id", ref.id, "aggregate_id", letter.AggregateID, "class", class, "rule", choice.Rule,
 		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(letter.Headers))
 	var status dlq.Status
-	if !r.insist(ref.id, "note the failure of", func() (err error) {
+	if !r.insist(ref.id, "record the failure of", func() (err error) {
 		status, err = p.letters.store.Fail(p.ctx, ref.id, r.owner, f)
 		return err
 	}) {
@@ -60,7 +60,7 @@ func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 		} else if g.died(now, next, p.cfg.ReplayCanary, text) {
 			r.recheck = true
 			r.metrics.CanaryStops.Inc()
-			r.log.Warn("a canary died of the same error again; the other letters that did wait", "rule", g.rule, "class", class,
+			r.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.rule, "class", class,
 				"letters", g.letters, "until", g.until, "err", end.err)
 		}
 	}
@@ -72,7 +72,7 @@ func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 	})
 }
 
-// strategyLabel is a strategy as a label of metrics: one of few.
+// strategyLabel returns the metric label of a strategy, from a fixed set.
 func strategyLabel(s string) string {
 	if slices.Contains(dlq.Strategies, s) {
 		return s
@@ -80,14 +80,14 @@ func strategyLabel(s string) string {
 	return dlq.StrategyManual
 }
 
-// insist does something to a claimed letter until it succeeds. False says that
-// the claim was lost, of which the letter says what follows, or that the relay
-// stops, and the next start finds the letter claimed.
+// insist retries an operation on a claimed dead letter until it succeeds. It returns
+// false if the claim was lost, after the state was read from the table, or if the relay
+// stops; the next start then finds the dead letter claimed.
 func (r *replayer) insist(id gocql.UUID, what string, f func() error) bool {
 	return r.insistUntil(r.p.ctx, id, what, f)
 }
 
-// insistUntil is insist for as long as ctx.
+// insistUntil is insist, bounded by ctx.
 func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
 	for attempt := 1; ; attempt++ {
 		err := f()
@@ -95,30 +95,30 @@ func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 		case err == nil:
 			return true
 		case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound):
-			r.log.Error("a claimed dead letter was changed by somebody else", "event_id", id, "what", what, "err", err)
+			r.log.Error("claimed dead letter was changed by another process", "event_id", id, "what", what, "err", err)
 			r.adopt(id)
 			return false
 		case ctx.Err() != nil:
 			r.later(id, atOperator)
 			return false
 		}
-		r.log.Warn("cannot "+what+" a dead letter; trying again", "event_id", id, "attempt", attempt, "err", err)
+		r.log.Warn("failed to "+what+" a dead letter, retrying", "event_id", id, "attempt", attempt, "err", err)
 		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
 	}
 }
 
-// replayEnd is what became of a replay.
+// replayEnd is the result of a replay.
 type replayEnd struct {
-	err       error // nil: it is in its topic
-	found     bool  // and was before
+	err       error // nil: the event is in its topic
+	found     bool  // it already was in its topic before the replay
 	topic     string
 	partition int32
 	offset    int64
 	attempts  int
 }
 
-// resend publishes the event of a letter in a lane of its own, as long as the letter is
-// claimed. ended is called once; both are called under the lock.
+// resend publishes the event of a dead letter in a separate lane, as long as holds
+// reports that it is claimed. ended is called once. Both are called locked.
 func (p *Publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,13 +142,13 @@ func (p *Publisher) endReplay(l *lane, end replayEnd) {
 	}
 	delete(p.replaying, l)
 	l.paused = true
-	l.items[0].state = acked // whoever still has the lane on a list sends nothing of it
+	l.items[0].state = acked // lists that still contain the lane send nothing of it
 	end.attempts = l.items[0].attempts
 	l.ended(end)
 	p.endProbe(l)
 }
 
-// replayed ends a replay that is acknowledged. Called locked.
+// replayed ends an acknowledged replay. Called locked.
 func (p *Publisher) replayed(l *lane, it *item, r *kgo.Record) {
 	p.remembered(it, true)
 	p.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})

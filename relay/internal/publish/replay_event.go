@@ -9,12 +9,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// errNotRead calls off the replay of a row that could not be read again, because
-// the database did not answer.
-var errNotRead = errors.New("its row was not read again")
+// errNotRead cancels a replay because the database did not answer when the row was
+// read again.
+var errNotRead = errors.New("failed to read the row again")
 
-// eventOf is the event of a dead letter. One whose row could not be read is
-// read again: somebody may have mended it.
+// eventOf returns the event of a dead letter. It reads an undecodable row again, because
+// the row may have been corrected.
 func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
 	e := eventOfLetter(l)
 	if !mustReadAgain(l) {
@@ -26,7 +26,7 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 	}
 	row, found, err := r.lookup.One(ctx, &e, e.Sequence)
 	switch {
-	case err != nil: // of the row nothing is known, so the letter stays what it is
+	case err != nil: // the state of the row is unknown, so the dead letter is unchanged
 		return e, fmt.Errorf("%w: %w", errNotRead, err)
 	case !found:
 		return e, bad
@@ -34,17 +34,17 @@ func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 		return e, row.Err
 	}
 	mended := row.Event
-	mended.ID, mended.IDText = e.ID, e.IDText // it stays this letter's event
+	mended.ID, mended.IDText = e.ID, e.IDText // keep the id of the dead letter
 	return mended, nil
 }
 
-// mustReadAgain says that the letter has no event that can be published, only
-// what could be read of one.
+// mustReadAgain reports whether the dead letter contains only the readable part of a
+// row, and no event that can be published.
 func mustReadAgain(l *dlq.DeadLetter) bool {
 	return l.Edit == nil && (l.ErrorClass == ClassUndecodable || l.Metadata[metaBadRow] != "")
 }
 
-// eventOfLetter is the event as the letter has it, or as it was edited.
+// eventOfLetter returns the event stored in the dead letter, or its edited version.
 func eventOfLetter(l *dlq.DeadLetter) outbox.Event {
 	e := outbox.Event{
 		ID: l.EventID, IDText: l.Metadata[metaIDText], AggregateID: outbox.IDOf(l.AggregateID), AggregateText: l.Metadata[metaAggregateText],

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// gate says why a letter of the group has to wait though it is due, and until
-// when if that is known. Called locked.
+// gate returns why a due dead letter of the group has to wait, empty if it has not, and
+// until when if that is known. Called locked.
 func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
 	p := r.p
 	if !asked {
@@ -23,7 +23,7 @@ func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, 
 			}
 			if r.health == nil {
 				r.recheck = true
-				return "its conditions, which are being looked at", time.Time{}
+				return "its conditions, which are being checked", time.Time{}
 			}
 			if why := r.health.first(names); why != "" {
 				return "a condition, " + why, time.Time{}
@@ -34,12 +34,12 @@ func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, 
 		return "", time.Time{}
 	}
 	if now.Before(g.until) {
-		return "the next canary, at " + g.until.UTC().Format(time.RFC3339) + ": the last one died again of: " + g.canaryText, g.until
+		return "the next canary, at " + g.until.UTC().Format(time.RFC3339) + ": the last one failed again: " + g.canaryText, g.until
 	}
-	return "canaries of equal letters, which are under way", time.Time{}
+	return "canaries of equal dead letters, which are in progress", time.Time{}
 }
 
-// openGates lets chains go on that wait no longer. Called locked.
+// openGates continues chains that no longer have to wait. Called locked.
 func (r *replayer) openGates(now time.Time, wait *time.Duration) {
 	d := r.p.letters
 	for g := range d.gated {
@@ -63,7 +63,7 @@ func (r *replayer) openGates(now time.Time, wait *time.Duration) {
 	}
 }
 
-// mustCheck says that it is time to look at what keeps letters waiting.
+// mustCheck reports whether the conditions and holds must be checked now.
 func (r *replayer) mustCheck() bool {
 	p := r.p
 	p.mu.Lock()
@@ -74,11 +74,11 @@ func (r *replayer) mustCheck() bool {
 	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll
 }
 
-// maxNoted is how many holds are shown.
+// maxNoted is the number of holds that are shown.
 const maxNoted = 200
 
-// check looks at the conditions, if a letter waits for some, and shows in the
-// database what keeps letters waiting.
+// check checks the conditions, if a dead letter depends on one, and stores in the
+// database why dead letters wait.
 func (r *replayer) check(ctx context.Context) {
 	p, d := r.p, r.p.letters
 	r.checked = time.Now()
@@ -107,7 +107,7 @@ func (r *replayer) check(ctx context.Context) {
 	p.mu.Unlock()
 	for k, h := range holds {
 		if err := d.store.SetHold(ctx, d.table, h); err != nil {
-			r.log.Debug("cannot show why dead letters wait", "err", err)
+			r.log.Debug("failed to store a hold of dead letters", "err", err)
 			return
 		}
 		if r.noted[k].Reason != h.Reason {
@@ -120,7 +120,7 @@ func (r *replayer) check(ctx context.Context) {
 			continue
 		}
 		if err := d.store.DropHold(ctx, d.table, h); err != nil {
-			r.log.Debug("cannot show that dead letters wait no longer", "err", err)
+			r.log.Debug("failed to delete a hold of dead letters", "err", err)
 			return
 		}
 		delete(r.noted, k)

@@ -8,14 +8,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// sayAgain is how often the log says that something goes on failing.
+// sayAgain is the interval of log messages about a repeated failure.
 const sayAgain = time.Minute
 
-// complaint is something that is tried all the time and goes on failing: in an
-// outage the log says it now and then, so that other lines are seen.
+// complaint limits the log messages about a repeated failure to one per interval, so
+// that they do not hide other messages in an outage.
 type complaint struct{ said time.Time }
 
-// due says whether the log says it now.
+// due reports whether the failure must be logged now.
 func (c *complaint) due(now time.Time) bool {
 	if !c.said.IsZero() && now.Sub(c.said) < sayAgain {
 		return false
@@ -24,17 +24,17 @@ func (c *complaint) due(now time.Time) bool {
 	return true
 }
 
-// over is called when it works again.
+// over ends the failure: the next one is logged immediately.
 func (c *complaint) over() { c.said = time.Time{} }
 
-// requests reads what operators did to dead letters and answers to it: the
-// letters have changed in the table already.
+// requests reads and processes the operators' requests about dead letters. The table
+// already contains the changes.
 func (r *replayer) requests(ctx context.Context) {
 	store := r.p.letters.store
 	found, err := store.Requests(ctx, r.p.letters.table, r.Own.HasText) // the rest waits for the relays of its shards
 	if err != nil {
 		if ctx.Err() == nil && r.unread.due(time.Now()) {
-			r.log.Warn("cannot read the requests about dead letters; what operators did to them waits", "err", err)
+			r.log.Warn("failed to read requests about dead letters, retrying", "err", err)
 		}
 		return
 	}
@@ -43,19 +43,19 @@ func (r *replayer) requests(ctx context.Context) {
 		r.Answer(&q)
 		if err := store.Done(ctx, q); err != nil {
 			if ctx.Err() == nil {
-				r.log.Warn("cannot take a request about a dead letter off the list; it is read again", "event_id", q.EventID, "err", err)
+				r.log.Warn("failed to delete a request about a dead letter, retrying", "event_id", q.EventID, "err", err)
 			}
 			return
 		}
 	}
 }
 
-// Answer brings what the relay knows of a letter in line with the table.
+// Answer brings the state of a dead letter in line with the table after a request.
 func (r *replayer) Answer(q *dlq.Request) {
 	p, e := r.p, &q.Entry
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.log.Info("an operator changed a dead letter", "action", q.Action, "actor", q.Actor,
+	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
 	r.follow(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
 	if l, ok := p.lanes[outbox.IDOf(e.AggregateID)]; ok {

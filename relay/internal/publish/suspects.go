@@ -9,21 +9,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// probe is a suspect of a partition that is being sent alone, because a refusal fails
-// everything that was buffered for the partition: the broker's answer is about this
-// event. Nothing else is sent to the partition before that; others continue.
+// probe is a suspect of a partition that is sent alone. A refusal fails everything
+// buffered for the partition, so only an event sent alone gets an answer of its own.
+// Until then nothing else is sent to the partition; other partitions continue.
 type probe struct {
 	lane *lane
-	// suspects are those that are sent after it, one after the other, and waiting
-	// the lanes that go on when there is none.
+	// suspects are sent after it, one after the other. The lanes in waiting continue
+	// when no suspect is left.
 	suspects []*lane
 	waiting  map[*lane]struct{}
 }
 
-// refuse deals with an error that says the front item cannot be sent. The
-// first time, unless the error is the relay's own or concerns the whole topic, the
-// item may have been failed together with another one of its partition, so it is
-// sent once more, alone. Called locked, with nothing outstanding.
+// refuse handles a permanent error of the front item. The first time, the item may have
+// failed together with another one of its partition, so it is sent once more, alone,
+// unless the error is the relay's own or concerns the whole topic. Called locked, with
+// nothing outstanding.
 func (p *Publisher) refuse(l *lane, err error) {
 	front := l.items[0]
 	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
@@ -50,7 +50,7 @@ func (p *Publisher) refuse(l *lane, err error) {
 			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
 		}
 		p.held[l.id] = l.hold
-		p.log.Error("event cannot be published; its aggregate is held, nothing is skipped",
+		p.log.Error("event cannot be published, aggregate held",
 			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}
 	l.hold.Err = err
@@ -76,7 +76,7 @@ func (p *Publisher) waitsForProbe(l *lane, key Partition) bool {
 		fallthrough
 	case pr.lane == l:
 		f := p.flows[key]
-		return f != nil && f.open > 0 // the last of them pumps
+		return f != nil && f.open > 0 // the last one to return pumps
 	case !l.suspect:
 		pr.waiting[l] = struct{}{}
 	case !slices.Contains(pr.suspects, l):
@@ -85,7 +85,7 @@ func (p *Publisher) waitsForProbe(l *lane, key Partition) bool {
 	return true
 }
 
-// pumpProbe sends the partition's suspect when nothing else is under way to it.
+// pumpProbe sends the partition's suspect when nothing else is in progress there.
 func (p *Publisher) pumpProbe(key Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *Publisher) pumpProbe(key Partition) {
 	}
 }
 
-// pump pumps all that wait for a probe, and its own lane. Called locked.
+// pump pumps the lane of a probe and all lanes that wait for it. Called locked.
 func (pr *probe) pump(p *Publisher) {
 	if pr == nil {
 		return
@@ -106,16 +106,16 @@ func (pr *probe) pump(p *Publisher) {
 	}
 }
 
-// endProbe lets the next suspect of the partition be sent, if l was the one, and all
-// others when there is none. Called locked.
+// endProbe ends the probe if its lane is l: the next suspect of the partition is sent,
+// or all waiting lanes if there is none. Called locked.
 func (p *Publisher) endProbe(l *lane) {
 	pr := p.probes[l.probed]
 	if pr == nil || pr.lane != l {
 		return
 	}
 	delete(p.probes, l.probed)
-	// The first suspect that is one still makes the next probe, and the rest wait
-	// for it again.
+	// The first lane that is still a suspect starts the next probe, and the rest wait
+	// for it.
 	for _, s := range pr.suspects {
 		if len(s.items) > 0 && s.suspect {
 			p.pump(s)

@@ -8,55 +8,56 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// SweptCause is why the sweep handed on an event first, and not the tail.
+// SweptCause is the reason why the sweep reader found an event before the tail reader.
 type SweptCause uint8
 
 const (
-	// SweptTailOff: there is no tail.
+	// SweptTailOff: the tail reader is off.
 	SweptTailOff SweptCause = iota
-	// sweptBeforeStart: it was written longer before the tail began than that reads back.
+	// sweptBeforeStart: the event was written before the range of the tail reader, which
+	// begins a confidence window before its start.
 	sweptBeforeStart
-	// SweptHeldBack: the tail waited for room, or for the sweep.
+	// SweptHeldBack: the tail reader waited for room, or for the sweep reader.
 	SweptHeldBack
-	// SweptFailing: the tail could not read.
+	// SweptFailing: the tail reader could not read.
 	SweptFailing
-	// SweptLeft: the tail was not sure of what is before it in its aggregate.
+	// SweptLeft: the tail reader could not determine the earlier events of the aggregate.
 	SweptLeft
-	// SweptLate: the tail had read on when the row became visible. A batch was
-	// replayed from the batchlog, a conditional write decided late, a replica slow, a
-	// clock behind.
+	// SweptLate: the row became visible after the tail reader had passed it. Causes: a
+	// batchlog replay, a conditional write that was decided late, a slow replica, a
+	// clock that is behind.
 	SweptLate
 
 	SweptCauses
 )
 
-// String is the cause as the metric's label has it.
+// String returns the metric label of the cause.
 func (c SweptCause) String() string {
 	return [...]string{"tail_off", "before_start", "held_back", "failing", "left", "late"}[c]
 }
 
-// maxLeft bounds the aggregates that are remembered as left to the sweep.
+// maxLeft bounds the aggregates recorded as left to the sweep reader.
 const maxLeft = 10_000
 
-// tailTrack is what is known of the tail when the sweep comes upon an event that
-// did not go out. Its times are in microseconds, 0 for never; they are safe for
-// concurrent use.
+// tailTrack records the activity of the tail reader, to determine the cause of an event
+// that the sweep reader finds first. Its times are in microseconds, 0 for never; they
+// are safe for concurrent use.
 type tailTrack struct {
 	off                    bool
 	window                 int64
 	began, waited, failing atomic.Int64
-	// left are aggregates with an event that the tail left to the sweep; the
-	// publisher's lock guards them.
+	// left contains the aggregates with an event that the tail reader left to the sweep
+	// reader; the publisher's lock guards it.
 	left map[gocql.UUID]struct{}
 }
 
-// TailBegan, tailWaited and tailFailed note what the tail reader does, so that the cause
-// is known for events that the sweep reader finds first.
+// TailBegan, TailWaited and TailFailed record the activity of the tail reader, from
+// which the cause of events that the sweep reader finds first is determined.
 func (p *Publisher) TailBegan(now time.Time)  { p.tailed.began.CompareAndSwap(0, now.UnixMicro()) }
 func (p *Publisher) TailWaited(now time.Time) { p.tailed.waited.Store(now.UnixMicro()) }
 func (p *Publisher) TailFailed(now time.Time) { p.tailed.failing.Store(now.UnixMicro()) }
 
-// Leave notes that the tail leaves an event of the aggregate to the sweep.
+// Leave records that the tail reader leaves an event of the aggregate to the sweep reader.
 func (p *Publisher) Leave(aggregate gocql.UUID) {
 	p.Metrics.TailLeft.Inc()
 	p.mu.Lock()
@@ -67,7 +68,7 @@ func (p *Publisher) Leave(aggregate gocql.UUID) {
 	p.tailed.left[aggregate] = struct{}{}
 }
 
-// swept says why the sweep came upon the event first. Called locked.
+// swept returns why the sweep reader found the event first. Called locked.
 func (t *tailTrack) swept(o *Offer) SweptCause {
 	began := t.began.Load()
 	_, left := t.left[o.Event.AggregateID]
@@ -91,8 +92,8 @@ func (t *tailTrack) swept(o *Offer) SweptCause {
 func newSwept(reg prometheus.Registerer) (out [SweptCauses]prometheus.Counter) {
 	swept := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "outbox_relay_events_swept_total",
-		Help: "Events that the sweep handed on first, by why the tail had not: there is none (tail_off), it began later (before_start), it waited for room or for the sweep (held_back), " +
-			"it could not read (failing), it was not sure of what is before them (left), or their rows became visible when it had read on (late).",
+		Help: "Events that the sweep reader found before the tail reader, by cause. The tail reader is off (tail_off), started later (before_start), waited for room or for the sweep reader (held_back), " +
+			"could not read (failing), could not determine earlier events of the aggregate (left), or had passed the row before it became visible (late).",
 	}, []string{"cause"})
 	for c := range SweptCauses {
 		out[c] = swept.WithLabelValues(c.String())

@@ -1,15 +1,15 @@
 package publish
 
-// A tail that stops turns a latency of milliseconds into one of minutes, so the
-// relay reports that its memory fills up while events still arrive quickly. It
-// reports until the memory is well below that again, not each time that the
-// sweep has read a window.
+// A stopped tail reader raises the latency from milliseconds to minutes, so the relay
+// reports a nearly full dedup index while events are still published quickly. The
+// report ends at a lower percentage than it begins, so that it does not change with
+// every window that the sweep reads.
 const (
 	nearFullPercent  = 80
 	nearClearPercent = 60
 )
 
-// near notes whether fresh events come near their bound, and returns whether that has changed.
+// near updates isNear and reports whether it changed.
 func (m *memory) near() (changed bool) {
 	percent := nearFullPercent
 	if m.isNear {
@@ -20,23 +20,23 @@ func (m *memory) near() (changed bool) {
 	return m.isNear != was
 }
 
-// MemoryFull reports whether the tail has to wait for the sweep. It logs when the
-// memory comes near its bound and when it is below again.
+// MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
+// when the dedup index becomes nearly full and when it has room again.
 func (p *Publisher) MemoryFull() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.memory.near() {
 		if p.memory.isNear {
-			p.log.Warn("memory of published events is nearly full; the tail stops at the limit until the sweep catches up: raise relay.max_remembered", "events", p.memory.freshN, "limit", p.memory.maxFresh)
+			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.max_remembered", "events", p.memory.freshN, "limit", p.memory.maxFresh)
 		} else {
-			p.log.Info("memory of published events has room again", "events", p.memory.freshN, "limit", p.memory.maxFresh)
+			p.log.Info("dedup index has room again", "events", p.memory.freshN, "limit", p.memory.maxFresh)
 		}
 	}
 	return p.memory.full()
 }
 
-// MemoryUse returns how many events wait for the sweep, their bound, and whether
-// they are near it.
+// MemoryUse returns the number of events that wait for the sweep reader, their limit,
+// and whether the number is near the limit.
 func (p *Publisher) MemoryUse() (events, limit int, near bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

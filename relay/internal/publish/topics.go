@@ -20,15 +20,14 @@ func ValidTopic(name string) bool {
 	return topicPattern.MatchString(name) && name != "." && name != ".."
 }
 
-// ExpandTopic is the topic that a template, such as Config.TopicTemplate, makes for an
-// event.
+// ExpandTopic returns the topic of an event by a template such as Config.TopicTemplate.
 func ExpandTopic(template, eventType, aggregateType string) string {
 	return strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType,
 		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
 }
 
-// topicOf is the topic that a message names itself, of others that of the map,
-// else of the template.
+// topicOf returns the topic of an event: a message contains its topic; the topic of any
+// other event is in c.Topics, or else follows from the template.
 func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	if e.AggregateType == outbox.MessageAggregate {
 		if !ValidTopic(e.Type) {
@@ -46,7 +45,7 @@ func (c *Config) topicOf(e *outbox.Event) (string, error) {
 	return t, nil
 }
 
-// maxTopicNames bounds the names that are kept; event types are few.
+// maxTopicNames bounds the cached names; event types are few.
 const maxTopicNames = 1000
 
 type topicKey struct{ event, aggregate string }
@@ -56,7 +55,7 @@ type topicEntry struct {
 	err  error
 }
 
-// topic is topicOf, remembered. Called locked.
+// topic is topicOf with a cache. Called locked.
 func (p *Publisher) topic(e *outbox.Event) (string, error) {
 	k := topicKey{e.Type, e.AggregateType}
 	t, ok := p.topicNames[k]
@@ -77,7 +76,7 @@ func (p *Publisher) TopicName(e *outbox.Event) (string, error) {
 	return p.topic(e)
 }
 
-// topics makes missing topics and knows how large their batches may be.
+// topics creates missing topics and contains the batch limits of known ones.
 type topics struct {
 	admin       *kadm.Client // set before the first ensure
 	partitions  int32
@@ -86,9 +85,9 @@ type topics struct {
 
 	mu  sync.RWMutex
 	max map[string]int32 // topics known to exist
-	// ids are those of topics that were seen, zero if the broker has none.
+	// ids contains the ids of topics that were found, zero if the broker has none.
 	ids map[string]kadm.TopicID
-	// strange are those whose id a broker did not know, until they are seen again.
+	// strange contains topics whose id a broker did not know, until they are found again.
 	strange map[string]bool
 }
 
@@ -99,7 +98,7 @@ func newTopics(cfg *Config) *topics {
 	}
 }
 
-// known says whether the topic was seen to exist.
+// known reports whether the topic is known to exist.
 func (t *topics) known(topic string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -107,7 +106,7 @@ func (t *topics) known(topic string) bool {
 	return ok
 }
 
-// maxBytes is the largest batch for the topic.
+// maxBytes returns the size limit of a batch for the topic.
 func (t *topics) maxBytes(topic string) int32 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -117,9 +116,9 @@ func (t *topics) maxBytes(topic string) int32 {
 	return t.limit
 }
 
-// forget takes back that the topic exists: a broker says that it does not. Somebody
-// deleted it, or the broker does not know it yet. The next event for it looks, and
-// makes it again if it is missing. strange says that it is the id which is unknown.
+// forget removes a topic that a broker does not know. It was deleted, or the broker does
+// not know it yet. The next event for it checks, and creates the topic if it is missing.
+// strange means that the broker does not know the id.
 func (t *topics) forget(topic string, strange bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +128,15 @@ func (t *topics) forget(topic string, strange bool) {
 	}
 }
 
-// foundTopic is a topic as the broker has it.
+// foundTopic is the state of a topic on the broker.
 type foundTopic struct {
 	limit      int32 // of a batch
 	partitions int
 	id         kadm.TopicID
-	made       bool // just now
+	made       bool // created by this call
 }
 
-// ensure makes the topic if it is missing.
+// ensure creates the topic if it is missing.
 func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, err error) {
 	details, err := t.admin.ListTopics(ctx, topic)
 	if err != nil {
@@ -161,8 +160,8 @@ func (t *topics) ensure(ctx context.Context, topic string) (found foundTopic, er
 	return found, nil
 }
 
-// topicRefusal is the error of a creation. A broker may refuse the right to create
-// topics, and limits on them, with codes that elsewhere concern the whole cluster.
+// topicRefusal returns the error of a failed creation. A broker may report missing rights
+// to create topics, and limits on them, with codes that otherwise concern the cluster.
 func topicRefusal(err error) error {
 	if failure.Classify(err) == failure.Permanent || errors.Is(err, kerr.ClusterAuthorizationFailed) {
 		return &failure.RefusedError{Err: err}
@@ -170,8 +169,8 @@ func topicRefusal(err error) error {
 	return err
 }
 
-// replaced says whether the topic is another one than the one that was known by its
-// name, and whether a broker did not know the id of that.
+// replaced reports whether the topic differs from the known one of the same name, and
+// whether a broker did not know the id of the known one.
 func (t *topics) replaced(topic string, found *foundTopic) (other, strange bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -180,7 +179,7 @@ func (t *topics) replaced(topic string, found *foundTopic) (other, strange bool)
 	return seen && (found.made || id != none && found.id != none && id != found.id), t.strange[topic]
 }
 
-// know notes that the topic exists: events may be sent to it.
+// know records that the topic exists: events may be sent to it.
 func (t *topics) know(topic string, found *foundTopic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,8 +190,8 @@ func (t *topics) know(topic string, found *foundTopic) {
 	delete(t.strange, topic)
 }
 
-// messageBytes asks for the topic's max.message.bytes. A relay that may not
-// read the configuration does without.
+// messageBytes returns the topic's max.message.bytes, false if the relay is not allowed
+// to read the configuration.
 func (t *topics) messageBytes(ctx context.Context, topic string) (int32, bool) {
 	rc, err := t.admin.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
@@ -214,5 +213,5 @@ func (t *topics) messageBytes(ctx context.Context, topic string) (int32, bool) {
 	return 0, false
 }
 
-// topicPattern is what Kafka allows.
+// topicPattern matches the names that Kafka allows.
 var topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)

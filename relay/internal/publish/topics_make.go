@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// makeTopic makes the topic and then starts the lanes that wait for it. Called locked.
+// makeTopic creates the topic and then restarts the lanes that wait for it. Called locked.
 func (p *Publisher) makeTopic(topic string, l *lane) {
 	key := Partition{topic, -1}
 	f := p.flowOf(key)
@@ -17,7 +17,7 @@ func (p *Publisher) makeTopic(topic string, l *lane) {
 		return
 	}
 	f.creating = true
-	p.nudge() // it may take longer than others wait for it
+	p.nudge() // the creation may take longer than other lanes may wait
 	p.wg.Go(func() {
 		err := p.EnsureTopic(p.ctx, topic)
 		p.mu.Lock()
@@ -29,7 +29,7 @@ func (p *Publisher) makeTopic(topic string, l *lane) {
 			case err == nil:
 				p.pump(l)
 			case it == nil || it.topic != topic || l.outstanding > 0 || l.writing || l.paused || l.failed != nil:
-				// It is not at the event that waits for the topic.
+				// The lane does not wait for this topic now.
 			case failure.Classify(err) == failure.Permanent && !p.stays(l, it):
 				p.refuse(l, err)
 			}
@@ -37,8 +37,8 @@ func (p *Publisher) makeTopic(topic string, l *lane) {
 	})
 }
 
-// EnsureTopic makes the topic, however long the broker is away. The error is
-// Permanent or Stopped, or Fatal, which it has reported.
+// EnsureTopic creates the topic if it is missing and retries as long as the broker is
+// unavailable. The error is Permanent, Stopped or Fatal; a Fatal one is already reported.
 func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
 		var err error
@@ -68,22 +68,21 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 			return err
 		}
 		wait := retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
-		p.log.Warn("topic is not ready; trying again", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
+		p.log.Warn("topic is not ready, retrying", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
 		if err := retry.Wait(ctx, wait); err != nil {
 			return errors.Join(failure.ErrStopping, err)
 		}
 	}
 }
 
-// noteTopic notes a topic that exists, again if it was forgotten.
+// noteTopic records an existing topic.
 //
-// A client keeps the id that a topic had at first, so of one that was deleted and
-// made anew it has to be told. That gives back what it has of the topic, though the
-// broker may have it too, and begins the numbers of its partitions anew. Where the
-// topic is still the same one the records stay where they are therefore: a broker
-// that does not know it for a while is no reason to send them twice. Only the
-// client's own mistake, an id that it learned from a broker that was behind, is
-// mended then, once nothing is under way.
+// A client keeps the first id of a topic, so a topic that was deleted and created again
+// must be purged from the client. The purge returns the client's records of the topic,
+// although the broker may have them too, and restarts the sequence numbers of its
+// partitions. The same topic is therefore not purged while records are in progress: a
+// broker that temporarily does not know it is no reason to send them twice. When none
+// is in progress, the purge corrects an id that the client read from an outdated broker.
 func (p *Publisher) noteTopic(topic string, found *foundTopic) {
 	other, strange := p.topics.replaced(topic, found)
 	p.mu.Lock()

@@ -6,20 +6,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
-// Events of a table without numbers are known by their ids alone, and their
-// order is that of the log, by cdc$time. Where a line counts numbers, theirs has
-// the write time of the last one in next.
+// Events of a table without numbers are identified by their ids alone. Their order is
+// that of the log, by cdc$time. In their lines, next is the write time of the last one.
 
-// judgeByTime says what is to be done with an event without a number that is
-// not known to be out. Nobody waits for one before it: who offers keeps the order.
+// judgeByTime returns the verdict for an event without a number that is not in the dedup
+// index. It does not check for earlier events: the caller keeps the order.
 func (p *Publisher) judgeByTime(o *Offer) verdict {
 	if o.By == ByTail && o.Written > 0 && o.Written <= p.memory.horizon {
-		return Left // it may be out and forgotten; the sweep knows where it is
+		return Left // it may be published and its id evicted; the sweep reader decides
 	}
 	return Taken
 }
 
-// noteTime notes that the lane takes an event without a number. Called locked.
+// noteTime records that the lane accepts an event without a number. Called locked.
 func (p *Publisher) noteTime(l *lane, o *Offer) {
 	if o.Written > 0 && o.Written < l.line.next {
 		p.late(o, l.line.next-o.Written)
@@ -27,9 +26,9 @@ func (p *Publisher) noteTime(l *lane, o *Offer) {
 	l.line.next = max(l.line.next, o.Written)
 }
 
-// noteAgain notes the write time of an event that was published before, by this process
-// or an earlier one: after a start it is what is known of its aggregate. If an older
-// event was taken since the start, that one was late. Called locked.
+// noteAgain records the write time of an event that was already published, by this
+// process or an earlier one: after a start nothing else is known of its aggregate. An
+// older event accepted since the start was late. Called locked.
 func (p *Publisher) noteAgain(o *Offer) {
 	if o.Written == 0 || !p.memory.has(o.Event.ID) {
 		return
@@ -49,10 +48,10 @@ func (p *Publisher) noteAgain(o *Offer) {
 	}
 }
 
-// late counts an event that is published behind a later one of its aggregate; o is
-// either of them.
+// late counts an event that is published after a later one of its aggregate; o is either
+// of the two.
 func (p *Publisher) late(o *Offer, by int64) {
 	p.Metrics.Late.Inc()
-	p.log.Warn("event published behind a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(),
+	p.log.Warn("event published after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(),
 		"by", time.Duration(by)*time.Microsecond, trace.Attrs(o.Event.Headers))
 }
