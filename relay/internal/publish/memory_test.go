@@ -16,13 +16,13 @@ func TestMemory_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	for i := range 50 {
 		m.addAs(relaytest.EventID(i), int64(i), true)
 	}
-	// However much the sweep shows, what it has not shown stays.
+	// An event that the sweep has not read is kept, however many it has read.
 	for i := range 1000 {
 		m.shownAs(relaytest.EventID(1000+i), int64(1000+i), true)
 	}
 	for i := range 50 {
 		if !m.has(relaytest.EventID(i)) {
-			t.Fatalf("event %d is forgotten before the sweep has shown it", i)
+			t.Fatalf("event %d is evicted before the sweep has read it", i)
 		}
 	}
 	if fresh, shown, _ := m.size(); fresh != 50 || shown > 50 {
@@ -30,16 +30,16 @@ func TestMemory_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	}
 	for i := range 1000 {
 		if id := relaytest.EventID(1000 + i); !m.has(id) && m.horizon < int64(1000+i) {
-			t.Errorf("event %d is forgotten, and not below the horizon %d", 1000+i, m.horizon)
+			t.Errorf("event %d is evicted, and not below the horizon %d", 1000+i, m.horizon)
 		}
 	}
 	m.show(relaytest.EventID(7), 7)
 	if fresh, _, _ := m.size(); fresh != 49 || !m.has(relaytest.EventID(7)) {
-		t.Errorf("fresh = %d, want 49, and the event remembered as shown", fresh)
+		t.Errorf("fresh = %d, want 49, and the event as shown", fresh)
 	}
 }
 
-// What the sweep passes without showing it, it never will.
+// The sweep never reads a row that it has passed.
 func TestMemory_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestMemory_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 			m.pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
 		}
 		if fresh, _, _ := m.size(); fresh < 40 || fresh > 60 {
-			t.Errorf("fresh = %d, want those of the last two minutes", fresh)
+			t.Errorf("fresh = %d, want the events of the last two minutes", fresh)
 		}
 		for range 3 {
 			time.Sleep(every)
@@ -92,18 +92,18 @@ func TestMemory_ForgetsAggregatesThatRestLongest(t *testing.T) {
 	}
 	for i := 950; i < 1000; i++ {
 		if _, ok := m.line(relaytest.EventID(i)); !ok {
-			t.Fatalf("aggregate %d is forgotten", i)
+			t.Fatalf("aggregate %d is evicted", i)
 		}
 	}
 	if _, _, n := m.size(); n > 100 {
-		t.Errorf("%d aggregates remembered, want at most 100", n)
+		t.Errorf("%d aggregates in the index, want at most 100", n)
 	}
 	if len(m.gaps) > 150 {
-		t.Errorf("gaps of %d aggregates remembered", len(m.gaps))
+		t.Errorf("gaps of %d aggregates kept", len(m.gaps))
 	}
 }
 
-// The bounds that the configuration's documentation gives.
+// The bounds in the documentation of the configuration.
 func TestMemory_IsSmall(t *testing.T) {
 	m := newMemory(1_000_000, 500_000)
 	before := heapInUse()
@@ -129,8 +129,8 @@ func heapInUse() int {
 	return int(s.HeapAlloc)
 }
 
-// The sweep shows what the tail handed on: its rows are settled with the
-// acknowledgement and not before, and nothing is published twice.
+// The sweep reads the rows of events that the tail reader found: they are settled with
+// the acknowledgement and not before, and no event is published twice.
 func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,14 +160,14 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 		b.drain(time.Minute)
 		check("its row by the sweep", offered(e(2), 20, BySweep), Repeated, 4)
 
-		// Another event of a number that is out: the tail leaves it to the sweep.
+		// Another event with a published number: the tail reader leaves it to the sweep.
 		other := e(2)
 		other.ID = outbox.NewID()
 		check("another second by the tail", offered(other, 21, ByTail), Left, 4)
 		check("another second by the sweep", offered(other, 21, BySweep), Taken, 4)
 		b.drain(time.Minute)
 		if s := b.publisher.State(); s.Fresh != 0 || s.Shown != 3 {
-			t.Errorf("remembered %d fresh and %d shown, want 0 and 3", s.Fresh, s.Shown)
+			t.Errorf("%d fresh and %d shown in the index, want 0 and 3", s.Fresh, s.Shown)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// What is behind the scan, what is ahead of it, and what is forgotten.
+// Aggregates behind the scan, ahead of it, and released ones.
 func TestOlderRows(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -28,7 +28,7 @@ func TestOlderRows(t *testing.T) {
 		a, b = b, a
 	}
 	if !o.Behind(a) || o.Behind(ids[2][0]) {
-		t.Error("behind() is not as the ranges are done")
+		t.Error("behind() does not match the completed ranges")
 	}
 	o.Scanned(a)
 	if o.Behind(a) || !o.Behind(b) {
@@ -41,7 +41,7 @@ func TestOlderRows(t *testing.T) {
 	o.passed(b)
 	o.passed(ids[3][0])
 	if ok, wait := o.room(); o.Behind(b) || ok || wait == nil {
-		t.Error("two aggregates are ahead, and there is room for another")
+		t.Error("room for another aggregate, want none: two are ahead")
 	}
 	_, wait := o.room()
 	o.Close(0)
@@ -72,15 +72,15 @@ func TestOlderRows(t *testing.T) {
 	}
 }
 
-// What is found in the topics is kept for the first ranges, as many as there is
-// room for, and always for one.
+// Events found in the topics are kept for the first ranges, as many as fit, and at least
+// for one.
 func TestOlderFound_IsBounded(t *testing.T) {
 	t.Parallel()
 	row := &checkpoint.Scan{Until: time.Now(), Ranges: 16, Done: []int{0}}
 	o := NewOlderRows(row, cdclog.Ring, 10)
 	f := NewOlderFound(o, 20)
 	all := relaytest.Events(200, 1, "x")
-	for range 2 { // once more what is there already
+	for range 2 { // the second time all are present
 		for i := range all {
 			f.Take(all[i].AggregateID, all[i].ID)
 		}
@@ -98,6 +98,6 @@ func TestOlderFound_IsBounded(t *testing.T) {
 		}
 	}
 	if kept != f.Kept || kept > f.most && f.Ranges > 2 {
-		t.Errorf("%d events are kept, it says %d, want at most %d", kept, f.Kept, f.most)
+		t.Errorf("%d events are kept and %d counted, want at most %d", kept, f.Kept, f.most)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Partitions that are added take keys elsewhere, and the log says so once.
+// Added partitions move keys, which is logged once.
 func TestPublisher_SaysThatPartitionsWereAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,13 +33,13 @@ func TestPublisher_SaysThatPartitionsWereAdded(t *testing.T) {
 			if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 4, "OrderUpdated"); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Second) // the producer learns of it
+			time.Sleep(10 * time.Second) // the producer refreshes its metadata
 			if said := said.String(); strings.Contains(said, "partitions") {
-				t.Errorf("said before anything went to them:\n%s", said)
+				t.Errorf("logged before a record was sent to them:\n%s", said)
 			}
 		}
 		if s := said.String(); strings.Count(s, "another number of partitions") != 1 || !strings.Contains(s, "topic=OrderUpdated before=3 partitions=7") {
-			t.Errorf("want one line that names the topic and both numbers:\n%s", s)
+			t.Errorf("want one line with the topic and both numbers:\n%s", s)
 		}
 	})
 }
@@ -61,12 +61,12 @@ func TestPartitionCounts_Gates(t *testing.T) {
 			t.Fatalf("gated(%s) = %t, want %t", e.Key(), got, want)
 		}
 		if !c.gated("OrderCreated", e.Key()) || c.gated("OrderCancelled", e.Key()) {
-			t.Fatal("a topic that could not be looked up is not gated, or another one is")
+			t.Fatal("gated() is false for a topic whose lookup failed, or true for another one")
 		}
 		l := newLane(e.AggregateID, line{})
 		p := later.Partition(&kgo.Record{Key: e.Key(), Context: &l.ctx}, 7)
 		if gone := in(e.Key(), 7) == 1; gone != (p == turnedAway) || gone != l.turned.Load() {
-			t.Fatalf("a record of partition %d of 7 goes to %d", in(e.Key(), 7), p)
+			t.Fatalf("a record of partition %d of 7 is sent to %d", in(e.Key(), 7), p)
 		} else if gone {
 			turns++
 		}
@@ -84,6 +84,6 @@ func TestPartitionCounts_Gates(t *testing.T) {
 		}
 	}
 	if turns == 0 || kept == 0 {
-		t.Errorf("%d keys came to the gated partition and %d left it, want some", turns, kept)
+		t.Errorf("%d keys moved to the gated partition and %d from it, want some", turns, kept)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // where the aggregate is unknown: after a start, or after its line was evicted. The tail
 // reader and the sweep reader share the rule.
 //
-// The position of the sweep proves nothing: a row may have become visible behind it.
+// The position of the sweep proves nothing: a row may become visible after the sweep has
+// passed it.
 //
 //   - A row whose id is in the dedup index is published, or will be.
 //   - A row that was written after this run began to read its stream, and after every

@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// The gaps of an aggregate with events under way are remembered, however many other
-// aggregates come and go: one that turns up is published, whatever ids are forgotten.
+// The gaps of an aggregate with events in progress are kept, however many other
+// aggregates follow: an event that fills a gap is published, whichever ids are evicted.
 func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		b.drain(time.Minute)
 		refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 20})
 		defer refused.Remove()
-		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // under way
+		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
 		p.mu.Lock()
 		for i := range 100 {
 			p.memory.keep(relaytest.EventID(i), line{1, 2})

@@ -12,9 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// The producer refuses a record that is too large by itself, and would take the
-// next one into a batch that is not on its way yet: what is behind the record in
-// its aggregate is not handed over meanwhile.
+// The producer itself refuses a record that is too large, and would add the next one to
+// a batch that is not sent yet. Later events of the aggregate are therefore not passed
+// to the producer before the result.
 func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,16 +31,16 @@ func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 			return nil, nil, false
 		})
 		others := relaytest.Events(20, 1, "OrderCreated")
-		b.submit(others[0], nil) // makes the topic
+		b.submit(others[0], nil) // creates the topic
 		b.drain(time.Minute)
 		slow.Store(true)
-		for _, e := range others[1:] { // more requests than may be under way at once, and so a batch that waits
+		for _, e := range others[1:] { // more requests than allowed in flight, so a batch waits
 			b.submit(e, nil)
 			time.Sleep(10 * time.Millisecond)
 		}
 		large, small := relaytest.Event(100, 1, "OrderCreated"), relaytest.Event(100, 2, "OrderCreated")
 		large.Payload = bytes.Repeat([]byte("x"), 8000)
-		large.DeliverAt = time.Now().Add(time.Second) // both are there when it is its turn
+		large.DeliverAt = time.Now().Add(time.Second) // both are queued when it is due
 		b.submit(large, nil)
 		b.submit(small, nil)
 		time.Sleep(2 * time.Second)

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A leader that does not know what was acknowledged before it has lost that.
+// A leader that does not have the acknowledged records of its predecessor has lost them.
 func TestPublisher_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

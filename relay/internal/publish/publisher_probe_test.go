@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A replay that is to be sent alone and is called off, because the breaker
-// opened meanwhile, lets the others go on.
+// A replay that must be sent alone and is canceled because the breaker opened does not
+// stop other events.
 func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		b.submit(all[0], nil)
 		b.drain(time.Minute)
 		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-		for i := range 6 { // of more than one partition: a single one does not open the breaker
+		for i := range 6 { // several partitions: a single one does not open the breaker
 			all = append(all, relaytest.Event(20+i, 1, "OrderUpdated"))
 			b.submit(all[len(all)-1], nil)
 		}
@@ -43,7 +43,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		p.pump(l)
 		p.mu.Unlock()
 		if err := <-ended; !errors.Is(err, errBreakerOpen) {
-			t.Fatalf("the replay ended with %v, want it called off", err)
+			t.Fatalf("the replay ended with %v, want it canceled", err)
 		}
 		away.Remove()
 		b.submit(all[2], nil)

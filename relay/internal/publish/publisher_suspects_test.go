@@ -9,8 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// An event that was refused and is sent alone, to a topic that does not answer,
-// keeps no suspect of another topic waiting.
+// A suspect whose topic does not answer does not delay a suspect of another topic.
 func TestSuspects_OfOtherTopicsDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,15 +24,15 @@ func TestSuspects_OfOtherTopicsDoNotWait(t *testing.T) {
 		answers := relaytest.TakesNothing(b.cluster, "Silent")
 		silent, fine := relaytest.Event(2, 1, "Silent"), relaytest.Event(3, 1, "Fine")
 		b.submit(silent, nil)
-		time.Sleep(time.Second) // it was refused, and is sent again
+		time.Sleep(time.Second) // the refused event is sent again
 		relaytest.RefuseOnce(b.cluster, "Fine")
 		var out time.Time
 		began := time.Now()
 		b.submit(fine, func() { out = time.Now() })
 		time.Sleep(10 * time.Second)
-		synctest.Wait() // a sleep alone orders no memory
+		synctest.Wait() // a sleep does not synchronize memory
 		if out.IsZero() || out.Sub(began) > time.Second {
-			t.Errorf("an event for a topic that answers went out after %s, want at once", out.Sub(began))
+			t.Errorf("an event for a topic that answers was published after %s, want immediately", out.Sub(began))
 		}
 		answers()
 		b.drain(5 * time.Minute)

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// An aggregate that the tail leaves is remembered until the sweep has come by it,
-// and no more of them than the bound.
+// An aggregate left by the tail reader is recorded until the sweep reader has read it,
+// and at most maxLeft of them.
 func TestSwept_RemembersABoundedNumber(t *testing.T) {
 	t.Parallel()
 	p := &Publisher{Metrics: NewMetrics(prometheus.NewRegistry())}
@@ -19,7 +19,7 @@ func TestSwept_RemembersABoundedNumber(t *testing.T) {
 		p.Leave(relaytest.Event(i, 1, "OrderUpdated").AggregateID)
 	}
 	if n := len(p.tailed.left); n > maxLeft {
-		t.Errorf("%d aggregates are remembered, want at most %d", n, maxLeft)
+		t.Errorf("%d aggregates are recorded, want at most %d", n, maxLeft)
 	}
 	p.tailed.window = 1000
 	if c := p.tailed.swept(&Offer{Event: relaytest.Event(-1, 1, "OrderUpdated"), Written: 5000}); c != sweptBeforeStart {
@@ -36,6 +36,6 @@ func TestSwept_RemembersABoundedNumber(t *testing.T) {
 		t.Errorf("swept() = %s, want left", c)
 	}
 	if c := p.tailed.swept(&Offer{Event: last}); c == SweptLeft {
-		t.Error("an aggregate is left for ever")
+		t.Error("an aggregate remains recorded as left")
 	}
 }

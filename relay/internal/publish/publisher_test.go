@@ -103,7 +103,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 		fault := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
 		var settled atomic.Int64
 		b.submit(e, func() { settled.Add(1) })
-		b.submit(e, func() { settled.Add(1) }) // while the first is under way
+		b.submit(e, func() { settled.Add(1) }) // while the first is in progress
 		time.Sleep(time.Minute)
 		if n := settled.Load(); n != 0 {
 			t.Fatalf("settled %d before the broker acknowledged", n)
@@ -118,8 +118,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 	})
 }
 
-// Repeated rows are recognized long after their ids have left the memory of
-// the last ones.
+// Repeated rows are recognized long after their ids were evicted from the dedup index.
 func TestPublisher_RecognizesOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,9 +156,9 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// A broker that refuses one record fails the whole batch with it. Only the
-// guilty event's aggregate is held; when it can be sent, it is, and what waits
-// behind it follows.
+// A broker that refuses one record fails its whole batch. Only the aggregate of the
+// refused event is held; once the broker accepts the event, it is published, and then
+// the later events of the aggregate.
 func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,12 +206,12 @@ func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 			t.Fatalf("holds() = %+v, want event %s alone, as too large", holds, bad.ID)
 		}
 		if s := b.publisher.State(); s.Open != 2 {
-			t.Errorf("not acknowledged = %d, want 2: the held event and the one behind it", s.Open)
+			t.Errorf("not acknowledged = %d, want 2: the held event and the next one", s.Open)
 		}
 		heal.Store(true)
 		time.Sleep(2 * b.cfg.HoldRetry)
 		if holds := b.publisher.Holds(); len(holds) != 0 {
-			t.Errorf("holds() = %+v after the broker takes it, want none", holds)
+			t.Errorf("holds() = %+v after the broker accepts it, want none", holds)
 		}
 		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
 	})
@@ -249,7 +248,7 @@ func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
 				t.Errorf("Classify(%v) = %v, want fatal", err, failure.Classify(err))
 			}
 		default:
-			t.Error("the relay was not told")
+			t.Error("fatal was not called")
 		}
 		if settled {
 			t.Error("the event is settled")
@@ -266,7 +265,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 		e := relaytest.Event(1, 1, "OrderCreated")
 		e.DeliverAt = start.Add(time.Hour)
 		b.submit(e, nil)
-		b.drain(time.Minute) // an event that is not due holds no shutdown up
+		b.drain(time.Minute) // an event that is not due does not delay a shutdown
 		time.Sleep(2 * time.Hour)
 		got := b.consume("OrderCreated")
 		if len(got) != 1 || got[0].At.Before(e.DeliverAt) {
@@ -275,7 +274,7 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 	})
 }
 
-// Whatever the broker does, each event arrives, its aggregate in order.
+// All events are published, each aggregate in order, whatever the broker does.
 func TestPublisher_SurvivesFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds.Range(t, relaytest.Fewer(12)) {
@@ -286,7 +285,7 @@ func TestPublisher_SurvivesFaults(t *testing.T) {
 	}
 }
 
-// maxSleep is the longest that the broker sleeps over a request, in seconds.
+// maxSleep is the maximum delay of a request by the broker, in seconds.
 const maxSleep = 20
 
 func testFaults(t *testing.T, seed uint64) {
@@ -348,9 +347,9 @@ func incompressible(n int) []byte {
 	return b
 }
 
-// A topic that gets more partitions sends keys elsewhere. An aggregate with
-// events under way stays where it is until they are acknowledged; those behind
-// them go out after that, in order by time.
+// Added partitions move keys. An aggregate with events in progress remains in its
+// partition until they are acknowledged; its later events are published after that, in
+// order by time.
 func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -371,7 +370,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 200:
-				time.Sleep(10 * time.Second) // the producer learns of it
+				time.Sleep(10 * time.Second) // the producer refreshes its metadata
 			case 250:
 				slow.Remove()
 			}
@@ -379,7 +378,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		b.drain(time.Minute)
 		got := b.consume("OrderUpdated")
 		relaytest.CheckTimes(t, got)
-		first := map[gocql.UUID]relaytest.Delivered{} // what was under way when the partitions came
+		first := map[gocql.UUID]relaytest.Delivered{} // in progress when the partitions were added
 		for _, d := range got {
 			if f, ok := first[d.AggregateID]; !ok || d.Sequence < f.Sequence {
 				first[d.AggregateID] = d
@@ -389,13 +388,13 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		for _, d := range first {
 			stayed[d.Partition] = true
 		}
-		for _, e := range relaytest.Events(10, 31, "OrderUpdated")[300:] { // all is quiet: now they move
+		for _, e := range relaytest.Events(10, 31, "OrderUpdated")[300:] { // nothing in progress: the keys move
 			b.submit(e, nil)
 			all = append(all, e)
 		}
 		b.drain(time.Minute)
 		if len(stayed) > 3 {
-			t.Errorf("records under way went to %d partitions, want the old 3", len(stayed))
+			t.Errorf("records in progress were written to %d partitions, want the old 3", len(stayed))
 		}
 		later := b.consume("OrderUpdated")
 		relaytest.CheckTimes(t, later)
@@ -404,13 +403,13 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 			now[d.Partition] = true
 		}
 		if len(later) != len(all) || len(now) <= 3 {
-			t.Errorf("%d of %d events on %d partitions, want all, on new ones too", len(later), len(all), len(now))
+			t.Errorf("%d of %d events on %d partitions, want all, including new partitions", len(later), len(all), len(now))
 		}
 	})
 }
 
-// An aggregate with an event under way does not follow its key to a new partition,
-// not even into a batch of others that waits there: that one may be written first.
+// An aggregate with an event in progress does not move to the new partition of its key,
+// not even into a batch that waits there: that batch may be written first.
 func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -419,7 +418,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 			c.AttemptTimeout = time.Minute // the breaker stays closed
 		})
 		defer b.close()
-		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil) // makes the topic
+		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil) // creates the topic
 		b.drain(time.Minute)
 		refuse := func(from, to int32) *kfake.FaultHandle {
 			f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1}
@@ -436,8 +435,8 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 		if _, err := b.publisher.topics.admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)    // the producer learns of it
-		for i, e := range all[20:200] { // others, of which some come in batches behind those that are refused
+		time.Sleep(10 * time.Second)    // the producer refreshes its metadata
+		for i, e := range all[20:200] { // some are in batches behind refused ones
 			b.submit(e, nil)
 			if i == 90 {
 				time.Sleep(10 * time.Millisecond)
@@ -450,7 +449,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		for _, d := range b.consume("OrderUpdated") {
 			if d.Sequence == 2 && d.AggregateID != all[0].AggregateID {
-				t.Errorf("aggregate %s: seq 2 is on partition %d, and seq 1 nowhere yet", d.AggregateID, d.Partition)
+				t.Errorf("aggregate %s: seq 2 is on partition %d before seq 1 is published", d.AggregateID, d.Partition)
 			}
 		}
 		before.Remove()

@@ -11,15 +11,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// newRecorder is as much of a publisher as record needs.
+// newRecorder returns a publisher with the fields that record needs.
 func newRecorder() *Publisher {
 	cfg := testConfig()
 	cfg.Source = "/shop"
 	return &Publisher{cfg: &cfg, breaker: newBreaker(&cfg, NewMetrics(prometheus.NewRegistry()))}
 }
 
-// Behind an event's own headers stand those that tell of its way, and only what
-// is not as usual.
+// The headers that describe the publication follow the event's own headers, and contain
+// only unusual values.
 func TestRecord_TellsOfTheWay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -61,8 +61,8 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 	}
 }
 
-// What every event has is there without an allocation.
-func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // others would allocate meanwhile
+// The header that every event has needs no allocation.
+func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // concurrent tests would allocate
 	p := newRecorder()
 	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
 		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}

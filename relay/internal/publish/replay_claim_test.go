@@ -14,12 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A replay whose claim was lost publishes nothing any more: an operator may have discarded
-// the letter, or another worker replay it.
+// A replay whose claim was lost publishes nothing: an operator may have discarded the
+// dead letter, or another worker may replay it.
 func TestReplay_EndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	const topic = "OrderUpdated"
-	// It has begun and waits, or the process stood still before it began.
+	// The replay has begun and waits, or the process was paused before it began.
 	for name, begun := range map[string]bool{"before it begins": false, "while it waits": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +44,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 					time.Sleep(time.Minute) // timers of the clients
 				}()
 				first := relaytest.Event(0, 1, topic)
-				w.submit(first, nil) // it makes the topic
+				w.submit(first, nil) // creates the topic
 				w.drain(time.Minute)
 				p, e := w.publisher, relaytest.Event(1, 1, topic)
 				if begun {

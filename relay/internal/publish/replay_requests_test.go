@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// In an outage the log says it now and then, not each second, and at once in the next.
+// A repeated failure is logged once a minute, and immediately in the next outage.
 func TestComplaint(t *testing.T) {
 	t.Parallel()
 	var c complaint
@@ -20,16 +20,16 @@ func TestComplaint(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	if said != 3 {
-		t.Errorf("in 150 s it was said %d times, want 3", said)
+		t.Errorf("logged %d times in 150 s, want 3", said)
 	}
 	c.over()
 	if !c.due(now) {
-		t.Error("the next time it was not said at once")
+		t.Error("not logged immediately in the next outage")
 	}
 }
 
-// An event whose dead letter is settled counts as published, but only what is in its topic
-// ends a replay.
+// An event whose dead letter is settled counts as published, but only an event known to
+// be in its topic ends a replay.
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
 	p := &Publisher{memory: newMemory(100, 100)}

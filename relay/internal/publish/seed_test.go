@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Of an aggregate the events without a gap before the last one are known to be
-// out, in whatever order they were found.
+// The events of an aggregate up to the last one without a gap are known to be published,
+// in whatever order they were found.
 func TestBackEvents_Lines(t *testing.T) {
 	t.Parallel()
 	long := make([]int64, 100)

@@ -61,9 +61,9 @@ func (p *Publisher) refuse(l *lane, err error) {
 	p.resume(l, p.cfg.HoldRetry)
 }
 
-// waitsForProbe reports whether the lane waits for a suspect of the partition: itself,
-// until nothing else is under way, or another. A suspect becomes the partition's probe
-// if there is none. Called locked.
+// waitsForProbe reports whether the lane waits for a suspect of the partition: for
+// another one, or, if it is the suspect itself, until nothing else is in progress there.
+// A suspect becomes the partition's probe if there is none. Called locked.
 func (p *Publisher) waitsForProbe(l *lane, key Partition) bool {
 	pr := p.probes[key]
 	switch {

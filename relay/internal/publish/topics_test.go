@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A topic that somebody deletes is made again for the next event.
+// A deleted topic is created again for the next event.
 func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 	})
 }
 
-// Another one makes the topic anew before the relay notices that it is gone.
+// Another process creates a deleted topic again before the relay notices the deletion.
 func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,10 +64,10 @@ func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 	})
 }
 
-// lateConn is a connection of which answers to produce requests come late.
+// lateConn is a connection that delays responses to produce requests.
 type lateConn struct {
 	net.Conn
-	of       bool // this broker's do
+	of       bool // this broker is delayed
 	late     *atomic.Bool
 	produces atomic.Bool
 }
@@ -87,9 +87,9 @@ func (c *lateConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A broker that does not know a partition for a while says what one says of a topic
-// that was deleted. The topic is there, so what is under way to its other
-// partitions stays with the producer: the broker may have it.
+// A broker that temporarily does not know a partition returns the error of a deleted
+// topic. The topic exists, so records in progress to its other partitions stay in the
+// producer: the broker may have them.
 func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 		}, kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(wire.Listen))
 		b.net = wire
 		defer b.close()
-		for a := range 10 { // makes the topic
+		for a := range 10 { // creates the topic
 			b.submit(relaytest.Event(a, 1, "OrderCreated"), nil)
 		}
 		b.drain(time.Minute)
@@ -124,7 +124,7 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(10 * time.Minute) // the producer learns of it
+		time.Sleep(10 * time.Minute) // the producer refreshes its metadata
 		unknown := b.cluster.Fault(kfake.Fault{
 			Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderCreated", Partitions: []int32{0}, Err: kerr.UnknownTopicOrPartition, Count: -1,
 		})
@@ -178,7 +178,7 @@ func TestConfig_TopicOf(t *testing.T) {
 		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
 		c.Topics = map[string]string{message.Type: "elsewhere"}
 		if got, err := c.topicOf(&message); err != nil || got != message.Type {
-			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic that it names", tt.template, got, err)
+			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic in the message", tt.template, got, err)
 		}
 	}
 }
