@@ -9,13 +9,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// logTTL is how long the CDC log keeps its rows in the scenarios here.
+// logTTL is the TTL of the CDC log in these scenarios.
 const logTTL = 2 * time.Hour
 
 func shortLog(s *settings) { s.schema.CDCTTL = logTTL }
 
-// The relay is away for longer than the CDC log keeps its rows, while orders
-// come in, and before and after that.
+// The relay is down for longer than the CDC log keeps its rows, while orders arrive
+// before, during and after.
 func TestBackfill_AwayForLongerThanTheLog(t *testing.T) {
 	seen := simulate(t, 31, shortLog, func(w *world) {
 		w.traffic(600, 7*time.Hour)
@@ -29,7 +29,7 @@ func TestBackfill_AwayForLongerThanTheLog(t *testing.T) {
 	wantScan(t, seen)
 }
 
-// The same, and the relay is killed again and again during the scan.
+// As above, and the relay is killed repeatedly during the scan.
 func TestBackfill_CrashesDuringTheScan(t *testing.T) {
 	seen := simulate(t, 32, func(s *settings) {
 		shortLog(s)
@@ -55,8 +55,8 @@ func TestBackfill_CrashesDuringTheScan(t *testing.T) {
 	wantScan(t, seen)
 }
 
-// Everything else goes wrong during a scan: the database and the broker go away,
-// reads fail, a generation begins, and the load goes on.
+// Further faults occur during a scan: the database and the broker are down, reads fail, a
+// generation begins, and the load continues.
 func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 	for _, tablets := range []bool{false, true} {
 		t.Run(fmt.Sprint("tablets=", tablets), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 					w.net.mend(broker)
 				}
 				if s := w.relay().relay.Status().Backfill; !s.Running {
-					t.Errorf("Status().Backfill = %+v, want a scan under way", s)
+					t.Errorf("Status().Backfill = %+v, want a running scan", s)
 				}
 				mend()
 				w.crashRelay()
@@ -102,8 +102,8 @@ func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 	}
 }
 
-// The broker is away for longer than the log keeps its rows, while the relay
-// runs: it scans the table for what it could not publish, by itself.
+// The broker is down for longer than the log keeps its rows, while the relay runs: it
+// scans the table for the unpublished events without a restart.
 func TestBackfill_BrokerAwayForLongerThanTheLog(t *testing.T) {
 	seen := simulate(t, 34, func(s *settings) { shortLog(s); holds(s) }, func(w *world) {
 		w.traffic(900, 9*time.Hour)
@@ -116,8 +116,8 @@ func TestBackfill_BrokerAwayForLongerThanTheLog(t *testing.T) {
 	wantScan(t, seen)
 }
 
-// The relay is away again and again, for minutes or for longer than the log keeps
-// its rows, and is killed at any moment: during a scan, after one, before the next.
+// The relay is down repeatedly, for minutes or for longer than the log keeps its rows,
+// and is killed at any moment: during a scan, after one, before the next.
 func TestBackfill_AgainAndAgain(t *testing.T) {
 	for seed := uint64(40); seed < 44; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -155,6 +155,6 @@ func TestBackfill_AgainAndAgain(t *testing.T) {
 func wantScan(t *testing.T, seen outcome) {
 	t.Helper()
 	if seen.scanned == 0 {
-		t.Error("no event was found by a backfill")
+		t.Error("a backfill found no event")
 	}
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// brokerAddr is where the one broker listens.
+// brokerAddr is the address of the only broker.
 const brokerAddr = "127.0.0.1:9092"
 
-// partitions is how many each topic has.
+// partitions is the number of partitions of each topic.
 const partitions = 3
 
 // kafka is the broker.
 type kafka struct {
 	cluster *kfake.Cluster
 	virtual kfake.VirtualNetwork
-	unread  bool // reading a topic was denied at some time
+	unread  bool // read access to a topic was denied at some time
 
 	mu       sync.Mutex
-	thaw     chan struct{}        // closed to let a frozen broker go on; nil while it is not frozen
-	produced func()               // called for each request that publishes, before it is carried out
-	slow     func() time.Duration // how long the next such request takes; nil is at once
-	waiting  int                  // how many of them are taking their time
-	created  []string             // topics that are perhaps created, and not announced
-	announce func(topic string)   // called for each created topic before anything is published to it
+	thaw     chan struct{}        // closed to resume a frozen broker; nil while not frozen
+	produced func()               // called for each produce request before its execution
+	slow     func() time.Duration // delay of the next produce request; nil for none
+	waiting  int                  // number of delayed produce requests
+	created  []string             // topics that may have been created and are not announced
+	announce func(topic string)   // called for each created topic before the first record
 }
 
 func startKafka(t *testing.T, topics ...string) *kafka {
@@ -52,7 +52,7 @@ func startKafka(t *testing.T, topics ...string) *kafka {
 	return k
 }
 
-// before runs ahead of each request, one at a time.
+// before runs before each request, never concurrently.
 func (k *kafka) before(req kmsg.Request) {
 	k.mu.Lock()
 	thaw, produced := k.thaw, k.produced
@@ -64,7 +64,7 @@ func (k *kafka) before(req kmsg.Request) {
 		}
 	}
 	k.mu.Unlock()
-	// The only one who fetches is the tap, who is to see when a record came in.
+	// Only the tap fetches; it must observe when a record was stored.
 	if _, ok := req.(*kmsg.FetchRequest); !ok && thaw != nil {
 		k.cluster.SleepControl(func() { <-thaw })
 	}
@@ -92,7 +92,7 @@ func (k *kafka) before(req kmsg.Request) {
 	}
 }
 
-// freeze stops the broker as SIGSTOP does: connections stay and nothing is answered.
+// freeze stops the broker like SIGSTOP: connections stay open without answers.
 func (k *kafka) freeze() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -111,23 +111,22 @@ func (k *kafka) unfreeze() {
 	}
 }
 
-// slowProduces lets requests that publish take so long before they are carried
-// out; nil ends that.
+// slowProduces delays each produce request by the result of f; nil disables it.
 func (k *kafka) slowProduces(f func() time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.slow = f
 }
 
-// holdsBack says whether something that was sent may be carried out much later.
+// holdsBack reports whether a sent request may be executed much later.
 func (k *kafka) holdsBack() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.thaw != nil || k.waiting > 0
 }
 
-// refuse lets requests that publish to a topic ("" for any) fail with this
-// probability, with one of the errors, until the function that it returns is called.
+// refuse makes produce requests for a topic ("" for any) fail with probability p and one
+// of the errors until stop is called.
 func (k *kafka) refuse(topic string, p float64, rnd *rand.Rand, errs ...*kerr.Error) (stop func()) {
 	return k.cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: errs[rnd.IntN(len(errs))],
@@ -135,10 +134,10 @@ func (k *kafka) refuse(topic string, p float64, rnd *rand.Rand, errs ...*kerr.Er
 	}).Remove
 }
 
-// leaderless takes the leaders of partitions away until the function that it returns is
-// called: of a topic, "" for all, and of these partitions, nil for all. The brokers say
-// so when they are asked for the leaders only if named is set; else a client learns it
-// from the broker that it takes for the leader.
+// leaderless removes the leaders of partitions until stop is called: of one topic, "" for
+// all, and of these partitions, nil for all. If named is set, metadata answers contain no
+// leader either; otherwise a client receives the error from the broker that it considers
+// the leader.
 func (k *kafka) leaderless(topic string, partitions []int32, named bool) (stop func()) {
 	f := kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch}, Topic: topic, Partitions: partitions, Count: -1,
@@ -152,8 +151,8 @@ func (k *kafka) leaderless(topic string, partitions []int32, named bool) (stop f
 	return k.cluster.Fault(both...).Remove
 }
 
-// deny denies a topic to those who write it, until the function that it returns is
-// called; with read also to those who read or describe it.
+// deny denies writes to a topic until stop is called; with read also reads and
+// descriptions.
 func (k *kafka) deny(topic string, read bool) (stop func()) {
 	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: kerr.TopicAuthorizationFailed, When: notTaps}
 	if read {
@@ -163,25 +162,26 @@ func (k *kafka) deny(topic string, read bool) (stop func()) {
 	return k.cluster.Fault(f).Remove
 }
 
-// refuseNew refuses to create a topic until the function that it returns is called.
+// refuseNew refuses the creation of a topic until stop is called.
 func (k *kafka) refuseNew(topic string, err *kerr.Error) (stop func()) {
 	return k.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: topic, Count: -1, Err: err}).Remove
 }
 
-// notTaps says that a request is none of the tap, which is to see when a record came in.
+// notTaps reports whether a request is not the tap's, which must observe when a record
+// was stored.
 func notTaps(req kmsg.Request) bool {
 	f, ok := req.(*kmsg.FetchRequest)
 	return !ok || f.MaxWaitMillis != int32(tapWait.Milliseconds())
 }
 
-// onProduce calls f before each request that publishes is carried out; nil ends that.
+// onProduce calls f before each produce request is executed; nil disables it.
 func (k *kafka) onProduce(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.produced = f
 }
 
-// dialer connects a client to the broker over the network.
+// dialer returns the option that connects a client to the broker over the network.
 func (k *kafka) dialer(n *network, client string) kgo.Opt {
 	return kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, client, broker, func(ctx context.Context) (net.Conn, error) {
@@ -194,7 +194,7 @@ func (k *kafka) dialer(n *network, client string) kgo.Opt {
 	})
 }
 
-// ends are the offsets behind the last records, by topic and partition.
+// ends returns the end offsets by topic and partition.
 func (k *kafka) ends(topics []string) map[partition]int64 {
 	out := make(map[partition]int64)
 	for _, topic := range topics {

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// The broker is gone for six hours while orders come in.
+// The broker is down for six hours while orders arrive.
 func TestBroker_GoneForSixHours(t *testing.T) {
 	seen := simulate(t, 1, holds, func(w *world) {
 		w.traffic(1500, 7*time.Hour)
@@ -21,7 +21,7 @@ func TestBroker_GoneForSixHours(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The broker answers nothing for an hour, and its connections stay open.
+// The broker is frozen for an hour; its connections stay open.
 func TestBroker_FrozenForAnHour(t *testing.T) {
 	seen := simulate(t, 2, holds, func(w *world) {
 		w.traffic(600, 2*time.Hour)
@@ -35,23 +35,23 @@ func TestBroker_FrozenForAnHour(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// holds lets the relay keep what waits while the breaker is open.
+// holds makes the relay hold events while the breaker is open.
 func holds(s *settings) { s.relay.WhenOpen = relay.WhenOpenHold }
 
-// wantStall fails the test unless an outage made itself felt: the relay fell
-// behind by so much, and said that something was wrong.
+// wantStall fails the test unless the outage had an effect: the relay had at least this
+// lag and reported a problem.
 func wantStall(t *testing.T, seen outcome, behind time.Duration) {
 	t.Helper()
-	// What was published just before the outage was ahead of the sweep.
+	// Events published just before the outage were ahead of the sweep reader.
 	if seen.behind < behind-time.Minute || len(seen.problems) == 0 {
-		t.Errorf("at most %s behind, %d problems; want %s and some", seen.behind, len(seen.problems), behind)
+		t.Errorf("lag of at most %s, %d problems; want %s and at least one", seen.behind, len(seen.problems), behind)
 	}
 }
 
-// wantFull fails the test unless the relay filled its memory to the bound.
+// wantFull fails the test unless the relay reached its limit of events in flight.
 func wantFull(t *testing.T, seen outcome) {
 	t.Helper()
 	if seen.inFlight != maxInFlight {
-		t.Errorf("at most %d events in flight, want %d: the outage was too short to try the bound", seen.inFlight, maxInFlight)
+		t.Errorf("at most %d events in flight, want %d: the outage was too short to reach the limit", seen.inFlight, maxInFlight)
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// keep is how long the simulated database keeps rows and their log, more than
-// any simulation takes.
+// keep is the TTL of the simulated tables and their log, longer than any simulation.
 const keep = 30 * 24 * time.Hour
 
-// settings sets the system up as planned.
+// settings configures the system for the plan.
 func (p *plan) settings(s *settings) {
 	if p.Tablets {
 		onTablets(s)
@@ -28,8 +27,8 @@ func (p *plan) settings(s *settings) {
 	s.hints, s.denied = p.Hints, p.Denied
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
-	// An outage of days would otherwise be thousands of probes, each of which reads the
-	// longer history of its dead letter.
+	// Otherwise an outage of days would cause thousands of probes, each of which reads
+	// the longer history of its dead letter.
 	s.relay.BreakerOpen = max(relay.DefaultBreakerOpen, p.Pace.std())
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
 	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
@@ -41,7 +40,7 @@ func (p *plan) settings(s *settings) {
 	s.node.Now = func() time.Time { return time.Now().Add(skew) }
 }
 
-// carryOut lets it all happen, each thing as soon as those before it allow.
+// carryOut runs the plan: each change as soon as the previous ones allow.
 func (p *plan) carryOut(w *world) {
 	rnd := rand.New(rand.NewPCG(p.Seed, 'a'))
 	if p.Verifier {
@@ -69,7 +68,8 @@ func (p *plan) carryOut(w *world) {
 	time.Sleep(time.Until(began.Add(p.Span.std())))
 }
 
-// arrivals are n times, in order: any time, or near where something begins or ends.
+// arrivals returns n times in order: random ones, or close to the start or end of an
+// episode.
 func (p *plan) arrivals(rnd *rand.Rand, n int) []time.Duration {
 	var out []time.Duration
 	for range n {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Order services with clocks of their own write the events of one order, and
-// the database's clock, which conditional writes have, is off as well.
+// Order services with different clocks write the events of one order, and the database's
+// clock, which conditional writes use, is wrong too.
 func TestClock_Skew(t *testing.T) {
 	for _, node := range []time.Duration{0, 4 * time.Second, -30 * time.Second} {
 		t.Run(node.String(), func(t *testing.T) {
 			seen := simulate(t, 12, func(s *settings) {
-				// The database refuses times that are more than 5 s ahead of its own.
+				// The database rejects timestamps more than 5 s ahead of its own.
 				s.skews = []time.Duration{0, 4 * time.Second, -20 * time.Second, -80 * time.Second, time.Minute}
 				s.node.Now = func() time.Time { return time.Now().Add(node) }
 			}, func(w *world) {

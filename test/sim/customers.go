@@ -13,9 +13,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// traffic lets customers arrive at random from now on, so many in about so
-// long. Each places an order; three in ten cancel it, half of them at once, and
-// some of those in two requests at the same time.
+// traffic makes customers arrive at random, so many in about the given time. Each places
+// an order. Three in ten cancel it, half of them immediately, some with two concurrent
+// requests.
 func (w *world) traffic(customers int, over time.Duration) {
 	rnd := rand.New(rand.NewPCG(w.seed, 'c'))
 	mean := float64(over) / float64(customers)
@@ -31,7 +31,7 @@ func (w *world) traffic(customers int, over time.Duration) {
 	})
 }
 
-// customersAt lets customers come at these times from now on.
+// customersAt makes customers arrive after these delays.
 func (w *world) customersAt(times []time.Duration) {
 	for _, d := range times {
 		n := w.ledger.arrive()
@@ -43,14 +43,14 @@ func (w *world) customersAt(times []time.Duration) {
 	}
 }
 
-// customer is a caller of the order API who does what its documentation says.
+// customer is a caller of the order API that follows its documentation.
 type customer struct {
 	w    *world
 	name string
 	rnd  *rand.Rand
 }
 
-// service is any of the order services.
+// service returns a random order service.
 func (c *customer) service() *orders.Service {
 	return c.w.services[c.rnd.IntN(len(c.w.services))]
 }
@@ -68,9 +68,9 @@ func (c *customer) visit() {
 	c.cancel(id)
 }
 
-// place stores an order, however long it takes, and says whether it did. A
-// customer without an Idempotency-Key whose request has an unknown outcome
-// can only look whether the order is there.
+// place stores an order, with retries without limit, and reports whether it is stored.
+// After an unknown outcome a customer without an Idempotency-Key can only check whether
+// the order exists.
 func (c *customer) place() (gocql.UUID, bool) {
 	n := orders.NewOrder{
 		Country: "Finland", Currency: "EUR", Invoice: c.name,
@@ -96,7 +96,7 @@ func (c *customer) place() (gocql.UUID, bool) {
 	}
 }
 
-// lookUp asks for an order until it is known whether it is there.
+// lookUp retries reading an order until it is known whether it exists.
 func (c *customer) lookUp(id gocql.UUID) bool {
 	for attempt := 0; ; attempt++ {
 		o, err := c.service().Get(context.Background(), id)
@@ -105,13 +105,13 @@ func (c *customer) lookUp(id gocql.UUID) bool {
 			c.w.ledger.placed(o)
 			return true
 		case errors.Is(err, orders.ErrNotFound):
-			return false // it may still turn up, which nobody was promised
+			return false // it may still appear; no promise covers it
 		}
 		c.pause(attempt)
 	}
 }
 
-// cancel cancels an order, one time in five in two requests at once.
+// cancel cancels an order, one time in five with two concurrent requests.
 func (c *customer) cancel(id gocql.UUID) {
 	requests := 1
 	if c.rnd.IntN(5) == 0 {
@@ -135,23 +135,23 @@ func (c *customer) cancel(id gocql.UUID) {
 		}
 	}
 	if won > 1 || lost == requests {
-		c.w.t.Errorf("%s: of %d requests to cancel order %s %d were told that they did and %d that another did, want one that did",
+		c.w.t.Errorf("%s: %d requests to cancel order %s: %d succeeded and %d conflicted, want one success",
 			c.name, requests, id, won, lost)
 	}
 }
 
-// cancelAnswer is what a request to cancel was told.
+// cancelAnswer is the answer to a request to cancel.
 type cancelAnswer int
 
 const (
 	cancelWon cancelAnswer = iota
 	cancelLost
-	// cancelDone: the order is cancelled, but after an unknown outcome and
-	// without an Idempotency-Key nobody can tell by whom.
+	// cancelDone: the order is cancelled, but after an unknown outcome and without an
+	// Idempotency-Key the canceller is unknown.
 	cancelDone
 )
 
-// cancelOnce is one request, repeated until it has an answer.
+// cancelOnce sends one request, with retries until it has an answer.
 func (c *customer) cancelOnce(id gocql.UUID) cancelAnswer {
 	opts := orders.WriteOptions{IdempotencyKey: c.key("cancel")}
 	unknown := false
@@ -175,7 +175,7 @@ func (c *customer) cancelOnce(id gocql.UUID) cancelAnswer {
 	}
 }
 
-// key is an Idempotency-Key; one request in four has none.
+// key returns an Idempotency-Key; one request in four has none.
 func (c *customer) key(operation string) string {
 	if c.rnd.IntN(4) == 0 {
 		return ""
@@ -183,7 +183,7 @@ func (c *customer) key(operation string) string {
 	return operation + "-" + c.name
 }
 
-// pause waits before the next attempt, in the end some minutes.
+// pause waits before the next attempt, up to some minutes.
 func (c *customer) pause(attempt int) {
 	d := min(2*time.Second<<min(attempt, 10), 5*time.Minute)
 	time.Sleep(d/2 + time.Duration(c.rnd.Int64N(int64(d))))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The database is gone for an hour: connections end and new ones are refused.
+// The database is down for an hour: connections end and new ones are refused.
 func TestDatabase_GoneForAnHour(t *testing.T) {
 	seen := simulate(t, 3, nil, func(w *world) {
 		w.traffic(500, 2*time.Hour)
@@ -18,8 +18,8 @@ func TestDatabase_GoneForAnHour(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The database answers nothing for an hour, and its connections stay open until
-// it goes on. Then they end, and it does what it was asked for meanwhile.
+// The database is frozen for an hour; its connections stay open until it resumes. Then
+// they end, and it executes the requests it received.
 func TestDatabase_HungForAnHour(t *testing.T) {
 	seen := simulate(t, 4, nil, func(w *world) {
 		w.traffic(500, 2*time.Hour)
@@ -34,9 +34,9 @@ func TestDatabase_HungForAnHour(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The database stands still for a minute, again and again, and each time it
-// then does what it was asked for meanwhile. That is within the confidence
-// window: the rows turn up with the times at which their writes were sent.
+// The database is frozen repeatedly for a minute and then executes the requests it
+// received. That is within the confidence window: the rows appear with the times at which
+// their writes were sent.
 func TestDatabase_Pauses(t *testing.T) {
 	seen := simulate(t, 5, nil, func(w *world) {
 		w.traffic(600, time.Hour)
@@ -50,7 +50,7 @@ func TestDatabase_Pauses(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// First the broker is gone, then the database too, then only the database.
+// First the broker is down, then the database too, then only the database.
 func TestBoth_Gone(t *testing.T) {
 	seen := simulate(t, 6, nil, func(w *world) {
 		w.traffic(500, 2*time.Hour)
@@ -67,7 +67,7 @@ func TestBoth_Gone(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// Connections to both break off all the time.
+// Connections to both break continuously.
 func TestBoth_Flap(t *testing.T) {
 	seen := simulate(t, 7, nil, func(w *world) {
 		w.traffic(400, time.Hour)

@@ -1,25 +1,23 @@
-// Package sim holds the whole system to its promises under virtual time.
+// Package sim checks the promises of the whole system under virtual time.
 //
-// One testing/synctest bubble has everything: a scyllafake node, a kfake
-// broker, the order service with its customers, and a relay, with the same
-// unmodified clients between them as in production, over connections in
-// memory. Hours pass in a second, so a test can afford an outage of six.
+// One testing/synctest bubble contains a scyllafake node, a kfake broker, the order
+// service with its customers, and a relay. They use the production clients, unmodified,
+// over in-memory connections. A simulation of hours takes a second.
 //
-// A scenario says what goes wrong and when. What must hold afterwards is the
-// same for all of them and stands in promises.go; it is judged by the topics,
-// the tables and the CDC logs alone, never by what the relay says of itself.
+// A scenario defines the faults and their times. The checks afterwards are the same for
+// all scenarios and are in promises.go; they use the topics, the tables and the CDC logs,
+// never the relay's own reports.
 //
-// A seed decides what customers do, how long messages take and, in TestSeeds,
-// what goes wrong when (plan.go, kinds*.go). It does not decide how the
-// scheduler interleaves goroutines that are ready at the same moment, so a
-// failure may take a few runs of its seed to come back. Package run tries many
-// seeds in processes of their own, says how often one that failed fails, and
-// how to run it again:
+// A seed determines the customers' actions, message delays and, in TestSeeds, the faults
+// and their times (plan.go, kinds*.go). It does not determine how the scheduler
+// interleaves goroutines that are ready at the same moment, so a failure may need several
+// runs of its seed to recur. Package run tries many seeds in separate processes and
+// reports how often a failed one fails and how to repeat it:
 //
 //	make sim SEEDS=10000
 //	make sim SEEDS=1 FIRST=42
 //
-// A plan that found something stays in testdata/seeds, with what it was, and is
-// tried always; `go run ./test/sim/run -shrink FILE` first leaves out of it what
-// is not needed.
+// A plan that found a bug is kept in testdata/seeds, with a description of the bug, and
+// always run; `go run ./test/sim/run -shrink FILE` first removes from it the parts that
+// are not needed.
 package sim

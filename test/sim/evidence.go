@@ -10,24 +10,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// evidence is everything that was left behind, read when all is over.
+// evidence is the final content of the tables, topics and logs.
 type evidence struct {
 	outbox  map[gocql.UUID]outbox.Event // by event id
 	orders  map[gocql.UUID]orderRow     // by order id
-	records []record                    // in the order in which the broker had them
+	records []record                    // in the order in which the broker stored them
 	streams map[string]*history         // by stream id
 	scans   []scan
-	letters map[gocql.UUID]letter // all that ever were, by event id
+	letters map[gocql.UUID]letter // all dead letters, also resolved ones, by event id
 }
 
-// scan is one of the outbox table that answers for what was written within its bounds.
+// scan is a scan of the outbox table that covers the rows written within its bounds.
 type scan struct {
 	started, from, until time.Time
-	done                 time.Time // zero if it was not
+	done                 time.Time // zero if unfinished
 }
 
-// covers says whether the scan answered, at that time, for an event that was
-// written and published when these say.
+// covers reports whether the scan covered, at that time, an event with these write and
+// publish times.
 func (s *scan) covers(at, written, published time.Time) bool {
 	return !s.started.After(at) && !written.Before(s.from) && !written.After(s.until) && (s.done.IsZero() || !published.After(s.done))
 }
@@ -38,20 +38,20 @@ type orderRow struct {
 	event   gocql.UUID
 }
 
-// history is what happened to one CDC stream of the outbox table.
+// history contains the log rows and checkpoints of a CDC stream of the outbox table.
 type history struct {
 	rows  []logRow // in the order of the log
-	saves []save   // in the order of time
+	saves []save   // in order of time
 }
 
-// logRow is a row of the stream that adds an event. Replays of a batch make
-// several for one event.
+// logRow is a log row that adds an event. Replays of a batch cause several rows of one
+// event.
 type logRow struct {
 	time             gocql.UUID
 	event, aggregate gocql.UUID
 }
 
-// gather reads all of it.
+// gather reads the evidence.
 func (w *world) gather() *evidence {
 	w.t.Helper()
 	session := w.connect("auditor", keyspace)
@@ -142,9 +142,10 @@ func (e *evidence) scanLog(scan scanner) {
 	})
 }
 
-// missed is how many events their stream's checkpoint might have passed unseen: one that
-// is at no row of the stream was saved after an event was written and before the broker
-// had it. The confidence window keeps such a checkpoint behind the event.
+// missed returns the number of events that their stream's checkpoint might have passed
+// unseen: a checkpoint that matches no row of the stream was saved after the event was
+// written and before the broker had it. The confidence window keeps such a checkpoint
+// before the event.
 func (e *evidence) missed() int {
 	first, missed := e.firstSeen(), make(map[gocql.UUID]bool)
 	for _, h := range e.streams {

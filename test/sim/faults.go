@@ -10,11 +10,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// failBatches lets logged batches fail, in each of ten ways with this
-// probability, until the function that it returns is called.
+// failBatches makes logged batches fail, in each of ten ways with probability p, until
+// stop is called.
 func (w *world) failBatches(p float64) (stop func()) {
 	return w.add(p, engine.OpLoggedBatch,
-		// Recorded of clusters: see the package faults.
+		// Recorded from clusters: see package faults.
 		faults.BatchlogReplay(62*time.Second, 63*time.Second),
 		faults.BatchlogReplay(0, 18500*time.Millisecond, 47500*time.Millisecond),
 		faults.BatchlogReplay(),
@@ -30,8 +30,8 @@ func (w *world) failBatches(p float64) (stop func()) {
 	)
 }
 
-// failCAS lets conditional writes fail, in each of four ways with this
-// probability: decided and invisible, applied, or nothing at all.
+// failCAS makes conditional writes fail, in each of four ways with probability p: decided
+// and invisible, applied, or not applied.
 func (w *world) failCAS(p float64) (stop func()) {
 	return w.add(p, engine.OpCAS, casFaults()...)
 }
@@ -47,8 +47,8 @@ func casFaults() []faults.Rule {
 	}
 }
 
-// failLetters lets changes of dead letters fail, in each of four ways with this
-// probability.
+// failLetters makes changes of dead letters fail, in each of four ways with probability
+// p.
 func (w *world) failLetters(p float64) (stop func()) {
 	rules := casFaults()
 	for i := range rules {
@@ -57,7 +57,7 @@ func (w *world) failLetters(p float64) (stop func()) {
 	return w.add(p, engine.OpCAS, rules...)
 }
 
-// failReads lets reads of tables and logs time out with this probability.
+// failReads makes reads of tables and logs time out with probability p.
 func (w *world) failReads(p float64) (stop func()) {
 	return w.add(p, engine.OpRead, faults.Rule{
 		Name: "read timeout", Match: faults.Match{Keyspace: keyspace},
@@ -65,8 +65,8 @@ func (w *world) failReads(p float64) (stop func()) {
 	})
 }
 
-// failWrites lets plain writes time out with this probability: those of
-// checkpoints, and of orders that follow their events. Each may be applied.
+// failWrites makes plain writes time out with probability p: those of checkpoints, and of
+// orders after their events. Each may be applied.
 func (w *world) failWrites(p float64) (stop func()) {
 	late := faults.Rule{Name: "applied later, with a timeout", Effect: faults.Effect{
 		Delay: faults.WriteTimeoutAfter, Failure: faults.WriteTimeout("", 1, 2), Fate: engine.FateLater, Later: []time.Duration{20 * time.Second},
@@ -80,8 +80,7 @@ func (w *world) failWrites(p float64) (stop func()) {
 	)
 }
 
-// nowAndThen does something at random intervals until the function that it
-// returns is called.
+// nowAndThen calls do at random intervals until stop is called.
 func (w *world) nowAndThen(wait func() time.Duration, do func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -99,7 +98,7 @@ func (w *world) nowAndThen(wait func() time.Duration, do func()) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// add adds rules for a kind of operation and returns what removes them.
+// add adds rules for a kind of operation until stop is called.
 func (w *world) add(p float64, kind engine.OpKind, rules ...faults.Rule) (stop func()) {
 	var ids []int
 	for _, r := range rules {
@@ -115,8 +114,8 @@ func (w *world) add(p float64, kind engine.OpKind, rules ...faults.Rule) (stop f
 	}
 }
 
-// newGeneration begins a generation as a node does that joins: known some
-// seconds before it starts, with more streams than before.
+// newGeneration begins a generation like a joining node: announced some seconds before it
+// starts, with more streams than before.
 func (w *world) newGeneration(extraTokens int) {
 	w.t.Helper()
 	if _, err := w.faults().Node().NewGeneration(faults.Generation{ExtraTokens: extraTokens}); err != nil {
@@ -133,8 +132,8 @@ func (w *world) resize(merge bool) {
 	}
 }
 
-// crashWhen kills the relay when the nth of some events comes from now on, or
-// after so long. on registers what is called for each event.
+// crashWhen kills the relay at the nth event from now on, or after patience. on registers
+// the callback for each event.
 func (w *world) crashWhen(on func(func()), n int, patience time.Duration) {
 	w.t.Helper()
 	reached := make(chan struct{})

@@ -12,17 +12,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
-// hintKey is shared by the order services and the relay.
+// hintKey is the key of the order services and the relay.
 var hintKey = []byte("a key of the simulation, for hints")
 
-// hints carries the datagrams that tell the relay of what was written: some it
-// loses, some it delivers twice, some late, and some are made up.
+// hints delivers the datagrams that notify the relay of writes: it loses, repeats, delays
+// and corrupts some of them.
 type hints struct {
 	sender *hint.Sender
 
 	mu    sync.Mutex
 	rnd   *rand.Rand
-	relay *hintConn // that listens now
+	relay *hintConn // current receiver
 }
 
 func startHints(t *testing.T, seed uint64) *hints {
@@ -38,7 +38,7 @@ func startHints(t *testing.T, seed uint64) *hints {
 
 func (h *hints) close() { _ = h.sender.Close() }
 
-// listen is where a relay takes hints in, until the next one does.
+// listen returns the socket of a new relay, which replaces the previous one.
 func (h *hints) listen() net.PacketConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *hints) listen() net.PacketConn {
 	return h.relay
 }
 
-// carry delivers a datagram, or does not.
+// carry delivers a datagram, possibly late, repeatedly or never.
 func (h *hints) carry(b []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *hints) carry(b []byte) {
 	h.deliver(b)
 }
 
-// deliver hands a datagram to the relay. Called locked.
+// deliver passes a datagram to the relay. Called locked.
 func (h *hints) deliver(b []byte) {
 	if h.relay == nil {
 		return
@@ -80,7 +80,7 @@ func (h *hints) deliver(b []byte) {
 	}
 }
 
-// hintConn is an end of the way that hints take.
+// hintConn is one end of the connection for hints.
 type hintConn struct {
 	hints     *hints
 	datagrams chan []byte
@@ -105,14 +105,14 @@ func (c *hintConn) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// WriteTo sends a datagram to whoever listens.
+// WriteTo sends a datagram to the current receiver.
 func (c *hintConn) WriteTo(b []byte, _ net.Addr) (int, error) {
 	c.hints.carry(b)
 	return len(b), nil
 }
 
-// SetReadDeadline ends reading, or with the zero time lets it begin again:
-// nobody sets one that is still to come.
+// SetReadDeadline ends reads, or permits them again if t is zero. Future deadlines are
+// not supported.
 func (c *hintConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,5 +135,5 @@ func (c *hintConn) SetWriteDeadline(time.Time) error { return nil }
 // Close does nothing.
 func (c *hintConn) Close() error { return nil }
 
-// LocalAddr is where relays listen.
+// LocalAddr returns the address of the relays.
 func (c *hintConn) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070} }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Hints are lost, repeated, late and made up. Those that come make the relay
-// look at once, where it would look every 20 s; the others do no harm.
+// Hints are lost, repeated, late and corrupted. Delivered hints make the relay read
+// immediately instead of every 20 s; the others have no effect.
 func TestHints_Unreliable(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) { s.hints = true }, func(w *world) {
 		w.traffic(300, time.Hour)
@@ -20,7 +20,7 @@ func TestHints_Unreliable(t *testing.T) {
 			}
 		}
 		if quick < len(w.tap.records)/2 || quick > len(w.tap.records)*19/20 {
-			t.Errorf("%d of %d events were there within a second, want most, and not all", quick, len(w.tap.records))
+			t.Errorf("%d of %d events were published within a second, want most but not all", quick, len(w.tap.records))
 		}
 	})
 	wantOnce(t, seen)

@@ -6,34 +6,33 @@ import (
 	"time"
 )
 
-// kind is a way in which things go wrong.
+// kind is a kind of fault.
 type kind struct {
 	name string
-	most time.Duration // how long it lasts at most
-	// begin lets it begin, and returns what ends it.
+	most time.Duration // maximum duration
+	// begin starts the fault and returns the function that ends it.
 	begin func(r *rand.Rand, w *world) (end func())
-	// excluding names what it must not meet, either way round.
+	// excluding contains the kinds that must not overlap this one, in either direction.
 	excluding []string
-	// when says for which plans it is; nil means for all.
+	// when reports whether a plan may contain it; nil means all plans.
 	when func(*plan) bool
 }
 
-// untilSpan is for what may last half as long as the simulation.
+// untilSpan is the maximum duration of faults that may last half of the simulation.
 const untilSpan = -1
 
-// kinds are all ways in which things go wrong.
+// kinds contains all kinds of faults.
 //
-// What must not meet is what would break what the system rests on: rows turn up
-// within the confidence window, but those of lateKinds.
+// Kinds exclude each other if their overlap would violate the system's assumption that
+// rows become visible within the confidence window, except for lateKinds.
 //
-//   - A conditional write that is decided and invisible shows when its writer
-//     asks again, so the database must be there for that, and a new generation
-//     would block it for good.
-//   - A replay of a batch is due a minute after it was sent, so the sending must
-//     not take a minute too.
+//   - - A conditional write that is decided and invisible becomes visible when its writer
+//     retries. This requires the database, and a new generation would block it for good.
+//   - - A replay of a batch is due a minute after it was sent, so the sending must not
+//     take a minute too.
 var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds, operatorKinds, lateKinds)
 
-// kindOf is the kind of a name, nil if there is none.
+// kindOf returns the kind with the given name, nil if there is none.
 func kindOf(name string) *kind {
 	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name })
 	if i < 0 {
@@ -42,7 +41,7 @@ func kindOf(name string) *kind {
 	return kinds[i]
 }
 
-// upTo is a duration of at most d, and mostly much less.
+// upTo returns a duration of at most d, mostly much shorter.
 func upTo(r *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(float64(d) * r.Float64() * r.Float64())
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// unknown are the kinds in which it is not known what the broker carried out.
+// unknown contains the kinds that leave the outcome of requests unknown.
 var unknown = []string{
 	"broker gone", "broker unreachable", "broker frozen", "broker cut off now and then",
 	"answers of the broker lost", "produces slow", "produces fail",
 }
 
-// refusals are the kinds in which the broker refuses what was sent for good.
+// refusals contains the kinds in which the broker refuses a record permanently.
 var refusals = []string{"topic refuses records", "topic denied"}
 
-// brokerKinds are what goes wrong with the broker and on the way to it.
+// brokerKinds contains the faults of the broker and of the connections to it.
 var brokerKinds = []*kind{
 	{
 		name: "broker gone", most: untilSpan, excluding: []string{"broker gone"},
@@ -29,7 +29,7 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		// Nothing is under way when it goes, so all that comes meanwhile is spilled.
+		// No request is in progress at its start, so all events during it are spilled.
 		name: "broker unreachable", most: untilSpan, excluding: []string{"broker gone", "broker unreachable"},
 		begin: func(_ *rand.Rand, w *world) func() {
 			w.net.refuse(broker)
@@ -48,7 +48,7 @@ var brokerKinds = []*kind{
 		begin: func(r *rand.Rand, w *world) func() { return w.takeLeaders(r) },
 	},
 	{
-		// As when the cluster starts together with the relay.
+		// As if the cluster started together with the relay.
 		name: "no leaders as the relay starts", most: 20 * time.Minute,
 		excluding: []string{
 			"relay restarts", "relay crashes", "database frozen", "no leaders as the relay starts", "rows late across a restart",
@@ -77,7 +77,7 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		// What is sent may have been carried out, and nobody says so.
+		// Requests may have been executed without an answer.
 		name: "answers of the broker lost", most: 30 * time.Minute, excluding: []string{"answers of the broker lost"},
 		begin: func(r *rand.Rand, w *world) func() {
 			w.net.loseAnswers(broker, 0.3*r.Float64())
@@ -101,7 +101,7 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		// The client does not retry it by itself; so as below.
+		// The client does not retry it; therefore the exclusions below apply.
 		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, refusals),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse("", 0.1+0.9*r.Float64(), r, kerr.UnknownServerError)
@@ -115,16 +115,16 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		// Nobody can tell whether an event is there that was sent with an unknown
-		// outcome and is refused when it is sent again; so these do not meet.
+		// If an event was sent with an unknown outcome and its retry is refused, it is
+		// unknown whether it is in the topic; so these kinds do not overlap.
 		name: "topic refuses records", most: 2 * time.Hour, excluding: slices.Concat(unknown, refusals),
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse(topics[r.IntN(len(topics))], 1, r, kerr.InvalidRecord, kerr.PolicyViolation, kerr.MessageTooLarge)
 		},
 	},
 	{
-		// As above. Where a topic may not be read nobody can tell after a start what
-		// is in it; see plan.Denied.
+		// As above. After a start, the content of a topic without read access is unknown;
+		// see plan.Denied.
 		name: "topic denied", most: 2 * time.Hour, excluding: slices.Concat(unknown, refusals),
 		begin: func(r *rand.Rand, w *world) func() {
 			stop := w.kafka.deny(topics[r.IntN(len(topics))], w.settings.denied && r.IntN(2) == 0)
@@ -157,7 +157,7 @@ var brokerKinds = []*kind{
 	},
 }
 
-// takeLeaders takes the leaders of some or all partitions of one or all topics away.
+// takeLeaders removes the leaders of some or all partitions of one or all topics.
 func (w *world) takeLeaders(r *rand.Rand) (giveBack func()) {
 	var topic string
 	if r.IntN(3) > 0 {

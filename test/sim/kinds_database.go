@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// databaseKinds are what goes wrong with the database and on the way to it.
+// databaseKinds contains the faults of the database and of the connections to it.
 var databaseKinds = []*kind{
 	{
 		name: "database gone", most: untilSpan,
@@ -31,7 +31,7 @@ var databaseKinds = []*kind{
 		begin: func(r *rand.Rand, w *world) func() { return w.failBatches(0.07 * r.Float64()) },
 	},
 	{
-		// What is repeated with its Idempotency-Key is repeated long after it was first tried.
+		// Retries with an Idempotency-Key happen long after the first attempt.
 		name: "no batch comes through", most: time.Hour, excluding: []string{"no batch comes through", "rows late"},
 		begin: func(_ *rand.Rand, w *world) func() {
 			return w.add(1, engine.OpLoggedBatch, faults.Rule{
@@ -40,8 +40,8 @@ var databaseKinds = []*kind{
 		},
 	},
 	{
-		// No batch comes through, not by repeating it either; each is applied up to
-		// ten minutes later, up to three times.
+		// No batch succeeds, nor does a retry; each is applied up to three times, up to
+		// ten minutes later.
 		name: "rows late", most: 3 * time.Minute, excluding: []string{"rows late"},
 		when: func(p *plan) bool { return p.Window.std() >= wideWindow },
 		begin: func(r *rand.Rand, w *world) func() {
@@ -57,7 +57,7 @@ var databaseKinds = []*kind{
 		},
 	},
 	{
-		// Somebody writes rows that are no events.
+		// Another client writes rows that are not events.
 		name: "rows that cannot be read", most: 10 * time.Minute,
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.nowAndThen(func() time.Duration { return upTo(r, 2*time.Minute) }, w.writeGarbage)

@@ -11,11 +11,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// lateKinds are rows that become visible long after their write time, as those of decided
-// conditional writes and of replicas that were away do, and numbers that are left out.
+// lateKinds contains the kinds with rows that become visible long after their write time,
+// such as decided conditional writes and writes of replicas that were down, and with
+// omitted numbers.
 //
-// The relay tells by its topics what is published, so it must be able to read them. Each
-// aggregate is written to again in the end: nothing else shows a row that is late.
+// The relay determines from its topics which events are published, so it must be able to
+// read them. Each aggregate receives a last write: only that reveals a late row.
 var lateKinds = []*kind{
 	{
 		name: "rows hours late", most: time.Hour, when: readsTopics,
@@ -44,7 +45,7 @@ var lateKinds = []*kind{
 			}
 			p, before, after := w.newLateParcel(r), r.IntN(2) == 0, upTo(r, 10*time.Minute)
 			p.onTime(1 + r.IntN(2))
-			time.Sleep(5*time.Minute + upTo(r, 5*time.Minute)) // the next start does not read back that far
+			time.Sleep(5*time.Minute + upTo(r, 5*time.Minute)) // beyond the read-back of the next start
 			if before {
 				p.late()
 			}
@@ -73,16 +74,16 @@ var lateKinds = []*kind{
 					p.onTime(1)
 				}
 			})
-			return func() { over.Store(true) } // the database may be away until later
+			return func() { over.Store(true) } // the database may still be down
 		},
 	},
 }
 
-// readsTopics is for plans in which the relay can find out what is published. A scan of
-// the outbox table takes what is older than its rows for published.
+// readsTopics selects plans in which the relay can determine which events are published.
+// A scan of the outbox table treats events older than its rows as published.
 func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 && !p.Denied }
 
-// lateParcel is an aggregate with rows that are late.
+// lateParcel is an aggregate with late rows.
 type lateParcel struct {
 	w    *world
 	rnd  *rand.Rand
@@ -104,15 +105,15 @@ func (p *lateParcel) event() outbox.Event {
 	return e
 }
 
-// onTime stores n events as they should be.
+// onTime stores n events with current write times.
 func (p *lateParcel) onTime(n int) {
 	for range n {
 		p.w.store(p.rnd, gocql.UnloggedBatch, 0, p.event())
 	}
 }
 
-// late stores an event with a write time of minutes or hours ago. The log does not take
-// one of an earlier generation; the event is on time then.
+// late stores an event with a write time of minutes or hours ago. The log rejects a write
+// time of an earlier generation; the event is then stored on time.
 func (p *lateParcel) late() {
 	e := p.event()
 	at := time.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// operatorKinds are what people do to dead letters while things go wrong.
+// operatorKinds contains operators' changes of dead letters during faults.
 var operatorKinds = []*kind{
 	{
 		name: "operator at work", most: untilSpan, excluding: []string{"operator at work", "database frozen"},
@@ -14,12 +14,12 @@ var operatorKinds = []*kind{
 		},
 	},
 	{
-		// It asks for what it finds missing in the topics, too.
+		// It also requests repairs of events that are missing in the topics.
 		name: "operator with a wrong clock", most: untilSpan, excluding: []string{"operator with a wrong clock", "database frozen"},
 		begin: func(r *rand.Rand, w *world) func() {
 			o := w.newRemote()
 			if o == nil {
-				return func() {} // it does not reach the database
+				return func() {} // the database is unreachable
 			}
 			stop := w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { o.work(r) })
 			return func() { stop(); o.session.Close() }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// relayKinds are what happens to the relay itself.
+// relayKinds contains restarts and crashes of the relay.
 var relayKinds = []*kind{
 	{
 		name: "relay restarts", most: untilSpan,
@@ -19,10 +19,10 @@ var relayKinds = []*kind{
 		},
 	},
 	{
-		// It dies up to four times: at a message that it sends or is sent, which is
-		// wherever it waits for anything; when the broker takes what it published; or
-		// when the database takes a checkpoint. All but the last time the next one
-		// starts at once, and may not come to its end either.
+		// The relay crashes up to four times: at a message that it sends or receives,
+		// when the broker executes a produce request, or when the database stores a
+		// checkpoint. After each crash but the last the next relay starts immediately,
+		// and may crash during its start.
 		name: "relay crashes", most: 20 * time.Minute,
 		excluding: []string{"relay restarts", "relay crashes", "database frozen"},
 		begin: func(r *rand.Rand, w *world) func() {
@@ -33,7 +33,7 @@ var relayKinds = []*kind{
 			for i := range 1 + r.IntN(4) {
 				if i > 0 {
 					if w.net.isAway(database) {
-						break // nothing can start, and it comes back only after this
+						break // no relay can start before the database is back
 					}
 					w.startRelay()
 				}

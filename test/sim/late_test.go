@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Rows are minutes and hours late, with a restart in between, and numbers are left out.
+// Rows are minutes and hours late, with a restart in between, and numbers are omitted.
 func TestLate_EveryKind(t *testing.T) {
 	seen := simulate(t, 12, nil, func(w *world) {
 		time.Sleep(20 * time.Minute)

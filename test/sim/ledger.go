@@ -8,20 +8,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// ledger is what the customers were told by the order service.
+// ledger contains the answers of the order service to its customers.
 type ledger struct {
 	customers sync.WaitGroup
 
 	mu      sync.Mutex
 	arrived int
-	orders  map[gocql.UUID]*promise // those that the service said it stored
-	nothing map[gocql.UUID]bool     // those of which it said that nothing is stored
-	parcels map[gocql.UUID]bool     // events of parcels that the database said it stored
-	late    map[gocql.UUID]bool     // events whose rows became visible behind the sweep
-	garbage map[gocql.UUID]bool     // aggregates with a row that is no event
+	orders  map[gocql.UUID]*promise // acknowledged as stored
+	nothing map[gocql.UUID]bool     // reported as not stored
+	parcels map[gocql.UUID]bool     // acknowledged events of parcels
+	late    map[gocql.UUID]bool     // events whose rows became visible after the sweep reader passed them
+	garbage map[gocql.UUID]bool     // aggregates with a row that is not an event
 }
 
-// promise is an order as the service promised it.
+// promise is an acknowledged order.
 type promise struct {
 	placed    orders.Order
 	cancelled bool
@@ -31,7 +31,7 @@ func newLedger() *ledger {
 	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool), late: make(map[gocql.UUID]bool)}
 }
 
-// arrive counts a customer in and gives it a number.
+// arrive returns the number of a new customer.
 func (l *ledger) arrive() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,45 +39,45 @@ func (l *ledger) arrive() int {
 	return l.arrived
 }
 
-// placed notes an order that the service said it stored.
+// placed records an order acknowledged as stored.
 func (l *ledger) placed(o orders.Order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.orders[o.ID] = &promise{placed: o}
 }
 
-// refused notes an order of which the service said that it stored nothing.
+// refused records an order reported as not stored.
 func (l *ledger) refused(id gocql.UUID) {
 	if id == (gocql.UUID{}) {
-		return // it had not come to the point of giving it an id
+		return // failed before it had an id
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nothing[id] = true
 }
 
-// moved notes an event of a parcel that is stored.
+// moved records a stored event of a parcel.
 func (l *ledger) moved(event gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.parcels[event] = true
 }
 
-// isLate notes an event whose row becomes visible behind the sweep.
+// isLate records an event whose row becomes visible after the sweep reader passed it.
 func (l *ledger) isLate(event gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late[event] = true
 }
 
-// spoilt notes an aggregate that has a row which is no event.
+// spoilt records an aggregate with a row that is not an event.
 func (l *ledger) spoilt(aggregate gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.garbage[aggregate] = true
 }
 
-// cancelled notes that the service said an order is cancelled.
+// cancelled records an order acknowledged as cancelled.
 func (l *ledger) cancelled(id gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,17 +10,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// letter is a dead letter as it stands in the end.
+// letter is the final state of a dead letter.
 type letter struct {
 	status   dlq.Status
 	class    string
 	outcome  dlq.OutcomeKind
 	released bool
-	buried   time.Time // when the database had it
+	buried   time.Time // when the database stored it
 	resolved time.Time
 }
 
-// ended says that an operator ended it unpublished.
+// ended reports whether an operator resolved it without publishing.
 func (l letter) ended() bool {
 	return l.outcome == dlq.OutcomeDiscarded || l.outcome == dlq.OutcomeByHand
 }
@@ -29,8 +29,8 @@ func (e *evidence) scanLetters(w *world, scan scanner) {
 	var id gocql.UUID
 	var l letter
 	var buried, resolved int64
-	// The name of the table is written with the letter and never again. Clocks of
-	// operators differ, so the database says when one was resolved.
+	// table_name is written once, with the dead letter. Clocks of operators differ, so
+	// the time of resolution is the database's.
 	scan("SELECT event_id, status, error_class, outcome, released, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
 		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &resolved, &buried}, func() {
 			l.buried, l.resolved = time.UnixMicro(buried), time.UnixMicro(resolved)
@@ -49,10 +49,10 @@ func (e *evidence) scanLetters(w *world, scan scanner) {
 		})
 }
 
-// operator is who looks after dead letters.
+// operator is the actor of changes of dead letters.
 var operator = dlq.Actor{Name: "operator", Reason: "simulated"}
 
-// letters is the operator's view of the dead letters.
+// letters returns the operator's store of dead letters.
 func (w *world) letters() *dlq.Store {
 	w.t.Helper()
 	s, err := dlq.Open(w.session.Session, keyspace)
@@ -62,8 +62,7 @@ func (w *world) letters() *dlq.Store {
 	return s
 }
 
-// openLetters are those that are not settled. Whoever looks while the database
-// fails sees none.
+// openLetters returns the unresolved dead letters, or an error while the database fails.
 func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
 	err = w.letters().Chains(context.Background(), keyspace+"."+events, func(e dlq.ChainEntry) error {
 		open = append(open, e)
@@ -72,8 +71,7 @@ func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
 	return open, err
 }
 
-// operate does something to a dead letter, as an operator would who does not
-// know what he is doing. What is refused, or fails, he leaves.
+// operate applies a random operation to a dead letter and ignores failures.
 func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 	open, err := w.openLetters()
 	if err != nil || len(open) == 0 {
@@ -94,9 +92,9 @@ func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 	_ = do(context.Background(), id, operator)
 }
 
-// settleLetters has an operator, with everything mended, replay what waits for
-// one, and discard what can never be published, until no dead letter is left.
-// All others must go out by themselves.
+// settleLetters resolves all dead letters after the faults have ended: an operator
+// replays those with status manual or failed, and discards those that can never be
+// published. All others must be published without an operator.
 func (w *world) settleLetters() {
 	w.t.Helper()
 	ctx, store := context.Background(), w.letters()
@@ -126,22 +124,22 @@ func (w *world) settleLetters() {
 				do = store.Discard
 			}
 			if err := do(ctx, e.EventID, operator); err != nil {
-				w.t.Errorf("settle a dead letter: %v", err)
+				w.t.Errorf("resolve a dead letter: %v", err)
 			}
 		}
 	}
 }
 
-// poison says that a letter of the class can never be published here.
+// poison reports whether a dead letter of the class can never be published here.
 func poison(class string) bool { return class == "undecodable" || class == "record_too_large" }
 
-// checkLetters: whatever was a dead letter is settled, and only what an operator
-// ended is not published.
+// checkLetters: all dead letters are resolved, and only those that an operator ended are
+// not published.
 func (w *world) checkLetters(e *evidence) {
 	w.t.Helper()
 	for id, l := range e.letters {
 		if l.status.Open() {
-			w.t.Errorf("event %s is a dead letter of class %s, %s after everything was mended", id, l.class, l.status)
+			w.t.Errorf("event %s is a dead letter of class %s, %s after all faults ended", id, l.class, l.status)
 		}
 	}
 	for _, r := range e.records {

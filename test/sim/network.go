@@ -18,18 +18,18 @@ const (
 	broker   = "broker"
 )
 
-// network carries all connections between clients and servers, each known by
-// name. Messages of clients take up to a few milliseconds, so that things
-// happen one after the other and can be interrupted in between.
+// network carries all connections between named clients and servers. Messages of clients
+// take up to a few milliseconds, so that events are ordered and can be interrupted.
 type network struct {
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	away map[string]bool // clients and servers that nothing reaches
-	// closed are servers that nothing new reaches: what has arrived they answer.
+	away map[string]bool // unreachable clients and servers
+	// closed contains servers that accept no new messages but answer those already
+	// received.
 	closed map[string]bool
 	conns  map[*conn]struct{}
-	lossy  map[string]float64 // how likely an answer of a server is lost
-	hooks  map[string]func()  // called for each message that a client sends or is sent
+	lossy  map[string]float64 // probability that an answer of a server is lost
+	hooks  map[string]func()  // called for each message that a client sends or receives
 }
 
 func newNetwork(seed uint64) *network {
@@ -42,7 +42,7 @@ func newNetwork(seed uint64) *network {
 
 var errRefused = errors.New("connection refused")
 
-// dial connects a client to a server, unless one of the two is away.
+// dial connects a client to a server unless one of them is unreachable.
 func (n *network) dial(ctx context.Context, client, server string, connect func(context.Context) (net.Conn, error)) (*conn, error) {
 	if n.isAway(client, server) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errRefused}
@@ -53,7 +53,7 @@ func (n *network) dial(ctx context.Context, client, server string, connect func(
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.away[client] || n.away[server] || n.closed[server] { // since we looked
+	if n.away[client] || n.away[server] || n.closed[server] { // changed since the check
 		_ = c.Close()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errRefused}
 	}
@@ -77,7 +77,7 @@ func (n *network) isAway(names ...string) bool {
 	return false
 }
 
-// cut ends all connections of a client or server and lets it have no new ones.
+// cut closes all connections of a client or server and prevents new ones.
 func (n *network) cut(name string) {
 	n.mu.Lock()
 	n.away[name] = true
@@ -85,7 +85,7 @@ func (n *network) cut(name string) {
 	n.drop(name)
 }
 
-// drop ends all connections of a client or server; it may have new ones.
+// drop closes all connections of a client or server; new ones are possible.
 func (n *network) drop(name string) {
 	n.mu.Lock()
 	var conns []*conn
@@ -98,7 +98,7 @@ func (n *network) drop(name string) {
 	for _, c := range conns {
 		_ = c.Close()
 	}
-	time.Sleep(time.Millisecond) // so that all have noticed
+	time.Sleep(time.Millisecond) // so that all peers have detected it
 }
 
 // mend undoes cut.
@@ -109,30 +109,30 @@ func (n *network) mend(name string) {
 	delete(n.closed, name)
 }
 
-// refuse lets a server have no new connections, and nothing over those that it
-// has; what has arrived it answers. So nobody need wonder what was carried out.
+// refuse makes a server refuse new connections and new messages; it answers messages
+// already received. No outcome is unknown.
 func (n *network) refuse(server string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closed[server] = true
 }
 
-// refuses says whether a message to a server is not taken.
+// refuses reports whether a server refuses messages.
 func (n *network) refuses(server string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.closed[server]
 }
 
-// loseAnswers lets connections to a server end with this probability when an
-// answer comes, which is lost.
+// loseAnswers makes an answer of a server close its connection and be lost with
+// probability p.
 func (n *network) loseAnswers(server string, p float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lossy[server] = p
 }
 
-// loses says whether the answer of a server that has just come is lost.
+// loses reports whether the current answer of a server is lost.
 func (n *network) loses(server string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,8 +140,8 @@ func (n *network) loses(server string) bool {
 	return p > 0 && n.rnd.Float64() < p
 }
 
-// onMessage calls f for each message that a client sends or is sent; nil ends
-// that. f must not wait.
+// onMessage calls f for each message that a client sends or receives; nil disables it. f
+// must not block.
 func (n *network) onMessage(client string, f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,24 +157,24 @@ func (n *network) message(client string) {
 	}
 }
 
-// latency is how long the next message takes.
+// latency returns the delay of the next message.
 func (n *network) latency() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return 100*time.Microsecond + time.Duration(n.rnd.ExpFloat64()*float64(time.Millisecond))
 }
 
-// conn is a client's end of a connection. Like a socket it takes what is
-// written at once and delivers it later: clients hold locks while they write,
-// and in a bubble time stands still while anything waits for a lock.
+// conn is a client's end of a connection. Like a socket it accepts a write immediately
+// and delivers it later: clients hold locks while they write, and in a bubble time stops
+// while a goroutine waits for a lock.
 type conn struct {
 	net.Conn
 	net            *network
 	client, server string
-	// quick says that messages take no time.
+	// quick disables the delay of messages.
 	quick atomic.Bool
 
-	queue  chan struct{} // holds a token while there is something to deliver
+	queue  chan struct{} // holds a token while messages are pending
 	closed chan struct{}
 	once   sync.Once
 
@@ -187,7 +187,8 @@ type message struct {
 	data []byte
 }
 
-// Write takes a message. It fails only on a closed connection.
+// Write queues a message. It fails on a closed connection and while the server refuses
+// messages.
 func (c *conn) Write(b []byte) (int, error) {
 	select {
 	case <-c.closed:
@@ -212,7 +213,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Read reads what the server sent, unless it is lost.
+// Read reads an answer of the server unless it is lost.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n == 0 {
@@ -226,7 +227,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// deliver hands on what was written, in order, until the connection is closed.
+// deliver delivers queued messages in order until the connection is closed.
 func (c *conn) deliver() {
 	for {
 		select {
@@ -248,13 +249,13 @@ func (c *conn) deliver() {
 	}
 }
 
-// SetDeadline is for reading only: writing never waits.
+// SetDeadline sets the read deadline: writes never block.
 func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetWriteDeadline does nothing: writing never waits.
+// SetWriteDeadline does nothing: writes never block.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// Close ends the connection. What is not delivered is lost.
+// Close closes the connection and drops undelivered messages.
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.once.Do(func() {

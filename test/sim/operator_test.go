@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Operators whose clocks are minutes wrong change dead letters and ask for events that
-// they miss, while the broker comes and goes and relays crash: each event is published
-// once, in order, or is the dead letter that somebody ended.
+// Operators whose clocks are minutes wrong change dead letters and request repairs of
+// missing events, while the broker fails repeatedly and relays crash: each event is
+// published once, in order, or is a dead letter that an operator ended.
 func TestOperators_WithWrongClocks(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) { s.relay.SpillLimit = 5 }, func(w *world) {
 		w.traffic(40, 90*time.Minute)
@@ -26,6 +26,6 @@ func TestOperators_WithWrongClocks(t *testing.T) {
 	})
 	wantOnce(t, seen)
 	if seen.asked == 0 || seen.letters == 0 {
-		t.Errorf("operators asked for %d events and there were %d dead letters, want some of both", seen.asked, seen.letters)
+		t.Errorf("%d requested repairs and %d dead letters, want both positive", seen.asked, seen.letters)
 	}
 }

@@ -11,41 +11,41 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Parcels are the aggregates of a team that has the outbox in its own batches.
-// They have more events than orders do.
+// Parcels are the aggregates of a team that uses the outbox in its own batches. They have
+// more events than orders.
 const (
 	parcel          = "parcel"
 	parcelMoved     = "ParcelMoved"
 	parcelDelivered = "ParcelDelivered"
 )
 
-// sameTimeFor is how long a batch is repeated with its timestamp. What is older
-// than the relay's confidence window must not be written any more.
+// sameTimeFor is how long a batch is retried with its timestamp. Timestamps older than
+// the relay's confidence window must not be written.
 const sameTimeFor = 10 * time.Second
 
-// tooLarge is the size of an event that no broker takes.
+// tooLarge is the size of an event that every broker refuses.
 const tooLarge = 40 << 10
 
-// payload of a step, now and then one that is too large.
+// payload returns the payload of a step, sometimes one that is too large.
 func (w *world) payload(rnd *rand.Rand, step int64) []byte {
 	if !w.largeParcels.Load() || rnd.IntN(3) > 0 {
 		return fmt.Appendf(nil, `{"step":%d}`, step)
 	}
-	filler := make([]byte, tooLarge/2) // as text twice as long, and it does not compress
+	filler := make([]byte, tooLarge/2) // incompressible; twice as long as text
 	for i := range filler {
 		filler[i] = byte(rnd.Uint32())
 	}
 	return fmt.Appendf(nil, `{"step":%d,"contents":"%x"}`, step, filler)
 }
 
-// writeGarbage writes a row of the outbox that is no event.
+// writeGarbage writes a row of the outbox that is not an event.
 func (w *world) writeGarbage() {
 	id := outbox.NewID()
-	w.ledger.spoilt(id) // whatever comes of it: it may be stored later
+	w.ledger.spoilt(id) // regardless of the result: it may be stored later
 	_ = w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, aggregate_type) VALUES (?, 1, ?)", id, parcel).Exec()
 }
 
-// parcelsAt lets pairs of parcels set out at these times from now on.
+// parcelsAt starts pairs of parcels after these delays.
 func (w *world) parcelsAt(times []time.Duration) {
 	for i, d := range times {
 		w.ledger.customers.Go(func() {
@@ -55,8 +55,8 @@ func (w *world) parcelsAt(times []time.Duration) {
 	}
 }
 
-// sendParcels moves two parcels together, some steps in quick succession and
-// some after a while. Each step is one logged batch with an event of both.
+// sendParcels moves two parcels together, some steps in quick succession and some after a
+// delay. Each step is one logged batch with an event of both.
 func (w *world) sendParcels(rnd *rand.Rand) {
 	ids := [2]gocql.UUID{outbox.NewID(), outbox.NewID()}
 	skews := append(w.settings.skews, 0)
@@ -64,7 +64,7 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 	for n := int64(1); n <= steps; n++ {
 		kind := parcelMoved
 		if n == steps || rnd.IntN(5) == 0 {
-			kind = parcelDelivered // or nearly
+			kind = parcelDelivered // or an earlier step
 		}
 		var step []outbox.Event
 		for _, id := range ids {
@@ -82,12 +82,12 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 	}
 }
 
-// busyEvery is how often an aggregate has an event that keepBusy moves: more often than
-// the relay reads the log.
+// busyEvery is the interval of events that keepBusy writes: shorter than the relay's read
+// interval.
 const busyEvery = 10 * time.Second
 
-// keepBusy lets one parcel have an event every few seconds from now on for so long: the
-// CDC stream that it is in always has rows. They are none of a logged batch.
+// keepBusy writes events of one parcel every few seconds for the given time, without
+// logged batches: its CDC stream always has rows.
 func (w *world) keepBusy(span time.Duration) {
 	w.ledger.customers.Go(func() {
 		rnd, id := rand.New(rand.NewPCG(w.seed, 'b')), outbox.NewID()
@@ -101,7 +101,7 @@ func (w *world) keepBusy(span time.Duration) {
 	})
 }
 
-// store repeats a batch of events until it is stored.
+// store retries a batch of events until it is stored.
 func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, step ...outbox.Event) {
 	began, at, refused := time.Now(), time.Now().Add(skew), false
 	for attempt := 0; ; attempt++ {
@@ -127,7 +127,7 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 			}
 			return
 		}
-		// A time that the log does not take: too far ahead, or of an earlier generation.
+		// A timestamp that the log rejects: too far ahead, or of an earlier generation.
 		if cqlcode.Of(err) == gocql.ErrCodeInvalid && !refused {
 			refused = true
 			continue

@@ -12,41 +12,40 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// plan is everything that a seed decides of a simulation but the small things:
-// who comes, how it is all set up, and what goes wrong when. A plan that found
-// something is kept as a file, so that it stays what it was when the
-// generator changes.
+// plan contains what a seed determines of a simulation except details: customers,
+// configuration and faults. A plan that found a bug is kept as a file, so that it stays
+// the same when the generator changes.
 type plan struct {
-	// Was says what a kept plan found.
+	// Was describes the bug that a kept plan found.
 	Was  string `json:"was,omitempty"`
 	Seed uint64 `json:"seed"`
-	// Span is how long customers come and things go wrong.
+	// Span is the duration of arrivals and faults.
 	Span duration `json:"span"`
-	// Pace is how often the relay reads idle streams.
+	// Pace is the interval at which the relay reads idle streams.
 	Pace duration `json:"pace"`
 	// Window is the relay's confidence window.
 	Window duration `json:"window"`
-	// LogTTL is how long the CDC log keeps its rows, 0 for longer than anything
-	// lasts.
+	// LogTTL is the TTL of the CDC log, 0 for longer than any simulation.
 	LogTTL  duration `json:"log_ttl,omitempty"`
 	Tablets bool     `json:"tablets,omitempty"`
-	// Shards is how many the node has, 0 for one.
+	// Shards is the number of shards of the node, 0 for one.
 	Shards   int  `json:"shards,omitempty"`
 	Tail     bool `json:"tail,omitempty"`
 	Hints    bool `json:"hints,omitempty"`
 	ReadBack bool `json:"read_back,omitempty"`
-	// Denied lets topics be denied to those who read them, too.
+	// Denied includes denials of read access to topics.
 	Denied bool `json:"denied,omitempty"`
-	// Verifier has outbox admin verify the outbox, and repair what is missing.
+	// Verifier runs the verifier of outbox admin with repairs.
 	Verifier bool `json:"verifier,omitempty"`
 	InFlight int  `json:"in_flight"`
 	Backlog  int  `json:"backlog"`
-	// Aggregates is how many idle aggregates the relay remembers.
+	// Aggregates is the number of idle aggregates in the relay's memory.
 	Aggregates int `json:"aggregates"`
-	// SpillLimit is how many dead letters an open breaker makes, 0 for as many as
-	// there are, -1 for none.
+	// SpillLimit is the number of dead letters that an open breaker writes, 0 for no
+	// limit, -1 for none.
 	SpillLimit int `json:"spill_limit,omitempty"`
-	// Skews is how far the clocks of the order services are ahead, NodeSkew that of the database.
+	// Skews contains the offsets of the order services' clocks, NodeSkew is that of the
+	// database's.
 	Skews     []duration `json:"skews"`
 	NodeSkew  duration   `json:"node_skew"`
 	Customers int        `json:"customers"`
@@ -54,7 +53,7 @@ type plan struct {
 	Episodes  []episode  `json:"episodes"`
 }
 
-// episode is something that goes wrong for a while.
+// episode is a fault with its start and end.
 type episode struct {
 	Kind string   `json:"kind"`
 	From duration `json:"from"`
@@ -62,7 +61,7 @@ type episode struct {
 	Seed uint64   `json:"seed"`
 }
 
-// duration is a time.Duration that JSON spells as people do.
+// duration is a time.Duration encoded in JSON as text.
 type duration time.Duration
 
 func (d duration) std() time.Duration { return time.Duration(d) }
@@ -79,14 +78,14 @@ func (d *duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// wideWindow covers rows that turn up ten minutes late.
+// wideWindow covers rows that appear ten minutes late.
 const wideWindow = 12 * time.Minute
 
-// shardedSpan is how long a simulation with several shards lasts at most: every shard
-// has its connections, which costs more than anything else in one of days.
+// shardedSpan is the maximum span of a simulation with several shards: each shard has its
+// own connections, which dominate the cost of one of days.
 const shardedSpan = 90 * time.Minute
 
-// newPlan is the plan of a seed.
+// newPlan returns the plan of a seed.
 func newPlan(seed uint64) *plan {
 	rnd := rand.New(rand.NewPCG(seed, 'p'))
 	p := &plan{
@@ -108,7 +107,7 @@ func newPlan(seed uint64) *plan {
 		p.Span = duration(90 * time.Minute)
 	}
 	if rnd.IntN(5) == 0 {
-		// Outages of the relay and of the broker outrun it.
+		// Outages of the relay and of the broker exceed it.
 		p.LogTTL = duration(30 * time.Minute)
 	}
 	for range 1 + rnd.IntN(3) {
@@ -137,13 +136,14 @@ func newPlan(seed uint64) *plan {
 	return p
 }
 
-// seconds is up to so many before or after, to the millisecond.
+// seconds returns a random duration of at most so many seconds, positive or negative,
+// with millisecond precision.
 func seconds(rnd *rand.Rand, most int) time.Duration {
 	return time.Duration(rnd.IntN(2000*most+1)-1000*most) * time.Millisecond
 }
 
-// length is how long an episode of the kind lasts: mostly short, so that many
-// can meet, and now and then as long as may be.
+// length returns the duration of an episode of the kind: mostly short, so that many can
+// overlap, and sometimes up to the maximum.
 func (k *kind) length(rnd *rand.Rand, span time.Duration) time.Duration {
 	most := k.most
 	if most == untilSpan {
@@ -156,14 +156,14 @@ func (k *kind) length(rnd *rand.Rand, span time.Duration) time.Duration {
 	return time.Duration(math.Exp(low + rnd.Float64()*(high-low))).Truncate(time.Millisecond)
 }
 
-// collides says that two must not be in the same plan.
+// collides reports whether two episodes must not be in the same plan.
 func (e episode) collides(o episode) bool {
 	const apart = duration(3 * time.Minute)
 	return (slices.Contains(kindOf(e.Kind).excluding, o.Kind) || slices.Contains(kindOf(o.Kind).excluding, e.Kind)) &&
 		e.From < o.To+apart && o.From < e.To+apart
 }
 
-// String lists what will happen.
+// String returns the settings and episodes of the plan.
 func (p *plan) String() string {
 	var b strings.Builder
 	if p.LogTTL > 0 {
@@ -177,16 +177,16 @@ func (p *plan) String() string {
 	return b.String()
 }
 
-// encode is the plan as a file.
+// encode returns the plan as a file.
 func (p *plan) encode() []byte {
 	b, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
-		panic(err) // it has nothing that JSON cannot hold
+		panic(err) // every field can be encoded
 	}
 	return append(b, '\n')
 }
 
-// decodePlan reads what encode wrote.
+// decodePlan decodes the result of encode.
 func decodePlan(b []byte) (*plan, error) {
 	p := &plan{}
 	if err := json.Unmarshal(b, p); err != nil {
@@ -194,7 +194,7 @@ func decodePlan(b []byte) (*plan, error) {
 	}
 	for _, e := range p.Episodes {
 		if kindOf(e.Kind) == nil {
-			return nil, fmt.Errorf("read a plan: there is no kind %q", e.Kind)
+			return nil, fmt.Errorf("read a plan: unknown kind %q", e.Kind)
 		}
 	}
 	return p, nil

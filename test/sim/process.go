@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// process is one life of a relay.
+// process is one run of a relay.
 type process struct {
 	name    string
 	config  relay.Config
@@ -23,45 +23,44 @@ type process struct {
 	done    chan struct{}
 	err     error // of Run, once done is closed
 
-	// ended is when it was killed or had stopped, zero while it runs.
+	// ended is the time of its kill or stop, zero while it runs.
 	ended   time.Time
 	crashed bool
-	// unsaved says that it could not save some checkpoint.
+	// unsaved is true if a checkpoint could not be saved.
 	unsaved bool
-	// stranded says that it ended while the broker stood still or was slow, which
-	// may carry out later what it had been sent.
+	// stranded is true if it ended while the broker was frozen or slow: the broker may
+	// execute its requests later.
 	stranded bool
 }
 
-// relay is the one that runs now.
+// relay returns the current relay.
 func (w *world) relay() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.relays[len(w.relays)-1]
 }
 
-// How often the relay reads idle streams, with its tail and its sweep. At the
-// pace of production this would be most of what a simulation does.
+// Intervals at which the tail reader and the sweep reader read idle streams. At
+// production intervals these reads would dominate a simulation.
 const (
 	tailInterval = 20 * time.Second
 	idleDelay    = 20 * time.Second
 )
 
-// startRelay starts a relay as a new process. Like the real one, it waits for
-// the database.
+// startRelay starts a relay as a new process, which waits for the database.
 func (w *world) startRelay() {
 	w.t.Helper()
 	w.startShard(relay.Shard{})
 }
 
-// startShard is startRelay for one that carries a shard.
+// startShard is startRelay for a relay that owns a shard.
 func (w *world) startShard(s relay.Shard) *process {
 	w.t.Helper()
 	w.mu.Lock()
 	p := &process{name: fmt.Sprint("relay", len(w.relays)+1), metrics: prometheus.NewRegistry(), done: make(chan struct{})}
 	w.mu.Unlock()
-	// A session that cannot be made leaves goroutines behind (gocql), and a
-	// bubble must be empty at its end.
+	// A failed session leaves goroutines behind (gocql), and a bubble must be empty at
+	// its end.
 	for p.session == nil {
 		<-w.database
 		if !w.net.isAway(database) && !w.frozen {
@@ -101,15 +100,15 @@ func (w *world) startShard(s relay.Shard) *process {
 	return p
 }
 
-// cutDatabase cuts the database off, but not while a relay connects to it.
+// cutDatabase disconnects the database, but not while a relay connects to it.
 func (w *world) cutDatabase() {
 	<-w.database
 	w.net.cut(database)
 	w.database <- struct{}{}
 }
 
-// freezeDatabase stops the database as SIGSTOP does, but not while a relay
-// connects to it, until the function that it returns is called.
+// freezeDatabase stops the database like SIGSTOP until thaw is called, but not while a
+// relay connects to it.
 func (w *world) freezeDatabase() (thaw func()) {
 	<-w.database
 	w.frozen = true
@@ -123,13 +122,13 @@ func (w *world) freezeDatabase() (thaw func()) {
 	}
 }
 
-// launchRelay starts a relay without waiting until it runs.
+// launchRelay starts a relay without waiting for it.
 func (w *world) launchRelay() { w.launching.Go(w.startRelay) }
 
-// relayRuns says whether one is running, rather than waiting for the database.
+// relayRuns reports whether a relay is running rather than waiting for the database.
 func (w *world) relayRuns() bool { return w.relay().ended.IsZero() }
 
-// stopRelay ends the relay as SIGTERM does.
+// stopRelay stops the relay like SIGTERM.
 func (w *world) stopRelay() {
 	w.t.Helper()
 	w.stop(w.relay())
@@ -140,7 +139,7 @@ func (w *world) stop(p *process) {
 	w.checkRuns(p)
 	sharded := p.config.Shard.Count > 0
 	if sharded {
-		w.count(p) // its metrics leave with it
+		w.count(p) // its metrics are unregistered at its end
 	}
 	p.cancel()
 	<-p.done
@@ -154,8 +153,8 @@ func (w *world) stop(p *process) {
 	p.session.Close()
 }
 
-// crashRelay ends the relay as SIGKILL does: from now on nothing that it says
-// is heard. What is left of it goes away by itself.
+// crashRelay stops the relay like SIGKILL: its further messages are dropped. Its
+// goroutines end in the background.
 func (w *world) crashRelay() {
 	w.t.Helper()
 	w.crash(w.relay())
@@ -174,17 +173,17 @@ func (w *world) crash(p *process) {
 	})
 }
 
-// checkRuns fails the test if the relay has ended by itself.
+// checkRuns fails the test if the relay has ended on its own.
 func (w *world) checkRuns(p *process) {
 	w.t.Helper()
 	select {
 	case <-p.done:
-		w.t.Errorf("%s ended by itself: %v", p.name, p.err)
+		w.t.Errorf("%s ended on its own: %v", p.name, p.err)
 	default:
 	}
 }
 
-// count adds what the relay counted, before it ends.
+// count adds the relay's metrics to the outcome, before it ends.
 func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,8 +193,7 @@ func (w *world) count(p *process) {
 	w.seen.scanned += int(p.value(w, "outbox_relay_events_found_total", "backfill"))
 }
 
-// watch looks at a relay all the while: it must not end, and what it holds in
-// memory must stay within its bounds.
+// watch checks a relay until it ends: the events in flight must stay within their limits.
 func (w *world) watch(ctx context.Context, p *process) {
 	tick := time.NewTicker(p.config.IdleDelay)
 	defer tick.Stop()
@@ -204,7 +202,7 @@ func (w *world) watch(ctx context.Context, p *process) {
 		case <-ctx.Done():
 			return
 		case <-p.done:
-			return // which the one who ends it finds
+			return // reported by checkRuns
 		case <-tick.C:
 		}
 		s := p.relay.Status()
@@ -223,8 +221,8 @@ func (w *world) watch(ctx context.Context, p *process) {
 	}
 }
 
-// value is what a metric of the relay says, one without labels or with a label
-// of this value.
+// value returns the value of a metric of the relay, without labels or with a label of the
+// given value.
 func (p *process) value(w *world, name string, label ...string) float64 {
 	families, err := p.metrics.Gather()
 	if err != nil {
@@ -240,7 +238,7 @@ func (p *process) value(w *world, name string, label ...string) float64 {
 			}
 		}
 	}
-	if p.config.Shard.Count == 0 { // those of a shard leave when it ends
+	if p.config.Shard.Count == 0 { // metrics of a shard are unregistered at its end
 		w.t.Errorf("the relay has no metric %s", name)
 	}
 	return 0

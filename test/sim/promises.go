@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// verify holds what was left behind to the promises.
+// verify checks the promises by the evidence.
 func (w *world) verify() {
 	w.t.Helper()
 	w.checkOrders()
@@ -23,7 +23,7 @@ func (w *world) verify() {
 	for _, h := range e.streams {
 		w.seen.repeatedRows += len(h.rows)
 	}
-	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // the log may have let go of some
+	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // some may have expired
 	w.seen.missed = e.missed()
 	w.checkTables(e)
 	w.checkLetters(e)
@@ -34,8 +34,8 @@ func (w *world) verify() {
 	w.checkRepeated(e)
 }
 
-// checkOrders asks for every order that the service promised. This also has it
-// repair what a request under way left undone.
+// checkOrders reads every acknowledged order. The read also completes interrupted
+// requests.
 func (w *world) checkOrders() {
 	w.t.Helper()
 	for id, p := range w.ledger.orders {
@@ -49,17 +49,17 @@ func (w *world) checkOrders() {
 			want = orders.StatusCancelled
 		}
 		if o.Status != want || !o.Total.Equal(p.placed.Total) || o.Invoice != p.placed.Invoice {
-			w.t.Errorf("order %s is %s of %s for %s, was promised %s of %s for %s",
+			w.t.Errorf("order %s is %s of %s for %s, want the acknowledged %s of %s for %s",
 				id, o.Status, o.Invoice, o.Total, want, p.placed.Invoice, p.placed.Total)
 		}
 	}
 }
 
-// checkTables: an order is stored if and only if its events are, and nothing
-// is stored of which it was said that it was not.
+// checkTables: an order is stored if and only if its events are, and nothing that was
+// reported as not stored is stored.
 func (w *world) checkTables(e *evidence) {
 	w.t.Helper()
-	last := make(map[gocql.UUID]int64) // sequence, by order
+	last := make(map[gocql.UUID]int64) // last sequence by order
 	count := make(map[gocql.UUID]int64)
 	for _, ev := range e.outbox {
 		if ev.AggregateType == parcel {
@@ -73,28 +73,28 @@ func (w *world) checkTables(e *evidence) {
 			w.t.Errorf("order %s is at version %d, its outbox has %d events up to seq %d", id, o.version, count[id], last[id])
 		}
 		if ev, ok := e.outbox[o.event]; !ok || ev.AggregateID != id || ev.Sequence != o.version {
-			w.t.Errorf("order %s names event %s, which is not its last one", id, o.event)
+			w.t.Errorf("order %s refers to event %s, which is not its last one", id, o.event)
 		}
 	}
 	for id := range last {
 		if _, ok := e.orders[id]; !ok {
-			w.t.Errorf("order %s has events but is not there", id)
+			w.t.Errorf("order %s has events but is not stored", id)
 		}
 	}
 	for id := range w.ledger.parcels {
 		if _, ok := e.outbox[id]; !ok {
-			w.t.Errorf("event %s of a parcel was stored and is not in the outbox", id)
+			w.t.Errorf("acknowledged event %s of a parcel is not in the outbox", id)
 		}
 	}
 	for id := range w.ledger.nothing {
 		if _, ok := e.orders[id]; ok {
-			w.t.Errorf("order %s is stored, though its customer was told that it is not", id)
+			w.t.Errorf("order %s is stored but was reported as not stored", id)
 		}
 	}
 }
 
-// checkTopics: every event is in the topic of its type, as it was written, and
-// nothing else is.
+// checkTopics: every event is in the topic of its type, unchanged, and topics contain
+// nothing else.
 func (w *world) checkTopics(e *evidence) {
 	w.t.Helper()
 	there := make(map[gocql.UUID]bool)
@@ -119,12 +119,12 @@ func (w *world) checkTopics(e *evidence) {
 		}
 	}
 	if lost > 0 {
-		w.t.Errorf("%d of %d events are lost", lost, len(e.outbox))
+		w.t.Errorf("%d of %d events lost", lost, len(e.outbox))
 	}
 }
 
-// checkSequence: the broker had the events of an order in their sequence,
-// those of one topic in one partition. Repetitions are looked at elsewhere.
+// checkSequence: the broker received the events of an order in sequence, those of one
+// topic in one partition. It ignores duplicates.
 func (w *world) checkSequence(e *evidence) {
 	w.t.Helper()
 	seen := make(map[gocql.UUID]bool)
@@ -143,18 +143,18 @@ func (w *world) checkSequence(e *evidence) {
 		}
 		seen[r.ID] = true
 		if e.letters[r.ID].released {
-			continue // it was let go out of its turn
+			continue // released out of order
 		}
 		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
-			w.t.Errorf("order %s: seq %d came at %s, after seq %d at %s",
+			w.t.Errorf("order %s: seq %d was published at %s, after seq %d at %s",
 				r.AggregateID, r.Sequence, w.after(r.at), before.Sequence, w.after(before.at))
 		}
 		last[r.AggregateID] = r
 	}
 }
 
-// checkCheckpoints: no checkpoint that was ever saved had passed an event, of those
-// that its relay carries, which by then neither the broker had nor was a dead letter.
+// checkCheckpoints: no saved checkpoint had passed an event of its relay that was neither
+// stored by the broker nor a dead letter.
 func (w *world) checkCheckpoints(e *evidence) {
 	w.t.Helper()
 	first := e.firstSeen()
@@ -168,12 +168,12 @@ func (w *world) checkCheckpoints(e *evidence) {
 func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what string, rows []logRow, saves []save, carries func(gocql.UUID) bool) {
 	w.t.Helper()
 	i := 0
-	var latest time.Time // when the broker had the last of rows[:i]
+	var latest time.Time // when the broker stored the last of rows[:i]
 	var which gocql.UUID
 	reached := gocql.UUID{}
 	for _, s := range saves {
 		if s.late {
-			reached = s.position // who begins now begins here
+			reached = s.position // a relay that starts now begins here
 			continue
 		}
 		if scyllacdc.CompareTimeUUID(s.position, reached) < 0 {
@@ -183,7 +183,7 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 		reached = s.position
 		for ; i < len(rows) && scyllacdc.CompareTimeUUID(rows[i].time, s.position) <= 0; i++ {
 			if !carries(rows[i].aggregate) || w.ledger.late[rows[i].event] {
-				continue // a late row became visible behind the checkpoint
+				continue // a late row became visible after the checkpoint passed it
 			}
 			at, ok := first[rows[i].event]
 			if !ok {
@@ -204,20 +204,20 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 	}
 }
 
-// scanCovers says whether a scan of the outbox table answered for an event.
+// scanCovers reports whether a scan of the outbox table covered an event.
 func (e *evidence) scanCovers(at, written, published time.Time) bool {
 	return slices.ContainsFunc(e.scans, func(s scan) bool { return s.covers(at, written, published) })
 }
 
-// checkDuplicates: an event is in its topic once, through crashes too.
+// checkDuplicates: an event is in its topic once, also after crashes.
 //
-// Where a relay cannot read back what those before it published, because it may
-// not or because the broker has not carried it out yet, an event is there once
-// more only if a relay ended between its publication and the checkpoint that
-// passed all of its rows, or, with a tail, soon after its publication; and never
-// twice by one relay. How soon: the next tail begins at the oldest checkpoint of
-// all streams. That of an idle one is saved once a minute, and stands then as far
-// back as the confidence window, the clocks' differences and the reader's step.
+// A relay may be unable to read back earlier records, because reads are denied or the
+// broker has not executed the requests yet. Then an event has a duplicate only if a relay
+// ended between its publication and the checkpoint that passed all of its rows, or, with
+// a tail reader, soon after its publication; and one relay never publishes it twice. Soon
+// means: the next tail reader begins at the oldest checkpoint of all streams. The
+// checkpoint of an idle stream is saved once a minute, and is then older by the
+// confidence window, the clock differences and the reader's step.
 func (w *world) checkDuplicates(e *evidence) {
 	w.t.Helper()
 	copies := make(map[gocql.UUID][]record)
@@ -229,7 +229,7 @@ func (w *world) checkDuplicates(e *evidence) {
 	for id, all := range copies {
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]
-		_, dead := e.letters[id] // which a relay may have replayed as it ended
+		_, dead := e.letters[id] // a relay may have replayed it as it ended
 		for i, r := range all[1:] {
 			again := w.after(all[0].at) + " and again at " + w.after(r.at)
 			if readsBack {
@@ -239,7 +239,7 @@ func (w *world) checkDuplicates(e *evidence) {
 			if slices.ContainsFunc(all[:i+1], func(o record) bool { return o.producer == r.producer }) {
 				w.t.Errorf("event %s was published by one relay at %s", id, again)
 			}
-			// What the relay had sent the broker may carry out later.
+			// The broker may execute the relay's requests later.
 			ends := 0
 			for _, p := range w.relays[:len(w.relays)-1] {
 				recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
@@ -247,24 +247,24 @@ func (w *world) checkDuplicates(e *evidence) {
 					ends++
 				}
 			}
-			// One that the log was outrunning has begun anew, with a scan.
+			// A relay that fell behind the log's TTL has restarted with a scan.
 			for _, s := range e.scans {
 				if s.started.After(all[0].at) && s.started.Before(r.at) {
 					ends++
 				}
 			}
 			if ends < i+1 {
-				w.t.Errorf("event %s was published at %s, which the ends of relays do not explain", id, again)
+				w.t.Errorf("event %s was published at %s, not explained by the ends of relays", id, again)
 			}
 		}
 	}
 }
 
-// checkRepeated: what a crash makes the next relay repeat is bounded. That is,
-// of what the broker had a while before the crash, longer than the interval at
-// which checkpoints are saved, no more was still without one than may be read
-// past an unacknowledged event. It holds while checkpoints can be saved, and
-// without a tail: that is ahead of the sweep, by hours while the sweep catches up.
+// checkRepeated: the events that the next relay repeats after a crash are bounded. Of the
+// events that the broker stored before the last save interval, at most the read-ahead
+// limit were without a checkpoint at the crash. This holds while checkpoints can be
+// saved, and without a tail reader, which is hours ahead of a sweep reader that catches
+// up.
 func (w *world) checkRepeated(e *evidence) {
 	w.t.Helper()
 	first, covered := e.firstSeen(), e.lastCovered()
@@ -284,7 +284,7 @@ func (w *world) checkRepeated(e *evidence) {
 		for id, at := range first {
 			saved, ok := covered[id]
 			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.DefaultName))(e.outbox[id].AggregateID) {
-				continue // what has expired, or came by a scan, tells nothing
+				continue // ignore expired rows and rows read by a scan
 			}
 			if at.Before(long) && (!ok || !saved.Before(p.ended)) {
 				open++
@@ -296,7 +296,7 @@ func (w *world) checkRepeated(e *evidence) {
 	}
 }
 
-// firstSeen is when the broker first had each event.
+// firstSeen returns the time when the broker first stored each event.
 func (e *evidence) firstSeen() map[gocql.UUID]time.Time {
 	first := make(map[gocql.UUID]time.Time, len(e.records))
 	for _, r := range e.records {
@@ -307,8 +307,8 @@ func (e *evidence) firstSeen() map[gocql.UUID]time.Time {
 	return first
 }
 
-// lastCovered is when a checkpoint of a relay that carries it first passed all log
-// rows of each event. What has a row that none ever passed is not in it.
+// lastCovered returns the time when a checkpoint of the event's relay first passed all of
+// its log rows. It omits events with a row that no checkpoint passed.
 func (e *evidence) lastCovered() map[gocql.UUID]time.Time {
 	covered := make(map[gocql.UUID]time.Time)
 	never := make(map[gocql.UUID]bool)

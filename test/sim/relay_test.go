@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The relay is stopped and started again, at once and after a while.
+// The relay is stopped and restarted, immediately and after a delay.
 func TestRelay_StoppedAndRestarted(t *testing.T) {
 	seen := simulate(t, 13, nil, func(w *world) {
 		w.traffic(500, time.Hour)
@@ -23,8 +23,8 @@ func TestRelay_StoppedAndRestarted(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay is stopped while the broker is away: it gives up waiting, and the
-// next one carries the events.
+// The relay is stopped while the broker is down: it stops waiting, and the next one
+// publishes the events.
 func TestRelay_StoppedWithoutABroker(t *testing.T) {
 	seen := simulate(t, 14, nil, func(w *world) {
 		w.traffic(500, time.Hour)
@@ -41,15 +41,15 @@ func TestRelay_StoppedWithoutABroker(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay starts while most reads fail, those by which the reader learns where
-// to go on too: it ends, and is started again until it works.
+// The relay starts while most reads fail, including those of the positions to resume
+// from: the reader ends and restarts until it succeeds.
 func TestRelay_StartsWhileReadsFail(t *testing.T) {
 	seen := simulate(t, 18, nil, func(w *world) {
 		w.traffic(300, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.stopRelay()
-		mend := w.failReads(0.3) // a start reads much, and the reader is to be reached
-		for range 40 {           // one time in ten the reader is lucky
+		mend := w.failReads(0.3) // low enough that a start reaches the reader
+		for range 40 {           // one time in ten the reader succeeds
 			w.startRelay()
 			time.Sleep(10 * time.Minute)
 			w.stopRelay()
@@ -66,7 +66,7 @@ func TestRelay_StartsWhileReadsFail(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay is killed, again and again, and started again at once or later.
+// The relay is killed repeatedly and restarted, immediately or later.
 func TestRelay_Crashes(t *testing.T) {
 	simulate(t, 15, nil, func(w *world) {
 		rnd := rand.New(rand.NewPCG(w.seed, 'x'))
@@ -80,17 +80,16 @@ func TestRelay_Crashes(t *testing.T) {
 	})
 }
 
-// The relay is killed in the middle of catching up, when it has most to
-// repeat: as the broker takes a request, whose answer it therefore never sees,
-// and as the database takes a checkpoint. The next one reads back what was
-// published.
+// The relay is killed while it catches up, when it has most to repeat: as the broker
+// executes a request whose answer it never receives, and as the database stores a
+// checkpoint. The next one reads back the published events.
 func TestRelay_CrashesWhileCatchingUp(t *testing.T) {
 	seen := simulate(t, 16, nil, crashWhileCatchingUp)
 	wantOnce(t, seen)
 }
 
-// The same with a relay that may not read its topics: it repeats what was
-// published and not covered by a checkpoint, and that is bounded.
+// As above, with a relay that may not read its topics: it repeats published events
+// without a checkpoint, a bounded number.
 func TestRelay_CrashesWithoutReadingBack(t *testing.T) {
 	seen := simulate(t, 16, func(s *settings) { s.relay.ReadBackMargin = -1 }, crashWhileCatchingUp)
 	if seen.duplicates == 0 {

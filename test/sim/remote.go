@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// wrongBy is by how many seconds the clock of a remote operator is ahead or behind.
+	// wrongBy is the maximum clock error of a remote operator, in seconds.
 	wrongBy = 300
-	// askPatience bounds one visit of a remote operator.
+	// askPatience limits one operation of a remote operator.
 	askPatience = 30 * time.Second
 )
 
-// remote is an operator on a host whose clock is wrong, and set now and then.
+// remote is an operator on a host whose clock is wrong and set repeatedly.
 type remote struct {
 	w       *world
 	clock   scyllatest.Clock
@@ -32,7 +32,7 @@ type remote struct {
 	repairs *relay.Repairs
 }
 
-// newRemote returns nil while the database is away.
+// newRemote returns nil while the database is unavailable.
 func (w *world) newRemote() *remote {
 	o := &remote{w: w}
 	<-w.database
@@ -51,7 +51,7 @@ func (w *world) newRemote() *remote {
 	return o
 }
 
-// work does one thing. What fails is left.
+// work executes one operation and ignores failures.
 func (o *remote) work(rnd *rand.Rand) {
 	if rnd.IntN(3) == 0 {
 		o.clock.Set(seconds(rnd, wrongBy))
@@ -79,8 +79,8 @@ func (o *remote) work(rnd *rand.Rand) {
 	}
 }
 
-// missing are the events of the outbox, older than the confidence window, that are not
-// in their topics, which it reads afterwards, and no dead letters.
+// missing returns the events of the outbox, older than the confidence window, that are
+// neither dead letters nor in their topics, which it reads afterwards.
 func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 	iter := o.session.Query("SELECT aggregate_id, seq, event_id, WRITETIME(event_id) FROM " + events).WithContext(ctx).Iter()
 	rows := make(map[gocql.UUID]relay.Repair)

@@ -12,26 +12,26 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// save is a checkpoint that came to be stored, under the name of a relay.
+// save is a stored checkpoint with the name of its relay.
 type save struct {
 	relay    string
 	at       time.Time
 	position gocql.UUID
-	// late says that no relay at work saved it.
+	// late is true if no running relay saved it.
 	late bool
-	// generation is that of the stream.
+	// generation is the generation of the stream.
 	generation time.Time
 }
 
-// saves is the history of all checkpoints. It stands at the database's door
-// (engine.Hook) and notes each one as it comes in.
+// saves is the history of all checkpoints, recorded by an engine.Hook before they are
+// stored.
 type saves struct {
 	mu       sync.Mutex
 	byStream map[string][]save
 	each     func() // called for each
 }
 
-// Before implements engine.Hook. It lets everything pass.
+// Before implements engine.Hook. It rejects nothing.
 func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 	if op.Kind != engine.OpWrite || op.Table != checkpoints {
 		return engine.Verdict{}
@@ -67,7 +67,7 @@ func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 	return engine.Verdict{}
 }
 
-// onEach calls f for each checkpoint before it is stored; nil ends that.
+// onEach calls f for each checkpoint before it is stored; nil disables it.
 func (s *saves) onEach(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

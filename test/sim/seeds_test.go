@@ -11,10 +11,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Everything goes wrong at random, and at the same time.
+// Random faults overlap.
 //
-// SIM_FIRST and SIM_SEEDS say which seeds are tried, SIM_KEEP where the plans
-// of those that fail are written. `make sim` tries many.
+// SIM_FIRST and SIM_SEEDS set the seeds, SIM_KEEP the directory for the plans of failed
+// ones. `make sim` tries many.
 func TestSeeds(t *testing.T) {
 	first, n := seeds.Number(t, "SIM_FIRST", shortSeed), seeds.Number(t, "SIM_SEEDS", 5)
 	for seed := first; seed < first+n; seed++ {
@@ -27,7 +27,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// What once found something is tried always. SIM_PLAN tries one file alone.
+// Kept plans are always run. SIM_PLAN runs a single file.
 func TestKept(t *testing.T) {
 	files, err := filepath.Glob("testdata/seeds/*.json")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// run simulates a plan. Package run reads the line that it prints.
+// run simulates a plan. Package run parses the line that it prints.
 func (p *plan) run(t *testing.T) {
 	t.Helper()
 	var seen outcome
@@ -69,8 +69,8 @@ func (p *plan) run(t *testing.T) {
 	seen = simulate(t, p.Seed, p.settings, p.carryOut)
 }
 
-// keepIfItFails writes the plan down, and returns what removes it unless the
-// test has failed. A failure may take the process with it.
+// keepIfItFails writes the plan to dir and returns a function that removes it unless the
+// test has failed. A failure may end the process.
 func (p *plan) keepIfItFails(t *testing.T, dir string) (done func()) {
 	t.Helper()
 	if dir == "" {
@@ -87,7 +87,7 @@ func (p *plan) keepIfItFails(t *testing.T, dir string) (done func()) {
 	}
 }
 
-// A plan that is kept stays what it is.
+// A kept plan survives encoding.
 func TestPlan_IsKept(t *testing.T) {
 	met := make(map[string]bool)
 	for seed := range uint64(300) {
@@ -105,7 +105,7 @@ func TestPlan_IsKept(t *testing.T) {
 	}
 	for _, k := range kinds {
 		if k.when == nil && !met[k.name] {
-			t.Errorf("of 300 seeds none has %q", k.name)
+			t.Errorf("none of 300 seeds has %q", k.name)
 		}
 	}
 }

@@ -18,33 +18,33 @@ import (
 
 // session is a client of the database.
 //
-// The driver holds locks while it waits for the network, and in a bubble time
-// stands still while anything waits for a lock; so nothing may come to wait for
-// those that are held for long:
+// The driver holds locks while it waits for the network, and in a bubble time stops while
+// a goroutine waits for a lock. So no goroutine may wait for a lock that is held for
+// long:
 //
-//   - The next page is fetched ahead under a lock that the reader waits for: it
-//     is not fetched ahead.
-//   - When its last connection is lost the pool connects anew under a lock, and
-//     every query that finds it empty waits for that lock too. Queries are therefore
-//     told that the host is down (which the driver itself does a moment later) from
-//     before the driver learns of that loss until it says that the host is up; see
-//     gate. So does every further connection that is lost, so the driver learns of
-//     one after the other: while others are there it connects without the lock.
-//   - The ring is read under a lock: connections on which nothing but the
-//     driver's own questions go answer in no time.
+//   - - A prefetch of the next page holds a lock that the reader waits for: there is no
+//     prefetch.
+//   - - After the loss of its last connection the pool reconnects under a lock, and every
+//     query that finds it empty waits for that lock. The gate therefore reports the host
+//     as down to queries (which the driver does a moment later) from before the driver
+//     detects the loss until it reports the host as up. The gate also delays each further
+//     loss, so the driver detects losses one by one: while other connections exist it
+//     reconnects without the lock.
+//   - - The ring is read under a lock: connections with only the driver's own queries
+//     answer without delay.
 type session struct {
 	*gocql.Session
 	gate *gate
 }
 
-// connect makes a session of a client that the network knows by this name. The
-// database must be there.
+// connect returns a session of the client with this name in the network. The database
+// must be reachable.
 func (w *world) connect(client, keyspace string) *session {
 	w.t.Helper()
 	return w.connectBy(nil, client, keyspace)
 }
 
-// connectBy is connect for a host with a clock of its own, unless that is nil.
+// connectBy is connect for a host with its own clock, unless clock is nil.
 func (w *world) connectBy(clock *scyllatest.Clock, client, keyspace string) *session {
 	w.t.Helper()
 	g := &gate{}
@@ -86,20 +86,20 @@ func (s *session) Close() {
 // dialer is a gocql.Dialer.
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// DialContext connects to the one node there is.
+// DialContext connects to the only node.
 func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	return d(ctx, network, addr)
 }
 
-// gate lets queries through while the pool has a connection.
+// gate allows queries while the pool has a connection.
 type gate struct {
-	live    atomic.Int32 // connections of the pool, one for each shard
-	losing  atomic.Int32 // of those that are lost, how many the driver does not know of
+	live    atomic.Int32 // connections of the pool, one per shard
+	losing  atomic.Int32 // lost connections that the driver has not detected
 	shut    atomic.Bool
 	closing atomic.Bool
 }
 
-// lost is called before the driver can know that a connection of the pool is.
+// lost is called before the driver can detect the loss of a connection of the pool.
 func (g *gate) lost() {
 	left := g.live.Add(-1)
 	if g.closing.Load() {
@@ -108,9 +108,8 @@ func (g *gate) lost() {
 	if left == 0 {
 		g.shut.Store(true)
 	}
-	// Time goes on when everybody waits for something: by then no query is
-	// between the gate and the pool, and the driver has done what follows from
-	// the loss before this one.
+	// Time advances when all goroutines wait: then no query is between the gate and the
+	// pool, and the driver has handled the previous loss.
 	time.Sleep(time.Duration(g.losing.Add(1)) * time.Microsecond)
 	g.losing.Add(-1)
 }
@@ -119,13 +118,13 @@ func (g *gate) lost() {
 type gatedConn struct {
 	*conn
 	gate *gate
-	// pooled says that it is one for queries; the driver has others.
+	// pooled is true for connections for queries; the driver has others.
 	pooled atomic.Bool
 	gone   atomic.Bool
 }
 
-// Write takes a message. A connection of the pool begins with USE. The driver
-// learns of a loss by reading.
+// Write queues a message. A connection of the pool begins with USE. The driver detects a
+// loss by reading.
 func (c *gatedConn) Write(b []byte) (int, error) {
 	if !c.pooled.Load() && bytes.Contains(b, []byte("USE ")) {
 		c.pooled.Store(true)
@@ -137,7 +136,7 @@ func (c *gatedConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Read reads, and shuts the gate before it says that the connection is lost.
+// Read reads, and shuts the gate before it returns the error of a lost connection.
 func (c *gatedConn) Read(b []byte) (int, error) {
 	n, err := c.conn.Read(b)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -146,7 +145,7 @@ func (c *gatedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection; the driver gives it up.
+// Close closes a connection that the driver drops.
 func (c *gatedConn) Close() error {
 	c.lost()
 	return c.conn.Close()
@@ -158,13 +157,13 @@ func (c *gatedConn) lost() {
 	}
 }
 
-// gatedPolicy gives out hosts while the gate is open.
+// gatedPolicy returns hosts while the gate is open.
 type gatedPolicy struct {
 	gocql.HostSelectionPolicy
 	gate *gate
 }
 
-// HostUp is called when a connection of a pool is there that had none or lost one.
+// HostUp is called for a new connection of a pool that had none or lost one.
 func (p *gatedPolicy) HostUp(h *gocql.HostInfo) {
 	if p.gate.live.Load() > 0 {
 		p.gate.shut.Store(false)
@@ -190,7 +189,7 @@ type gatedHost struct {
 	gate *gate
 }
 
-// Info is the host, nil if it is down. The driver asks right before it takes a
+// Info returns the host, nil if it is down. The driver calls it right before it takes a
 // connection from the host's pool.
 func (h gatedHost) Info() *gocql.HostInfo {
 	if h.gate.shut.Load() {

@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
-// relayOf is the name of the relay in the key of a partition of relay_checkpoints,
-// which is composite.
+// relayOf returns the name of the relay from a partition key of relay_checkpoints, which
+// is composite.
 func relayOf(key []byte) string {
 	if len(key) < 2 || len(key) < 2+int(binary.BigEndian.Uint16(key)) {
 		return ""
@@ -26,8 +26,8 @@ func relayOf(key []byte) string {
 	return string(key[2 : 2+binary.BigEndian.Uint16(key)])
 }
 
-// carriedBy says which aggregates the relay of that name carries. It is told here
-// once more, by other means than the relay's: shard i of n has the tokens above i
+// carriedBy returns a function that reports whether the named relay owns an aggregate. It
+// is independent of the relay's implementation: shard i of n owns the tokens above i
 // n-ths of the ring, up to i+1.
 func carriedBy(name string) func(gocql.UUID) bool {
 	var i, n int64
@@ -43,7 +43,7 @@ func carriedBy(name string) func(gocql.UUID) bool {
 	}
 }
 
-// byRelay are the saves of each relay.
+// byRelay returns the saves by relay.
 func (h *history) byRelay() map[string][]save {
 	out := make(map[string][]save)
 	for _, s := range h.saves {
@@ -52,14 +52,14 @@ func (h *history) byRelay() map[string][]save {
 	return out
 }
 
-// divideAndDie starts the shards of some number and kills each soon: before, while and
-// after it takes over what others have reached.
+// divideAndDie starts a random number of shards and kills each soon: before, during and
+// after its take-over of existing checkpoints.
 func (w *world) divideAndDie(rnd *rand.Rand) {
 	w.t.Helper()
 	count := 2 + rnd.IntN(4)
 	for i := range count {
 		if rnd.IntN(4) == 0 {
-			continue // it never even began
+			continue // never started
 		}
 		p := w.startShard(relay.Shard{Index: i, Count: count})
 		time.Sleep(upTo(rnd, 4*time.Second))
@@ -67,12 +67,11 @@ func (w *world) divideAndDie(rnd *rand.Rand) {
 	}
 }
 
-// ghost writes checkpoints that are none of a relay at work.
+// ghost is the writer of checkpoints of no running relay.
 const ghost = "ghost"
 
-// haunt writes once more what the relay of that name saved before, as one that has lost
-// its shard may that stood still before it wrote: positions of now and then that are
-// older than those there are, and an older generation.
+// haunt repeats writes of the named relay, like a paused relay that has lost its shard:
+// random earlier positions and an earlier generation.
 func (w *world) haunt(rnd *rand.Rand, name string) {
 	w.t.Helper()
 	table := keyspace + ".outbox_messages"
@@ -106,13 +105,13 @@ func (w *world) haunt(rnd *rand.Rand, name string) {
 	}
 }
 
-// carryByShards lets a number of shards carry the table for a while, each in a process of
-// its own that is stopped or killed now and then, and started anew at once or later;
-// what an owner before it saved may come late. At last all of them are stopped or killed.
+// carryByShards runs the given number of shards for a while, each in its own process that
+// is repeatedly stopped or killed and restarted, immediately or later; saves of a
+// previous owner may be late. At the end all shards are stopped or killed.
 func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 	w.t.Helper()
 	if w.backs = nil; rnd.IntN(3) > 0 {
-		w.backs = new(relay.ReadBacks) // as if they were in one process
+		w.backs = new(relay.ReadBacks) // as in one process
 	}
 	defer func() { w.backs = nil }()
 	var shards []*process
@@ -134,7 +133,7 @@ func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 			time.Sleep(upTo(rnd, 3*time.Minute))
 		}
 		shards[i] = w.startShard(relay.Shard{Index: i, Count: count})
-		if rnd.IntN(2) == 0 { // the one before was no more than put out
+		if rnd.IntN(2) == 0 { // the previous one only lost its shard
 			time.Sleep(upTo(rnd, time.Minute))
 			w.haunt(rnd, relay.Shard{Index: i, Count: count}.Name(relay.DefaultName))
 		}

@@ -9,12 +9,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Two to four relays carry a shard each and are stopped or killed by a plan that the
-// seed makes, while the broker goes away and streams are replaced; then their number
-// changes, and at last there is one relay without shards again. Nothing is lost,
-// nothing is there twice, and each order's events are in sequence. Nor does it matter
-// that relays which have lost their shards write old checkpoints. SIM_FIRST_SHARDS and
-// SIM_SHARDS say which seeds are tried.
+// Two to four relays own a shard each and are stopped or killed by a plan of the seed,
+// while the broker fails and streams are replaced; then their number changes, and finally
+// one relay runs without shards. No event is lost or duplicated, and each order's events
+// are in sequence, although relays that have lost their shards write old checkpoints.
+// SIM_FIRST_SHARDS and SIM_SHARDS set the seeds.
 func TestShards_AreStoppedKilledAndDivided(t *testing.T) {
 	first, n := seeds.Number(t, "SIM_FIRST_SHARDS", 61), seeds.Number(t, "SIM_SHARDS", 2)
 	for seed := first; seed < first+n; seed++ {

@@ -14,33 +14,32 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// Story is a simulation that a test tells step by step, with the relay at the
-// pace of production. Its steps are taken one after the other, by one goroutine.
+// Story is a simulation that a test controls step by step, with the relay's production
+// intervals. One goroutine executes the steps in sequence.
 type Story struct {
 	w     *world
 	began time.Time
 }
 
-// Tell lets everything start, tells the story, and holds what it left behind to
-// the promises, as all simulations are.
+// Tell starts the system, runs the steps, and checks the promises as in every simulation.
 func Tell(t *testing.T, tell func(*Story)) {
 	t.Helper()
 	simulate(t, shortSeed, func(s *settings) {
 		s.relay.TailMaxInterval, s.relay.IdleDelay = relay.DefaultTailMaxInterval, relay.DefaultIdleDelay
 		s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog = relay.DefaultMaxInFlightRecords, relay.DefaultMaxStreamBacklog
 	}, func(w *world) {
-		time.Sleep(time.Minute) // all is quiet
+		time.Sleep(time.Minute) // wait until idle
 		tell(&Story{w: w, began: time.Now()})
 	})
 }
 
-// Now is how long the story has lasted.
+// Now returns the time since the start of the story.
 func (s *Story) Now() time.Duration { return time.Since(s.began) }
 
-// Wait lets time pass.
+// Wait waits for d of virtual time.
 func (s *Story) Wait(d time.Duration) { time.Sleep(d) }
 
-// Place places an order with one request, and returns what its caller is told.
+// Place places an order with one request and returns the answer.
 func (s *Story) Place(customer string) (orders.Order, error) {
 	got, err := s.w.services[0].Create(context.Background(), orders.NewOrder{
 		Country: "Finland", Currency: "EUR", Invoice: customer,
@@ -56,28 +55,28 @@ func (s *Story) Place(customer string) (orders.Order, error) {
 	return got.Order, err
 }
 
-// StopBroker lets the broker refuse all connections.
+// StopBroker makes the broker refuse all connections.
 func (s *Story) StopBroker() { s.w.net.cut(broker) }
 
 // StartBroker undoes StopBroker.
 func (s *Story) StartBroker() { s.w.net.mend(broker) }
 
-// RefuseWrites lets the database answer every write of an order that too few
-// replicas are alive, until the function that it returns is called.
+// RefuseWrites makes the database answer every write of an order with too few live
+// replicas, until the returned function is called.
 func (s *Story) RefuseWrites() (mend func()) {
 	return s.w.add(1, engine.OpLoggedBatch, faults.Rule{Name: "unavailable", Effect: faults.Effect{Failure: faults.Unavailable(2, 1)}})
 }
 
-// KillRelay ends the relay as SIGKILL does.
+// KillRelay stops the relay like SIGKILL.
 func (s *Story) KillRelay() { s.w.crashRelay() }
 
 // StartRelay starts a relay after KillRelay.
 func (s *Story) StartRelay() { s.w.startRelay() }
 
-// Orders and Events are how many rows are stored.
+// Orders returns the number of stored orders.
 func (s *Story) Orders() int { return s.count("orders") }
 
-// Events is how many rows the outbox has.
+// Events returns the number of rows of the outbox.
 func (s *Story) Events() int { return s.count(events) }
 
 func (s *Story) count(table string) int {
@@ -89,14 +88,15 @@ func (s *Story) count(table string) int {
 	return n
 }
 
-// Published is how many records the topics have.
+// Published returns the number of records in the topics.
 func (s *Story) Published() int {
 	s.w.tap.mu.Lock()
 	defer s.w.tap.mu.Unlock()
 	return len(s.w.tap.records)
 }
 
-// PublishedAt is when in the story the broker had the first event of an order.
+// PublishedAt returns the time in the story when the broker stored the first event of an
+// order.
 func (s *Story) PublishedAt(order gocql.UUID) (time.Duration, bool) {
 	s.w.tap.mu.Lock()
 	defer s.w.tap.mu.Unlock()

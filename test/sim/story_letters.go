@@ -9,23 +9,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// engineer is who acts on dead letters in stories.
-var engineer = dlq.Actor{Name: "engineer", Reason: "told in a story"}
+// engineer is the actor of changes of dead letters in stories.
+var engineer = dlq.Actor{Name: "engineer", Reason: "simulated story"}
 
-// Breaker is the breaker of the relay that runs.
+// Breaker returns the breaker status of the current relay.
 func (s *Story) Breaker() relay.BreakerStatus { return s.w.relay().relay.Status().Breaker }
 
-// Problems are what the relay says is wrong, none when it is ready: what alerts
-// a person.
+// Problems returns the problems that the relay reports and alerts on, none when it is
+// ready.
 func (s *Story) Problems() []string { return s.w.relay().relay.Status().Problems }
 
-// BreakerChanges is how often the breaker of the relay that runs came into a state.
+// BreakerChanges returns how often the breaker of the current relay entered a state.
 func (s *Story) BreakerChanges(to relay.BreakerState) int {
 	return int(s.w.relay().value(s.w, "outbox_relay_breaker_changes_total", to.String()))
 }
 
-// Letters are all dead letters there ever were, the settled ones included,
-// newest first.
+// Letters returns all dead letters, including resolved ones, newest first.
 func (s *Story) Letters() []dlq.DeadLetter {
 	s.w.t.Helper()
 	var out []dlq.DeadLetter
@@ -40,12 +39,12 @@ func (s *Story) Letters() []dlq.DeadLetter {
 	return out
 }
 
-// Park puts a dead letter aside, as `outbox dlq park` does: it waits for a person.
+// Park suspends a dead letter until a person acts, like `outbox dlq park`.
 func (s *Story) Park(event gocql.UUID) error {
 	return s.letters().Park(context.Background(), event, engineer)
 }
 
-// Replay asks for a dead letter to be published, as `outbox dlq replay` does.
+// Replay requests the replay of a dead letter, like `outbox dlq replay`.
 func (s *Story) Replay(event gocql.UUID) error {
 	return s.letters().Replay(context.Background(), event, engineer)
 }

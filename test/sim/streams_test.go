@@ -8,9 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// The streams of the CDC log are replaced by others while orders come in, more
-// than once, and also while the broker is away, so that the relay holds events
-// of the old ones.
+// The streams of the CDC log are replaced repeatedly while orders arrive, also while the
+// broker is down, so that the relay holds events of the old streams.
 func TestGeneration_Changes(t *testing.T) {
 	seen := simulate(t, 8, nil, func(w *world) {
 		w.traffic(500, time.Hour)
@@ -27,8 +26,8 @@ func TestGeneration_Changes(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// No checkpoint can be saved while the streams are replaced three times. The
-// relay waits at the end of the first generation, and goes on when it can.
+// No checkpoint can be saved while the streams are replaced three times. The relay waits
+// at the end of the first generation and continues once saves succeed.
 func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
 	seen := simulate(t, 19, func(s *settings) { s.relay.Tail = relay.TailOff }, func(w *world) {
 		w.traffic(200, time.Hour)
@@ -43,9 +42,9 @@ func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay is stopped while it waits for a broker at the end of a generation,
-// with two more to come. It holds events rather than spilling them: those that
-// are dead letters no generation has to wait for.
+// The relay is stopped while it waits for a broker at the end of a generation, with two
+// more to follow. It holds events instead of spilling them: generations do not wait for
+// dead letters.
 func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
 	seen := simulate(t, 20, func(s *settings) { s.relay.WhenOpen = relay.WhenOpenHold }, func(w *world) {
 		w.traffic(200, time.Hour)
@@ -56,7 +55,7 @@ func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 		}
 		if s := w.relay().relay.Status(); s.InFlight == 0 {
-			t.Error("the relay holds nothing of the generation that it is to wait for")
+			t.Error("the relay holds no events of the first generation")
 		}
 		w.stopRelay()
 		w.startRelay()
@@ -66,9 +65,8 @@ func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay crashes when it has read a generation to its end and holds events of
-// it that the broker does not have. The next one must not begin with the new
-// generation.
+// The relay crashes after it has read a generation to its end, with unpublished events of
+// it. The next one must not begin with the new generation.
 func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
 	simulate(t, 9, nil, func(w *world) {
 		w.traffic(500, time.Hour)
@@ -78,7 +76,7 @@ func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
 		w.newGeneration(2)
 		time.Sleep(4 * time.Minute)
 		if s := w.relay().relay.Status(); s.InFlight == 0 || s.InFlight == maxInFlight {
-			t.Errorf("%d events in flight: the relay has not read the generation to its end, or holds nothing of it", s.InFlight)
+			t.Errorf("%d events in flight: the relay has not read the generation to its end, or holds none of its events", s.InFlight)
 		}
 		w.crashRelay()
 		w.startRelay()
@@ -89,7 +87,7 @@ func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
 	})
 }
 
-// Tablets are split and merged while orders come in and while the broker is away.
+// Tablets are split and merged while orders arrive and while the broker is down.
 func TestTablets_SplitAndMerge(t *testing.T) {
 	seen := simulate(t, 17, onTablets, func(w *world) {
 		w.traffic(500, time.Hour)
@@ -106,15 +104,15 @@ func TestTablets_SplitAndMerge(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// One stream of a vnode always has rows. Those of the other shards have some now and
-// then, which turn up to ten minutes late. The library says nothing of streams without
-// rows beside one that has some, so the relay moves their checkpoints itself: never past
-// what turns up within the confidence window.
+// One stream of a vnode always has rows. The streams of the other shards sometimes have
+// rows, up to ten minutes late. The library does not report streams without rows next to
+// one with rows, so the relay moves their checkpoints itself: never past rows that appear
+// within the confidence window.
 func TestStreams_RowsTurnUpLateBesideABusyOne(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) {
 		s.node.Tokens, s.node.Shards = 1, 8
 		s.relay.ConfidenceWindow = wideWindow
-		s.relay.BusyDelay = 4 * busyEvery // always some between two reads
+		s.relay.BusyDelay = 4 * busyEvery // always rows between two reads
 	}, func(w *world) {
 		rnd := rand.New(rand.NewPCG(w.seed, 'l'))
 		w.keepBusy(100 * time.Minute)
@@ -129,8 +127,8 @@ func TestStreams_RowsTurnUpLateBesideABusyOne(t *testing.T) {
 		}
 	})
 	wantOnce(t, seen)
-	t.Logf("%d events were not there yet when a checkpoint of their stream moved on behind them", seen.missed)
+	t.Logf("%d events became visible after a checkpoint moved past their position", seen.missed)
 	if seen.missed < 20 {
-		t.Error("too few of them to say anything")
+		t.Error("too few events for a significant result")
 	}
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// partition is one of a topic's.
+// partition is a partition of a topic.
 type partition struct {
 	topic  string
 	number int32
 }
 
-// record is an event as it stands in a topic.
+// record is an event in a topic.
 type record struct {
 	outbox.Event
 	partition
 	offset int64
-	// producer is which life of a relay wrote it: each has an id of its own.
+	// producer is the producer id, unique for each run of a relay.
 	producer int64
-	// at is when the broker had it. The clock of the record itself is the
-	// producer's.
+	// at is the time when the broker stored it. The record's timestamp is that of the
+	// producer's clock.
 	at time.Time
 }
 
-// tap is a consumer beside the broker that notes when each record came in. No
-// outage of the network keeps it from doing so.
+// tap is a consumer that records when each record was stored. Faults of the network do
+// not affect it.
 type tap struct {
 	t       *testing.T
 	dial    func(context.Context, string, string) (net.Conn, error)
@@ -45,7 +45,7 @@ type tap struct {
 	reached map[partition]int64
 }
 
-// tapWait is how long the tap waits for records. Nobody else waits so long.
+// tapWait is the fetch wait time of the tap; no other client uses the same value.
 const tapWait = time.Minute
 
 func startTap(t *testing.T, k *kafka, topics ...string) *tap {
@@ -56,8 +56,8 @@ func startTap(t *testing.T, k *kafka, topics ...string) *tap {
 	return p
 }
 
-// follow has the tap read topics from their beginnings. Each time has a client of its
-// own: what is under way does not end before tapWait.
+// follow makes the tap read topics from their beginnings. Each call uses its own client:
+// a running fetch ends only after tapWait.
 func (p *tap) follow(topics ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *tap) follow(topics ...string) {
 	p.running.Go(func() { p.run(client) })
 }
 
-// refresh has the tap learn anew who leads what.
+// refresh makes the tap refresh its metadata.
 func (p *tap) refresh() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p *tap) run(client *kgo.Client) {
 	}
 }
 
-// all waits until it has everything that is in the topics now, and returns it
-// in the order in which it came.
+// all waits until the tap has read the topics to their current ends, and returns the
+// records in order of arrival.
 func (p *tap) all(k *kafka) []record {
 	p.mu.Lock()
 	topics := slices.Clone(p.topics)
@@ -127,7 +127,7 @@ func (p *tap) all(k *kafka) []record {
 			return records
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("the topics could not be read to their ends %v; %v is reached", ends, p.reached)
+			p.t.Fatalf("failed to read the topics to their ends %v; reached %v", ends, p.reached)
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// verifierName is the verifier's on the network.
+	// verifierName is the name of the verifier in the network.
 	verifierName = "verifier"
-	// verifyMargin is what a relay may need beyond its confidence window.
+	// verifyMargin is the time that a relay may need beyond its confidence window.
 	verifyMargin = 30 * time.Second
-	// repairPatience is how long the relay may take to repair.
+	// repairPatience limits the time of a repair.
 	repairPatience = 10 * time.Minute
 )
 
-// verifier is the one of outbox admin, with verify.repair on.
+// verifier is the verifier of outbox admin, with verify.repair enabled.
 type verifier struct {
 	*verify.Verifier
 	session *session
@@ -32,7 +32,7 @@ type verifier struct {
 	done    chan struct{}
 }
 
-// startVerifier verifies at this interval until the end.
+// startVerifier starts a verifier that runs at this interval until the end.
 func (w *world) startVerifier(every time.Duration) {
 	w.t.Helper()
 	v := &verifier{session: w.connect(verifierName, keyspace), done: make(chan struct{})}
@@ -79,8 +79,8 @@ func (w *world) startVerifier(every time.Duration) {
 	w.verifier = v
 }
 
-// lettersOf calls each for those of the events whose dead letter is open, was settled
-// without a record, or was published since began.
+// lettersOf calls each for the events whose dead letter is open, was resolved without a
+// record, or was published since began.
 func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.Letter)) error {
 	for _, id := range ids {
 		l, err := letters.Read(ctx, id)
@@ -98,7 +98,8 @@ func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []g
 	return nil
 }
 
-// stopVerifier makes a last pass with everything mended, after which nothing is missing.
+// stopVerifier verifies a last time after all faults have ended, until no event is
+// missing.
 func (w *world) stopVerifier() {
 	w.t.Helper()
 	v := w.verifier
@@ -114,7 +115,7 @@ func (w *world) stopVerifier() {
 			break
 		}
 		if time.Now().After(deadline) {
-			w.t.Errorf("the verifier finds no end: %v, missing %v", err, v.Missing())
+			w.t.Errorf("verification did not complete: %v, missing %v", err, v.Missing())
 			break
 		}
 		time.Sleep(time.Minute)

@@ -7,8 +7,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// A row that becomes visible an hour late, whose aggregate never writes again, is shown
-// to no relay. The verifier finds it, and the relay publishes it once.
+// A row becomes visible an hour late, and its aggregate has no further writes, so no
+// relay reads it. The verifier finds it, and the relay publishes it once.
 func TestVerifier_FindsLateRows(t *testing.T) {
 	seen := simulate(t, 61, nil, func(w *world) {
 		w.startVerifier(10 * time.Minute)
@@ -18,7 +18,7 @@ func TestVerifier_FindsLateRows(t *testing.T) {
 			w.writeLate(time.Hour)
 		}
 		time.Sleep(time.Hour)
-		w.crashRelay() // with the dedup index
+		w.crashRelay() // drops the dedup index
 		w.startRelay()
 		w.writeLate(2 * time.Hour)
 		time.Sleep(time.Minute)
@@ -26,7 +26,7 @@ func TestVerifier_FindsLateRows(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// writeLate writes the one event of an aggregate, so long after its write timestamp.
+// writeLate writes the only event of an aggregate, so long after its write timestamp.
 func (w *world) writeLate(late time.Duration) {
 	w.t.Helper()
 	id, aggregate, at := outbox.NewID(), outbox.NewID(), time.Now().Add(-late)

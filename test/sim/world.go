@@ -24,29 +24,29 @@ const (
 	eventsLog   = keyspace + "." + events + "_scylla_cdc_log"
 )
 
-// maxInFlight is how many events a relay holds at most, unless a scenario says
-// otherwise: few, so that an outage reaches the bound.
+// maxInFlight is the default limit of events in flight of a relay: low, so that an outage
+// reaches it.
 const maxInFlight = 100
 
-// topics are where events go.
+// topics contains the topics of events.
 var topics = []string{orders.EventCreated, orders.EventCancelled, parcelMoved, parcelDelivered}
 
-// settings are what scenarios differ in besides what goes wrong.
+// settings contains the configuration of a scenario.
 type settings struct {
 	node   scyllafake.Config
 	schema schema.Options
 	relay  relay.Config
 	orders orders.Config
-	// hints lets the order services tell the relay of what they wrote.
+	// hints makes the order services send hints to the relay.
 	hints bool
-	// denied lets topics be denied to those who read them, too.
+	// denied includes denials of read access to topics.
 	denied bool
-	// skews is how far the clock of each order service is ahead. There is one
-	// service for each; none means one whose clock is right.
+	// skews contains the clock offset of each order service; if empty, there is one
+	// service with a correct clock.
 	skews []time.Duration
 }
 
-// world is everything that runs in one bubble.
+// world contains all components of a bubble.
 type world struct {
 	t        *testing.T
 	seed     uint64
@@ -61,71 +61,71 @@ type world struct {
 	tap   *tap
 
 	hints    *hints            // nil without
-	session  *session          // the order services'
-	backs    *relay.ReadBacks  // of shards that begin together, if they read together
+	session  *session          // of the order services
+	backs    *relay.ReadBacks  // shared by shards that read back together
 	services []*orders.Service // one for each clock
 	verifier *verifier         // nil without
 	ledger   *ledger
 
-	database     chan struct{}  // holds a token that is taken to connect to the database, and to stop it
+	database     chan struct{}  // holds a token needed to connect to or stop the database
 	largeParcels atomic.Bool    // parcels are too large for the broker
-	frozen       bool           // the database is; guarded by the token
+	frozen       bool           // the database is frozen; guarded by the token
 	launching    sync.WaitGroup // relays that are not running yet
-	ending       sync.WaitGroup // relays that crashed and are not gone yet
+	ending       sync.WaitGroup // crashed relays that have not ended
 
 	mu     sync.Mutex
-	relays []*process // all that ever ran, the last one now
+	relays []*process // all relays; the last one is current
 	seen   outcome
 }
 
-// onTablets makes the database one whose CDC streams are those of tablets.
+// onTablets selects a database whose CDC streams belong to tablets.
 func onTablets(s *settings) {
 	s.node.Version, s.node.Tablets = "2025.4", true
 	s.schema.Tablets = schema.TabletsOn
 }
 
-// outcome is what was seen while a simulation ran, and what came of it.
+// outcome contains the measurements of a simulation.
 type outcome struct {
-	// inFlight is the most events that a relay ever held in memory.
+	// inFlight is the maximum number of events in flight of a relay.
 	inFlight int
-	// behind is the furthest that a relay ever was behind.
+	// behind is the maximum lag of a relay.
 	behind time.Duration
-	// problems are what relays said was wrong.
+	// problems contains the problems that relays reported.
 	problems map[string]bool
-	// restarts is how often relays started their reader again.
+	// restarts is the number of reader restarts.
 	restarts int
-	haunted  int // old checkpoints that were written once more
-	// scanned is how many events relays handed on by a scan of the outbox table.
+	haunted  int // rewritten old checkpoints
+	// scanned is the number of events that relays handed on by a scan of the outbox
+	// table.
 	scanned int
-	// letters is how many dead letters there were, replayed how many of them the
-	// relay published, discarded how many it was told not to.
+	// letters is the number of dead letters, replayed and discarded count those that were
+	// replayed and discarded.
 	letters, replayed, discarded int
-	// asked is how many events operators asked for.
+	// asked is the number of events that operators requested.
 	asked int
 	// events, records and duplicates count the outbox, the topics and the records
 	// that repeat an event.
 	events, records, duplicates int
-	// relays is how many there were, one after the other.
+	// relays is the number of relays.
 	relays int
-	// simulated is how long it all took.
+	// simulated is the virtual duration.
 	simulated time.Duration
-	// repeatedRows is how many log rows of events there were beyond the first.
+	// repeatedRows is the number of log rows of events beyond the first of each.
 	repeatedRows int
-	// missed is how many events were written where a checkpoint then moved on over a
-	// time without rows, before they could be seen: see evidence.missed.
+	// missed is the number of events that a checkpoint passed before they became visible,
+	// in a range without rows: see evidence.missed.
 	missed int
 }
 
-// shortSeed is that of the simulation that -short runs: six hours without a broker.
+// shortSeed is the seed of the simulation that -short runs: six hours without a broker.
 const shortSeed = 1
 
-// simulate runs a scenario in a bubble of its own: starts everything, lets the
-// scenario run, mends what is broken, waits until the relay has caught up, and
-// then holds what was left behind to the promises.
+// simulate runs a scenario in its own bubble: it starts the system, runs the scenario,
+// ends all faults, waits until the relay has caught up, and checks the promises.
 func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*world)) (seen outcome) {
 	t.Helper()
 	if testing.Short() && seed != shortSeed {
-		t.Skip("of the simulations -short runs one; run it without")
+		t.Skip("-short runs one simulation only")
 	}
 	scyllatest.Bubble(t, func(t *testing.T) {
 		w := newWorld(t, seed, change)
@@ -160,7 +160,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
 			Topics: make(map[string]string),
-			Load:   func(context.Context) (relay.Load, error) { return relay.Load{}, nil }, // not that of the machine of the tests
+			Load:   func(context.Context) (relay.Load, error) { return relay.Load{}, nil }, // not the load of the test machine
 		},
 	}
 	for _, topic := range topics {
@@ -202,7 +202,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	return w
 }
 
-// close ends everything; a bubble must be empty at its end.
+// close stops everything; a bubble must be empty at its end.
 func (w *world) close() {
 	w.session.Close()
 	w.ending.Wait()
@@ -214,14 +214,13 @@ func (w *world) close() {
 	if err := w.node.Close(); err != nil {
 		w.t.Errorf("close the database: %v", err)
 	}
-	time.Sleep(2 * time.Minute) // what the clients have on timers
+	time.Sleep(2 * time.Minute) // let timers of the clients expire
 }
 
-// faults is what makes the database fail.
+// faults returns the fault injector of the database.
 func (w *world) faults() *faults.Injector { return w.node.Faults() }
 
-// calm mends everything and waits until the customers have gone and the relay
-// has nothing left to do.
+// calm ends all faults and waits until the customers have finished and the relay is idle.
 func (w *world) calm() {
 	w.t.Helper()
 	w.faults().Clear()
@@ -245,8 +244,8 @@ func (w *world) calm() {
 	}
 }
 
-// awaitCustomers waits until all customers have gone; with everything mended
-// that takes no more than some pauses.
+// awaitCustomers waits until all customers have finished; without faults that takes only
+// a few pauses.
 func (w *world) awaitCustomers() {
 	w.t.Helper()
 	gone := make(chan struct{})
@@ -254,9 +253,9 @@ func (w *world) awaitCustomers() {
 	select {
 	case <-gone:
 	case <-time.After(12 * time.Hour):
-		w.t.Fatal("some customers have no answer twelve hours after everything was mended")
+		w.t.Fatal("some customers have no answer twelve hours after all faults ended")
 	}
 }
 
-// after says how long the simulation has run, for messages.
+// after formats a time as the duration since the start of the simulation.
 func (w *world) after(t time.Time) string { return t.Sub(w.began).Round(time.Millisecond).String() }

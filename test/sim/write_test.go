@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// One batch in four fails in one of the ways in which batches fail, and then is
-// applied at once, a minute later and more than once, or never.
+// One batch in four fails in one of the known ways, and is then applied immediately, a
+// minute later and more than once, or never.
 func TestBatches_EveryFate(t *testing.T) {
 	seen := simulate(t, 10, nil, func(w *world) {
 		w.traffic(600, 2*time.Hour)
@@ -14,13 +14,13 @@ func TestBatches_EveryFate(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 	})
 	if seen.repeatedRows < 50 {
-		t.Errorf("%d log rows repeated an event, want many", seen.repeatedRows)
+		t.Errorf("%d log rows repeat an event, want many", seen.repeatedRows)
 	}
 	wantOnce(t, seen)
 }
 
-// One conditional write in four times out: decided and invisible, applied, or
-// nothing at all. Cancellations and Idempotency-Keys depend on them.
+// One conditional write in four times out: decided and invisible, applied, or not
+// applied. Cancellations and Idempotency-Keys depend on them.
 func TestCAS_EveryFate(t *testing.T) {
 	seen := simulate(t, 11, nil, func(w *world) {
 		w.traffic(600, 2*time.Hour)
@@ -30,7 +30,7 @@ func TestCAS_EveryFate(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// wantOnce fails the test if any event is in its topic twice.
+// wantOnce fails the test if a topic contains an event twice.
 func wantOnce(t *testing.T, seen outcome) {
 	t.Helper()
 	if seen.duplicates != 0 {
