@@ -78,39 +78,39 @@ const (
 	BackfillOff  = "off"
 )
 
-// Config configures a Relay. Zero values mean the defaults; New says of every
-// field that is out of bounds at once.
+// Config configures a Relay. Zero values mean the defaults. New reports every invalid
+// field in one error.
 type Config struct {
-	// Session reaches the database; the relay does not close it. Required.
+	// Session is the database session; the relay does not close it. Required.
 	Session *gocql.Session
-	// Brokers are the first addresses of the Kafka cluster, host:port. Required.
+	// Brokers are the seed brokers of the Kafka cluster, host:port. Required.
 	Brokers []string
-	// Kafka are further options of the Kafka client: TLS, SASL, a dialer, hooks.
-	// What the relay's promises rest on (acks, idempotence, partitioning, limits)
-	// cannot be changed by them.
+	// Kafka are further options of the Kafka client: TLS, SASL, a dialer, hooks. They
+	// cannot change the options that the relay's guarantees depend on (acks,
+	// idempotence, partitioning, limits).
 	Kafka []kgo.Opt
 
-	// Name is the relay's name; relays of different names keep their own
-	// checkpoints. Default DefaultName.
+	// Name is the relay's name; relays with different names have separate checkpoints.
+	// Default DefaultName.
 	Name string
-	// Shard makes the relay carry one of several equal parts of the table, which
-	// it names in its checkpoints, its log (shard) and its metrics (a label of that
-	// name; they leave Registerer when Run returns). What bounds memory, rates and
-	// dead letters below is the whole relay's, of which a shard has its share:
-	// MaxInFlightRecords, MaxInFlightBytes, MaxAggregates, MaxRememberedEvents,
-	// SpillLimit, ReplayConcurrency, ReplayRate, BackfillRowsPerSecond,
-	// TailMaxQueriesPerSecond. The zero value carries the whole table.
+	// Shard makes the relay process one of several equal parts of the table.
+	// Checkpoints, logs (key shard) and metrics (label shard; unregistered when Run
+	// returns) contain the shard. The following limits apply to the whole relay, and
+	// each shard has an equal share: MaxInFlightRecords, MaxInFlightBytes,
+	// MaxAggregates, MaxRememberedEvents, SpillLimit, ReplayConcurrency, ReplayRate,
+	// BackfillRowsPerSecond, TailMaxQueriesPerSecond. The zero value processes the whole
+	// table.
 	Shard Shard
-	// Fence, if not nil, says by an error that another relay may own what this one
-	// carries by now. It is asked before anything is published or made a dead letter,
-	// once more before each write to a connection, and must be quick and safe for
-	// concurrent use. Once it returned an error it has to go on doing so; Run then
-	// waits for nothing that is under way, and saves no checkpoint. Who fences also
-	// ends Run's context. See package share.
+	// Fence, if not nil, returns an error once another relay may own the data of this
+	// one. The relay calls it before it publishes an event or writes a dead letter, and
+	// before each write to a connection. It must be fast, safe for concurrent use, and
+	// continue to fail after the first error. Run then discards the events in progress
+	// and saves no checkpoint. The component that fences the relay also ends Run's
+	// context. See package share.
 	Fence func() error
-	// ReadBacks, if not nil, is the same for all shards of this table that the process
-	// carries: those that begin together read the topics back together, once. Default
-	// nil: each reads them for itself.
+	// ReadBacks, if not nil, is shared by all shards of this table in the process:
+	// shards that start together read the topics back together, once. Default nil: each
+	// shard reads them back itself.
 	ReadBacks *readback.Group
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
@@ -119,219 +119,221 @@ type Config struct {
 	Table string
 	// TableKeyspace is the outbox table's keyspace. Default Keyspace.
 	TableKeyspace string
-	// Mapping says which columns of the table hold what. The zero value is for
-	// the columns of outbox_messages. What does not fit ends Run, with an
+	// Mapping maps the columns of the table to event fields. The zero value is for the
+	// columns of outbox_messages. If the table does not match, Run returns an
 	// *outbox.MappingError.
 	Mapping outbox.Mapping
 	// Source is the CloudEvents source (ce_source). Default DefaultSource.
 	Source string
 
-	// Topics maps event types to topics; a type that is not in it goes by
-	// TopicTemplate. The topics in it are made at the start.
+	// Topics maps event types to topics; TopicTemplate applies to all other types. The
+	// relay creates these topics at the start.
 	Topics map[string]string
-	// TopicTemplate names the topic of an event; {event_type} and
-	// {aggregate_type}, with or without a $ before them, stand for the event's.
-	// Default DefaultTopicTemplate, or DebeziumTopicTemplate with that preset.
+	// TopicTemplate is the topic name of an event; {event_type} and {aggregate_type},
+	// with or without a preceding $, are replaced by the values of the event. Default
+	// DefaultTopicTemplate, or DebeziumTopicTemplate with that preset.
 	TopicTemplate string
-	// Partitions is the number of partitions of a topic that the relay makes.
-	// Default DefaultPartitions; -1 leaves it to the broker.
+	// Partitions is the number of partitions of topics that the relay creates. Default
+	// DefaultPartitions; -1 uses the default of the broker.
 	Partitions int32
-	// Replication is the replication factor of a topic that the relay makes.
-	// Default -1, which leaves it to the broker.
+	// Replication is the replication factor of topics that the relay creates. Default
+	// -1, which uses the default of the broker.
 	Replication int16
 
-	// Tail is TailOn or TailOff. The tail reads the log at once, so events go out
-	// within milliseconds; without it they do when the confidence window has
-	// gone by. It changes nothing in what the relay promises. Default TailOn.
+	// Tail is TailOn or TailOff. The tail reader reads new log rows immediately, so
+	// events are published within milliseconds; without it they are published after the
+	// confidence window. The guarantees of the relay are the same. Default TailOn.
 	Tail string
-	// TailMinInterval and TailMaxInterval bound the wait between two readings of
-	// the same streams by the tail: streams with new rows are read again after
-	// the first, idle ones after the second. Defaults DefaultTailMinInterval,
+	// TailMinInterval and TailMaxInterval are the limits of the interval between two
+	// reads of a stream by the tail reader: the minimum applies to streams with new
+	// rows, the maximum to idle streams. Defaults DefaultTailMinInterval,
 	// DefaultTailMaxInterval.
 	TailMinInterval, TailMaxInterval time.Duration
-	// TailOverlap is how far back the tail looks for rows that became visible
-	// late; those later still the sweep finds. Default DefaultTailOverlap.
+	// TailOverlap is how far back the tail reader reads again for rows that became
+	// visible late; the sweep reader finds later ones. Default DefaultTailOverlap.
 	TailOverlap time.Duration
-	// TailReorder is how long the tail holds an event of a table without numbers
-	// for an earlier one of its aggregate that becomes visible after it: writes
-	// under way at the same time, by writers whose clocks differ. A row of a writer
-	// that awaits each acknowledgement may take twice TailOverlap, and where streams
-	// have few rows ConfidenceWindow. What comes later still goes out late, and is
-	// counted. The latency grows by TailReorder. -1 holds nothing, so that only rows
-	// that become visible in the order of their write times keep it.
-	// Default DefaultTailReorder; a table with numbers does not use it.
+	// TailReorder is how long the tail reader holds an event of a table without sequence
+	// numbers for an earlier event of its aggregate that becomes visible later, as with
+	// concurrent writes by writers with different clocks. A row of a writer that awaits
+	// each acknowledgement may take twice TailOverlap, and in streams with few rows
+	// ConfidenceWindow. A row that arrives later still is published late and counted.
+	// TailReorder adds to the latency. -1 holds nothing; order is then kept only among
+	// rows that become visible in the order of their write times. Default
+	// DefaultTailReorder; not used for a table with sequence numbers.
 	TailReorder time.Duration
-	// TailMaxQueriesPerSecond bounds the queries of the tail; each reads up to
+	// TailMaxQueriesPerSecond limits the queries of the tail reader; each reads up to
 	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
 	TailMaxQueriesPerSecond float64
-	// Hints is where writers' hints come in, nil for nowhere; the tail reads the
-	// streams they name at once. The relay does not close it. See package hint.
+	// Hints is the connection that receives the hints of writers, nil for none; the tail
+	// reader reads the named streams immediately. The relay does not close it. See
+	// package hint.
 	Hints net.PacketConn
 	// HintKey is shared with the writers, at least hint.MinKey bytes. Required with Hints.
 	HintKey []byte
 
-	// ConfidenceWindow is how old a change must be before the sweep reads it,
-	// because an earlier one may still be on its way. One that is too short
-	// passes over a row that turns up late. A batch that timed out is
-	// replayed up to 65 s later, so less than DefaultConfidenceWindow risks
-	// loss on a cluster. Default DefaultConfidenceWindow.
+	// ConfidenceWindow is the minimum age of a change before the sweep reader reads it,
+	// because an earlier change may not be visible yet. If it is too short, the sweep
+	// reader misses rows that become visible late. A batch that timed out is replayed up
+	// to 65 s later, so a value below DefaultConfidenceWindow risks loss on a cluster.
+	// Default DefaultConfidenceWindow.
 	ConfidenceWindow time.Duration
-	// QueryWindow is how much time one query of the log covers at most; it only
-	// matters when the relay is behind. Default DefaultQueryWindow.
+	// QueryWindow is the maximum time range of one query of the log; it only matters
+	// while the relay lags. Default DefaultQueryWindow.
 	QueryWindow time.Duration
 	// BusyDelay is the wait between two reads of streams that had rows. Default DefaultBusyDelay.
 	BusyDelay time.Duration
 	// IdleDelay is the wait between two reads of streams that had none. Default DefaultIdleDelay.
 	IdleDelay time.Duration
-	// GenerationDelay is how often the relay asks for a new generation of
-	// streams. Default DefaultGenerationDelay.
+	// GenerationDelay is how often the relay checks for a new generation of streams.
+	// Default DefaultGenerationDelay.
 	GenerationDelay time.Duration
-	// FirstAge is how far back a relay of this name starts when it never ran
-	// before. The log holds no more than the table's CDC ttl. Default DefaultFirstAge.
+	// FirstAge is how far back a relay without checkpoints starts. The log contains no
+	// more than the CDC ttl of the table. Default DefaultFirstAge.
 	FirstAge time.Duration
-	// GapWait is how long an event waits for a missing one before it in its
-	// aggregate, which is looked up by key meanwhile. Default DefaultGapWait;
-	// -1 does not wait.
+	// GapWait is how long an event waits for a missing earlier event of its aggregate,
+	// while the relay looks that up by key. Default DefaultGapWait; -1 does not wait.
 	GapWait time.Duration
 
-	// ReadBackMargin is how much the clocks of writers, relays and brokers may
-	// differ. At its start the relay reads its topics back to the oldest
-	// checkpoint and by so much further, to learn what is out already; that needs
-	// the right to read them. Default DefaultReadBackMargin; -1 does not read
-	// back, so a crash repeats events.
+	// ReadBackMargin is the maximum difference between the clocks of writers, relays and
+	// brokers. At its start the relay reads its topics back to the oldest checkpoint
+	// minus this margin to find published events; this requires the right to read the
+	// topics. Default DefaultReadBackMargin; -1 does not read back, so events are
+	// repeated after a crash.
 	ReadBackMargin time.Duration
-	// ReadBackQuiet is how long nothing may have come to the topics before they
-	// count as read back: what a killed relay had sent may still be written.
-	// Longer is safer with a broker that takes long to take a request, and every
-	// start takes so much longer. Default DefaultReadBackQuiet.
+	// ReadBackQuiet is how long the topics must receive no record before the read-back
+	// ends: the broker may still write records that a killed relay sent. A longer time
+	// is safer with a slow broker, and delays every start. Default DefaultReadBackQuiet.
 	ReadBackQuiet time.Duration
 
-	// Backfill is BackfillAuto or BackfillOff. A relay that was away for longer
-	// than the CDC log keeps its rows, or that starts for the first time with a
-	// table that is older than its log, scans the outbox table for what the log
-	// may not have. Off, it says that events are missing. Default BackfillAuto.
+	// Backfill is BackfillAuto or BackfillOff. With auto, the relay scans the outbox
+	// table for events that the log may not contain: after it was down for longer than
+	// the CDC log keeps rows, or at the first start with a table that is older than its
+	// log. With off, it logs that events are missing. Default BackfillAuto.
 	Backfill string
-	// BackfillFrom, if not zero, asks for a scan for all events written since
-	// then that are not in their topics. The same time asks once, however often
-	// the relay is started with it; it is taken to the millisecond.
+	// BackfillFrom, if not zero, requests a scan for all events written since then that
+	// are not in their topics. One value requests one scan, however often the relay
+	// starts with it; it is truncated to milliseconds.
 	BackfillFrom time.Time
-	// BackfillRowsPerSecond bounds how many rows a scan reads. Default
-	// DefaultBackfillRowsPerSecond; -1 does not bound it.
+	// BackfillRowsPerSecond limits the rows that a scan reads per second. Default
+	// DefaultBackfillRowsPerSecond; -1 is unlimited.
 	BackfillRowsPerSecond int
 
-	// MaxInFlightRecords bounds the events read and not yet acknowledged. Default DefaultMaxInFlightRecords.
+	// MaxInFlightRecords limits the events that are read and not yet acknowledged.
+	// Default DefaultMaxInFlightRecords.
 	MaxInFlightRecords int
-	// MaxInFlightBytes bounds their size in memory. Default DefaultMaxInFlightBytes.
+	// MaxInFlightBytes limits the memory of these events. Default
+	// DefaultMaxInFlightBytes.
 	MaxInFlightBytes int64
-	// MaxRecordBytes bounds one record and one batch; a topic's own
-	// max.message.bytes bounds it further. Default DefaultMaxRecordBytes.
+	// MaxRecordBytes limits one record and one batch; the max.message.bytes of a topic
+	// limits them further. Default DefaultMaxRecordBytes.
 	MaxRecordBytes int32
-	// MaxStreamBacklog is how many changes of one stream may be read past one
-	// that is not acknowledged. It bounds what a crash repeats where the topics
-	// may not be read back. Default DefaultMaxStreamBacklog.
+	// MaxStreamBacklog is how many changes of a stream the relay reads after one that is
+	// not acknowledged. It limits the events repeated after a crash if the relay may not
+	// read the topics back. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
-	// MaxAggregates is how many idle aggregates' last sequence numbers are
-	// remembered, at some 80 bytes each. Of one that is forgotten the earlier
-	// events are looked up when another one comes. Default DefaultMaxAggregates.
+	// MaxAggregates is the number of idle aggregates whose last sequence numbers are
+	// kept in memory, about 80 bytes each. For others the relay looks up the earlier
+	// events when the next event arrives. Default DefaultMaxAggregates.
 	MaxAggregates int
-	// MaxRememberedEvents is how many events may be out before the sweep has
-	// come to their rows, which is after the confidence window. Their ids are
-	// remembered, at some 40 bytes each, so that none goes out twice; beyond
-	// the bound the tail waits for the sweep, and at 80 % of it Status reports a
-	// problem: 1.25 times the events of one confidence window are enough. Default
+	// MaxRememberedEvents is the maximum number of events that are published before the
+	// sweep reader has read their rows, after the confidence window. The dedup index
+	// keeps their ids, about 40 bytes each, so that no event is published twice. At the
+	// limit the tail reader waits for the sweep reader; at 80 % of it Status reports a
+	// problem, so 1.25 times the events of one confidence window are enough. Default
 	// DefaultMaxRememberedEvents, enough for 6,666 events per second over two minutes.
 	MaxRememberedEvents int
 
-	// RetryDelays are the waits before each attempt to publish an event; their
-	// number is the number of attempts. An event that is not out then becomes a
-	// dead letter, or with DeadLettersOff is tried on at the last wait. Default
-	// DefaultRetryDelays.
+	// RetryDelays are the delays before each attempt to publish an event; their number
+	// is the number of attempts. After the last attempt the event becomes a dead letter,
+	// or is retried at the last delay with DeadLettersOff. Default DefaultRetryDelays.
 	RetryDelays []time.Duration
-	// RetryJitter is the share by which a wait is made longer or shorter at
-	// random, so that many do not come at once. Default DefaultRetryJitter; -1 for none.
+	// RetryJitter is the random share by which a delay is longer or shorter, so that
+	// retries do not coincide. Default DefaultRetryJitter; -1 for none.
 	RetryJitter float64
-	// AttemptTimeout is how long the broker may take to acknowledge before the
+	// AttemptTimeout is how long the broker may take to acknowledge a record before the
 	// breaker counts a failure. Default DefaultAttemptTimeout.
 	AttemptTimeout time.Duration
-	// BreakerFailures in a row open the breaker, and so does a share of failures of
-	// BreakerRate or more in the last BreakerWindow, once it holds BreakerMinCalls
-	// calls. It stays open for BreakerOpen; then BreakerProbes calls are let
-	// through: if all succeed it closes, if one fails it opens again. A call is
-	// what is sent within 50 ms. Defaults DefaultBreakerFailures and so on.
+	// The breaker opens after BreakerFailures consecutive failures, or at a failure rate
+	// of at least BreakerRate within BreakerWindow, if that contains at least
+	// BreakerMinCalls calls. It stays open for BreakerOpen and then admits BreakerProbes
+	// calls: it closes if all succeed, and opens again if one fails. A call is all
+	// records sent within 50 ms. Defaults DefaultBreakerFailures and so on.
 	BreakerFailures            int
 	BreakerRate                float64
 	BreakerWindow, BreakerOpen time.Duration
 	BreakerMinCalls            int
 	BreakerProbes              int
-	// WhenOpen is what happens to events while the breaker is open:
-	// WhenOpenSpill or WhenOpenHold. Default DefaultWhenOpen; without
-	// DeadLetters always WhenOpenHold.
+	// WhenOpen is the handling of events while the breaker is open: WhenOpenSpill or
+	// WhenOpenHold. Default DefaultWhenOpen; without DeadLetters always WhenOpenHold.
 	WhenOpen string
-	// SpillLimit is how many dead letters an open breaker makes before the relay
-	// holds. Default DefaultSpillLimit; -1 for none.
+	// SpillLimit is how many dead letters are written while the breaker is open before
+	// the relay holds. Default DefaultSpillLimit; -1 for none.
 	SpillLimit int
 
-	// DeadLetters is DeadLettersOn or DeadLettersOff. On, what cannot be published
-	// goes to the table dead_letter_queue of Keyspace. Off, the aggregate of such an
-	// event is held and tried again every HoldRetry. Default DeadLettersOn.
+	// DeadLetters is DeadLettersOn or DeadLettersOff. With on, events that cannot be
+	// published are written to the table dead_letter_queue of Keyspace. With off, the
+	// aggregate of such an event is held and retried every HoldRetry. Default
+	// DeadLettersOn.
 	DeadLetters string
-	// Ordering says what happens to the later events of an aggregate with a dead
-	// letter: OrderingStrict or OrderingRelaxed. Orderings says so by event type.
-	// Default DefaultOrdering.
+	// Ordering is the handling of later events of an aggregate with a dead letter:
+	// OrderingStrict or OrderingRelaxed. Orderings overrides it by event type. Default
+	// DefaultOrdering.
 	Ordering  string
 	Orderings map[string]string
-	// ReplayPoll is how often the relay asks what operators want done with dead
+	// ReplayPoll is how often the relay polls for the requests of operators about dead
 	// letters. Default DefaultReplayPoll.
 	ReplayPoll time.Duration
-	// ReplayConcurrency is how many aggregates' dead letters are replayed at the
-	// same time. Default DefaultReplayConcurrency.
+	// ReplayConcurrency is the number of aggregates whose dead letters are replayed
+	// concurrently. Default DefaultReplayConcurrency.
 	ReplayConcurrency int
-	// ReplayRate bounds how many dead letters are replayed per second. Default
-	// DefaultReplayRate; -1 does not bound it.
+	// ReplayRate limits the dead letters that are replayed per second. Default
+	// DefaultReplayRate; -1 is unlimited.
 	ReplayRate float64
-	// ReplayCanary is how many letters with equal errors are replayed without
-	// canaries before them. Default DefaultReplayCanary; -1 never sends canaries.
+	// ReplayCanary is the number of dead letters with equal errors up to which no canary
+	// is replayed first. Default DefaultReplayCanary; -1 never sends canaries.
 	ReplayCanary int
-	// Rules choose the strategy of dead letters, before those of dlq.DefaultStrategyRules.
+	// Rules select the strategy of dead letters, with precedence over
+	// dlq.DefaultStrategyRules.
 	Rules []dlq.StrategyRule
-	// StrategyPoll is how often it is looked at whether what waits for a window or
-	// a condition may go. Default DefaultStrategyPoll.
+	// StrategyPoll is how often the relay checks the windows and conditions of waiting
+	// dead letters. Default DefaultStrategyPoll.
 	StrategyPoll time.Duration
-	// The conditions of conditional letters: ConditionBroker is how long no call
-	// may have failed, ConditionDatabase how long a read may take, ConditionCPU and
-	// ConditionMemory the greatest Load, in percent. Defaults
+	// The conditions of conditional dead letters: ConditionBroker is the minimum time
+	// since the last failed call, ConditionDatabase the maximum duration of a read,
+	// ConditionCPU and ConditionMemory the maximum Load, in percent. Defaults
 	// DefaultConditionBroker and so on.
 	ConditionBroker, ConditionDatabase time.Duration
 	ConditionCPU, ConditionMemory      float64
-	// Load measures how busy the container is. Nil reads Linux's control groups.
+	// Load measures the load of the container. Nil reads the control groups of Linux.
 	Load func(context.Context) (publish.Load, error)
-	// ClaimFor is how long a replay may take before another worker may take the
-	// dead letter over. Default DefaultClaimFor.
+	// ClaimFor is how long a worker owns a dead letter during a replay before another
+	// worker may take it over. Default DefaultClaimFor.
 	ClaimFor time.Duration
 
-	// RetryMin and RetryMax bound the wait before something fails again that is
-	// no attempt to publish, such as making a topic; it doubles from one to the
-	// other. Defaults DefaultRetryMin, DefaultRetryMax.
+	// RetryMin and RetryMax are the limits of the retry delay of operations other than
+	// publishing, such as creating a topic; the delay doubles. Defaults DefaultRetryMin,
+	// DefaultRetryMax.
 	RetryMin, RetryMax time.Duration
-	// HoldRetry is the wait before an event that cannot be sent is tried again,
-	// with DeadLettersOff. Default DefaultHoldRetry.
+	// HoldRetry is the delay before a held event is retried with DeadLettersOff. Default
+	// DefaultHoldRetry.
 	HoldRetry time.Duration
-	// RestartDelay is the wait before the reader is started again after it
-	// failed repeatedly. Default DefaultRestartDelay.
+	// RestartDelay is the delay before the reader is restarted after repeated failures.
+	// Default DefaultRestartDelay.
 	RestartDelay time.Duration
-	// CheckpointInterval is how often checkpoints that passed events are saved. Default DefaultCheckpointInterval.
+	// CheckpointInterval is how often checkpoints that advanced past events are saved.
+	// Default DefaultCheckpointInterval.
 	CheckpointInterval time.Duration
-	// IdleCheckpoint is how often checkpoints that passed only empty time are
-	// saved. Default DefaultIdleCheckpoint.
+	// IdleCheckpoint is how often checkpoints that advanced without events are saved.
+	// Default DefaultIdleCheckpoint.
 	IdleCheckpoint time.Duration
 	// DrainTimeout is how long a stopping relay waits for acknowledgements. Default DefaultDrainTimeout.
 	DrainTimeout time.Duration
-	// StallAfter is how long nothing may move before the relay says that it is
+	// StallAfter is how long the relay may make no progress before it reports that it is
 	// not ready. Default DefaultStallAfter.
 	StallAfter time.Duration
 
 	letters  *dlq.Store         // nil without dead letters; set by New
-	rules    *dlq.StrategyRules // of Rules; nil if they are wrong, which rulesErr says
+	rules    *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
 	rulesErr error
 
 	// Logger receives the relay's log. Nil discards it.
@@ -392,19 +394,20 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// DefaultConfig returns the defaults of the fields that have some.
+// DefaultConfig returns a Config with all defaults.
 func DefaultConfig() Config { return Config{}.withDefaults() }
 
-// def gives a field that has none its default.
+// def sets a zero field to its default.
 func def[T comparable](p *T, v T) { *p = cmp.Or(*p, v) }
 
-// identifier is what the library can put into its queries: it does not quote.
+// identifier matches the names that are valid in the queries of the CDC library, which
+// does not quote.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9_]{0,47}$`)
 
-// FieldError is a field of Config with a value that New refuses.
+// FieldError is an invalid value of a field of Config.
 type FieldError struct {
-	Field string // its name in Config
-	Err   error  // the value, and what is allowed
+	Field string // name of the field in Config
+	Err   error  // the value and the allowed values
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
@@ -412,11 +415,11 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// report collects the problem of a field.
+// report records the problem of a field.
 type report func(field, format string, args ...any)
 
-// Validate returns what New refuses, but for the session: that need not be there yet.
-// The error joins a *FieldError for each problem.
+// Validate returns the error that New would return. It does not require a session. The
+// error joins a *FieldError for each problem.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	c.Session = new(gocql.Session)
@@ -432,7 +435,7 @@ func (c Config) validate() error {
 		bad("Session", "missing")
 	}
 	if len(c.Brokers) == 0 {
-		bad("Brokers", "empty: name at least one broker")
+		bad("Brokers", "empty: set at least one broker")
 	}
 	if err := c.Shard.Validate(); err != nil {
 		bad("Shard", "%w", err)
@@ -441,21 +444,21 @@ func (c Config) validate() error {
 		bad("Keyspace", "%q is not an unquoted CQL name", c.Keyspace)
 	}
 	if !identifier.MatchString(c.Table) {
-		bad("Table", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.Table)
+		bad("Table", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the CDC library does not quote names", c.Table)
 	}
 	if !identifier.MatchString(c.TableKeyspace) {
-		bad("TableKeyspace", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the reader of the CDC log does not quote names", c.TableKeyspace)
+		bad("TableKeyspace", "%q is not an unquoted CQL name: use lower-case letters, digits and _; the CDC library does not quote names", c.TableKeyspace)
 	}
 	if err := c.Mapping.Validate(); err != nil {
 		bad("Mapping", "%w", err)
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
 		if !publish.ValidTopic(c.Topics[t]) {
-			bad("Topics", "%q (for %s) is no topic name", c.Topics[t], t)
+			bad("Topics", "%q (for %s) is not a valid topic name", c.Topics[t], t)
 		}
 	}
 	if !publish.ValidTopic(publish.ExpandTopic(c.TopicTemplate, "x", "x")) {
-		bad("TopicTemplate", "%q makes no topic names: beside ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
+		bad("TopicTemplate", "%q is not a valid topic name: besides ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {
 		bad("Partitions", "%d must be positive, or -1", c.Partitions)
@@ -472,7 +475,7 @@ func (c Config) validate() error {
 	return fmt.Errorf("relay configuration: %w", errors.Join(errs...))
 }
 
-// validateReading checks how the log is read.
+// validateReading checks the settings of the readers.
 func (c Config) validateReading(bad report) {
 	positive := func(name string, d time.Duration) {
 		if d <= 0 {
@@ -501,7 +504,7 @@ func (c Config) validateReading(bad report) {
 		bad("Backfill", "%q must be %s or %s", c.Backfill, BackfillAuto, BackfillOff)
 	}
 	if c.BackfillRowsPerSecond < -1 {
-		bad("BackfillRowsPerSecond", "%d must be positive, or -1 for no bound", c.BackfillRowsPerSecond)
+		bad("BackfillRowsPerSecond", "%d must be positive, or -1 for no limit", c.BackfillRowsPerSecond)
 	}
 	positive("QueryWindow", c.QueryWindow)
 	positive("ReadBackQuiet", c.ReadBackQuiet)
@@ -518,7 +521,7 @@ func (c Config) validateReading(bad report) {
 	positive("StallAfter", c.StallAfter)
 }
 
-// validateBounds checks what the relay may hold and ask for.
+// validateBounds checks the limits.
 func (c Config) validateBounds(bad report) {
 	if c.RetryMax < c.RetryMin {
 		bad("RetryMax", "%s is below the minimum, %s", c.RetryMax, c.RetryMin)
@@ -540,8 +543,8 @@ func (c Config) validateBounds(bad report) {
 	}
 }
 
-// fenced says that the relay may publish nothing more: another one may own what it
-// carries.
+// fenced reports whether the relay must not publish, because another relay may own its
+// data.
 func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 
 // engine returns the configuration of the publisher.

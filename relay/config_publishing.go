@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 )
 
-// Defaults of what Config says about publishing, failures and dead letters.
+// Defaults of the fields of Config for publishing, failures and dead letters.
 const (
 	DefaultRetryJitter       = 0.2
 	DefaultAttemptTimeout    = 2 * time.Second
@@ -34,8 +34,8 @@ const (
 	DefaultConditionMemory   = 85
 )
 
-// DefaultRetryDelays are the waits before the attempts to publish an event: the
-// first at once, five in all.
+// DefaultRetryDelays returns the delays before the attempts to publish an event: five
+// attempts, the first without delay.
 func DefaultRetryDelays() []time.Duration {
 	return []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond}
 }
@@ -48,19 +48,20 @@ const (
 
 // Values of Config.WhenOpen.
 const (
-	// WhenOpenSpill makes dead letters of what waits while the breaker is open,
-	// up to Config.SpillLimit; then the relay holds. They go out by themselves
-	// when the breaker closes.
+	// WhenOpenSpill writes dead letters for waiting events while the breaker is open, up
+	// to Config.SpillLimit; then the relay holds. They are replayed when the breaker
+	// closes.
 	WhenOpenSpill = "spill"
-	// WhenOpenHold keeps what waits, and reads no more when that is too much.
+	// WhenOpenHold keeps waiting events in memory, and stops reading when memory is
+	// full.
 	WhenOpenHold = "hold"
 )
 
 // Values of Config.Ordering.
 const (
-	// OrderingStrict parks the later events of an aggregate behind a dead letter.
+	// OrderingStrict blocks the later events of an aggregate with a dead letter.
 	OrderingStrict = "strict"
-	// OrderingRelaxed lets events pass the dead letters of their aggregate.
+	// OrderingRelaxed publishes later events of an aggregate before its dead letters.
 	OrderingRelaxed = "relaxed"
 )
 

@@ -11,88 +11,88 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// Status is what a relay is doing.
+// Status is the state of a relay.
 type Status struct {
-	// Reading says that the CDC reader runs.
+	// Reading is true while the CDC reader runs.
 	Reading bool
 	// Streams is the number of CDC streams being read.
 	Streams int
-	// LastWindow is when the log was last read, zero if it was not yet.
+	// LastWindow is the time of the last read of the log, zero before the first.
 	LastWindow time.Time
-	// InFlight is the number of events read and not yet acknowledged.
+	// InFlight is the number of events that are read and not yet acknowledged.
 	InFlight int
-	// OldestUnacknowledged is how long ago the sweep read the oldest such change, or how
-	// long the producer has one, which the tail may have found first.
+	// OldestUnacknowledged is the age of the oldest unacknowledged change, since the
+	// sweep reader read it or, if earlier, since the producer has it. The tail reader
+	// may find it first.
 	OldestUnacknowledged time.Duration
-	// Behind is how far the stream that is furthest behind is behind now, the
-	// confidence window included.
+	// Behind is the lag of the stream that is furthest behind, including the confidence
+	// window.
 	Behind time.Duration
-	// Waiting are the aggregates that wait for an earlier event of theirs.
+	// Waiting are the aggregates that wait for an earlier event.
 	Waiting WaitingAggregates
 	// Held are the aggregates with an event that cannot be published.
 	Held []publish.Hold
-	// Breaker is the breaker before the broker.
+	// Breaker is the state of the circuit breaker for the broker.
 	Breaker publish.BreakerStatus
-	// DeadLetters are those that are not settled, Spilled those of them that an
-	// open breaker made, and ParkedAggregates the aggregates that wait behind one.
+	// DeadLetters counts open dead letters, Spilled those of them that were written
+	// while the breaker was open, and ParkedAggregates the aggregates that are blocked
+	// by a dead letter.
 	DeadLetters, Spilled, ParkedAggregates int
-	// Unstored is how many dead letters could not be stored so far, and OldestUnstored
-	// the one that has waited for longest.
+	// Unstored counts the dead letters that could not be stored yet; OldestUnstored is
+	// the oldest of them.
 	Unstored       int
 	OldestUnstored publish.UnstoredDeadLetter
-	// Holding says that the breaker is open, or a topic stalled, and nothing more
-	// is spilled.
+	// Holding is true if the breaker is open, or a topic stalled, and the relay spills
+	// no more events.
 	Holding bool
 	// Stalled are the partitions that acknowledge nothing while others do.
 	Stalled []publish.StalledTopic
-	// UnsavedSince is since when positions cannot be saved, zero if they can, and
-	// SaveErr why. Events go out meanwhile; a start would read back further.
+	// UnsavedSince is the time since when checkpoints cannot be saved, zero if they can,
+	// and SaveErr the error. Publishing continues; a restart would read back further.
 	UnsavedSince time.Time
 	SaveErr      error
-	// HeldStreams are the streams with a row that cannot be read, and why.
+	// HeldStreams contains the streams with an unreadable row, and the errors.
 	HeldStreams map[string]error
-	// Restarts counts how often the reader was started again, and LastError is
-	// why it ended last.
+	// Restarts counts restarts of the reader; LastError is the error that ended it last.
 	Restarts  int
 	LastError error
-	// Tail is what the tail is doing. Its errors are no reason not to be ready:
-	// events come by the sweep then, later. A tail that comes near its limit is one,
-	// because nobody would notice before it stops.
+	// Tail is the state of the tail reader. Its errors do not affect readiness, because
+	// the sweep reader publishes the events later. Nearing its limit does, because
+	// otherwise nothing would indicate it before the tail reader stops.
 	Tail TailStatus
 	// DataLoss is the last loss of acknowledged records by the broker within the last
-	// hour, nil without one.
+	// hour, nil if none.
 	DataLoss *publish.DataLoss
-	// TableErr is why new events do not come to the CDC log, nil if they do: somebody
-	// altered the table while the relay ran. A start refuses such a table.
+	// TableErr is the reason why new events are not written to the CDC log, nil if they
+	// are: the table was altered while the relay ran. A start rejects such a table.
 	TableErr error
-	// StartErr is why a start does not get on, nil if it does.
+	// StartErr is the error that delays the start, nil if none.
 	StartErr error
-	// ReadingBack says that the topics are being read back, before anything is
-	// published, and ReadBackErr why that does not get on.
+	// ReadingBack is true while the topics are read back, before anything is published.
+	// ReadBackErr is the error that delays it.
 	ReadingBack bool
 	ReadBackErr error
-	// Unread are the first of the partitions that the start could not read back, and
-	// UnreadSince since when nothing is published to them; empty if there are none.
+	// Unread names the first of the partitions that the start could not read back, and
+	// UnreadSince is the time since when nothing is published to them. Unread is empty
+	// if there are none.
 	Unread      string
 	UnreadSince time.Time
-	// Backfill is what a scan of the outbox table is doing.
+	// Backfill is the state of the scan of the outbox table.
 	Backfill backfill.BackfillStatus
-	// Others are other processes that run a relay of this name on this table, as far
-	// as Heartbeat has seen them. They are no reason not to be ready: a process that
-	// takes over from another one would wait for it for ever.
+	// Others are other processes that run a relay of this name on this table, as seen by
+	// Heartbeat. They do not affect readiness: a process that takes over from another
+	// would wait for it forever.
 	Others []OtherInstance
-	// GivesWay are instances that share the table, for whose end this relay waits
-	// before it publishes anything (GiveWay).
+	// GivesWay are instances that share the table; the relay publishes nothing until
+	// they end (GiveWay).
 	GivesWay []string
-	// Idle says that the shard has nothing to carry, because shard 0 carries the
-	// table whole.
+	// Idle is true if the shard has no work, because shard 0 processes the whole table.
 	Idle bool
-	// Problems say in one sentence each why the relay is not ready; none means
-	// that it is.
+	// Problems are the reasons why the relay is not ready; empty if it is ready.
 	Problems []string
 }
 
-// Status returns what the relay is doing now.
+// Status returns the current state of the relay.
 func (r *Relay) Status() Status {
 	now := time.Now()
 	r.mu.Lock()
@@ -129,7 +129,7 @@ func (r *Relay) Status() Status {
 	return s
 }
 
-// oldestAge is for how long the oldest change has waited for its acknowledgement.
+// oldestAge returns the age of the oldest unacknowledged change.
 func (r *Relay) oldestAge(now time.Time) time.Duration {
 	age := r.streams.OldestAge(now)
 	if sent := r.publisher.Load().OldestSent(); !sent.IsZero() {
@@ -141,57 +141,57 @@ func (r *Relay) oldestAge(now time.Time) time.Duration {
 func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	// A window may be slow to come by: readers start one after the other, and
-	// idle streams are read seldom.
+	// A window may arrive slowly: readers start one after the other, and idle streams
+	// are read seldom.
 	patience := cfg.StallAfter + cfg.IdleDelay + cfg.BusyDelay
 	switch {
 	case len(s.GivesWay) > 0:
-		say("it waits and publishes nothing, because instances of this name share the table (%s) and everything would be published twice: stop them, or set relay.shards here as there", strings.Join(s.GivesWay, ", "))
+		say("it waits and publishes nothing: instances of this name share the table (%s), and every event would be published twice; stop them, or set relay.shards to the same number", strings.Join(s.GivesWay, ", "))
 	case started.IsZero():
 		say("not started")
 	case s.StartErr != nil:
 		say("starting: %v", s.StartErr)
 	case s.Idle:
 	case s.ReadBackErr != nil:
-		say("the topics cannot be read back, and nothing is published before that: %v", s.ReadBackErr)
+		say("cannot read the topics back, publishing is paused: %v", s.ReadBackErr)
 	case s.ReadingBack:
-		say("starting: the topics are being read back")
+		say("starting: reading the topics back")
 	case s.Backfill.Alone:
-		say("a part of the outbox table is scanned before anything else is published: %d of %d ranges are done", s.Backfill.Done, s.Backfill.Ranges)
+		say("publishing is paused for the scan of a part of the outbox table: %d of %d ranges done", s.Backfill.Done, s.Backfill.Ranges)
 	case !s.Reading && s.LastError != nil:
-		say("the CDC reader is waiting to be started again: %v", s.LastError)
+		say("the CDC reader failed and waits for its restart: %v", s.LastError)
 	case !s.Reading:
 		say("the CDC reader is not running")
 	case s.Tail.Err != nil && now.Sub(checkpoint.Later(s.Tail.LastRead, started)) >= cfg.StallAfter:
-		// It reads all the time, so it knows before the sweep, and why.
-		say("the CDC log could not be read since %s: %v", checkpoint.Later(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
+		// The tail reader reads continuously, so it detects this before the sweep reader.
+		say("failed to read the CDC log since %s: %v", checkpoint.Later(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
 	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
-		// In a new table no window is old enough yet; the tail reads meanwhile.
+		// In a new table no window is old enough yet; the tail reader reads concurrently.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
-		say("starting: no window of the CDC log was read yet")
+		say("starting: no window of the CDC log read yet")
 	case now.Sub(s.LastWindow) >= patience:
-		say("no window of the CDC log could be read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
+		say("no window of the CDC log read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
 	}
 	if l := s.DataLoss; l != nil {
 		say("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
 			l.Partition, l.Topic, l.At.UTC().Format(time.RFC3339))
 	}
 	if t := s.Tail; t.NearLimit {
-		say("%d events are published and not yet read by the sweep, and at %d the tail stops, so that events arrive after the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",
+		say("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",
 			t.Unswept, t.UnsweptLimit, cfg.ConfidenceWindow)
 	}
 	if s.Unread != "" {
-		say("partitions cannot be read back since %s, so their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
+		say("cannot read partitions back since %s; their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
 	}
 	if s.TableErr != nil {
 		say("new events are not published: %v", s.TableErr)
 	}
 	if b := s.Breaker; b.State != publish.BreakerClosed {
-		now := "events become dead letters and go out when it closes"
+		now := "events become dead letters and are replayed when it closes"
 		if s.Holding {
 			now = "events wait in the CDC log until it closes"
 		}
-		say("the breaker is %s since %s, %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
+		say("the breaker is %s since %s; %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	for _, t := range s.Stalled {
 		if now.Sub(t.Since) < cfg.engine().UsedUpAfter() {
@@ -200,41 +200,41 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		then := "they become dead letters"
 		switch {
 		case t.Holding:
-			then = fmt.Sprintf("there are %d dead letters, the limit: they wait, and reading stops when memory is full", s.Spilled)
+			then = fmt.Sprintf("the spill limit is reached (%d dead letters); they wait, and reading stops when memory is full", s.Spilled)
 		case cfg.DeadLetters != DeadLettersOn:
 			then = "they wait, and reading stops when memory is full"
 		}
-		say("partition %d of topic %q acknowledges nothing since %s, %d records are on their way to it, and events of %d aggregates behind them: %s",
+		say("partition %d of topic %q acknowledges nothing since %s; %d records are in flight to it, and events of %d aggregates wait for them: %s",
 			t.Partition, t.Topic, t.Since.UTC().Format(time.RFC3339), t.Records, t.Aggregates, then)
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
-		say("the oldest event has waited for the broker's acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
+		say("the oldest event waits for its acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
 	}
 	if !s.UnsavedSince.IsZero() && now.Sub(s.UnsavedSince) >= cfg.StallAfter {
-		say("checkpoints cannot be saved since %s, so a start would read back that far; does the database take writes? %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
+		say("checkpoints cannot be saved since %s, and a restart would read back that far; check that the database accepts writes: %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
 	}
 	if w := s.Waiting; w.Count > 0 && now.Sub(w.Since) >= cfg.StallAfter {
-		say("%d aggregate(s) wait for an earlier event that is missing, or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
+		say("%d aggregate(s) wait for a missing earlier event or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
 			w.Count, w.Oldest.AggregateString(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
 	}
 	if u := s.OldestUnstored; s.Unstored > 0 {
-		say("%d dead letter(s) cannot be stored, and their aggregates wait, such as that of event %s since %s: %v",
+		say("failed to store %d dead letter(s), and their aggregates wait, such as that of event %s since %s: %v",
 			s.Unstored, u.EventID, u.Since.UTC().Format(time.RFC3339), u.Err)
 	}
 	if n := len(s.Held); n > 0 {
-		say("%d aggregate(s) are held because an event cannot be published, such as event %s to topic %q: %v",
+		say("%d aggregate(s) are held by an event that cannot be published, such as event %s to topic %q: %v",
 			n, s.Held[0].EventID, s.Held[0].Topic, s.Held[0].Err)
 	}
 	if s.Backfill.Err != nil {
-		say("the outbox table cannot be scanned: %v", s.Backfill.Err)
+		say("failed to scan the outbox table: %v", s.Backfill.Err)
 	}
 	for stream, err := range s.HeldStreams {
-		say("stream %s is held because a row cannot be read: %v", stream, err)
+		say("stream %s is held by an unreadable row: %v", stream, err)
 	}
 	return out
 }
 
-// because is the end of a sentence that names an error; empty without one.
+// because returns a suffix with the error; empty for nil.
 func because(err error) string {
 	if err == nil {
 		return ""

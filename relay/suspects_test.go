@@ -75,7 +75,7 @@ func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s := r.Status()
 		said := strings.Join(s.Problems, "\n")
-		if !s.Holding || len(s.Stalled) == 0 || !s.Stalled[0].Holding || !strings.Contains(said, "the limit") {
+		if !s.Holding || len(s.Stalled) == 0 || !s.Stalled[0].Holding || !strings.Contains(said, "the spill limit is reached") {
 			t.Errorf("Status() = %+v, want that it holds, and a problem that says why", s)
 		}
 		if n := len(w.open()); n == 0 || n > 5+publish.WriteConcurrency {

@@ -285,7 +285,7 @@ func TestTail_TellsForHowLongItsEventsWait(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		s := r.Status()
-		if s.InFlight != 1 || s.OldestUnacknowledged < 25*time.Second || !strings.Contains(strings.Join(s.Problems, "; "), "has waited for the broker's acknowledgement") {
+		if s.InFlight != 1 || s.OldestUnacknowledged < 25*time.Second || !strings.Contains(strings.Join(s.Problems, "; "), "the oldest event waits for its acknowledgement") {
 			t.Errorf("after 30 s %d events are under way, the oldest for %s, problems %q", s.InFlight, s.OldestUnacknowledged, s.Problems)
 		}
 		end()

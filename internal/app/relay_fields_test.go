@@ -16,7 +16,7 @@ func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	for file, want := range map[string][]string{
 		"relay:\n  attempt_timeout: 1h\n  ordering: Strict\n":          {"relay.attempt_timeout: 1h0m0s is not", `relay.ordering: "Strict" must be`},
 		"relay:\n  orderings: [OrderViewed=loose]\n":                   {`relay.orderings: OrderViewed: "loose" must be strict or relaxed`},
-		"relay:\n  topic: 'a b'\n":                                     {`relay.topic: "a b" makes no topic names`},
+		"relay:\n  topic: 'a b'\n":                                     {`relay.topic: "a b" is not a valid topic name`},
 		"kafka:\n  seeds: []\n":                                        {"kafka.seeds is empty"},
 		"relay:\n  tables: [{table: a, preset: dibezium}]\n":           {"table outbox.a: relay.tables:", "dibezium"},
 		"relay:\n  tables: [{table: a}, {table: b}]\n  backfill: no\n": {`relay.backfill: "no" must be auto or off`},

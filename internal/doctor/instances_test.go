@@ -29,7 +29,7 @@ func TestDoctor_Instances(t *testing.T) {
 	waits.State, sharerWaits.State = "waiting", "waiting"
 	ill, starting := alone("a/1"), alone("a/1")
 	ill.State, ill.Problems = "running", []string{"the breaker is open"}
-	starting.State, starting.Problems = "starting", []string{"starting: the topics are being read back"}
+	starting.State, starting.Problems = "starting", []string{"starting: reading the topics back"}
 	for name, x := range map[string]struct {
 		shards int
 		all    []instance
