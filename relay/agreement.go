@@ -14,35 +14,35 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
 
-// Agreement is into how many shards the instances of a relay divide it, in the table
-// relay_sharing. Who carries a shard asks for it first, so nobody works with another
-// number after it was changed, whatever the broker says. Its methods are safe for
-// concurrent use.
+// Agreement stores the number of shards into which the instances of a relay divide it,
+// in the table relay_sharing. An instance reads it before it starts a shard, so after a
+// change no instance uses another number, whatever the broker reports. Its methods are
+// safe for concurrent use.
 //
-// It keeps nothing apart that must not be side by side: instances with different
-// numbers are never in the broker's group at the same time (package share).
+// It does not separate instances with different numbers: they are never in the broker's
+// group at the same time (package share).
 type Agreement struct {
 	Session        *gocql.Session
-	Keyspace, Name string // Name is the relay's
+	Keyspace, Name string // Name is the name of the relay
 }
 
 func (a *Agreement) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return a.Session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).SerialConsistency(gocql.LocalSerial)
 }
 
-// Shards is the number that was agreed on last; 0 if none ever was.
+// Shards returns the number that was agreed on last, or 0 if none was.
 func (a *Agreement) Shards(ctx context.Context) (n int, err error) {
-	// A write whose answer was lost is settled by this reading.
+	// A serial read completes a write whose response was lost.
 	iter := a.query(ctx, "SELECT shards FROM "+a.Keyspace+".relay_sharing WHERE relay = ?", a.Name).Consistency(gocql.LocalSerial).Idempotent(true).Iter()
 	iter.Scan(&n)
 	if err := iter.Close(); err != nil {
-		return 0, fmt.Errorf("read into how many shards relay %s is divided: %w", a.Name, err)
+		return 0, fmt.Errorf("read the number of shards of relay %s: %w", a.Name, err)
 	}
 	return n, nil
 }
 
-// Change makes it to if it is from, 0 for none each, and returns what it is then. An
-// error leaves open whether it was made.
+// Change sets the number to the value of to if it is from, where 0 means none, and
+// returns the resulting number. After an error the outcome is unknown.
 func (a *Agreement) Change(ctx context.Context, from, to int, by string) (now int, err error) {
 	table := a.Keyspace + ".relay_sharing"
 	was := make(map[string]any)
@@ -58,7 +58,7 @@ func (a *Agreement) Change(ctx context.Context, from, to int, by string) (now in
 			to, time.Now(), by, a.Name, from).MapScanCAS(was)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("save that relay %s is divided into %d shards: %w", a.Name, to, err)
+		return 0, fmt.Errorf("save the number of shards of relay %s, %d: %w", a.Name, to, err)
 	}
 	if made {
 		return to, nil
@@ -67,7 +67,7 @@ func (a *Agreement) Change(ctx context.Context, from, to int, by string) (now in
 	return now, nil
 }
 
-// AgreeOn returns the number that was agreed on, and makes it shards if none ever was.
+// AgreeOn returns the number that was agreed on, and sets it to shards if there is none.
 func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err error) {
 	if agreed, err = a.Shards(ctx); err != nil || agreed > 0 {
 		return agreed, err
@@ -75,9 +75,10 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 	return a.Change(ctx, 0, shards, self.Host())
 }
 
-// Alive are the instances of the relay that run, whatever they carry, by host and
-// process. What says that it stopped does not; what was killed looks as if it ran, so
-// where there is any it takes three seconds: who lives says something new meanwhile.
+// Alive returns the running instances of the relay, whatever they process, by host and
+// process. It omits instances that reported that they stopped. To omit killed instances
+// as well it waits three seconds if there is any row: a live instance updates its row in
+// that time.
 func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	before, err := a.heard(ctx)
 	if err != nil || len(before) == 0 {
@@ -99,11 +100,11 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	return slices.Compact(alive), nil
 }
 
-// heardRow is who says something in relay_instances.
+// heardRow is the key of a row of relay_instances.
 type heardRow struct{ relay, table, instance string }
 
-// heard are the instances that did not say that they stopped, with when they said
-// something last.
+// heard returns the instances that are not reported as stopped, with the times of their
+// last rows.
 func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
 	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM " + a.Keyspace + ".relay_instances WHERE scope = 'keyspace'").
 		WithContext(ctx).Idempotent(true).Iter()
@@ -121,7 +122,7 @@ func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
 		}
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read which instances of relay %s run: %w", a.Name, err)
+		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
 	}
 	return out, nil
 }

@@ -24,7 +24,7 @@ const asideLookups = 64
 //
 // It is safe for concurrent use; one goroutine adds the events of one aggregate.
 type aside struct {
-	ctx    context.Context // of all that waits, whatever becomes of the stream
+	ctx    context.Context // of all waiting events, independent of the stream
 	budget *publish.Budget
 	admit  func(context.Context, *asideEvent) error
 	// fail receives the error that ends the reader. It is called without the lock.
@@ -33,10 +33,10 @@ type aside struct {
 
 	mu      sync.Mutex
 	waiting map[gocql.UUID]*asideLane
-	err     error // of the last read that failed, nil after one that did not
+	err     error // of the last read; nil after a success
 }
 
-// read notes the result of a read that an aggregate needs.
+// read records the result of a read that an aggregate needs.
 func (a *aside) read(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,7 +51,7 @@ type asideLane struct {
 // asideEvent is an event that waits.
 type asideEvent struct {
 	cdclog.StoredEvent
-	began   int64 // from when this run reads its stream
+	began   int64 // start of the read of its stream in this run
 	since   time.Time
 	settled func()
 }
@@ -64,7 +64,7 @@ func newAside(ctx context.Context, cfg *Config, admit func(context.Context, *asi
 	}
 }
 
-// has reports whether events of the aggregate wait: later ones must too.
+// has reports whether events of the aggregate wait; later events must wait too.
 func (a *aside) has(aggregate gocql.UUID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *aside) has(aggregate gocql.UUID) bool {
 	return ok
 }
 
-// add takes an event. It waits while the budget is used up.
+// add adds an event. It waits while the budget is used up.
 func (a *aside) add(ctx context.Context, e *asideEvent) error {
 	if err := a.budget.Take(ctx, publish.SizeOf(&e.Event)); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *aside) add(ctx context.Context, e *asideEvent) error {
 }
 
 // run admits the events of one aggregate until none is left. After an error the
-// aggregate stays, so that none of its events overtakes another one.
+// aggregate remains, so that its events keep their order.
 func (a *aside) run(ctx context.Context, aggregate gocql.UUID, l *asideLane) {
 	for {
 		a.mu.Lock()
@@ -119,9 +119,9 @@ func (a *aside) run(ctx context.Context, aggregate gocql.UUID, l *asideLane) {
 // WaitingAggregates are aggregates that wait for an earlier event, or for the proof that
 // it is published, while the rest of their streams proceeds.
 type WaitingAggregates struct {
-	// Count is how many there are, and Events how many events they hold back.
+	// Count is the number of aggregates, Events the number of their events.
 	Count, Events int
-	// Oldest is an event of the aggregate that has waited for longest, and Since when
+	// Oldest is an event of the aggregate with the longest wait, and Since the time when
 	// the relay read it.
 	Oldest outbox.Event
 	Since  time.Time
@@ -129,7 +129,7 @@ type WaitingAggregates struct {
 	Err error
 }
 
-// state is what waits now; zero without an aside.
+// state returns the waiting aggregates; zero for a nil aside.
 func (a *aside) state() (out WaitingAggregates) {
 	if a == nil {
 		return out

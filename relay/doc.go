@@ -1,14 +1,14 @@
-// Package relay carries events from the outbox table to Kafka.
+// Package relay publishes events from the outbox table to Kafka.
 //
-// A Relay reads the table's CDC log twice: at once, by a tail of its own, and
-// when it is settled, by scylla-cdc-go. It puts each aggregate's events in
-// sequence, publishes them with an idempotent producer, and moves a stream's
-// checkpoint once all that the second reading showed is acknowledged. An event
-// is in its topic once, after a crash too: at its start a Relay reads its topics
-// back to learn what is out. Without the right to read them a crash repeats what
-// went out after the last checkpoint, so consumers that must not see one twice
-// compare the event id in the ce_id header. Order holds within an aggregate,
-// not across them.
+// A Relay reads the CDC log of the table twice: immediately with its tail reader, and
+// after the confidence window with its sweep reader, which uses scylla-cdc-go. It orders
+// the events of each aggregate by sequence, publishes them with an idempotent producer,
+// and advances the checkpoint of a stream once all events that the sweep reader found
+// are acknowledged. Each event is in its topic once, also after a crash: at its start a
+// Relay reads its topics back to find published events. Without the right to read them,
+// a crash repeats the events published after the last checkpoint; consumers that must
+// not process an event twice compare the event id in the ce_id header. Order is
+// guaranteed within an aggregate, not across aggregates.
 //
-// docs/design/relay.md explains how, and what it does not do.
+// docs/design/relay.md explains the design and its limits.
 package relay

@@ -14,20 +14,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// stateWaiting is the state of an instance that publishes nothing, because one of
-// the other kind does.
+// stateWaiting is the state of an instance that publishes nothing because an instance of
+// the other kind runs.
 const stateWaiting = "waiting"
 
-// hearing tells who of those that are read again and again is alive: whose row
-// changes. What nothing is known of yet is.
+// hearing detects live instances by changes of their rows between reads. An instance
+// without earlier reads counts as alive.
 type hearing map[string]*heardAt
 
 type heardAt struct {
 	said, heard time.Time
-	sure        bool // it was heard twice
+	sure        bool // the row changed between two reads
 }
 
-// alive takes what was read, who with when they spoke last by their own clocks.
+// alive returns the live instances. rows contains the last update of each instance by
+// its own clock.
 func (h hearing) alive(rows map[string]time.Time, now time.Time) (out []string) {
 	for who, said := range rows {
 		x := h[who]
@@ -44,7 +45,7 @@ func (h hearing) alive(rows map[string]time.Time, now time.Time) (out []string) 
 	return out
 }
 
-// giving is for whom a relay waits that carries its table whole.
+// giving contains the instances that a relay for the whole table waits for.
 type giving struct {
 	mu  sync.Mutex
 	way []string
@@ -62,24 +63,25 @@ func (g *giving) set(way []string) {
 	g.way = way
 }
 
-// GiveWay waits until no instance of the relays' name that shares one of their tables
-// with others (Membership) is alive: beside those these relays, which carry their tables
-// whole, would publish everything once more. They are those of one process, one for each
-// table, and begin together. It is for before Run, with Heartbeat running, by which
-// others see that they wait; Status says so too. A killed instance counts as alive until
-// it has said nothing for 10 s. A relay of a shard waits for nobody: AwaitSharers did.
+// GiveWay waits until no instance is alive that has the name of the relays and shares
+// one of their tables (Membership): these relays process whole tables and would publish
+// every event again. The relays are those of one process, one per table, and start
+// together. Call it before Run, while Heartbeat runs, which shows other instances that
+// the relays wait; Status contains it too. A killed instance counts as alive until its
+// row has not changed for 10 s. A relay of a shard does not wait: AwaitSharers has
+// waited for it.
 //
-// It returns nil when Run may begin, and an error only at the end of ctx. A database
-// that is away is waited for. Where the user may not read or write relay_instances
-// nothing can be told; the log says so, and it returns nil.
+// GiveWay returns nil when Run may start, and an error only when ctx ends. It retries
+// while the database is unavailable. If the user may not read or write relay_instances,
+// it logs a warning and returns nil.
 //
-// Between the two kinds it is decided so: whoever starts says so in its row, and
-// looks then. So of two that start at once one sees the other at least, and it is
-// the one without shards that waits.
+// Each instance writes its row before it reads the rows of the others. Of two instances
+// that start together, at least one therefore sees the other, and the one without shards
+// waits.
 func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 	var g givers
 	for _, r := range relays {
-		if r.cfg.Shard.Count == 0 { // else it is one of those that share
+		if r.cfg.Shard.Count == 0 { // otherwise it is an instance that shares
 			g = append(g, giver{newBeating(r, version), make(hearing)})
 		}
 	}
@@ -95,11 +97,11 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil && failure.Classify(err) == failure.Fatal:
-			log.Warn("cannot tell whether instances that share this relay run; if some do, everything is published twice", "relay", cfg.Name, "err", err)
+			log.Warn("cannot check for instances that share this relay; events are published twice if one runs", "relay", cfg.Name, "err", err)
 			return nil
 		case err != nil:
-			if attempt == 3 { // the first ones may be a database that is just starting
-				log.Warn("cannot tell whether instances that share this relay run; trying again", "relay", cfg.Name, "err", err)
+			if attempt == 3 { // the database may be starting
+				log.Warn("cannot check for instances that share this relay; retrying", "relay", cfg.Name, "err", err)
 			}
 			if err := retry.Wait(ctx, cfg.askAgain(attempt)); err != nil {
 				return err
@@ -107,14 +109,14 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 			continue
 		case len(alive) == 0:
 			if said {
-				log.Info("the instances that shared this relay are gone", "relay", cfg.Name)
+				log.Info("instances that shared this relay have stopped", "relay", cfg.Name)
 			}
 			return nil
 		}
 		attempt = 0
 		if sure := g.sure(alive); !said && len(sure) > 0 {
 			said = true
-			log.Warn("instances of this relay's name share its table, and everything would be published twice beside them: this one, which has no shards, waits until they are stopped",
+			log.Warn("waiting for instances of this relay that share its table; this one has no shards and would publish every event twice",
 				"relay", cfg.Name, "other_instance", strings.Join(sure, ", "))
 		}
 		if err := retry.Wait(ctx, DefaultHeartbeat); err != nil {
@@ -123,12 +125,12 @@ func GiveWay(ctx context.Context, version string, relays ...*Relay) error {
 	}
 }
 
-// givers give way together. If each did for itself, one may have begun when another one
-// sees an instance that shares both their tables: that would wait for the one, and the
-// other one for it.
+// givers wait together. If each waited alone, one could have started when another sees
+// an instance that shares both tables; that relay would wait for the instance, and the
+// instance for the first relay.
 type givers []giver
 
-// giver is a relay that gives way, and whom it has heard.
+// giver is a relay that waits, and the instances that it has seen.
 type giver struct {
 	*beating
 	heard hearing
@@ -140,7 +142,7 @@ func (g givers) set(way []string) {
 	}
 }
 
-// say sets for whom they wait, and writes it into their rows.
+// say sets the instances that the relays wait for, and writes them to their rows.
 func (g givers) say(ctx context.Context, way []string) error {
 	g.set(way)
 	for _, one := range g {
@@ -151,8 +153,9 @@ func (g givers) say(ctx context.Context, way []string) error {
 	return nil
 }
 
-// look returns who shares one of the tables and is alive. If it is nobody, the relays'
-// rows say that they are about to begin, and said so before anybody was looked for.
+// look returns the live instances that share one of the tables. If it returns none, the
+// rows of the relays show that they are about to start, and were written before the
+// instances were read.
 func (g givers) look(ctx context.Context) (alive []string, err error) {
 	if len(g[0].r.giving.to()) > 0 {
 		if alive, err = g.sharers(ctx); err != nil || len(alive) > 0 {
@@ -171,7 +174,7 @@ func (g givers) look(ctx context.Context) (alive []string, err error) {
 	return alive, err
 }
 
-// sharers reads who shares one of the tables and is alive.
+// sharers returns the live instances that share one of the tables.
 func (g givers) sharers(ctx context.Context) (alive []string, err error) {
 	for _, one := range g {
 		cfg := &one.r.cfg
@@ -186,20 +189,20 @@ func (g givers) sharers(ctx context.Context) (alive []string, err error) {
 	return slices.Compact(alive), nil
 }
 
-// sure are those that are known to be alive, of those that may be.
+// sure returns the instances of alive that are known to be alive.
 func (g givers) sure(alive []string) []string {
 	return slices.DeleteFunc(slices.Clone(alive), func(who string) bool {
 		return !slices.ContainsFunc(g, func(one giver) bool { return one.heard[who] != nil && one.heard[who].sure })
 	})
 }
 
-// sure are those that are known to be alive, of those that may be.
+// sure returns the instances of alive that are known to be alive.
 func (h hearing) sure(alive []string) []string {
 	return slices.DeleteFunc(slices.Clone(alive), func(who string) bool { return !h[who].sure })
 }
 
-// instances are those of the name and the tables that did not say that they stopped
-// and are of a kind, with when they said something last.
+// instances returns the instances of the name and the tables that match kind and are not
+// reported as stopped, with the times of their last rows.
 func (m *Membership) instances(ctx context.Context, kind func(*heartbeat) bool) (map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -222,7 +225,8 @@ func (m *Membership) instances(ctx context.Context, kind func(*heartbeat) bool) 
 	return out, nil
 }
 
-// newBeating is what writes a relay's row. All of a relay's are one process to others.
+// newBeating returns the writer of a relay's row. All rows of a relay belong to one
+// process.
 func newBeating(r *Relay, version string) *beating {
 	return &beating{r: r, version: version, instance: self.Process(), started: r.born}
 }

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// DefaultHeartbeat is how often a relay says what it does.
+	// DefaultHeartbeat is the interval between heartbeats.
 	DefaultHeartbeat = 2 * time.Second
-	// heartbeatLife is how long what it said last is kept: one that died is still
-	// to be seen the next day's morning of whoever is called, and then goes by itself.
+	// heartbeatLife is the ttl of a heartbeat: the row of a crashed relay remains
+	// visible to the operator the next morning, then expires.
 	heartbeatLife = 12 * time.Hour
 	// heartbeatTimeout bounds one write.
 	heartbeatTimeout = 2 * time.Second
 )
 
-// heartbeat is what a relay says of itself, as JSON in relay_instances.
+// heartbeat is the status of a relay, as JSON in relay_instances.
 type heartbeat struct {
 	State     string     `json:"state"` // starting, running, waiting (GiveWay, AwaitSharers), stopped
 	Ready     bool       `json:"ready"`
@@ -41,9 +41,9 @@ type heartbeat struct {
 		Cause string     `json:"cause,omitempty"`
 	} `json:"breaker"`
 	Streams int `json:"streams"`
-	// BehindSeconds is how far the stream is behind that is furthest behind, the
-	// confidence window included; Groups all of them by parts of the token ring, and
-	// Lag those that are furthest.
+	// BehindSeconds is the lag of the stream that is furthest behind, including the
+	// confidence window. Groups contains all streams by parts of the token ring, Lag the
+	// streams that are furthest behind.
 	BehindSeconds float64                `json:"behind_seconds"`
 	Groups        []checkpoint.GroupLag  `json:"groups"`
 	Lag           []checkpoint.StreamLag `json:"lag"`
@@ -60,8 +60,8 @@ type heartbeat struct {
 	ReaderRestarts       int      `json:"reader_restarts"`
 	// OtherInstances are other live processes with this relay's name and table.
 	OtherInstances []string `json:"other_instances"`
-	// Shard is the part of the table that the relay carries, nil for all of it.
-	// Sharing stands in the rows of Membership alone.
+	// Shard is the part of the table that the relay processes, nil for all of it. Only
+	// the rows of Membership contain Sharing.
 	Shard   *heartbeatShard `json:"shard,omitempty"`
 	Sharing *Sharing        `json:"sharing,omitempty"`
 
@@ -83,37 +83,37 @@ type heartbeat struct {
 		Error   string `json:"error,omitempty"`
 	} `json:"backfill"`
 
-	// Rates are per second, since the heartbeat before.
+	// Rates are per second since the previous heartbeat.
 	Rates struct {
 		Published float64            `json:"published"`
 		Failures  float64            `json:"failures"`
-		Found     map[string]float64 `json:"found"` // events handed on, by who found them
+		Found     map[string]float64 `json:"found"` // accepted events by the reader that found them
 	} `json:"rates"`
-	MemoryBytes uint64 `json:"memory_bytes"` // of the process's heap
+	MemoryBytes uint64 `json:"memory_bytes"` // of the heap in use
 	Goroutines  int    `json:"goroutines"`
 }
 
-// heartbeatShard is a Shard as it stands in relay_instances.
+// heartbeatShard is a Shard in the JSON of relay_instances.
 type heartbeatShard struct {
 	Index int `json:"index"`
 	Count int `json:"count"`
 }
 
-// Heartbeat writes what the relay is doing into the table relay_instances, now and
-// every so often (DefaultHeartbeat, if zero) until ctx ends, and then that it
-// stopped. It is for people who want to see all relays at one place.
+// Heartbeat writes the status of the relay to the table relay_instances, immediately and
+// at the given interval (DefaultHeartbeat if zero) until ctx ends, and then that the
+// relay stopped. It lets operators see all relays in one place.
 //
-// It looks at the relay as Status does and takes no part in its work: a database
-// that is away, or slow, keeps nothing back but the heartbeat. By the same rows it
-// notices another process that runs a relay of the same name on the same table: the
-// log, Status.Others and outbox_relay_other_instances then say so.
+// It uses Status and does not affect publishing: an unavailable or slow database delays
+// only the heartbeat. From the same rows it detects another process that runs a relay of
+// the same name on the same table; the log, Status.Others and
+// outbox_relay_other_instances then report it.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
 	b := newBeating(r, version)
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
-		// Before it writes: another process with the same host name and number has the
-		// same row, and this is what it wrote since.
+		// This read comes before the write: another process with the same host name and
+		// number has the same row, and would be overwritten.
 		b.lookAround(ctx)
 		b.beat(ctx, "running")
 		select {
@@ -125,37 +125,37 @@ func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Durati
 	}
 }
 
-// beating is a heartbeat under way.
+// beating is a running heartbeat.
 type beating struct {
 	r                 *Relay
 	version, instance string
 	started           time.Time
-	silent            bool // the last one could not be written
+	silent            bool // the last write failed
 	last              counted
 }
 
-// counted is where counters stood.
+// counted contains counter values.
 type counted struct {
 	at                  time.Time
 	published, failures float64
 	found               [publish.ByBackfill + 1]float64
 }
 
-// beat writes once. What goes wrong is logged when it begins and when it ends.
+// beat writes one heartbeat. It logs the first failure and the recovery.
 func (b *beating) beat(ctx context.Context, state string) {
 	err := b.write(ctx, state)
 	switch {
 	case err != nil && ctx.Err() == nil && !b.silent:
 		b.silent = true
-		b.r.log.Warn("heartbeat not written; others do not see what this relay does, which goes on", "err", err)
+		b.r.log.Warn("failed to write heartbeat; peers see stale status", "err", err)
 	case err == nil && b.silent:
 		b.silent = false
-		b.r.log.Info("heartbeat written again")
+		b.r.log.Info("heartbeat recovered")
 	}
 }
 
-// write writes what the relay is doing. What is written last is what was true last:
-// others decide by it.
+// write writes the status of the relay. Writes do not overlap, so the last row has the
+// latest status, which other instances depend on.
 func (b *beating) write(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
@@ -173,15 +173,16 @@ func (b *beating) write(ctx context.Context, state string) error {
 	return saveInstance(ctx, cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table, b.instance, string(text))
 }
 
-// saveInstance writes the row of an instance. It has the database's time: by its own,
-// others would read nothing of an instance whose clock is set back, and take it for dead.
+// saveInstance writes the row of an instance with a timestamp of the database. With its
+// own timestamp, the writes of an instance whose clock was set back would have no
+// effect, and it would count as dead.
 func saveInstance(ctx context.Context, session *gocql.Session, keyspace, relay, table, instance, status string) error {
 	return session.Query("INSERT INTO "+keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
 		relay, table, instance, time.Now(), status, int(heartbeatLife.Seconds())).
 		WithContext(ctx).Idempotent(true).DefaultTimestamp(false).Exec()
 }
 
-// says is what the relay is doing.
+// says returns the status of the relay.
 func (b *beating) says(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
@@ -218,7 +219,7 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	return h
 }
 
-// heapBytes is how much of the heap is in use.
+// heapBytes returns the bytes of the heap in use.
 func heapBytes() uint64 {
 	heap := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	runtimemetrics.Read(heap)
@@ -228,7 +229,7 @@ func heapBytes() uint64 {
 	return 0
 }
 
-// rates says how much happened since the last time.
+// rates sets the rates since the previous call.
 func (b *beating) rates(h *heartbeat, now time.Time) {
 	m := b.r.metrics
 	c := counted{at: now, published: sum(m.Published), failures: sum(m.Failures)}
@@ -245,7 +246,7 @@ func (b *beating) rates(h *heartbeat, now time.Time) {
 	b.last = c
 }
 
-// sum adds up the counters of a collector.
+// sum returns the sum of the counters of a collector.
 func sum(c prometheus.Collector) (total float64) {
 	ch := make(chan prometheus.Metric)
 	go func() {

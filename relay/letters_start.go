@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// untilRead reads what a start needs, however long the database is away, and
-// says each time that it cannot. The error is Fatal, or the cause of ctx's end.
+// untilRead retries a read that the start needs while the database is unavailable, and
+// logs each failure. The error is Fatal, or the cause of the end of ctx.
 func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error) error {
 	defer r.setStuck(nil)
 	for attempt := 1; ; attempt++ {
@@ -36,24 +36,24 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 	}
 }
 
-// OpenLettersError says that a relay without dead letters was started while some
-// are open. Newer events of their aggregates would pass them, and nobody would
-// ever publish them. It is Fatal.
+// OpenLettersError is returned by a start with dead letters off while dead letters are
+// open. Later events of their aggregates would be published before them, and nothing
+// would publish the dead letters. It is Fatal.
 type OpenLettersError struct {
 	Table             string
 	Letters, Released int
 }
 
-// Error says how many there are and what to do.
+// Error returns the number of open dead letters and the fix.
 func (e *OpenLettersError) Error() string {
-	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events of their aggregates would pass them, and nobody would publish them; "+
-		"turn them on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
+	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events would overtake them, and they would not be published; "+
+		"set relay.dead_letters to on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
 }
 
 // Class is Fatal: the relay cannot start until the dead letters are resolved.
 func (e *OpenLettersError) Class() failure.Class { return failure.Fatal }
 
-// refuseLetters ends a start without dead letters where some are open.
+// refuseLetters rejects a start with dead letters off while some are open.
 func (r *Relay) refuseLetters(ctx context.Context) error {
 	if r.cfg.DeadLetters != DeadLettersOff {
 		return nil
@@ -63,7 +63,7 @@ func (r *Relay) refuseLetters(ctx context.Context) error {
 		return err
 	}
 	open := OpenLettersError{Table: r.cfg.TableKeyspace + "." + r.cfg.Table}
-	err = r.untilRead(ctx, "cannot read whether dead letters are open; nothing is published before that", func() error {
+	err = r.untilRead(ctx, "cannot read open dead letters; publishing is paused", func() error {
 		open.Letters, open.Released = 0, 0
 		return store.Chains(ctx, open.Table, func(e dlq.ChainEntry) error {
 			open.Letters++
@@ -75,13 +75,13 @@ func (r *Relay) refuseLetters(ctx context.Context) error {
 	})
 	switch {
 	case cqlcode.Of(err) == gocql.ErrCodeInvalid:
-		return nil // a schema without dead letters has none
+		return nil // the schema has no dead letters
 	case err != nil:
 		return err
 	case open.Letters > open.Released:
 		return &open
 	case open.Released > 0:
-		r.log.Warn("dead letters are off, and released ones are open: nobody publishes them", "letters", open.Released)
+		r.log.Warn("dead letters are off; released dead letters are not published", "letters", open.Released)
 	}
 	return nil
 }

@@ -20,48 +20,48 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// Sharing is what an instance that shares a relay with others says of its part.
+// Sharing is the part of a relay that one of its instances processes.
 type Sharing struct {
-	// Shards is how many the instances share, Owned which of them this one carries.
+	// Shards is the number of shards of the relay, Owned the shards of this instance.
 	Shards int   `json:"shards"`
 	Owned  []int `json:"owned"`
-	// Joined says that the broker acknowledges the instance.
+	// Joined is true if the broker acknowledges the instance as a member.
 	Joined bool `json:"joined"`
 }
 
-// sharesSuffix ends the names of the rows of instances that share, in relay_instances.
+// sharesSuffix ends the instance names of instances that share, in relay_instances.
 const sharesSuffix = "/shards"
 
-// ProcessOf is the host and process of an instance in relay_instances, for people.
+// ProcessOf returns the host and process of an instance in relay_instances, for display.
 func ProcessOf(instance string) string { return strings.TrimSuffix(instance, sharesSuffix) }
 
-// Membership tells of an instance that carries shards of a relay, whichever they
-// are: a row in relay_instances under the relay's own name, beside those of its
-// shards. So one that stands by is seen, and a relay of the same name that carries
-// the table whole is noticed, by both.
+// Membership publishes that an instance processes shards of a relay, whichever they are,
+// in a row of relay_instances under the relay's own name, in addition to the rows of its
+// shards. It makes standby instances visible, and lets a relay of the same name that
+// processes the whole table and an instance that shares detect each other.
 type Membership struct {
 	Session                 *gocql.Session
 	Keyspace, Name, Version string
 	// Tables are the outbox tables, with their keyspaces.
 	Tables []string
-	// Status says what the instance carries, and in one sentence each why it is not
+	// Status returns the part that the instance processes, and the reasons why it is not
 	// ready.
 	Status func() (Sharing, []string)
 	Logger *slog.Logger
 
 	begun    sync.Once
-	since    time.Time // when this instance began
-	instance string    // its host and process, and that it shares: in containers one that is alone may have the same
+	since    time.Time // start of this instance
+	instance string    // host, process and sharesSuffix: in containers a relay of the whole table may have the same host and process
 	waiting  atomic.Bool
 }
 
-// Beat writes the rows, now and every DefaultHeartbeat until ctx ends, and then that
-// the instance stopped. What cannot be written is written the next time.
+// Beat writes the rows, immediately and at every DefaultHeartbeat until ctx ends, and
+// then that the instance stopped. A failed write is retried at the next interval.
 func (m *Membership) Beat(ctx context.Context) {
 	tick := time.NewTicker(DefaultHeartbeat)
 	defer tick.Stop()
 	for {
-		_ = m.write(ctx, "running") // the relays' own heartbeats say what goes wrong
+		_ = m.write(ctx, "running") // the heartbeats of the relays log failures
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -100,24 +100,24 @@ func (m *Membership) write(ctx context.Context, state string) error {
 	return nil
 }
 
-// AwaitSharers waits until no relay of the name carries one of the tables whole: it
-// would publish everything that the shards publish. It says for whom it waits, and
-// Beat, which is to run meanwhile, that it does. One that itself waits for those that
-// share (GiveWay) is not waited for. A killed one counts as alive until it has
-// said nothing for 10 s.
+// AwaitSharers waits until no relay of the name processes one of the tables whole: it
+// would publish the same events as the shards. It logs the instances that it waits for;
+// Beat must run concurrently and writes that this instance waits. AwaitSharers does not
+// wait for a relay that itself waits for instances that share (GiveWay). A killed
+// instance counts as alive until its row has not changed for 10 s.
 func (m *Membership) AwaitSharers(ctx context.Context) error {
 	m.waiting.Store(true)
 	defer m.waiting.Store(false)
-	// Who carries the table whole looks for these rows, so they are there before this
-	// one looks.
+	// A relay of the whole table reads these rows, so they are written before this
+	// instance reads.
 	if err := m.write(ctx, "running"); err != nil {
-		return fmt.Errorf("say that this instance starts: %w", err)
+		return fmt.Errorf("write the start of this instance: %w", err)
 	}
 	said, heard := false, make(hearing)
 	for {
 		rows, err := m.instances(ctx, func(h *heartbeat) bool { return h.Sharing == nil && h.State != stateWaiting })
 		if err != nil {
-			return fmt.Errorf("read which relays run: %w", err)
+			return fmt.Errorf("read the running relays: %w", err)
 		}
 		alive := heard.alive(rows, time.Now())
 		if len(alive) == 0 {
@@ -125,7 +125,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 		}
 		if sure := heard.sure(alive); !said && len(sure) > 0 {
 			said = true
-			m.Logger.Warn("a relay of this name carries the table alone, and would publish everything twice beside one that shares: this one waits until it is stopped",
+			m.Logger.Warn("waiting for a relay of this name that processes the whole table; beside it every event would be published twice",
 				"relay", m.Name, "other_instance", strings.Join(sure, ", "))
 		}
 		if retry.Wait(ctx, DefaultHeartbeat) != nil {
@@ -133,7 +133,7 @@ func (m *Membership) AwaitSharers(ctx context.Context) error {
 		}
 	}
 	if said {
-		m.Logger.Info("the relay that carried the table alone is gone", "relay", m.Name)
+		m.Logger.Info("relay of the whole table has stopped", "relay", m.Name)
 	}
 	return nil
 }

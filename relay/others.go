@@ -9,29 +9,31 @@ import (
 	"time"
 )
 
-// otherSilent is for how long another instance may say nothing before it counts as gone.
+// otherSilent is how long the row of another instance may stay unchanged before the
+// instance counts as stopped.
 const otherSilent = 5 * DefaultHeartbeat
 
-// OtherInstance is another process that runs a relay of the same name on the same
-// table. Both publish everything.
+// OtherInstance is another process that runs a relay of the same name on the same table.
+// Both publish every event.
 type OtherInstance struct {
-	// Instance is its host and process, Version what it runs.
+	// Instance is its host and process, Version its version.
 	Instance, Version string
-	// Since is when this relay noticed it.
+	// Since is the time when this relay detected it.
 	Since time.Time
 }
 
-// others are the instances of the relay's own name that are alive. It is safe for
-// concurrent use.
+// others are the live instances with the name of the relay. It is safe for concurrent
+// use.
 //
-// A process that was killed leaves a row behind, and clocks of hosts differ, so
-// what counts is whether a row changes from one look to the next.
+// A killed process leaves its row, and the clocks of hosts differ, so an instance counts
+// as alive if its row changes between two reads.
 type others struct {
 	mu   sync.Mutex
 	seen map[otherKey]*otherSeen
 }
 
-// otherKey is a process: in containers two may have one host name and one number.
+// otherKey identifies a process: in containers two may have the same host name and
+// process number.
 type otherKey struct {
 	instance string
 	started  time.Time
@@ -39,8 +41,8 @@ type otherKey struct {
 
 type otherSeen struct {
 	OtherInstance
-	at    time.Time // what it said last, by its own clock
-	heard time.Time // when that was new, by ours
+	at    time.Time // last update, by its clock
+	heard time.Time // when the last update was read, by the local clock
 }
 
 // otherRow is a row of relay_instances.
@@ -51,8 +53,8 @@ type otherRow struct {
 	stopped bool
 }
 
-// look takes the rows of the relay's name, own among them, and returns who is new
-// and who is gone since the last time.
+// look compares the rows of the relay, including its own, with the previous ones and
+// returns the instances that started and stopped.
 func (o *others) look(rows []otherRow, own otherKey, now time.Time) (came, went []OtherInstance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +88,7 @@ func (o *others) look(rows []otherRow, own otherKey, now time.Time) (came, went 
 			s.Since = time.Time{}
 		}
 	}
-	for key := range o.seen { // a row goes when it has expired, or when another process has its place
+	for key := range o.seen { // the row has expired, or another process has replaced it
 		if !slices.ContainsFunc(rows, func(r otherRow) bool { return r.otherKey == key }) && o.seen[key].Since.IsZero() {
 			delete(o.seen, key)
 		}
@@ -94,7 +96,7 @@ func (o *others) look(rows []otherRow, own otherKey, now time.Time) (came, went 
 	return came, went
 }
 
-// alive are the other instances that are alive, by name.
+// alive returns the live other instances, sorted by name.
 func (o *others) alive() []OtherInstance {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,7 +110,7 @@ func (o *others) alive() []OtherInstance {
 	return out
 }
 
-// readOthers reads what the relays of this name say of themselves, this one among them.
+// readOthers reads the rows of the relays of this name, including this one.
 func (b *beating) readOthers(ctx context.Context) ([]otherRow, error) {
 	cfg := &b.r.cfg
 	iter := cfg.Session.Query("SELECT instance, at, status FROM "+cfg.Keyspace+".relay_instances WHERE scope = 'keyspace' AND relay = ? AND table_name = ?",
@@ -123,32 +125,32 @@ func (b *beating) readOthers(ctx context.Context) ([]otherRow, error) {
 			StartedAt time.Time `json:"started_at"`
 		}
 		if json.Unmarshal([]byte(status), &said) != nil {
-			continue // of a version that says it otherwise
+			continue // written by a version with another format
 		}
-		r.started, r.version, r.stopped = said.StartedAt.UTC(), said.Version, said.State == "stopped" || said.State == stateWaiting // which publishes nothing
+		r.started, r.version, r.stopped = said.StartedAt.UTC(), said.Version, said.State == "stopped" || said.State == stateWaiting // a waiting relay publishes nothing
 		out = append(out, r)
 	}
 	return out, iter.Close()
 }
 
-// lookAround says whether another process runs this relay. What cannot be read is
-// read with the next heartbeat.
+// lookAround logs whether another process runs this relay. A failed read is retried with
+// the next heartbeat.
 func (b *beating) lookAround(ctx context.Context) {
 	if len(b.r.giving.to()) > 0 {
-		return // it publishes nothing, so nothing is published twice
+		return // a waiting relay publishes nothing twice
 	}
 	read, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	rows, err := b.readOthers(read)
 	if err != nil {
-		return // the heartbeat goes the same way, and says so
+		return // the heartbeat fails too, and is logged
 	}
 	came, went := b.r.others.look(rows, otherKey{b.instance, b.started}, time.Now())
 	for _, o := range came {
-		b.r.log.Warn("another process runs a relay of this name on this table, and both publish every event: stop one of them, or give one another table",
+		b.r.log.Warn("another process runs a relay of this name on this table; both publish every event: stop one, or change its table",
 			"relay", b.r.cfg.shardName(), "instance", b.instance, "other_instance", o.Instance, "other_version", o.Version)
 	}
 	for _, o := range went {
-		b.r.log.Info("the other process with a relay of this name is gone", "relay", b.r.cfg.shardName(), "other_instance", o.Instance, "since", o.Since)
+		b.r.log.Info("other process with a relay of this name has stopped", "relay", b.r.cfg.shardName(), "other_instance", o.Instance, "since", o.Since)
 	}
 }

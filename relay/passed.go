@@ -10,10 +10,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// Passed returns the write time up to which the relay of this configuration, all its
-// shards together, has published what its CDC log has shown, by its checkpoints. It is
-// zero if that is not known: a shard never ran, or has a scan of the outbox table to
-// finish. It reads only, and needs Session, Keyspace, Name and the table of cfg.
+// Passed returns the write time up to which all shards of the relay have published the
+// events that their CDC logs contain, by their checkpoints. It is zero if that is
+// unknown: a shard has not run yet, or has an unfinished scan of the outbox table. It
+// only reads, and requires Session, Keyspace, Name and the table of cfg.
 func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
 	cfg = cfg.withDefaults()
 	table, _, err := readTable(ctx, &cfg)
@@ -31,7 +31,7 @@ func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
 		shard := Shard{Index: i, Count: count}
 		own := cdclog.PortionOf(shard, table)
 		if own.None() {
-			continue // another shard carries the table whole
+			continue // another shard processes the whole table
 		}
 		at, err := passedBy(ctx, &cfg, shard.Name(cfg.Name), &own)
 		if err != nil || at.IsZero() {

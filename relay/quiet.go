@@ -17,21 +17,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// quietPerSecond is how many streams are looked at in a second at most.
+// quietPerSecond is the maximum number of streams queried per second.
 const quietPerSecond = 100
 
-// quiet moves the positions of streams without rows that the library says nothing of.
+// quiet advances the positions of streams without rows that the library does not report.
 //
-// It reads the streams of a vnode together, and tells of a window without rows only
-// if there were none in any of them. So where one of them always has some, the others
-// would stay where they were last for as long as that goes on: a start would read the
-// topics back to there, and in the end a scan of the table would begin, because the log
-// is about to lose what is behind such a position, which is nothing.
+// The library reads the streams of a vnode together, and reports a window without rows
+// only if none of them has any. If one of them always has rows, the positions of the
+// others would not advance: a start would read the topics back to there, and finally a
+// scan of the table would start, because the log is about to lose the rows after such a
+// position, of which there are none.
 //
-// What is older than the confidence window is visible, here as for the library, so a
-// stream is moved there if a query finds nothing in it. One that stands so far back
-// that rows may have expired behind it stays: the library may have read them and wait
-// for room. Errors cost nothing but time.
+// Rows older than the confidence window are visible, here as for the library, so a
+// stream is advanced to there if a query finds no row. A stream that is so far behind
+// that rows after its position may have expired is not advanced: the library may have
+// read them and wait for capacity. Errors only cause delay.
 type quiet struct {
 	session *gocql.Session
 	facts   func(context.Context) (cdclog.TableInfo, error)
@@ -55,24 +55,24 @@ func newQuiet(cfg *Config, table *outbox.Table, s *checkpoint.Streams) *quiet {
 	}
 }
 
-// run looks now and then until ctx ends.
+// run checks the streams at every interval until ctx ends.
 func (q *quiet) run(ctx context.Context) error {
 	for retry.Wait(ctx, q.every) == nil {
 		if err := q.look(ctx); err != nil && ctx.Err() == nil {
-			q.log.Debug("cannot look whether streams that say nothing have rows; trying again", "err", err)
+			q.log.Debug("cannot query quiet streams; retrying", "err", err)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// look moves the streams that are behind and have nothing. An error is that of the last
+// look advances the streams that lag and have no rows. It returns the error of the last
 // stream that could not be read.
 func (q *quiet) look(ctx context.Context) (failed error) {
 	facts, err := q.facts(ctx)
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
 	}
-	// The tail reads streams next to each other together, and may wait for all of those.
+	// The tail reader reads adjacent streams together, and may wait for all of them.
 	all := q.streams.All()
 	slices.SortFunc(all, func(a, b *checkpoint.Stream) int { return cdclog.CompareStreams(a.ID, b.ID) })
 	for _, p := range all {
@@ -93,7 +93,7 @@ func (q *quiet) look(ctx context.Context) (failed error) {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			failed = err // those of other replicas move
+			failed = err // streams of other replicas advance
 		case none:
 			p.PassQuiet(from, to)
 		}
@@ -101,8 +101,8 @@ func (q *quiet) look(ctx context.Context) (failed error) {
 	return failed
 }
 
-// nothing says whether a stream has no row behind from and up to to. Query.Scan would
-// say so too where the first page ends among rows that are expired.
+// nothing reports whether a stream has no row after from, up to to. Query.Scan would
+// also report none if the first page ends within expired rows.
 func (q *quiet) nothing(ctx context.Context, p *checkpoint.Stream, from, to gocql.UUID) (bool, error) {
 	iter := q.session.Query(q.stmt, []byte(p.ID), from, to).WithContext(ctx).
 		Consistency(gocql.LocalQuorum).Idempotent(true).Iter()

@@ -24,19 +24,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// saveTimeout bounds saving the checkpoints when the reader has ended.
+// saveTimeout limits saving the checkpoints after the reader ended.
 const saveTimeout = 10 * time.Second
 
-// Relay carries events from one outbox table to Kafka. Its methods are safe
-// for concurrent use; Run is called once.
+// Relay publishes events from one outbox table to Kafka. Its methods are safe for
+// concurrent use; Run is called once.
 type Relay struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpoint.Store
-	table   outbox.Table // with lookup and own, known in Run
+	table   outbox.Table // set in Run, with lookup and own
 	lookup  cdclog.Lookup
-	own     cdclog.Portion // what this shard has of the table
+	own     cdclog.Portion // this shard's part of the table
 	streams *checkpoint.Streams
 
 	publisher atomic.Pointer[publish.Publisher] // nil until Run
@@ -47,24 +47,24 @@ type Relay struct {
 
 	hints *hint.Receiver // used by Run alone
 
-	born   time.Time // which process it is to others of its name
+	born   time.Time // identifies the process to peers
 	others others
 	giving giving
-	row    chan struct{} // has room for one that makes and writes the relay's heartbeat
+	row    chan struct{} // semaphore for writing the heartbeat
 
 	shardMetrics *shardMetrics // nil for the whole table
 
 	mu       sync.Mutex
 	reading  bool
-	lastErr  error // why the reader ended last
+	lastErr  error // error that ended the reader last
 	started  time.Time
-	stuck    error // why the start does not get on
-	idle     bool  // the table is carried whole by another shard
-	tableErr error // why new events do not come to the CDC log
+	stuck    error // error that delays the start
+	idle     bool  // another shard processes the whole table
+	tableErr error // why new events are not written to the CDC log
 	restarts int
 }
 
-// New checks the configuration and returns a Relay that does nothing yet.
+// New validates the configuration and returns a Relay. Run starts it.
 func New(cfg Config) (*Relay, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -83,7 +83,7 @@ func New(cfg Config) (*Relay, error) {
 		}
 	}
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
-		cfg.Name, cfg.Fence) // an event may have been published by any shard, of any layout
+		cfg.Name, cfg.Fence) // any shard of any layout may have published an event
 	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
 	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
 	registerState(cfg.Registerer, r)
@@ -91,22 +91,21 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Committed makes the tail read the stream of an aggregate at once: an event of
-// it was just stored, by who shares the process. It does not wait, and does
-// nothing before Run, or where another relay has the stream. Others tell by
-// package hint.
+// Committed makes the tail reader read the stream of an aggregate immediately, after the
+// process stored an event of it. It does not block. It has no effect before Run, or if
+// another relay has the stream. Other processes use package hint.
 func (r *Relay) Committed(aggregate gocql.UUID) {
 	if t := r.tail.Load(); t != nil {
 		t.hint([]int64{hint.Token(aggregate)})
 	}
 }
 
-// Run carries events until ctx ends, through any outage of the database or the
-// broker. Then it stops reading, waits for what is under way for at most
-// Config.DrainTimeout, saves the checkpoints and returns nil.
+// Run publishes events until ctx ends, and continues after outages of the database and
+// the broker. It then stops reading, waits up to Config.DrainTimeout for the events in
+// progress, saves the checkpoints and returns nil.
 //
-// An error means that the relay is wrongly set up: its Class is Fatal. What was
-// acknowledged is checkpointed then too.
+// An error means that the relay is misconfigured: its Class is Fatal. The checkpoints of
+// acknowledged events are saved in that case too.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.shardMetrics != nil {
 		if err := r.shardMetrics.register(); err != nil {
@@ -117,26 +116,27 @@ func (r *Relay) Run(ctx context.Context) error {
 	for {
 		err := r.run(ctx)
 		if errors.Is(err, readback.ErrReadable) {
-			r.log.Info("starting anew, to read back partitions that could not be read")
+			r.log.Info("restarting to read back partitions that could not be read")
 			continue
 		}
 		if !errors.Is(err, backfill.ErrOutrun) {
 			return err
 		}
-		// Nothing in memory survives: what the scan needs to know is in the topics.
-		r.log.Warn("starting anew, because the CDC log is about to lose what is not published; the outbox table has it")
+		// The state in memory is discarded: the scan reads the published events from the topics.
+		r.log.Warn("restarting to scan the outbox table; the CDC log is about to lose unpublished events")
 		if retry.Wait(ctx, r.cfg.RestartDelay) != nil {
 			return nil
 		}
 	}
 }
 
-// finish waits for what is under way, unless the relay failed, and saves the checkpoints.
+// finish waits for the events in progress, unless the relay failed, and saves the
+// checkpoints.
 func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) error {
 	if r.cfg.fenced() {
-		// What is out the next owner learns from the topics, and by now it may have
-		// saved checkpoints that are further.
-		r.log.Warn("stopping at once: another relay may own what this one carries; what is under way is given up", "events", p.State().Open)
+		// The next owner reads the published events from the topics, and may already
+		// have saved later checkpoints.
+		r.log.Warn("fenced; stopping immediately and discarding events in progress", "events", p.State().Open)
 		return nil
 	}
 	if fatal == nil || errors.Is(fatal, readback.ErrReadable) {
@@ -144,17 +144,17 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 		left := p.Drain(drain)
 		cancel()
 		if left > 0 {
-			r.log.Warn("stopping with events that are not acknowledged; they are read again at the next start", "events", left)
+			r.log.Warn("stopping with unacknowledged events; the next start reads them again", "events", left)
 		}
 	}
 	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	if err := r.streams.Reset(save); err != nil {
-		r.log.Warn("checkpoints not saved; the next start reads further back", "err", err)
+		r.log.Warn("failed to save checkpoints; the next start reads further back", "err", err)
 	}
 	if f := r.backfill.Load(); f != nil {
 		if _, err := f.SaveDone(save); err != nil {
-			r.log.Warn("the progress of the backfill is not saved; the next start scans more again", "err", err)
+			r.log.Warn("failed to save backfill progress; the next start repeats a part of the scan", "err", err)
 		}
 	}
 	if fatal != nil {
@@ -163,18 +163,19 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 	return nil
 }
 
-// generations are those of the table, with the streams that the shard has a part of.
+// generations returns the generations of the table, with the streams of which the shard
+// has a part.
 func (r *Relay) generations() cdclog.Generations {
 	return cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, &r.own)
 }
 
-// standBy waits for the end of ctx where another shard carries the table whole.
+// standBy waits for the end of ctx if another shard processes the whole table.
 func (r *Relay) standBy(ctx context.Context) error {
 	if !r.own.None() {
 		return nil
 	}
 	r.readback.Load().Ticket.Withdraw()
-	r.log.Info("the partition key of the outbox table is not the aggregate, so it is carried whole, by shard 0; this one has nothing to do")
+	r.log.Info("shard idle; shard 0 processes the whole table because its partition key is not the aggregate")
 	r.mu.Lock()
 	r.idle = true
 	r.mu.Unlock()
@@ -182,7 +183,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// errReaderEnded is why the reader is started again when it returned no error.
+// errReaderEnded is the reason for a restart of the reader that returned no error.
 var errReaderEnded = errors.New("the CDC reader ended")
 
 // read runs the reader once.
@@ -206,12 +207,12 @@ func (r *Relay) read(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err // the relay is stopping and saves the checkpoints itself
 	}
-	// The next reader goes on from the checkpoints, so they are saved first. What
-	// it reads again is recognized.
+	// The next reader starts at the checkpoints, so they are saved first. The dedup
+	// index recognizes events that it reads again.
 	save, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	if saveErr := r.streams.Reset(save); saveErr != nil {
-		r.log.Warn("checkpoints not saved; the reader begins further back", "err", saveErr)
+		r.log.Warn("failed to save checkpoints; the reader starts further back", "err", saveErr)
 	}
 	r.metrics.readerRestarts.Inc()
 	if err == nil {
@@ -220,7 +221,8 @@ func (r *Relay) read(ctx context.Context) error {
 	return err
 }
 
-// forget lets go of events that the sweep passed, until ctx ends.
+// forget removes events that the sweep reader has passed from the dedup index, until ctx
+// ends.
 func (r *Relay) forget(ctx context.Context, p *publish.Publisher) error {
 	every := max(r.cfg.ConfidenceWindow/4, time.Second)
 	for retry.Wait(ctx, every) == nil {
@@ -247,7 +249,7 @@ func (r *Relay) setReading(on bool, err error) {
 	}
 }
 
-// supervised logs why a service ended and what is done about it.
+// supervised logs the end and the restart of a service.
 func (r *Relay) supervised(e suture.Event) {
 	switch e := e.(type) {
 	case suture.EventServiceTerminate:
@@ -255,25 +257,25 @@ func (r *Relay) supervised(e suture.Event) {
 		if err != nil && failure.Classify(err) == failure.Stopped {
 			return
 		}
-		r.log.Warn("part of the relay ended; it is started again", "part", e.ServiceName, "at_once", e.Restarting, "err", err)
+		r.log.Warn("part of the relay ended; restarting", "part", e.ServiceName, "at_once", e.Restarting, "err", err)
 	case suture.EventBackoff:
-		r.log.Warn("waiting before the next start", "wait", r.cfg.RestartDelay)
+		r.log.Warn("delaying the restart", "wait", r.cfg.RestartDelay)
 	case suture.EventResume:
-		r.log.Info("starting again")
+		r.log.Info("restarting")
 	case suture.EventStopTimeout:
-		r.log.Warn("part of the relay does not stop in time", "part", e.ServiceName)
+		r.log.Warn("part of the relay exceeded the stop timeout", "part", e.ServiceName)
 	}
 }
 
-// service is a part of the relay under supervision.
+// service is a supervised part of the relay.
 type service struct {
 	name string
 	run  func(context.Context) error
 	fail func(error)
 }
 
-// Serve runs the part once. A Fatal error ends the relay, any other the
-// supervisor answers with another run.
+// Serve runs the part once. A Fatal error ends the relay; after any other error the
+// supervisor restarts the part.
 func (s *service) Serve(ctx context.Context) error {
 	err := s.run(ctx)
 	if ctx.Err() == nil && err != nil && failure.Classify(err) == failure.Fatal {
@@ -283,5 +285,5 @@ func (s *service) Serve(ctx context.Context) error {
 	return err
 }
 
-// String is the service's name in the log.
+// String returns the name of the service for the log.
 func (s *service) String() string { return s.name }

@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// pass is one run of the relay: from a start until it is stopped, a fatal error, or
-// the CDC log has outrun it.
+// pass is one run of the relay: from a start until it is stopped, a fatal error, or the
+// CDC log is about to lose unpublished events.
 type pass struct {
 	*Relay
 	p    *publish.Publisher
@@ -29,7 +29,7 @@ type pass struct {
 	fail context.CancelCauseFunc
 }
 
-// run is Run until the CDC log outruns the relay.
+// run is Run until backfill.ErrOutrun.
 func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -51,7 +51,7 @@ func (r *Relay) run(ctx context.Context) error {
 	one := pass{Relay: r, p: p, back: back, fail: fail}
 	if err := one.learn(tail); err != nil {
 		if ctx.Err() != nil {
-			err = nil // asked to stop
+			err = nil // stop requested
 		}
 		return r.finish(ctx, p, err)
 	}
@@ -59,17 +59,17 @@ func (r *Relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = sup.Serve(tail) // it ends when tail does, whose cause says why
+	_ = sup.Serve(tail) // it ends with tail; the cause of tail is the reason
 
 	fatal := context.Cause(tail)
 	if ctx.Err() != nil {
-		fatal = nil // asked to stop
+		fatal = nil // stop requested
 	}
 	return r.finish(ctx, p, fatal)
 }
 
-// learn finds out what a pass must know before it publishes anything: that it may run,
-// where it was, what is a dead letter, and what is in the topics.
+// learn loads the state that a pass needs before it publishes: its right to run, its
+// position, the dead letters, and the events in the topics.
 func (x *pass) learn(ctx context.Context) error {
 	var since time.Time
 	for _, step := range []func(context.Context) error{
@@ -102,8 +102,8 @@ func (x *pass) learn(ctx context.Context) error {
 	return nil
 }
 
-// services are the parts that run beside each other. One that ends is started again,
-// unless its error is fatal.
+// services returns the parts that run concurrently. The supervisor restarts a part that
+// ends, unless its error is fatal.
 func (x *pass) services() (*suture.Supervisor, error) {
 	sup := suture.New("relay", suture.Spec{
 		EventHook:         x.supervised,
@@ -155,7 +155,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		return sup, nil
 	}
 	t := newTail(&x.cfg, x.metrics, x.generations(), cdclog.NewReader(x.cfg.Session, x.table, &x.own), x.streams, x.p, x.lookup)
-	own := x.own // hints may come while another run begins
+	own := x.own // hints may arrive while another run starts
 	t.byTime, t.own = !x.table.Numbered(), &own
 	x.tail.Store(t)
 	add("tail", t.run)
@@ -169,7 +169,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	return sup, nil
 }
 
-// listen makes the relay ready for hints, which the tail of the time takes.
+// listen prepares the relay for hints; the current tail reader receives them.
 func (r *Relay) listen() (err error) {
 	if r.hints == nil {
 		take := func(tokens []int64) { r.tail.Load().hint(tokens) }
@@ -177,13 +177,14 @@ func (r *Relay) listen() (err error) {
 			return err
 		}
 	}
-	if err := r.cfg.Hints.SetReadDeadline(time.Time{}); err != nil { // a run before this one has ended with one
+	if err := r.cfg.Hints.SetReadDeadline(time.Time{}); err != nil { // the previous run has set a deadline
 		return fmt.Errorf("listen for hints: %w", err)
 	}
 	return nil
 }
 
-// awaitUnread ends the pass once partitions that its start could not read can be read.
+// awaitUnread ends the pass once the partitions that its start could not read are
+// readable.
 func (x *pass) awaitUnread(ctx context.Context) error {
 	unread := x.back.Awaited()
 	for attempt := 1; ; attempt++ {
