@@ -17,14 +17,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// sequencer hands each aggregate's events on by sequence number.
+// sequencer submits the events of each aggregate in order of sequence number.
 //
-// The log has them by write time, and that is another order wherever two clocks
-// wrote them: a batch has its client's time, a conditional write its ballot's.
-// An event that is ahead of its turn therefore makes the sequencer read those
-// before it by key. What the log shows is as old as the confidence window, so
-// those before it are there too, or they are late by any measure. The aggregate
-// waits for them beside its stream (aside).
+// The log orders events by write time, which differs where two clocks wrote them:
+// a batch has its client's time, a conditional write its ballot's. For an event
+// ahead of its turn the sequencer reads the preceding events by key. Log rows are at
+// least as old as the confidence window, so preceding events are visible too, unless
+// they are exceptionally late. The aggregate waits for them beside its stream (aside).
 type sequencer struct {
 	publisher *publish.Publisher
 	aside     *aside
@@ -35,7 +34,7 @@ type sequencer struct {
 	metrics   *metrics
 }
 
-// newSequencer makes a sequencer whose waiting aggregates wait until ctx ends.
+// newSequencer returns a sequencer. Its aggregates wait at most until ctx ends.
 func newSequencer(ctx context.Context, cfg *Config, m *metrics, p *publish.Publisher, find cdclog.Lookup) *sequencer {
 	s := &sequencer{
 		publisher: p, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
@@ -46,9 +45,9 @@ func newSequencer(ctx context.Context, cfg *Config, m *metrics, p *publish.Publi
 	return s
 }
 
-// take hands on the events of one change of a stream; the stream's progress
-// passes the change when all of them are acknowledged. It waits while there is
-// no room, or while the stream is too far ahead of its oldest unsettled change.
+// take submits the events of one change of a stream. The stream's progress passes
+// the change when all its events are acknowledged. take blocks while the publisher is
+// full, or while the stream is too far ahead of its oldest unsettled change.
 func (s *sequencer) take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) error {
 	if len(events) == 0 {
 		p.Idle(t)
@@ -64,7 +63,7 @@ func (s *sequencer) take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 	return p.Wait(ctx)
 }
 
-// pass hands on e if it is its turn. If not, its aggregate waits beside the stream.
+// pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
 func (s *sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
 	if !s.aside.has(e.AggregateID) {
 		v, err := s.publisher.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
@@ -75,8 +74,8 @@ func (s *sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64,
 	return s.aside.add(ctx, &asideEvent{StoredEvent: e, began: began, settled: settled})
 }
 
-// admit hands on e, and before it those of its aggregate that are missing.
-// began is from when this run reads e's stream, in microseconds.
+// admit submits the missing events before e in its aggregate, then e.
+// began is the time from which this run reads e's stream, in microseconds.
 // settled is called when e is acknowledged.
 func (s *sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
 	v, err := s.publisher.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
@@ -105,17 +104,17 @@ func (s *sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	return s.publisher.Submit(ctx, e, publish.BySweep, settled)
 }
 
-// patience is how long a missing number of an aggregate is waited for: half as long for
-// each number that is missing among the last ones. A writer that leaves numbers out
-// would otherwise delay its events without bound.
+// patience returns the wait for a missing number of an aggregate. It halves for each
+// number missing among the last ones: a writer that skips numbers would otherwise
+// delay its events without bound.
 func (s *sequencer) patience(aggregate gocql.UUID) time.Duration {
 	return max(s.gapWait>>s.publisher.Missing(aggregate), s.gapWait/gapWaitShare)
 }
 
-// gapWaitShare is the part of the wait for a missing number that remains at least.
+// gapWaitShare is the divisor that bounds patience from below.
 const gapWaitShare = 64
 
-// fill hands on the events from next up to e, looking for them for a while.
+// fill submits the events from next up to e. It retries lookups until patience ends.
 func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
 	wait := s.patience(e.AggregateID)
 	deadline := time.Now().Add(wait)
@@ -130,8 +129,8 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
 		}
 		if err != nil {
-			// While the database is away nothing is known of the gap.
-			s.log.Warn("cannot look up a missing event; trying again", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
+			// A failed lookup proves nothing about the gap, so the wait restarts.
+			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
 			deadline = time.Now().Add(wait)
 		} else if next == e.Sequence {
 			return nil
@@ -142,12 +141,12 @@ func (s *sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 	}
 }
 
-// errHole ends a look-up at an event that is ahead of one that is missing.
+// errHole ends a lookup at an event that follows a missing one.
 var errHole = errors.New("an event is missing")
 
-// close hands on what there is of the gap from next up to e and returns where
-// the gap begins now; e's own number when there is none. A hole in what is
-// found ends it, unless time is up: then the aggregate goes on without.
+// close submits the visible events of the gap from next up to e and returns the new
+// start of the gap, or e's number if the gap is closed. It ends at a missing event,
+// unless timeIsUp is set: then the aggregate skips missing events.
 func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeIsUp bool) (int64, error) {
 	pass := func(upTo int64) {
 		for ; next < upTo; next++ {
@@ -178,9 +177,8 @@ func (s *sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 	return next, err
 }
 
-// lead returns the number with which an aggregate continues of which nothing is known,
-// e's own if nothing is missing before it. Events that were missed before that number
-// it hands on.
+// lead returns the number with which an aggregate without a dedup entry continues:
+// e's own if nothing before it is missing. It submits missed events before that number.
 func (s *sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
 	earlier := publish.Predecessors{Publisher: s.publisher, Lookup: s.lookup}
 	var found publish.EarlierRows
@@ -218,7 +216,7 @@ func (s *sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 	return next, nil
 }
 
-// retry reads earlier events of an aggregate for as long as the database is away.
+// retry calls read until it succeeds, while the database is unavailable.
 func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := read()
@@ -232,15 +230,15 @@ func (s *sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 		if ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
 			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
 		}
-		s.log.Warn("cannot look up earlier events; trying again", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
+		s.log.Warn("failed to look up earlier events; retrying", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
 		if err := retry.Wait(ctx, retry.Backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
 	}
 }
 
-// recover hands on an event that was read by key. Its row in the log, if it is
-// still to come, finds it handed on.
+// recover submits an event that was read by key. Its log row, if read later, is a
+// duplicate.
 func (s *sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
 	return s.publisher.Submit(ctx, f, publish.ByKey, nil)

@@ -15,11 +15,11 @@ type Shard = cdclog.Shard
 // MaxShards bounds Shard.Count.
 const MaxShards = cdclog.MaxShards
 
-// shardName is the name of what the relay keeps for itself alone.
+// shardName returns the name under which the relay stores its own state.
 func (c *Config) shardName() string { return c.Shard.Name(c.Name) }
 
-// onlyShare leaves of what the whole relay may take the part of its shard, and at
-// least as much as a relay needs to get on.
+// onlyShare divides the limits of the relay by the number of shards, down to the
+// least value that a relay needs to make progress.
 func (c *Config) onlyShare() {
 	n := c.Shard.Count
 	if n < 2 {
@@ -49,20 +49,20 @@ func (c *Config) onlyShare() {
 }
 
 // shardMetrics registers a shard's metrics with its label when its relay runs, and
-// takes them off again when that ends: the shard may come back to the process. One
-// that is made and never run leaves nothing.
+// unregisters them when the relay ends: the process may own the shard again later. A
+// relay that never runs registers nothing.
 type shardMetrics struct {
 	prometheus.Registerer
 	all  []prometheus.Collector
-	runs bool // what comes now is registered at once, such as that of hints
+	runs bool // later metrics, such as those of hints, are registered immediately
 }
 
 func newShardMetrics(reg prometheus.Registerer, s Shard) *shardMetrics {
 	return &shardMetrics{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.String()}, reg)}
 }
 
-// Register notes what is to be registered when the relay runs, and registers it if it
-// does.
+// Register records c, to be registered when the relay runs, or registers it if the
+// relay runs already.
 func (m *shardMetrics) Register(c prometheus.Collector) error {
 	if m.runs {
 		if err := m.Registerer.Register(c); err != nil {
@@ -82,7 +82,7 @@ func (m *shardMetrics) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-// register registers what was noted, or nothing.
+// register registers all recorded metrics, or none if one fails.
 func (m *shardMetrics) register() error {
 	for i, c := range m.all {
 		if err := m.Registerer.Register(c); err != nil {
@@ -95,7 +95,7 @@ func (m *shardMetrics) register() error {
 	return nil
 }
 
-// unregister takes all off.
+// unregister unregisters all metrics.
 func (m *shardMetrics) unregister() {
 	for _, c := range m.all {
 		m.Unregister(c)

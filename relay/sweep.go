@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// sweep reads the CDC log with scylla-cdc-go and hands its events to the
+// sweep reads the CDC log with scylla-cdc-go and passes its events to the
 // sequencer.
 type sweep struct {
 	cfg       *Config
@@ -33,8 +33,8 @@ type sweep struct {
 	skipped     *checkpoint.Skipped
 }
 
-// maxFailedDelay bounds the library's back-off after failed queries; its own 30 s
-// would be most of the time to catch up after a short outage.
+// maxFailedDelay bounds the library's backoff after failed queries. Its default of
+// 30 s would be most of the time to catch up after a short outage.
 const maxFailedDelay = 5 * time.Second
 
 // run reads until ctx ends or the reader fails. Either way the checkpoints
@@ -62,8 +62,8 @@ func (s *sweep) run(ctx context.Context) error {
 		return fmt.Errorf("start the CDC reader: %w", err)
 	}
 	s.log.Info("reading the CDC log", "confidence_window", s.cfg.ConfidenceWindow)
-	// While the library waits to hand itself the next generation it looks at
-	// Stop alone, not at the context, so Stop comes first.
+	// While the library waits for the next generation it checks only Stop, not the
+	// context, so Stop comes first.
 	reading, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() {
@@ -80,7 +80,7 @@ func (s *sweep) run(ctx context.Context) error {
 	return nil
 }
 
-// CreateChangeConsumer opens a stream. It never fails: the library would go on
+// CreateChangeConsumer opens a stream. It never fails: the library would continue
 // with a nil consumer.
 func (s *sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
 	if s.skipped.Has(in.StreamID) {
@@ -99,8 +99,8 @@ type consumer struct {
 
 var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 
-// Consume hands on the events of a change. It waits for room, which is how the
-// reader is slowed down.
+// Consume submits the events of a change. It blocks while the publisher is full, which
+// throttles the reader.
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	s := c.sweep
 	s.streams.SawWindow()
@@ -126,8 +126,9 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	return s.sequencer.take(ctx, c.progress, change.Time, events)
 }
 
-// hold stops the stream at a change that cannot be read, because the table is
-// not as it was when the relay began: nothing behind it is passed on, and the checkpoint stays before it, until the relay is restarted.
+// hold stops the stream at a change that cannot be read because the table was altered
+// after the relay started. No later change is submitted and the checkpoint stays before
+// this one until the relay is restarted.
 func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
 	c.progress.Begin(change.Time, 1)
 	c.sweep.streams.Hold(c.progress, err)
@@ -137,7 +138,7 @@ func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error)
 	return context.Cause(ctx)
 }
 
-// Empty notes a window without rows.
+// Empty records a window without rows.
 func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
 	c.sweep.streams.SawWindow()
 	c.progress.Idle(upTo)
@@ -147,8 +148,8 @@ func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
 // End does nothing: StartGeneration waits for what is not acknowledged yet.
 func (c *consumer) End() error { return nil }
 
-// readerLog takes the library's log lines. Those that carry an error are
-// warnings; the same one is written once in a while only.
+// readerLog receives the library's log lines. Lines with an error are warnings;
+// repeated ones are rate-limited by repeatAfter.
 type readerLog struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -158,7 +159,7 @@ type readerLog struct {
 	lastAt time.Time
 }
 
-// repeatAfter is how long an identical warning of the reader stays unsaid.
+// repeatAfter is the minimum interval between identical warnings of the reader.
 const repeatAfter = time.Minute
 
 // Printf is the library's Logger.
@@ -182,7 +183,7 @@ func (l *readerLog) Printf(format string, args ...any) {
 	}
 }
 
-// passedOver takes the changes of a stream that has nothing of the shard: none.
+// passedOver is the consumer of a stream without rows of the shard.
 type passedOver struct{}
 
 // Consume does nothing.

@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// findTable learns what columns the outbox table has, however long the database
-// is away. An *outbox.MappingError says that they do not fit.
+// findTable reads the columns of the outbox table. It retries while the database is
+// unavailable. It returns an *outbox.MappingError if the columns do not match.
 func (r *Relay) findTable(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		t, facts, err := readTable(ctx, &r.cfg)
@@ -33,8 +33,8 @@ func (r *Relay) findTable(ctx context.Context) error {
 		case failure.Classify(err) == failure.Fatal:
 			return err
 		}
-		if attempt == 3 { // the first ones may be a database that is just starting
-			r.log.Warn("cannot read what columns the outbox table has; trying again", "err", err)
+		if attempt == 3 { // the database may be starting during the first attempts
+			r.log.Warn("failed to read the columns of the outbox table; retrying", "err", err)
 		}
 		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
 			return err
@@ -60,7 +60,7 @@ func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts cdclog.T
 		return t, facts, &outbox.MappingError{Table: name, Problem: "has no CDC log", Fix: cdclog.EnableCDC(name)}
 	}
 	facts, err = cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
-	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) { // the decision about a backfill tells of those
+	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) { // the decision about a backfill reports those
 		return t, facts, err
 	}
 	if err := facts.Check(name); err != nil {
@@ -74,7 +74,7 @@ func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts cdclog.T
 // start of a relay does; a CDC log that keeps its rows too briefly, which a relay logs
 // as a warning, is an error too. It writes nothing and does not wait.
 //
-// An *outbox.MappingError says what does not fit, and what to do about it.
+// An *outbox.MappingError contains the problem and its fix.
 func CheckTable(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// tableWatch is how often the options of the outbox table's CDC log are looked at.
+// tableWatch is the interval between checks of the outbox table's CDC options.
 const tableWatch = time.Minute
 
-// watchTable looks whether new events still come to the CDC log, until ctx ends. An
-// ALTER TABLE can end that while the relay runs, and nothing else would show it: a log
-// without new rows looks like a table without new events.
+// watchTable checks until ctx ends that the CDC log still records new events. An
+// ALTER TABLE can disable it while the relay runs. No other check detects that: a log
+// without new rows is the same as a table without new events.
 func (r *Relay) watchTable(ctx context.Context) error {
 	good := time.Now()
 	for retry.Wait(ctx, tableWatch) == nil {
 		facts, err := cdclog.ReadTableInfo(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
 		if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
-			continue // the tail and the sweep say that the database is away
+			continue // the tail and sweep readers report database failures
 		}
 		err = facts.Check(r.table.String())
 		before := r.setTableErr(err)
@@ -38,7 +38,7 @@ func (r *Relay) watchTable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// missedFix says how events get out that are in the table and not in its log.
+// missedFix returns how to publish events that are in the table but not in its log.
 func (r *Relay) missedFix() string {
 	if r.table.Plain() {
 		return "start the relay with --backfill-from and the time written_from"
@@ -46,7 +46,7 @@ func (r *Relay) missedFix() string {
 	return "write them again: only tables with the columns of outbox_messages can be scanned"
 }
 
-// setTableErr says what is wrong with the table's CDC log, and returns what was.
+// setTableErr sets the problem of the table's CDC log and returns the previous one.
 func (r *Relay) setTableErr(err error) (before error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

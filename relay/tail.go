@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// tailGroupStreams is how many streams one query reads at most.
+	// tailGroupStreams is the maximum number of streams per query.
 	tailGroupStreams = 100
-	// tailQueries is how many queries run at the same time at most.
+	// tailQueries is the maximum number of concurrent queries.
 	tailQueries = 8
-	// tailLead is how long before a generation begins its streams are read:
-	// writers' clocks may be ahead by 5 s, which is what ScyllaDB allows.
+	// tailLead is how long before the start of a generation its streams are read:
+	// ScyllaDB allows writers' clocks to be ahead by 5 s.
 	tailLead = 10 * time.Second
-	// tailMargin is how much more than the confidence window is read at the start,
-	// so that there is no gap to where the sweep is.
+	// tailMargin extends the confidence window that is read at the start, to leave no
+	// gap to the position of the sweep reader.
 	tailMargin = 10 * time.Second
-	// tailGenerations is how often generations are asked for. ScyllaDB makes
-	// them known at least a minute before they begin.
+	// tailGenerations is the interval between queries for generations. ScyllaDB
+	// announces them at least a minute before they begin.
 	tailGenerations = 5 * time.Second
 )
 
-// tail reads the log at once and hands its events on long before the sweep
-// comes to them.
+// tail reads new log rows immediately and submits their events long before the sweep
+// reader does.
 //
-// It answers for nothing: it moves no checkpoint, it may miss rows that become
-// visible late, and whatever it is not sure of it leaves to the sweep, which
-// sees every row again. So it hands on an event only when everything before it
-// in its aggregate is known to be out, and any error costs latency alone.
+// It guarantees nothing: it moves no checkpoint, it may miss rows that become visible
+// late, and it leaves uncertain cases to the sweep reader, which reads every row again.
+// It submits an event only when all earlier events of its aggregate are known to be
+// published, so an error costs only latency.
 type tail struct {
 	cfg       *Config
 	log       *slog.Logger
@@ -49,7 +49,7 @@ type tail struct {
 	gaps      *tailGaps
 	limiter   *rate.Limiter
 	byTime    bool            // the table has no numbers
-	own       *cdclog.Portion // what the relay answers for; nil is all
+	own       *cdclog.Portion // the relay's part of the table; nil is all
 	querying  chan struct{}   // holds one token for each query under way
 
 	mu          sync.Mutex
@@ -128,8 +128,8 @@ func (t *tail) run(ctx context.Context) error {
 	}
 }
 
-// generations reads what generations there are; those of before the confidence
-// window matter to nobody, but for the one that the sweep reads.
+// generations returns the generations within the confidence window, and the one that
+// the sweep reader reads.
 func (t *tail) generations(ctx context.Context) ([]*cdclog.Generation, error) {
 	times, err := t.source.Times(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (t *tail) generations(ctx context.Context) ([]*cdclog.Generation, error) {
 	return all, nil
 }
 
-// knowsSwept says whether the generation that the sweep reads is known.
+// knowsSwept reports whether the generation that the sweep reader reads is known.
 func (t *tail) knowsSwept() bool {
 	swept, _, _ := t.streams.HandedAll()
 	t.mu.Lock()
@@ -179,8 +179,7 @@ func (t *tail) generation(ctx context.Context, start time.Time) (*cdclog.Generat
 	return t.source.Generation(ctx, start)
 }
 
-// current are the generations that are written to, were a short while ago, or
-// will be soon.
+// current returns the generations that receive writes, recently did, or soon will.
 func (t *tail) current(all []*cdclog.Generation) []*cdclog.Generation {
 	now := time.Now()
 	from := now.Add(-t.cfg.ConfidenceWindow - tailMargin)
@@ -196,7 +195,7 @@ func (t *tail) current(all []*cdclog.Generation) []*cdclog.Generation {
 
 // readGeneration reads the streams of a generation until ctx ends.
 func (t *tail) readGeneration(ctx context.Context, g *cdclog.Generation, groups []*tailGroup) {
-	// Until the sweep has its streams nobody knows what is out.
+	// Until the sweep reader has its streams, published events are unknown.
 	for {
 		if t.knowsHanded(g) {
 			break
@@ -205,7 +204,7 @@ func (t *tail) readGeneration(ctx context.Context, g *cdclog.Generation, groups 
 			return
 		}
 	}
-	t.log.Info("tail reads a generation of CDC streams", "generation", g.Start.UTC(), "streams", len(g.Streams))
+	t.log.Info("tail reader reading CDC generation", "generation", g.Start.UTC(), "streams", len(g.Streams))
 	t.mu.Lock()
 	t.running[g] = groups
 	t.mu.Unlock()
@@ -228,8 +227,8 @@ func (t *tail) groupsOf(g *cdclog.Generation) []*tailGroup {
 	return groups
 }
 
-// knowsHanded says whether it is known how far the sweep is in all streams of a
-// generation, or, while it is in an earlier one, in those of that.
+// knowsHanded reports whether the sweep reader's position is known in all streams of
+// the generation, or of the earlier generation that it still reads.
 func (t *tail) knowsHanded(g *cdclog.Generation) bool {
 	swept, _, _ := t.streams.HandedAll()
 	if swept.IsZero() || swept.After(g.Start) {
@@ -249,13 +248,13 @@ func (t *tail) knowsHanded(g *cdclog.Generation) bool {
 	return ok
 }
 
-// hint reads the streams of the tokens at once. It does not wait.
+// hint triggers an immediate reading of the streams of the tokens. It does not block.
 func (t *tail) hint(tokens []int64) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, g := range t.known {
-		// Of two generations the writer's clock decides, and that may be another.
+		// The writer's clock selects the generation, and may differ from this one.
 		if g.Start.After(now.Add(time.Second)) || i+1 < len(t.known) && t.known[i+1].Start.Before(now.Add(-time.Second)) {
 			continue
 		}
@@ -273,7 +272,7 @@ func (t *tail) hint(tokens []int64) {
 	}
 }
 
-// failed notes an error; it is said once until all is well again.
+// failed records an error. It logs only the first one until a reading succeeds.
 func (t *tail) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -286,11 +285,11 @@ func (t *tail) failed(ctx context.Context, err error) {
 	t.lastErr = err
 	if first {
 		t.failingFrom = time.Now()
-		t.log.Warn("tail cannot read; events come by the sweep until it can", "err", err)
+		t.log.Warn("tail reader failed; using the sweep reader until it recovers", "err", err)
 	}
 }
 
-// succeeded notes that a group was read.
+// succeeded records that a group was read.
 func (t *tail) succeeded() {
 	now := time.Now()
 	t.mu.Lock()
@@ -298,30 +297,31 @@ func (t *tail) succeeded() {
 	t.lastRead = now
 	t.publisher.TailBegan(now)
 	if !t.failingFrom.IsZero() {
-		t.log.Info("tail reads again", "after", now.Sub(t.failingFrom))
+		t.log.Info("tail reader recovered", "after", now.Sub(t.failingFrom))
 		t.failingFrom = time.Time{}
 	}
 }
 
-// TailStatus is what the tail is doing.
+// TailStatus is the status of the tail reader.
 type TailStatus struct {
-	// On says that the tail is configured and runs.
+	// On reports that the tail reader is configured and runs.
 	On bool
-	// Streams and Groups are what it reads, and in how many queries.
+	// Streams is the number of streams it reads, Groups the number of queries.
 	Streams, Groups int
-	// LastRead is when it last read some of them, zero if it never did.
+	// LastRead is the time of the last reading, zero if there was none.
 	LastRead time.Time
 	// Interval is the mean wait between two readings of a group.
 	Interval time.Duration
-	// Waiting is the number of aggregates of which an event is missing.
+	// Waiting is the number of aggregates with a missing event.
 	Waiting int
-	// Paused says that it waits for the sweep, because MaxRememberedEvents are out before it.
+	// Paused reports that it waits for the sweep reader, because MaxRememberedEvents
+	// published events are still to be swept.
 	Paused bool
 	// Unswept is the number of published events that the sweep has not read yet, at most
-	// UnsweptLimit. NearLimit reports that the tail is about to pause, or does.
+	// UnsweptLimit. NearLimit reports that the tail reader is paused or about to pause.
 	Unswept, UnsweptLimit int
 	NearLimit             bool
-	// Err is why it cannot read, nil while it can.
+	// Err is the error of the last failed reading, nil after a successful one.
 	Err error
 }
 
