@@ -37,7 +37,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 		harness.Until(t, "the first half of the load", func() bool { return harness.Answered(s.admin) >= stored })
 		relay = startRelay(t, s.cql, s.kafka, addrs[3], relayArgs...)
 		if stored > 0 {
-			harness.Until(t, "a scan of the outbox table", func() bool { return strings.Contains(relay.Log(), "the outbox table is scanned") })
+			harness.Until(t, "a scan of the outbox table", func() bool { return strings.Contains(relay.Log(), "scanning the outbox table for events") })
 			relay.Kill()
 			relay.Restart()
 		}
@@ -45,7 +45,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 	}
 	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
 	s.run(t, seeds.Number(t, "FAULT_SEED", seeds.Of(t)), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
-	if stored > 0 && !strings.Contains(relay.Log(), "going on with a scan of the outbox table") {
+	if stored > 0 && !strings.Contains(relay.Log(), "resuming a scan of the outbox table") {
 		t.Error("the relay did not resume its scan")
 	}
 	relay.Stop()

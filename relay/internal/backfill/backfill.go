@@ -21,31 +21,31 @@ import (
 )
 
 const (
-	// Ranges is how many token ranges a scan has. After a crash those
-	// that were begun are scanned again, so each is a small part of the table.
+	// Ranges is the number of token ranges of a scan. After a crash the started ranges
+	// are scanned again, so each is a small part of the table.
 	Ranges = 256
-	// backfillPage is how many rows one answer of the scan holds at most.
+	// backfillPage is the maximum page size of the scan.
 	backfillPage = 500
-	// backfillSays is how often the log says how far the scan is.
+	// backfillSays is how often the progress of the scan is logged.
 	backfillSays = 30 * time.Second
-	// backfillWatch is how often it is checked that the log does not outrun the relay.
+	// backfillWatch is how often the remaining time of the log is checked.
 	backfillWatch = time.Minute
 )
 
-// ErrOutrun makes the relay start anew: what it has to read is about to expire.
-var ErrOutrun = errors.New("the CDC log is outrunning the checkpoints")
+// ErrOutrun makes the relay restart: log rows that it has not read are about to expire.
+var ErrOutrun = errors.New("unread rows of the CDC log are about to expire")
 
-// Backfill scans the outbox table for events that the CDC log may no longer
-// have, and hands them on.
+// Backfill scans the outbox table for events that the CDC log may no longer contain, and
+// passes them to the publisher.
 //
-// A scan answers for all rows written from row.from until row.until; the sweep
-// begins behind that, in every stream, so no row is both's. It is saved before
-// anything follows from it, and a range of tokens is saved as done when all its
-// events are acknowledged. Before a start goes on with a scan it reads the topics
-// back to the time at which the scan was begun, row.mark, and passes over what is
-// there. So a crash at any moment loses nothing and repeats nothing.
+// A scan covers all rows written from row.From until row.Until; in every stream the
+// sweep reader starts after that, so no row is covered twice. The scan is saved before
+// it has an effect, and a range of tokens is saved as done when all its events are
+// acknowledged. Before a start continues a scan it reads the topics back to the start of
+// the scan, row.Mark, and skips the events in them. So a crash at any moment loses
+// nothing and repeats nothing.
 //
-// Tables without sequence numbers or with other keys than uuids it cannot scan.
+// It cannot scan tables without sequence numbers or with keys other than uuids.
 type Backfill struct {
 	cfg       *Config
 	log       *slog.Logger
@@ -56,23 +56,23 @@ type Backfill struct {
 	older     *publish.OlderRows
 	limiter   *rate.Limiter
 	table     outbox.Table
-	arc       cdclog.TokenRange // the tokens that are scanned
+	arc       cdclog.TokenRange // tokens to scan
 
 	mu       sync.Mutex
-	row      *checkpoint.Scan // the scan under way; nil without one
-	saved    int              // ranges of it that are saved as done
-	finished []int            // ranges that are acknowledged and not saved yet
+	row      *checkpoint.Scan // the running scan, nil if none
+	saved    int              // its ranges that are saved as done
+	finished []int            // acknowledged ranges that are not saved yet
 	more     chan struct{}
 	facts    cdclog.TableInfo
-	position time.Time // the oldest when the relay started
-	alone    bool      // nothing else runs until a part of the scan is done
+	position time.Time // the oldest position; before the first read that of the start
+	alone    bool      // no other part runs until a part of the scan is done
 	lastErr  error
-	lost     sync.Once // saying that events may be missing
+	lost     sync.Once // guards the log message about missing events
 
 	read, known, handed, unreadable atomic.Int64
 }
 
-// New returns the scans of one start. own are the aggregates that are scanned.
+// New returns the Backfill of one start. own contains the aggregates to scan.
 func New(cfg *Config, table outbox.Table, own *cdclog.Portion, s *checkpoint.Streams, p *publish.Publisher, back *readback.Reader) *Backfill {
 	b := &Backfill{
 		cfg: cfg, log: cfg.Logger, streams: s, publisher: p, readback: back, table: table, arc: own.Tokens,
@@ -85,8 +85,8 @@ func New(cfg *Config, table outbox.Table, own *cdclog.Portion, s *checkpoint.Str
 	return b
 }
 
-// Decide finds out whether a scan is needed, saves it, and tells the sweep where
-// to begin. It waits, however long the database is away.
+// Decide determines whether a scan is needed, saves it, and sets the start of the sweep
+// reader. It retries while the database is unavailable.
 func (b *Backfill) Decide(ctx context.Context) error {
 	return b.readback.Retry(ctx, func() error { return b.tryDecide(ctx) })
 }
@@ -95,8 +95,8 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 	if !b.table.Plain() {
 		if !b.cfg.From.IsZero() {
 			return &outbox.MappingError{
-				Table: b.table.String(), Problem: "cannot be scanned: it has not the columns of outbox_messages",
-				Fix: "leave --backfill-from out; what the CDC log has is read",
+				Table: b.table.String(), Problem: "cannot be scanned: it does not have the columns of outbox_messages",
+				Fix: "omit --backfill-from; the relay reads the events of the CDC log",
 			}
 		}
 		return b.cannotScan(ctx)
@@ -110,7 +110,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 		return err
 	}
 	if due := need.position.Before(need.now.Add(-Part(need.facts.CDCTTL, Due))); need.ran && due && !need.auto && need.facts.CDCTTL > 0 {
-		b.log.Error("the CDC log no longer has all that was not published, and backfill is off: events are missing from the topics",
+		b.log.Error("unpublished events expired in the CDC log and backfill is off: events are missing from the topics",
 			"position", need.position.UTC(), "cdc_ttl", need.facts.CDCTTL, "setting", "relay.backfill")
 	}
 	active, err := b.activate(ctx, need.decide(), all)
@@ -118,7 +118,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 		return err
 	}
 	if active != nil && !need.auto && active.Forced.IsZero() {
-		b.log.Error("a scan of the outbox table is not finished, and backfill is off: events are missing from the topics",
+		b.log.Error("scan of the outbox table unfinished and backfill off: events are missing from the topics",
 			"written_until", active.Until.UTC(), "setting", "relay.backfill")
 		active = nil
 	}
@@ -132,9 +132,9 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 	return nil
 }
 
-// cannotScan learns how much of the CDC log is left in a table that cannot be
-// scanned, and says so where it is not enough: after a long absence, or at a first
-// start with a log that is older than its rows.
+// cannotScan determines the remaining time of the CDC log for a table that cannot be
+// scanned, and logs if it is too short: after a long downtime, or at a first start with
+// a log that is older than its rows.
 func (b *Backfill) cannotScan(ctx context.Context) error {
 	facts, err := cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
@@ -160,16 +160,16 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 	return nil
 }
 
-// sayLost says, once, that events written after position may be in the table alone.
+// sayLost logs, once, that events written after position may be in the table only.
 func (b *Backfill) sayLost(position time.Time, ttl time.Duration) {
 	b.lost.Do(func() {
-		b.log.Error("the CDC log no longer has all that was not published, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
-			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events from there on again; raise the log's ttl")
+		b.log.Error("unpublished events expired in the CDC log, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
+			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events since position again; increase the CDC ttl")
 	})
 }
 
-// need gathers what decides whether a scan is needed, after all the scans there were,
-// and tells the sweep and the read-back what those have covered.
+// need returns the state for the decision about a scan, given all earlier scans, and
+// passes their coverage to the sweep reader and the read-back.
 func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decision, err error) {
 	need = decision{
 		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Auto,
@@ -177,14 +177,14 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 	}
 	need.facts, err = cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
 	if errors.Is(err, cdclog.ErrCDCOptions) {
-		b.log.Warn("cannot tell how long the CDC log keeps its rows", "assumed", need.facts.CDCTTL, "err", err)
+		b.log.Warn("cannot read the ttl of the CDC log", "assumed", need.facts.CDCTTL, "err", err)
 	} else if err != nil {
 		return need, err
 	}
 	for i := range all {
 		need.floor = checkpoint.Later(need.floor, all[i].Until)
 		if need.forced.Equal(all[i].Forced) {
-			need.forced = time.Time{} // this was asked for before
+			need.forced = time.Time{} // requested before
 		}
 		switch all[i].State {
 		case checkpoint.ScanRunning:
@@ -214,13 +214,13 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 	return need, nil
 }
 
-// activate saves a scan that is needed, nil for none, and returns the scan that is to
-// run now, which may be one of all.
+// activate saves row if it is not nil, and returns the scan to run, which may be one of
+// all.
 func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []checkpoint.Scan) (active *checkpoint.Scan, err error) {
 	active = checkpoint.Unfinished(all)
 	if row == nil {
 		if active != nil {
-			b.log.Info("going on with a scan of the outbox table", "reason", active.Reason, "written_from", active.From.UTC(),
+			b.log.Info("resuming a scan of the outbox table", "reason", active.Reason, "written_from", active.From.UTC(),
 				"written_until", active.Until.UTC(), "ranges_done", len(active.Done), "ranges", active.Ranges)
 		}
 		return active, nil
@@ -231,7 +231,7 @@ func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []che
 		replaced = active
 	}
 	if len(all) > 0 && !row.Started.After(all[0].Started) {
-		row.Started = all[0].Started.Add(time.Millisecond) // it names the row
+		row.Started = all[0].Started.Add(time.Millisecond) // part of the primary key
 	}
 	if err := b.store.Begin(ctx, row, replaced); err != nil {
 		return nil, err
@@ -240,13 +240,13 @@ func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []che
 	if row.State != checkpoint.ScanRunning {
 		return active, nil
 	}
-	b.log.Warn("the outbox table is scanned for events that the CDC log may not have", "reason", row.Reason,
+	b.log.Warn("scanning the outbox table for events that the CDC log may not contain", "reason", row.Reason,
 		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.RowsPerSecond)
 	return row, nil
 }
 
-// Since is the oldest write time of what will be offered: of the log's rows from
-// position on, and of those of the scan. Zero is no bound.
+// Since returns the oldest write time of the events to publish: rows of the log from
+// position on, and rows of the scan. Zero is unlimited.
 func (b *Backfill) Since(position time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -256,17 +256,17 @@ func (b *Backfill) Since(position time.Time) time.Time {
 	return position
 }
 
-// startFrom makes the sweep begin where scans no longer answer.
+// startFrom makes the sweep reader start where the coverage of scans ends.
 func (b *Backfill) startFrom(floor time.Time) {
 	b.streams.StartFrom(floor)
 	b.readback.Floor = floor
 }
 
-// Prepare learns what the scan has published before. If that is more than may be
-// remembered it scans as much of the table as what is remembered is about, and
-// the rest of the relay waits for that.
+// Prepare reads which events the scan has published before. If there are more than
+// memory allows, it scans the part of the table for which they are known, and the rest
+// of the relay waits for that.
 func (b *Backfill) Prepare(ctx context.Context) error {
-	// The broker may have been away for days.
+	// The broker may have been unavailable for days.
 	if err := b.Decide(ctx); err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (b *Backfill) Prepare(ctx context.Context) error {
 			b.publisher.SetOlder(b.older)
 			return nil
 		}
-		b.log.Warn("more was published since the scan of the outbox table began than is remembered; other events wait for a part of the scan",
+		b.log.Warn("too many published events since the start of the scan; other events wait for a part of the scan",
 			"ranges", known)
 		b.publisher.SetOlder(b.older)
 		if err := b.scanAlone(ctx, known); err != nil {
@@ -321,8 +321,8 @@ func (b *Backfill) setAlone(on bool) {
 	b.alone = on
 }
 
-// Run scans until all is done, and watches that the log does not outrun the
-// relay, until ctx ends. An error is Fatal, errOutrun, or the cause of the end of ctx.
+// Run scans all ranges, and monitors the remaining time of the log, until ctx ends. An
+// error is Fatal, ErrOutrun, or the cause of the end of ctx.
 func (b *Backfill) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -365,10 +365,9 @@ func (b *Backfill) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Left is how long it takes until the log has lost what the oldest position
-// stands before; the CDC ttl as long as no stream is read. While the streams of
-// one generation are closed and those of the next not open yet, it is where they
-// were last.
+// Left returns the time until rows after the oldest position expire in the log, and the
+// CDC ttl while no stream was read yet. Between the streams of two generations it uses
+// the last known position.
 func (b *Backfill) Left(now time.Time) time.Duration {
 	position, ok := b.streams.OldestPosition()
 	b.mu.Lock()
@@ -382,8 +381,8 @@ func (b *Backfill) Left(now time.Time) time.Duration {
 	return b.facts.CDCTTL - now.Sub(b.position)
 }
 
-// settler returns what counts the events of a range; the range is finished when
-// all are acknowledged and the scan has called end.
+// settler returns a function that counts the events of a range; the range is finished
+// when all are acknowledged and the scan has called end.
 func (b *Backfill) settler(n int) (settled func() func(), end func()) {
 	var open atomic.Int64
 	open.Store(1)
@@ -402,7 +401,8 @@ func (b *Backfill) settler(n int) (settled func() func(), end func()) {
 	return func() func() { open.Add(1); return end }, end
 }
 
-// saveFinished saves ranges as done until all before the given one are, or ctx ends.
+// saveFinished saves ranges as done until all ranges before the given one are saved, or
+// ctx ends.
 func (b *Backfill) saveFinished(ctx context.Context, before int) error {
 	failures := 0
 	for {
@@ -414,7 +414,7 @@ func (b *Backfill) saveFinished(ctx context.Context, before int) error {
 			return err
 		case err != nil:
 			failures++
-			b.log.Warn("cannot save how far the scan of the outbox table is; trying again", "attempt", failures, "err", err)
+			b.log.Warn("cannot save the progress of the scan; retrying", "attempt", failures, "err", err)
 			if err := retry.Wait(ctx, retry.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 				return err
 			}
@@ -440,14 +440,14 @@ func seq(n int) []int {
 	return out
 }
 
-// unsaved says whether range n is not saved as done.
+// unsaved reports whether range n is not saved as done.
 func (b *Backfill) unsaved(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !slices.Contains(b.row.Done, n)
 }
 
-// SaveDone saves the ranges that are finished, and returns how many are left.
+// SaveDone saves the finished ranges, and returns the number of unfinished ranges.
 func (b *Backfill) SaveDone(ctx context.Context) (left int, err error) {
 	b.mu.Lock()
 	if b.row == nil {
@@ -474,31 +474,34 @@ func (b *Backfill) SaveDone(ctx context.Context) (left int, err error) {
 	b.row, b.saved = &row, len(row.Done)
 	b.finished = slices.Delete(b.finished, 0, len(ranges))
 	if left == 0 && was != checkpoint.ScanDone {
-		b.log.Info("the outbox table is scanned", "reason", row.Reason, "rows", row.Read, "published", row.Published,
+		b.log.Info("scan of the outbox table finished", "reason", row.Reason, "rows", row.Read, "published", row.Published,
 			"took", time.Since(row.Started).Round(time.Second))
 	}
 	return left, nil
 }
 
-// BackfillStatus is what a scan of the outbox table is doing.
+// BackfillStatus is the state of a scan of the outbox table.
 type BackfillStatus struct {
-	// Running says that there is one, and Alone that nothing else runs until a part of it is done.
+	// Running is true during a scan, and Alone while no other part of the relay runs
+	// until a part of the scan is done.
 	Running, Alone bool
 	// Reason is first_start, log_outrun or forced.
 	Reason string
-	// From and Until bound the write times of its rows; a zero From is no bound.
+	// From and Until limit the write times of the rows; a zero From is unlimited.
 	From, Until time.Time
-	// Done of Ranges token ranges are scanned, and all events of them acknowledged.
+	// Done of Ranges token ranges are scanned and all their events acknowledged.
 	Done, Ranges int
-	// Rows were read, and Published of them handed on, those before a restart included.
+	// Rows were read, and Published of them passed to the publisher, including those
+	// before a restart.
 	Rows, Published int64
-	// Unreadable are the rows that are no events; they become dead letters.
+	// Unreadable counts rows that cannot be decoded as events; they become dead letters.
 	Unreadable int64
-	// Err is why the scan does not get on, nil while it does.
+	// Err is the error that delays the scan, nil if none.
 	Err error
 }
 
-// Status is zero for a relay that was not started yet.
+// Status returns the state of the scan. It is zero for a nil Backfill, before the relay
+// starts.
 func (b *Backfill) Status() (s BackfillStatus) {
 	if b == nil {
 		return s

@@ -7,14 +7,15 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Config configures scans of the outbox table and repairs. All fields are set, but
-// for those documented as optional; relay.Config documents those of the same name.
+// Config configures scans of the outbox table and repairs. All fields are required
+// except those documented as optional; relay.Config documents the fields of the same
+// name.
 type Config struct {
 	Session                        *gocql.Session
 	Name, ShardName                string
 	Keyspace, TableKeyspace, Table string
 	Fence                          func() error // optional
-	Auto                           bool         // scan for what the CDC log has lost
+	Auto                           bool         // scan for events that the CDC log has lost
 	From                           time.Time    // zero: no scan is requested
 	RowsPerSecond                  int          // not positive: no limit
 	FirstAge, ConfidenceWindow     time.Duration

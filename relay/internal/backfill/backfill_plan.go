@@ -8,51 +8,51 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// Why a scan is made.
+// Reasons for a scan.
 const (
 	FirstStart = "first_start"
 	Outrun     = "log_outrun"
 	Forced     = "forced"
 )
 
-// The log's oldest rows expire while they are read, so a scan takes over well
-// before: backfillDue is the part of the CDC ttl after which a position counts
-// as outrun, and backfillTakes the part of it that the log keeps answering for.
-// What lies between keeps a start from making a scan right after another one.
+// The oldest rows of the log expire while they are read, so a scan replaces the log
+// well before: a position older than Due of the CDC ttl counts as outrun, and a scan
+// covers rows older than backfillTakes of it. The difference prevents a scan directly
+// after another one.
 const (
 	Due           = 15. / 16
 	backfillTakes = 7. / 8
 )
 
-// decision is what a start knows when it decides whether a scan is needed.
+// decision is the state from which a start decides whether a scan is needed.
 type decision struct {
 	now   time.Time
 	facts cdclog.TableInfo
-	// firstAge is how far back a relay starts that never ran.
+	// firstAge is how far back a relay without checkpoints starts.
 	firstAge time.Duration
-	// window is the confidence window: what is younger may not be visible yet.
+	// window is the confidence window: younger rows may not be visible yet.
 	window time.Duration
 	auto   bool
-	forced time.Time // asked for and not done yet; zero if not
-	// ran says that the relay ran before, and then position is the oldest one of
-	// its streams.
+	forced time.Time // requested and not done; zero if none
+	// ran is true if the relay ran before; position is then the oldest position of its
+	// streams.
 	ran      bool
 	position time.Time
-	// floor is until when earlier scans answer.
+	// floor is the time up to which earlier scans cover the rows.
 	floor time.Time
-	// published is since when others may have published rows, zero if nobody has:
-	// relays of another number of shards.
+	// published is the time since when relays with another number of shards may have
+	// published rows, zero if none did.
 	published time.Time
-	// empty says that the table has no row.
+	// empty is true if the table has no rows.
 	empty bool
 }
 
-// decide returns the scan that is needed, nil if none is.
+// decide returns the scan that is needed, or nil.
 //
-// A first start needs none if everything that was ever written to the table is
-// in its log still: the log was made with the table, and neither is older than
-// the log keeps rows; or rows live no longer than the log keeps them; or there
-// are none. The last two need the log to be as old as the table too.
+// A first start needs none if the log still contains everything that was ever written to
+// the table: the log was created with the table, and neither is older than the ttl of
+// the log; or rows expire no later than in the log; or the table is empty. The last two
+// also require a log as old as the table.
 func (n *decision) decide() *checkpoint.Scan {
 	row := func(reason string, from, until, mark time.Time) *checkpoint.Scan {
 		r := &checkpoint.Scan{
@@ -78,7 +78,7 @@ func (n *decision) decide() *checkpoint.Scan {
 		case young || n.empty:
 			out.State = checkpoint.ScanNotNeeded
 		case !n.auto:
-			// The sweep reads what the log has, whatever is missing.
+			// The sweep reader reads the rows of the log, even if others are missing.
 			out.State, out.Until = checkpoint.ScanNotNeeded, n.now.Add(-max(n.firstAge, n.facts.CDCTTL)).Truncate(time.Millisecond)
 		}
 	case n.facts.CDCTTL > 0 && n.position.Before(n.now.Add(-Part(n.facts.CDCTTL, Due))):
@@ -93,7 +93,7 @@ func (n *decision) decide() *checkpoint.Scan {
 	asked := row(Forced, n.forced, until, n.forced)
 	asked.Forced = n.forced
 	if !n.forced.Before(until) {
-		asked.Until, asked.State = n.floor, checkpoint.ScanDone // nothing is as old
+		asked.Until, asked.State = n.floor, checkpoint.ScanDone // no row is in the requested time
 	}
 	if out == nil || out.State != checkpoint.ScanRunning {
 		if out != nil && asked.Until.Before(out.Until) {
@@ -105,7 +105,7 @@ func (n *decision) decide() *checkpoint.Scan {
 	return asked
 }
 
-// keeps is until when the log cannot be relied on.
+// keeps returns the time before which the log may be incomplete.
 func (n *decision) keeps() time.Time {
 	age := n.facts.CDCTTL
 	if age == 0 || !n.ran && age > n.firstAge {
@@ -114,9 +114,10 @@ func (n *decision) keeps() time.Time {
 	return n.now.Add(-Part(age, backfillTakes))
 }
 
+// Part returns the fraction of d.
 func Part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 
-// isEmpty says whether the table has no row.
+// isEmpty reports whether the table has no rows.
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
 	iter := b.cfg.Session.Query("SELECT aggregate_id FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()

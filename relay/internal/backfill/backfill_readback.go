@@ -11,13 +11,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// readTopics reads the topics back to when the scan was begun, and keeps which
-// events of the ranges that are still to be scanned are out. It returns how many
-// ranges, from the first on, that is known of: not all of them if there are more
-// such events than may be remembered.
+// readTopics reads the topics back to the start of the scan, and stores which events of
+// the unscanned ranges are published. It returns the number of ranges, from the first,
+// for which this is complete: fewer than all if there are more such events than memory
+// allows.
 func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges int, err error) {
 	if b.cfg.ReadBackMargin < 0 {
-		return row.Ranges, nil // after a crash the ranges that were begun are published again
+		return row.Ranges, nil // after a crash the started ranges are published again
 	}
 	r := b.readback
 	var topics []string
@@ -47,7 +47,7 @@ func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		return 0, err
 	}
 	if len(denied) > 0 {
-		b.log.Warn("topics may not be read back; what the scan published to them before is published again, with the same event ids",
+		b.log.Warn("topics may not be read back; events that the scan published to them are repeated with the same ids",
 			"topics", denied, "grant", "READ on the topics")
 	}
 	b.log.Info("topics read back for the scan of the outbox table", "events", f.Kept, "since", row.Mark.UTC(), "took", time.Since(began))

@@ -16,8 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// scanRange hands on the rows of range n, however long the database is away. It
-// returns when all are handed on, acknowledged or not.
+// scanRange passes the rows of range n to the publisher, and retries while the database
+// is unavailable. It returns when all rows are passed on, acknowledged or not.
 func (b *Backfill) scanRange(ctx context.Context, n int) error {
 	if !b.older.IsOpen(n) {
 		return nil
@@ -41,7 +41,7 @@ func (b *Backfill) scanRange(ctx context.Context, n int) error {
 		}
 		failures++
 		b.stuck(err)
-		b.log.Warn("cannot scan the outbox table; trying again", "range", n, "attempt", failures, "err", err)
+		b.log.Warn("cannot scan the outbox table; retrying", "range", n, "attempt", failures, "err", err)
 		if err := retry.Wait(ctx, retry.Backoff(b.cfg.RetryMin, 5*time.Second, failures)); err != nil {
 			return err
 		}
@@ -52,23 +52,23 @@ func (b *Backfill) scanRange(ctx context.Context, n int) error {
 	return nil
 }
 
-// rangeScan is one range being scanned. A reading that fails is begun again
-// behind the last row that was handed on: what is acknowledged is not remembered.
+// rangeScan is the scan of one range. After a failed read it continues at the last row
+// that was passed on, because acknowledged events are not kept in memory.
 type rangeScan struct {
 	backfill *Backfill
 	settled  func() func()
 	progress bool
 
 	begun     bool
-	aggregate gocql.UUID // the last one that was begun
-	seq       int64      // its last row that was taken
+	aggregate gocql.UUID // the last one that was started
+	seq       int64      // its last row that was passed on
 	token     int64
 	hand      publish.OlderHandover
 	release   func()
 }
 
-// from is the token behind which the next reading begins: that of the last
-// aggregate is read again.
+// from returns the token after which the next read starts: the last aggregate is read
+// again.
 func (s *rangeScan) from() int64 {
 	s.progress = false
 	if !s.begun {
@@ -89,7 +89,8 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 		if err == nil {
 			s.leave()
 		} else if s.release != nil {
-			// The aggregate is not all handed on; whoever comes meanwhile finds it behind.
+			// Some rows of the aggregate are not passed on; other readers must find it
+			// unscanned.
 			b.older.Note(s.aggregate, s.seq)
 			s.release()
 			s.release = nil
@@ -124,8 +125,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 	return nil
 }
 
-// page is how many rows are read at a time: not many more than are let through
-// in a second.
+// page returns the page size: at most the number of rows allowed per second.
 func (b *Backfill) page() int {
 	if n := b.cfg.RowsPerSecond; n > 0 {
 		return max(1, min(n, backfillPage))
@@ -133,8 +133,8 @@ func (b *Backfill) page() int {
 	return backfillPage
 }
 
-// enter begins an aggregate, or goes on with it; again says that the row was
-// taken by a reading before.
+// enter starts or continues an aggregate; again reports that an earlier read passed on
+// the row.
 func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) (again bool, err error) {
 	b := s.backfill
 	if s.begun && aggregate == s.aggregate {
@@ -155,7 +155,7 @@ func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) 
 	return false, nil
 }
 
-// leave notes that the aggregate is handed on.
+// leave marks the aggregate as scanned.
 func (s *rangeScan) leave() {
 	if s.release == nil {
 		return

@@ -20,43 +20,44 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// repairPoll is how often a relay looks for requests.
+// repairPoll is how often a relay polls for requests.
 const repairPoll = 5 * time.Second
 
-// repairer publishes events that a check has proven to be missing from their
-// topics, on request (Repairs).
+// repairer publishes events that are proven to be missing from their topics, on request
+// (Repairs).
 //
-// A request is answered with taken before its event is handed on, and with
-// published when the broker has it. One that is taken when a relay starts may be
-// out or not; it is answered with unknown, and another check tells. So no event
-// is published twice.
+// It sets a request to taken before it passes the event on, and to published when the
+// broker has acknowledged it. A request that is taken when a relay starts has an unknown
+// outcome: the repairer answers unknown, and another verification shows the outcome. So
+// no event is published twice.
 //
-// A request for an event that the dedup index has contradicts it: either the event was
-// published after its topic was checked, or the topic has lost it. The first such
-// request is answered with unknown; one that is made after that answer comes from a
-// later check of the topic, and the topic is right. An event that the sweep or a scan
-// has not reached waits for them: they keep its aggregate's order. So does one that follows
-// an event which the sweep has still to publish. If the index does not have the event
-// afterwards, the request is answered with unknown too.
+// A request for an event in the dedup index contradicts the index: the event was
+// published after its topic was verified, or the topic has lost it. The repairer answers
+// the first such request with unknown. A request made after that answer comes from a
+// later verification of the topic, so the topic is right. An event that the sweep reader
+// or a scan has not reached waits for them, because they keep the order of its
+// aggregate. So does an event after one that the sweep reader has not published yet. If
+// the index does not contain the event afterwards, the answer is unknown too.
 type repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
 	publisher *publish.Publisher
 	lookup    cdclog.Lookup
-	// passed is until when the sweep is known to have read all streams.
+	// passed returns the time up to which the sweep reader is known to have read all
+	// streams.
 	passed func(context.Context) (time.Time, error)
 	own    *cdclog.Portion
 
 	mu        sync.Mutex
-	published []gocql.UUID              // requests whose events are acknowledged and that are not answered yet
+	published []gocql.UUID              // unanswered requests with acknowledged events
 	taken     map[gocql.UUID]gocql.UUID // the event of a request
-	waiting   map[gocql.UUID]string     // the detail that a request has
+	waiting   map[gocql.UUID]string     // the stored detail of a request
 	polls     int
-	seen      map[gocql.UUID]int // the poll that first had a request
-	doubted   map[gocql.UUID]int // the last poll in which the dedup index had an event asked for
+	seen      map[gocql.UUID]int // the first poll with a request
+	doubted   map[gocql.UUID]int // the last poll in which the dedup index contained a requested event
 }
 
-// NewRepairer returns what answers the requests about aggregates of own.
+// NewRepairer returns a repairer of the aggregates of own.
 func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publish.Publisher, back *readback.Reader) *repairer {
 	requests := NewRepairs(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table)
 	requests.Fence = cfg.Fence
@@ -73,7 +74,7 @@ func (r *repairer) Run(ctx context.Context) error {
 	for retry.Wait(ctx, repairPoll) == nil {
 		err := r.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			r.log.Warn("cannot look for events to repair; trying again", "err", err)
+			r.log.Warn("cannot repair events; retrying", "err", err)
 		}
 		failing = err != nil
 	}
@@ -108,19 +109,19 @@ func (r *repairer) poll(ctx context.Context) error {
 	return nil
 }
 
-// isBeforeScan, isBeforeSweep and isBehindEarlier are why a request waits: the event may
-// be published without it.
+// isBeforeScan, isBeforeSweep and IsBehindEarlier are reasons why a request waits: the
+// event may be published without the request.
 const (
 	isBeforeScan    = "the scan of the outbox table has not reached it"
 	isBeforeSweep   = "the relay has not reached it in the CDC log"
 	IsBehindEarlier = "the relay has not reached an earlier event of its aggregate in the CDC log"
 )
 
-// IsDeadLetter is why a request waits: the event goes out with the replay of its
-// dead letter, or not.
+// IsDeadLetter is the reason why a request waits: the replay of its dead letter
+// publishes the event, or an operator discards it.
 const IsDeadLetter = "it is a dead letter: settle that"
 
-// IsWithheld is why an event is not published, whoever asks for it.
+// IsWithheld is the reason why no request publishes the event.
 const IsWithheld = "its dead letter was settled without publishing it"
 
 // answerPublished answers the requests whose events are acknowledged.
@@ -194,14 +195,14 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	if indexed, inTopic := r.publisher.Indexed(q.EventID); indexed {
 		switch {
 		case inTopic && r.waited(q.ID):
-			return r.answer(ctx, q, RepairPublished, "") // since it was asked for
+			return r.answer(ctx, q, RepairPublished, "") // since the request
 		case r.doubt(q):
 			return r.answer(ctx, q, RepairUnknown, "this relay has published the event: verify again")
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.Forget(q.EventID)
 	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == IsBehindEarlier {
-		// The scan or the sweep may have published it since, and the index forgets.
+		// The scan or the sweep reader may have published it, and the index does not keep all events.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
 	release, err := r.publisher.Claim(ctx, q.Aggregate)
@@ -215,22 +216,22 @@ func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	r.mu.Unlock()
 	if taken, err := r.requests.Take(ctx, q.ID); err != nil || !taken {
 		r.mu.Lock()
-		delete(r.taken, q.ID) // after an error it may say taken nevertheless, and is unknown then
+		delete(r.taken, q.ID) // after an error the state may still be taken; the answer is then unknown
 		r.mu.Unlock()
 		return err
 	}
-	r.log.Info("publishing an event that was found missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
+	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
 	_, err = r.publisher.Offer(ctx, &publish.Offer{
 		Event: row.Event, Written: row.Written, By: publish.ByKey, Owner: true, Anyway: true, Missing: true, Settled: func() { r.settle(q.ID) },
 	})
 	return err
 }
 
-// errEarlier ends a lookup at an event that is to be published first.
+// errEarlier ends a lookup at an event that must be published first.
 var errEarlier = errors.New("an earlier event is not published")
 
-// behindEarlier returns whether the sweep has still to publish an event of the aggregate
-// with a smaller number than that of the request.
+// behindEarlier reports whether the sweep reader has not published yet an event of the
+// aggregate with a smaller number than that of the request.
 func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
 	next, _ := r.publisher.Expect(q.Aggregate)
 	if next >= q.Sequence {
@@ -248,7 +249,7 @@ func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Tim
 	return false, err
 }
 
-// note counts a poll, and notes which requests are new in it.
+// note counts a poll, and records which requests are new in it.
 func (r *repairer) note(all []Repair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,11 +264,12 @@ func (r *repairer) note(all []Repair) {
 	r.seen = seen
 }
 
-// maxDoubted bounds the events that are remembered as contradicted.
+// maxDoubted limits the contradicted events kept in memory.
 const maxDoubted = 10_000
 
-// doubt returns whether the dedup index counts more than the request, and notes that
-// they contradict each other: it does unless an earlier request was answered so.
+// doubt reports whether the dedup index takes precedence over the request, and records
+// the contradiction. The index takes precedence unless an earlier request was answered
+// with unknown.
 func (r *repairer) doubt(q *Repair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +284,7 @@ func (r *repairer) doubt(q *Repair) bool {
 	return true
 }
 
-// waited returns whether the request waited for the relay to publish its event.
+// waited reports whether the request waited for the relay to publish its event.
 func (r *repairer) waited(id gocql.UUID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,14 +292,14 @@ func (r *repairer) waited(id gocql.UUID) bool {
 	return ok
 }
 
-// settle notes that the event of a request is acknowledged.
+// settle records that the event of a request is acknowledged.
 func (r *repairer) settle(id gocql.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published = append(r.published, id)
 }
 
-// wait says, once, why a request waits.
+// wait stores, once, why a request waits.
 func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 	r.mu.Lock()
 	said := r.waiting[q.ID] == why
@@ -309,13 +311,13 @@ func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 	return r.answer(ctx, q, RepairAsked, why)
 }
 
-// answer answers a request as it was read; one that somebody changed since is left.
+// answer answers a request; one that was changed since it was read is unchanged.
 func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
 	_, err := r.requests.Answer(ctx, q.ID, q.State, state, detail)
 	return err
 }
 
-// withheld returns whether an operator settled the event's dead letter without
+// withheld reports whether an operator settled the dead letter of the event without
 // publishing it. The dedup index also contains events that were replayed long ago.
 func withheld(ctx context.Context, p *publish.Publisher, id gocql.UUID) (bool, error) {
 	l, err := p.DeadLetter(ctx, id)

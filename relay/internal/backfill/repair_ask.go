@@ -10,13 +10,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// answerPoll is how often a requester reads the answers.
+// answerPoll is how often a requester polls for answers.
 const answerPoll = time.Second
 
-// Publish asks for events, waits for the answers until the deadline, and deletes the
-// requests. A request without a final answer by then is returned as it is; the relay
-// may still publish its event if it was taken. An event that somebody else has asked
-// for is not asked for again: its answer is waited for, and left to the other.
+// Publish requests events, waits for the answers until the deadline, and deletes its
+// requests. A request without a final answer by then is returned as it is; the relay may
+// still publish its event if the state is taken. If another requester has already
+// requested an event, Publish waits for the answer to that request and does not delete
+// it.
 func (r *Repairs) Publish(ctx context.Context, events []Repair, deadline time.Time) (answers []Repair, err error) {
 	all, err := r.All(ctx)
 	if err != nil {
@@ -57,8 +58,8 @@ func (r *Repairs) Publish(ctx context.Context, events []Repair, deadline time.Ti
 			answers = append(answers, a)
 		}
 		for id, q := range open {
-			if late || !mine[id] && !has(all, id) { // it expired, or somebody deleted it
-				q.State, q.Detail = RepairUnknown, "the request is gone"
+			if late || !mine[id] && !has(all, id) { // the request expired or was deleted
+				q.State, q.Detail = RepairUnknown, "the request was deleted or has expired"
 				answers = append(answers, q)
 				delete(open, id)
 			}

@@ -12,27 +12,27 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
-// RepairState is what became of a request to publish an event.
+// RepairState is the state of a request to publish an event.
 type RepairState string
 
-// The states. The first two may change still.
+// The states. RepairAsked and RepairTaken are not final.
 const (
-	// RepairAsked: no relay has come to it, or it says in the detail why it waits.
+	// RepairAsked: not processed yet; the detail contains the reason for a wait.
 	RepairAsked RepairState = "asked"
-	// RepairTaken: the relay has handed the event to its publisher.
+	// RepairTaken: the relay has passed the event to its publisher.
 	RepairTaken RepairState = "taken"
 	// RepairPublished: the broker has acknowledged the event.
 	RepairPublished RepairState = "published"
-	// RepairGone: the outbox has no such row any more, or another event in it.
+	// RepairGone: the outbox no longer has the row, or it contains another event.
 	RepairGone RepairState = "gone"
-	// RepairUnreadable: the row is no event.
+	// RepairUnreadable: the row cannot be decoded as an event.
 	RepairUnreadable RepairState = "unreadable"
-	// RepairUnknown: the relay ended while it published the event. Only the topic
-	// can tell.
+	// RepairUnknown: unknown outcome, as after the relay ended while it published the
+	// event. Only the topic shows it.
 	RepairUnknown RepairState = "unknown"
 )
 
-// Final says that the state does not change any more.
+// Final reports whether the state no longer changes.
 func (s RepairState) Final() bool { return s != RepairAsked && s != RepairTaken }
 
 // Repair is a request to publish one event, and the relay's answer.
@@ -44,19 +44,18 @@ type Repair struct {
 	Detail             string
 }
 
-// Repairs are the requests to a relay of one name to publish events of a table
-// that are proven to be missing from their topics; the table relay_repairs has
-// them. It is safe for concurrent use, and errors leave a request as it was, or
-// as it was to become.
+// Repairs are the requests to a relay to publish events of a table that are proven to be
+// missing from their topics, stored in the table relay_repairs. It is safe for
+// concurrent use. After an error a request has its old or its new state.
 type Repairs struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
-	Fence              func() error // of answers; nil is none
+	Fence              func() error // checked before answers; optional
 }
 
-// NewRepairs returns the requests to the relay of that name about the events of a
-// table, a name with its keyspace; the given keyspace has them.
+// NewRepairs returns the requests to a relay about the events of a table. The name of
+// the table includes its keyspace; relay_repairs is in the given keyspace.
 func NewRepairs(session *gocql.Session, keyspace, relay, table string) *Repairs {
 	return &Repairs{session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_repairs"}
 }
@@ -66,26 +65,26 @@ func (r *Repairs) query(ctx context.Context, stmt string, args ...any) *gocql.Qu
 }
 
 // change executes a conditional write, and returns whether it was applied. All writes
-// are conditional: whose clock is ahead does not cover what others write later, and a
-// write that is delayed on its way changes nothing that was answered meanwhile.
+// are conditional: a writer with a clock ahead does not hide later writes of others, and
+// a delayed write does not change a request that was answered before it.
 func (r *Repairs) change(ctx context.Context, stmt string, args ...any) (bool, error) {
 	return r.query(ctx, stmt, args...).MapScanCAS(map[string]any{})
 }
 
-// Ask asks for an event and gives the request its id. Whoever asks must have
-// read the event's topic to its end and not found it.
+// Ask requests an event and sets the id of the request. The caller must have read the
+// topic of the event to its end without finding it.
 func (r *Repairs) Ask(ctx context.Context, req *Repair) error {
 	req.ID, req.State, req.Detail = gocql.TimeUUID(), RepairAsked, ""
 	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
 		r.relay, r.table, req.ID, req.Aggregate, req.Sequence, req.EventID, string(req.State), r.host, time.Now())
 	if err != nil {
-		return fmt.Errorf("ask for event %s: %w", req.EventID, err)
+		return fmt.Errorf("request event %s: %w", req.EventID, err)
 	}
 	return nil
 }
 
-// All returns the requests there are, the oldest first.
+// All returns the stored requests, the oldest first.
 func (r *Repairs) All(ctx context.Context) ([]Repair, error) {
 	iter := r.query(ctx, "SELECT request_id, aggregate_id, seq, event_id, state, detail FROM "+r.name+" WHERE relay = ? AND table_name = ?", r.relay, r.table).Iter()
 	var out []Repair
@@ -120,9 +119,9 @@ func (r *Repairs) Answer(ctx context.Context, id gocql.UUID, from, to RepairStat
 	return applied, nil
 }
 
-// Take answers that a relay publishes the event. It returns false if the answer does
-// not hold: the request was answered or deleted, or it has a timestamp from the future,
-// as versions before wrote it where a clock was ahead, which covers the answer.
+// Take sets the state to taken. It returns false if the change has no effect: the
+// request was answered or deleted, or its timestamp is in the future and hides the
+// change, as written by earlier versions with a clock ahead.
 func (r *Repairs) Take(ctx context.Context, id gocql.UUID) (bool, error) {
 	applied, err := r.Answer(ctx, id, RepairAsked, RepairTaken, "")
 	if err != nil || !applied {
