@@ -17,18 +17,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// proofBatch is how many events are looked for together, and how many may wait for that.
+// proofBatch is the maximum size of a batch of events, and of each queue.
 const proofBatch = 1000
 
-// Proofs finds out whether an event is published of which nothing is remembered: the
-// row that an event follows in its aggregate, after a start or when the aggregate was
-// forgotten. The row may have become visible behind the sweep, as a conditional write
-// does that timed out and that the next one of its key completes.
+// Proofs determines whether an event outside the dedup index is published: the
+// predecessor of an event in its aggregate, after a start or after the aggregate was
+// evicted. Its row may have become visible after the sweep reader passed it, as with a
+// conditional write that timed out and that the next one of its key completes.
 //
 // A dead letter of the event proves that it is settled, and a record with its id that it
-// is published. The record is near the row's write time as a rule, so one small fetch
-// finds it (proof_near.go). Where it does not, everything is read since then
-// (proof_wide.go), for all events that wait together. What retention has deleted proves
+// is published. The record is usually near the row's write time, so one small fetch
+// finds it (proof_near.go). Otherwise all records since then are read
+// (proof_wide.go), once for all waiting events. Records deleted by retention prove
 // nothing: such an event counts as published.
 //
 // It is safe for concurrent use.
@@ -45,12 +45,12 @@ type Proofs struct {
 	near, wide chan *proofAsk
 
 	mu     sync.Mutex
-	first  int64 // the write time from which this relay's name answers for rows; 0 before it is known
-	early  int64 // how much later than their rows records come at least, in milliseconds
-	denied bool  // it was reported that topics may not be read
+	first  int64 // the write time from which a relay of this name has read rows; 0 if unknown
+	early  int64 // the least delay of records after their rows, in milliseconds
+	denied bool  // a denied topic was logged
 }
 
-// proofAsk is an event that is looked for.
+// proofAsk is a request for one event.
 type proofAsk struct {
 	event   outbox.Event // without its payload
 	topic   string
@@ -70,7 +70,7 @@ const (
 	ProofUnpublished ProofResult = "unpublished"
 	// ProofUnproven: the relay may not read the topic. The event counts as published.
 	ProofUnproven ProofResult = "unproven"
-	// proofNotNear: everything since the row was written has to be read.
+	// proofNotNear: all records since the row was written have to be read.
 	proofNotNear ProofResult = ""
 )
 
@@ -82,7 +82,7 @@ func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *Pro
 	}
 }
 
-// Run answers until ctx ends.
+// Run serves requests until ctx ends.
 func (d *Proofs) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -91,7 +91,7 @@ func (d *Proofs) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// serve answers the events that wait in queue together.
+// serve answers the requests in queue, in batches.
 func (d *Proofs) serve(ctx context.Context, queue chan *proofAsk, read func(context.Context, []*proofAsk) error) {
 	for {
 		var batch []*proofAsk
@@ -112,7 +112,7 @@ func (d *Proofs) serve(ctx context.Context, queue chan *proofAsk, read func(cont
 	}
 }
 
-// reply gives the first answer; later ones are dropped.
+// reply sends the first answer and drops later ones.
 func (a *proofAsk) reply(answer proofAnswer) {
 	select {
 	case a.answer <- answer:
@@ -120,9 +120,9 @@ func (a *proofAsk) reply(answer proofAnswer) {
 	}
 }
 
-// Prove reports whether an event is published or settled as a dead letter. An error
-// says that this cannot be found out now. With quick set it is publish.ErrLeft where everything
-// since the row was written would have to be read.
+// Prove reports whether an event is published or settled as a dead letter. It returns
+// an error if that cannot be determined now. With quick set it returns publish.ErrLeft
+// instead of reading all records since the row was written.
 func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
 	if d.cfg.ReadBackMargin < 0 {
 		return true, nil
@@ -133,7 +133,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	}
 	topic, err := d.publisher.TopicName(&f.Event)
 	if err != nil || f.Err != nil {
-		topic = "" // it is in none, or was edited; its dead letter is there
+		topic = "" // it has no topic, or was edited; its dead letter is stored
 	}
 	e := f.Event
 	e.Payload, e.Headers = nil, nil
@@ -161,7 +161,8 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	return result != ProofUnpublished, nil
 }
 
-// answersFrom is the write time, in microseconds, from which the relay has ever read rows.
+// answersFrom returns the earliest write time, in microseconds, from which the relay
+// has read rows.
 func (d *Proofs) answersFrom(ctx context.Context) (int64, error) {
 	d.mu.Lock()
 	first := d.first
@@ -197,14 +198,14 @@ func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (Pr
 	}
 }
 
-// settled reports whether there is a dead letter of the event. An open one is replayed,
-// and a closed one was.
+// settled reports whether the event has a dead letter. An open one is replayed later; a
+// closed one is settled already.
 func (d *Proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
 	l, err := d.publisher.DeadLetter(ctx, event)
 	return l != nil, err
 }
 
-// refused reports, once, that the relay may not read a topic.
+// refused logs, once, that the relay may not read a topic.
 func (d *Proofs) refused(topic string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,10 +226,10 @@ func NewProofMetrics(reg prometheus.Registerer) *ProofMetrics {
 	m := &ProofMetrics{
 		Results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_predecessor_proofs_total",
-			Help: "Earlier events that were looked for in their topics, because nothing was remembered of their aggregate: published, unpublished (they became visible late, and are published), or unproven (their topic may not be read; they count as published).",
+			Help: "Lookups of earlier events in their topics, for aggregates outside the dedup index, by result: published; unpublished (visible late, then published); unproven (read access to the topic denied; counted as published).",
 		}, []string{"result"}),
 		reads: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_relay_predecessor_proof_reads_total", Help: "Requests to the broker that these lookups cost.",
+			Name: "outbox_relay_predecessor_proof_reads_total", Help: "Broker requests of lookups of earlier events.",
 		}),
 	}
 	for _, result := range []ProofResult{ProofPublished, ProofUnpublished, ProofUnproven} {

@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// proofBytes is how much is read near the time of a row.
+	// proofBytes is the number of bytes to read near the time of a row.
 	proofBytes = 128 << 10
 	// proofMargin is by how many milliseconds a record may be earlier than expected.
 	proofMargin = 1000
 )
 
-// nearPartition is the events that are looked for in a partition, by their write times.
+// nearPartition contains the requests for a partition, ordered by write time.
 type nearPartition struct {
 	Partition
 	asks []*proofAsk
 }
 
-// readNear reads a little of the partitions near the times at which the rows were
-// written. For each event that costs at most one lookup of an offset and one fetch, each
-// for all partitions at once; what a fetch brings is compared with all events of its
-// partition.
+// readNear reads up to proofBytes of the partitions near the write times of the rows.
+// Each event costs at most one offset lookup and one fetch, each shared by all
+// partitions. The records of a fetch are compared with all events of their partition.
 func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 	parts, err := d.locate(ctx, batch)
 	if err != nil {
@@ -48,7 +47,7 @@ func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 				p.answer(proofAnswer{result: ProofUnproven})
 			case p.err != nil:
 				p.answer(proofAnswer{err: p.err})
-			case p.next < 0: // there is nothing after that time
+			case p.next < 0: // no record after that time
 				p.asks[0].reply(proofAnswer{result: proofNotNear})
 				p.asks = p.asks[1:]
 			default:
@@ -79,7 +78,7 @@ func (p *nearPartition) answer(a proofAnswer) {
 	p.asks, p.next = nil, -1
 }
 
-// take answers the events that were found, and the first one, which was looked for.
+// take answers the requests for events in found, and the first request of p.
 func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 	if len(p.asks) == 0 {
 		return
@@ -103,8 +102,8 @@ func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 	}
 }
 
-// learn follows by how many milliseconds records come later than their rows: less at
-// once, more slowly.
+// learn adapts the least delay of records after their rows: it decreases immediately
+// and increases slowly.
 func (d *Proofs) learn(delay int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +114,7 @@ func (d *Proofs) learn(delay int64) {
 	}
 }
 
-// from is where reading begins for a row, in milliseconds.
+// from returns the time from which to read for a row, in milliseconds.
 func (d *Proofs) from(written int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,8 +188,8 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 	return out, nil
 }
 
-// details asks a broker for topics. Package kadm fails for all of them if one may not be
-// seen.
+// details requests the metadata of topics. Package kadm fails for all of them if access
+// to one is denied.
 func (d *Proofs) details(ctx context.Context, topics []string) (map[string]kmsg.MetadataResponseTopic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	for _, t := range topics {
@@ -212,7 +211,7 @@ func (d *Proofs) details(ctx context.Context, topics []string) (map[string]kmsg.
 	return out, nil
 }
 
-// offsets finds where the record of each partition's first event is expected.
+// offsets sets the expected offset of the first event of each partition.
 func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
@@ -248,8 +247,8 @@ func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 	return nil
 }
 
-// fetch reads a little of some partitions of a broker, and returns the events with their
-// times in milliseconds.
+// fetch reads up to proofBytes of each partition from a broker and returns the times of
+// the events by id, in milliseconds.
 func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition) (map[gocql.UUID]int64, error) {
 	req := fetchRequest(parts)
 	req.MaxWaitMillis = 0

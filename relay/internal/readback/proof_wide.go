@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// proofTries is how often partitions are tried that cannot be read; the caller asks again
+// proofTries is the maximum number of attempts to read partitions; the caller retries
 // after that.
 const proofTries = 5
 
@@ -138,7 +138,7 @@ func (d *Proofs) kept(ctx context.Context, a *proofAsk) (bool, error) {
 		err = since.Error()
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up what topic %s retains: %w", a.topic, err)
+		return false, fmt.Errorf("look up the retained offsets of topic %s: %w", a.topic, err)
 	}
 	for partition, start := range starts[a.topic] {
 		if start.Offset > 0 && since[a.topic][partition].Offset <= start.Offset {

@@ -20,31 +20,30 @@ import (
 )
 
 const (
-	// readBackSettle is for how many times Config.ReadBackQuiet the topics may
-	// have no quiet, because somebody else writes with the same source.
+	// readBackSettle bounds the wait for a quiet period, in multiples of
+	// Config.ReadBackQuiet, while another producer publishes with the same source.
 	readBackSettle = 20
-	// Patience is how long a start waits for partitions that cannot be read, since
-	// another one was read last, before it publishes to the others (readback_gates.go).
-	// While none can be read there is no end to it: a cluster that starts answers long
-	// before its partitions have leaders.
+	// Patience is how long a start waits for unreadable partitions after the last
+	// successful read of another one, before it publishes to the others
+	// (readback_gates.go). While no partition is readable the wait is unbounded: a
+	// starting cluster responds long before its partitions have leaders.
 	Patience = 5 * time.Second
 )
 
-// Reader reads the topics back when the relay starts: what a relay before it
-// published after the last checkpoint is then known to be out, and is not
-// published again.
+// Reader reads the topics back when the relay starts. Events that an earlier relay
+// published after the last checkpoint enter the dedup index and are not published
+// again.
 //
-// It ends before anything is published. A relay that was killed may still have
-// produce requests on their way: in its host's buffers, with the broker, or
-// written by the leader of a partition and not yet by its replicas. The last are
-// waited for, since the log's end is read and not the high watermark. A broker
-// takes the requests of one connection one after the other, each when the one
-// before is replicated, so of the others the next is written as soon as what was
-// written before is visible: reading ends only when nothing of this relay's
-// source has come for ReadBackQuiet after all was visible. What takes longer, on
-// a network that is cut or with a broker that stands still, is published twice,
-// with the same event id. Nothing bounds that: Kafka fences only producers with
-// transactions.
+// Run returns before anything is published. A killed relay may still have produce
+// requests in flight: in its host's buffers, at the broker, or written by the leader of
+// a partition and not yet by its replicas. Reader waits for the last kind, because it
+// reads to the log end and not to the high watermark. A broker processes the requests
+// of one connection in order, each after the previous one is replicated. The next
+// request is therefore written as soon as the previous one is visible, and reading ends
+// only when no event of this relay's source has arrived for ReadBackQuiet after all
+// were visible. Slower requests, on a partitioned network or with a stalled broker, are
+// published twice, with the same event id. That delay is unbounded: Kafka fences only
+// producers with transactions.
 type Reader struct {
 	cfg       *Config
 	log       *slog.Logger
@@ -52,34 +51,34 @@ type Reader struct {
 	Store     checkpoint.Store
 	source    cdclog.Generations
 	publisher *publish.Publisher
-	// AlsoSince, if it is not zero and before the mark, is where reading begins:
-	// a dead letter was being replayed then.
+	// AlsoSince, if not zero and before the mark, is the time from which to read: a
+	// dead letter was being replayed then.
 	AlsoSince time.Time
 
-	// Position is the oldest of all streams; zero if this relay never ran.
+	// Position is the oldest position of all streams; zero if this relay never ran.
 	Position time.Time
-	// Floor is from when the sweep reads all streams at least.
+	// Floor is the earliest time from which the sweep reader reads all streams.
 	Floor time.Time
-	// Scanned is until when a backfill published; zero without one.
+	// Scanned is the end of the time range of a backfill; zero without one.
 	Scanned time.Time
-	// Own is what the relay answers for; nil is all.
+	// Own is the relay's part of the table; nil is all.
 	Own *cdclog.Portion
-	// Ticket, if not nil, is to read together with other shards of the process.
+	// Ticket, if not nil, shares the reading with other shards of the process.
 	Ticket *backTicket
-	// gating says that partitions which cannot be read are given up after
-	// readBackPatience: nothing is published to them before the next start.
+	// gating reports that unreadable partitions are given up after Patience: nothing
+	// is published to them before the next start.
 	gating bool
-	// Sink, if not nil, takes what is found instead of found, and bounds it.
+	// Sink, if not nil, receives events instead of found, and bounds their number.
 	Sink func(*Event)
 
 	mu      sync.Mutex
 	saved   map[string]bool // topics that the store has
 	running bool
-	waiting error // why it does not get on
+	waiting error // the error of the last failed attempt
 	unread  unreadPartitions
 	found   publish.Found
 	ours    bool    // an event of this relay was found since came was last called
-	leader  *Reader // reads for this one now
+	leader  *Reader // the reader that reads for this one
 }
 
 // New returns a reader of the topics that p publishes to, for one start.
@@ -93,8 +92,7 @@ func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generati
 	return r
 }
 
-// remember saves that events go to the topic. It is called before the first
-// one does.
+// remember saves the topic. It is called before the first event is published to it.
 func (r *Reader) remember(ctx context.Context, topic string) error {
 	r.mu.Lock()
 	known := r.saved[topic]
@@ -111,8 +109,8 @@ func (r *Reader) remember(ctx context.Context, topic string) error {
 	return nil
 }
 
-// Run reads the topics back, however long the database or the broker is away.
-// An error is Fatal, or the cause of the end of ctx.
+// Run reads the topics back. It retries while the database or the broker is
+// unavailable. It returns a Fatal error or the cause of the end of ctx.
 func (r *Reader) Run(ctx context.Context) error {
 	defer r.Ticket.Withdraw()
 	began := time.Now()
@@ -137,7 +135,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	r.mu.Unlock()
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
 	if !mark.IsZero() {
-		mark = checkpoint.Later(mark, r.Floor) // what is older is a backfill's, which reads back for itself
+		mark = checkpoint.Later(mark, r.Floor) // a backfill covers older events and reads back separately
 	}
 	if !r.AlsoSince.IsZero() && (mark.IsZero() || r.AlsoSince.Before(mark)) {
 		mark = r.AlsoSince
@@ -163,7 +161,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads the topics back since then, together with others if there are any.
+// readAll reads the topics back since the given time, shared with other shards if any.
 func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, denied []string, err error) {
 	if r.Ticket != nil {
 		w := &backReader{r: r, topics: topics, since: since, most: r.Most()}
@@ -181,9 +179,8 @@ func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) 
 	return t, denied, err
 }
 
-// count is how many events there are that have to be remembered: not those that a
-// backfill published, nor those of other shards, and there may be more of these than
-// of all others.
+// count returns the number of events for the dedup index. It excludes events of
+// backfills and of other shards, which may be the majority.
 func (r *Reader) count(ctx context.Context, topics []string, since time.Time) (n int, err error) {
 	r.Sink = func(e *Event) {
 		if !e.scanned {
@@ -197,7 +194,7 @@ func (r *Reader) count(ctx context.Context, topics []string, since time.Time) (n
 	return n, err
 }
 
-// NewTopics are the topics before they are read.
+// NewTopics returns Topics without partitions.
 func (r *Reader) NewTopics() *Topics {
 	client, admin := r.publisher.Kafka()
 	return &Topics{
@@ -206,10 +203,10 @@ func (r *Reader) NewTopics() *Topics {
 	}
 }
 
-// Most is how many events may be remembered: the tail needs room too.
+// Most returns the maximum number of events; the rest of the dedup index is for the tail reader.
 func (r *Reader) Most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 
-// Read reads until nothing comes any more.
+// Read reads the topics to their ends until no new event of this source arrives.
 func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since time.Time) error {
 	var trimmed bool
 	var quiet, settle, patience time.Time
@@ -261,7 +258,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 			switch {
 			case len(pending) == 0 || read == 0:
 				patience = time.Time{}
-			case patience.IsZero(): // others could be read: the broker is there
+			case patience.IsZero(): // others are readable: the broker is available
 				patience = now
 			}
 			if err := r.pause(ctx, attempt, err); err != nil {
@@ -290,7 +287,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 	}
 }
 
-// await notes the partitions that are waited for, beside those that the start gave up.
+// await reports the pending partitions in the metrics, with those that the start gave up.
 func (r *Reader) await(pending []*Partition) {
 	parts := r.Awaited().Parts
 	for _, p := range pending {
@@ -301,7 +298,8 @@ func (r *Reader) await(pending []*Partition) {
 
 var errUnread = errors.New("the partition could not be read")
 
-// unread is why partitions are not read yet. It names a few of them.
+// unread returns an error with the reason why partitions are not read yet and up to ten
+// of their names.
 func unread(parts []*Partition) error {
 	slices.SortFunc(parts, func(a, b *Partition) int {
 		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
@@ -325,7 +323,7 @@ func unread(parts []*Partition) error {
 
 var errNotReplicated = errors.New("not replicated up to its end")
 
-// trim lets go of the oldest records if there are more than may be remembered.
+// trim skips the oldest records if there are more than Most.
 func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since time.Time) error {
 	if r.Sink != nil {
 		return nil
@@ -377,7 +375,7 @@ func (r *Reader) Retry(ctx context.Context, f func() error) error {
 // pause waits before the next attempt.
 func (r *Reader) pause(ctx context.Context, attempt int, err error) error {
 	wait := r.cfg.askAgain(attempt)
-	if attempt == 3 { // the first ones may be a broker that is just starting
+	if attempt == 3 { // the broker may be starting during the first attempts
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}
 	r.stuck(err)
@@ -396,7 +394,7 @@ func (r *Reader) stuck(err error) {
 	r.waiting = err
 }
 
-// State says whether the topics are being read back, and why it does not get on.
+// State reports whether the topics are being read back, and the last error.
 func (r *Reader) State() (running bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -407,14 +405,14 @@ func (r *Reader) State() (running bool, err error) {
 	return r.running, r.waiting
 }
 
-// follow says who reads for this one; nil is nobody.
+// follow sets the reader that reads for this one; nil is none.
 func (r *Reader) follow(leader *Reader) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leader = leader
 }
 
-// take notes events that are in a topic. It is safe for concurrent use.
+// take records events that are in a topic. It is safe for concurrent use.
 func (r *Reader) take(events []Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -428,7 +426,7 @@ func (r *Reader) take(events []Event) {
 	}
 }
 
-// Came says whether an event of this relay's source has come since it was last called.
+// Came reports whether an event of this relay's source has arrived since the last call.
 func (r *Reader) Came() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -437,7 +435,7 @@ func (r *Reader) Came() bool {
 	return came
 }
 
-// report says what came of it.
+// report logs the result and sets the metrics.
 func (r *Reader) report(t *Topics, denied []string, mark time.Time, took time.Duration) {
 	counts := map[string]int{"read": 0, "denied": 0, "unread": 0, "corrupt": 0}
 	var corrupt error

@@ -21,7 +21,7 @@ type Config struct {
 	Logger              *slog.Logger
 }
 
-// askAgain is the wait before a request is repeated that a start depends on.
+// askAgain returns the wait before a retry of a request that a start depends on.
 func (c *Config) askAgain(attempt int) time.Duration {
 	return retry.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
 }

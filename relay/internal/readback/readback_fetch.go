@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// readBackFetches is how many fetches run at the same time for one broker:
-	// while one is answered, what another brought is read.
+	// readBackFetches is the number of concurrent fetches per broker: the records of
+	// one are decoded while the broker responds to another.
 	readBackFetches = 2
-	// readBackBytes is how much one fetch brings, and readBackPartitionBytes how
-	// much of one partition, but for a batch that is larger.
+	// readBackBytes limits the size of a fetch, readBackPartitionBytes that of one
+	// partition in it; a single larger batch exceeds them.
 	readBackBytes          = 8 << 20
 	readBackPartitionBytes = 2 << 20
 	// readBackMaxWait is how long a broker waits for records that are written
@@ -40,12 +40,12 @@ type Partition struct {
 	begun     bool  // next is known
 	next      int64 // offset to read from
 	end       int64 // and up to
-	// moved says that another broker has it, or that its offsets are not as they
-	// were: it is looked up again.
+	// moved reports that the leader or the offsets changed, so the partition is looked
+	// up again.
 	moved   bool
 	trimmed bool  // next may be before the log's start
-	err     error // why it is not read any further
-	lastErr error // what was met last and may pass
+	err     error // permanent: the partition is not read further
+	lastErr error // the last transient error
 }
 
 func (p *Partition) done() bool { return p.err != nil || p.begun && p.next >= p.end }
@@ -57,15 +57,16 @@ type Topics struct {
 	Source string
 	owns   []*cdclog.Portion // whose events; nil is everybody's, and alone
 	Take   func([]Event)
-	// Refuse is told once of every topic that may not be read.
+	// Refuse is called once for every topic whose read access is denied.
 	Refuse func(topic string, err error)
 
 	Parts map[string]map[int32]*Partition
-	// noEpochs counts how often no broker said where an epoch ends. Some cannot.
+	// noEpochs counts failed requests for the end of an epoch. Some brokers do not
+	// support them.
 	noEpochs int
 }
 
-// maxNoEpochs is how often they are asked.
+// maxNoEpochs is the maximum number of such failed requests.
 const maxNoEpochs = 3
 
 func (t *Topics) each(f func(*Partition)) {
@@ -76,10 +77,10 @@ func (t *Topics) each(f func(*Partition)) {
 	}
 }
 
-// Locate learns the partitions of the topics, their leaders, and where to begin:
-// at the first record of the given time, which may be before all times that
-// Kafka knows: negative ones have other meanings there. It may be called again, for those that
-// have moved. An error says that no broker answered.
+// Locate looks up the partitions of the topics, their leaders, and the offset of the
+// first record at or after since. A time before 1970 is taken as 0, because negative
+// timestamps have other meanings in Kafka. It may be called again for partitions that
+// have moved. It returns an error if no broker responded.
 func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) error {
 	details := make(kadm.TopicDetails)
 	if err := t.eachTopic(topics, func(some ...string) error {
@@ -140,9 +141,9 @@ func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) e
 	return nil
 }
 
-// eachTopic calls f with all topics. The admin client fails the whole call where the
-// broker denies one of them: then f is called with each topic alone, and those that are
-// denied are given up.
+// eachTopic calls f with all topics. The admin client fails the whole call if the
+// broker denies one of them: then f is called with each topic alone, and denied topics
+// are given up.
 func (t *Topics) eachTopic(topics []string, f func(some ...string) error) error {
 	err := f(topics...)
 	if !isDenied(err) {
@@ -158,8 +159,8 @@ func (t *Topics) eachTopic(topics []string, f func(some ...string) error) error 
 	return nil
 }
 
-// failed returns the error of a request if no broker answered it, or the broker denies
-// it. Errors of single partitions are in the answer.
+// failed returns the error of a request if no broker responded or the broker denied it.
+// The response contains the errors of single partitions.
 func failed(nothing bool, err error) error {
 	if nothing || isDenied(err) {
 		return err
@@ -179,7 +180,7 @@ func (t *Topics) part(topic string, partition int32) *Partition {
 	return p
 }
 
-// offsets hands on the offsets of a list, and keeps its errors.
+// offsets calls set for the offsets in list and records its errors.
 func (t *Topics) offsets(list kadm.ListedOffsets, set func(*Partition, int64)) {
 	list.Each(func(o kadm.ListedOffset) {
 		p, ok := t.Parts[o.Topic][o.Partition]
@@ -199,7 +200,7 @@ func isDenied(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
 }
 
-// deny gives up a topic that may not be read.
+// deny gives up a topic whose read access is denied.
 func (t *Topics) deny(topic string, err error) {
 	first := true
 	for _, p := range t.Parts[topic] {
@@ -214,12 +215,12 @@ func (t *Topics) deny(topic string, err error) {
 	}
 }
 
-// FindEnds sets the partitions' ends to where their logs end now.
+// FindEnds sets the partitions' ends to the current log end offsets.
 //
-// That is not what a consumer is told, the high watermark: records that the
-// leader has and the replicas do not yet have will be visible, whoever wrote
-// them. Kafka names the log's end only when it is asked for the end of its
-// leader's epoch. What a broker says less of is covered by the high watermark.
+// Consumers see only the high watermark, but records that the leader has and the
+// replicas do not yet have will become visible too. Kafka returns the log end offset
+// only for a request for the end of the leader's epoch. If a broker returns a lower
+// offset, the high watermark applies.
 func (t *Topics) FindEnds(ctx context.Context) error {
 	var req kadm.OffsetForLeaderEpochRequest
 	var topics []string
@@ -268,7 +269,7 @@ func (t *Topics) FindEnds(ctx context.Context) error {
 	return nil
 }
 
-// Read reads all partitions to their ends, as far as their leaders let it.
+// Read reads all partitions to their ends, as far as their leaders respond.
 func (t *Topics) Read(ctx context.Context) error {
 	byLeader := make(map[int32][]*Partition)
 	t.each(func(p *Partition) {
@@ -338,8 +339,8 @@ func (f *backFetcher) run(ctx context.Context, parts []*Partition) error {
 			return fmt.Errorf("read topics back: %w", err)
 		}
 		progress := f.takeResponse(parts, r)
-		// Records that are not replicated are not seen; whoever waits for them
-		// looks now and then whether the leader is still the same.
+		// Records that are not replicated are not returned. While waiting for them,
+		// check periodically whether the leader is still the same.
 		if idle++; progress {
 			idle = 0
 		} else if idle >= 4 {
@@ -373,7 +374,7 @@ func fetchRequest(parts []*Partition) *kmsg.FetchRequest {
 	return req
 }
 
-// takeResponse takes what a fetch brought; false if that is nothing.
+// takeResponse takes the events of a response and reports whether an offset advanced.
 func (f *backFetcher) takeResponse(parts []*Partition, r *kmsg.FetchResponse) (progress bool) {
 	for _, rt := range r.Topics {
 		for i := range rt.Partitions {

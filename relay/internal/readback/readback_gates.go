@@ -14,27 +14,27 @@ import (
 )
 
 // Partitions that cannot be read back at the start are gated: nothing is published to
-// them until the relay starts anew within its process, once they can be read. Their
-// events wait in their lanes, unsettled, so the checkpoints stay before them, and the
-// next start reads back far enough, whether it is that one or follows a kill. No dead
-// letters are made of them, and none are replayed while there is a gate: a settled dead
-// letter lets the checkpoints pass an event that may be in its topic.
+// them until they are readable and the relay restarts within its process. Their events
+// wait in their lanes, unsettled, so the checkpoints stay before them and the next
+// start reads back far enough, also after a kill. They do not become dead letters, and
+// no dead letters are replayed while a partition is gated: a settled dead letter lets
+// the checkpoints pass an event that may be in its topic.
 
-// Together is how long a pass with gates runs at least before it ends for some of
-// its partitions while others are still unreadable.
+// Together is the minimum duration of a pass with gates before it ends for some of its
+// partitions while others are still unreadable.
 const Together = 30 * time.Second
 
-// ErrReadable ends a pass: partitions that its start could not read can be read now.
+// ErrReadable ends a pass: partitions that its start could not read are readable now.
 var ErrReadable = errors.New("partitions that could not be read back can be read")
 
 // unreadPartitions are the partitions that the start could not read.
 type unreadPartitions struct {
 	Parts []publish.Partition
 	Since time.Time // when they were given up
-	from  time.Time // from where they are to be read
+	from  time.Time // the time from which to read them
 }
 
-// Names are the first of the partitions.
+// Names returns the names of the first ten partitions.
 func (u *unreadPartitions) Names() string {
 	const most = 10
 	var names []string
@@ -51,7 +51,7 @@ func (u *unreadPartitions) Names() string {
 	return strings.Join(names, " ")
 }
 
-// gate closes the partitions that were not read. It is called before anything is
+// gate gates the partitions that were not read. It is called before anything is
 // published.
 func (r *Reader) gate(t *Topics, from time.Time) {
 	u := unreadPartitions{Since: time.Now(), from: from}
@@ -82,9 +82,9 @@ func (r *Reader) Awaited() unreadPartitions {
 	return r.unread
 }
 
-// Readable returns how many of the partitions can be read to their ends, by reading them:
-// a partition may have a leader that answers no fetch of it. One that is gone or denied
-// counts: the next start decides about it as about any other.
+// Readable reads the partitions and returns the number that can be read to their ends: a
+// leader may respond to no fetch of a partition. Deleted and denied ones count: the next
+// start handles them.
 func (r *Reader) Readable(ctx context.Context, unread *unreadPartitions) (n int, err error) {
 	t := r.NewTopics()
 	t.Take = func([]Event) {}

@@ -10,24 +10,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// Mark returns the time back to which the topics are to be read, zero if this
-// relay never ran.
+// Mark returns the time from which to read the topics, zero if this relay never ran.
 //
-// What the sweep will show again are the events with a row past their stream's
-// position. The oldest position of all streams is T. Such an event was written
-// at T or later by its writer's clock, and published after that, so its record's
-// timestamp, by the clock of the relay that published it or of the broker, is not
-// before T but for the difference between these clocks. That is what margin is
-// for, and nothing else: how long after its write an event was published, or in
-// what order, is of no concern.
+// The sweep reader returns again the events with a row past their stream's position.
+// Let T be the oldest position of all streams. Such an event was written at T or later
+// by its writer's clock and published after that. The timestamp of its record, by the
+// clock of the publishing relay or of the broker, is therefore not before T, except for
+// the difference between these clocks. The margin covers only that difference; the
+// delay and the order of publication do not matter.
 func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 	current, first, err := r.Store.Start(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if current.IsZero() && first.IsZero() {
-		// The reader would save it too, but what is published before it does, and
-		// before a crash, would not be read back.
+		// The sweep reader saves it too, but after a crash before that, events that
+		// were already published would not be read back.
 		return time.Time{}, r.Store.SaveFirst(ctx, time.Now().Add(-r.cfg.FirstAge))
 	}
 	if current.IsZero() {
@@ -41,7 +39,7 @@ func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	begin := checkpoint.Later(current, first) // where a stream without a position is read from
+	begin := checkpoint.Later(current, first) // the start of a stream without a position
 	if !slices.ContainsFunc(starts, current.Equal) {
 		return begin, nil // the database no longer knows its streams
 	}
@@ -63,8 +61,8 @@ func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 		}
 	}
 	for _, start := range starts {
-		// The positions may be past the beginning of the next generation, and the
-		// tail was there already.
+		// The positions may be past the start of the next generation, which the tail
+		// reader may have read already.
 		if start.After(current) {
 			earlier(start)
 		}
@@ -72,8 +70,8 @@ func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 	return mark, nil
 }
 
-// MarkOf returns the time from which a relay with these checkpoints may have published
-// what they do not cover; zero if it never ran.
+// MarkOf returns the time from which a relay may have published events that these
+// checkpoints do not cover; zero if it never ran.
 func MarkOf(ctx context.Context, cfg *Config, store checkpoint.Store, source cdclog.Generations) (time.Time, error) {
 	r := Reader{cfg: cfg, Store: store, source: source}
 	return r.Mark(ctx)

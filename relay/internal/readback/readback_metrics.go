@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// Metrics say what the start learned from the topics.
+// Metrics contains the results of the read-back at the start.
 type Metrics struct {
 	Partitions *prometheus.GaugeVec
 	Waiting    *prometheus.GaugeVec
@@ -20,7 +20,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions",
-			Help: "Partitions at the start, by result: read; denied, because the relay may not read the topic; unread, because nobody answers for them: their events wait; corrupt, because a batch cannot be decoded. What was published since the last checkpoint to those denied or corrupt is published again.",
+			Help: "Partitions at the start, by result: read; denied (no read access to the topic); unread (no response; their events wait); corrupt (a batch cannot be decoded). Events published since the last checkpoint to denied or corrupt partitions are published again.",
 		}, []string{"result"}),
 		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
@@ -29,7 +29,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "outbox_relay_readback_events", Help: "Events that the start found in the topics.",
 		}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outbox_relay_readback_seconds", Help: "How long the start read the topics back.",
+			Name: "outbox_relay_readback_seconds", Help: "Duration of the read-back at the start.",
 		}),
 	}
 	for _, result := range []string{"read", "denied", "unread", "corrupt"} {
@@ -39,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// awaits sets which partitions are waited for.
+// awaits sets the waiting partitions.
 func (m *Metrics) awaits(parts []publish.Partition) {
 	m.Waiting.Reset()
 	for _, p := range parts {
