@@ -61,7 +61,8 @@ const (
 const (
 	// OrderingStrict blocks the later events of an aggregate with a dead letter.
 	OrderingStrict = "strict"
-	// OrderingRelaxed publishes later events of an aggregate before its dead letters.
+	// OrderingRelaxed does not block later events; they may be published before the dead
+	// letters of their aggregate.
 	OrderingRelaxed = "relaxed"
 )
 

@@ -81,7 +81,7 @@ func (r *Relay) refuseLetters(ctx context.Context) error {
 	case open.Letters > open.Released:
 		return &open
 	case open.Released > 0:
-		r.log.Warn("dead letters are off; released dead letters are not published", "letters", open.Released)
+		r.log.Warn("dead letters are off; released dead letters are not published", "dead_letters", open.Released)
 	}
 	return nil
 }

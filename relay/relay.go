@@ -257,7 +257,7 @@ func (r *Relay) supervised(e suture.Event) {
 		if err != nil && failure.Classify(err) == failure.Stopped {
 			return
 		}
-		r.log.Warn("part of the relay ended; restarting", "part", e.ServiceName, "at_once", e.Restarting, "err", err)
+		r.log.Warn("part of the relay ended; restarting", "part", e.ServiceName, "immediately", e.Restarting, "err", err)
 	case suture.EventBackoff:
 		r.log.Warn("delaying the restart", "wait", r.cfg.RestartDelay)
 	case suture.EventResume:

@@ -64,7 +64,7 @@ type Backfill struct {
 	finished []int            // acknowledged ranges that are not saved yet
 	more     chan struct{}
 	facts    cdclog.TableInfo
-	position time.Time // the oldest position; before the first read that of the start
+	position time.Time // oldest position; initially that at the start
 	alone    bool      // no other part runs until a part of the scan is done
 	lastErr  error
 	lost     sync.Once // guards the log message about missing events
