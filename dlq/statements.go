@@ -31,8 +31,6 @@ type statements struct {
 	chains, chain                                  string
 	requestAdd, requestDrop, requests              string
 	holdAdd, holdDrop, holds                       string
-	editAdd, editIDAdd, edit, edits, editOf        string
-	hasEdits, editsDrop                            string
 }
 
 func newStatements(keyspace string) statements {

@@ -2,40 +2,16 @@ package relaytest
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
-
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
-
-// events returns n aggregates with m events each, ordered by number; types alternate.
-func events(n, m int, types ...string) []outbox.Event {
-	var out []outbox.Event
-	for seq := 1; seq <= m; seq++ {
-		for a := range n {
-			out = append(out, event(a, int64(seq), types[(seq-1)%len(types)]))
-		}
-	}
-	return out
-}
-
-func event(aggregate int, seq int64, eventType string) outbox.Event {
-	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
-	return outbox.Event{
-		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
-		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
-	}
-}
 
 func Logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
