@@ -183,7 +183,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	first := start(ctx)
-	until(t, addr, 503, "ScyllaDB is waited for")
+	until(t, addr, 503, "waiting for ScyllaDB")
 	var h cli.Hint
 	if err := <-start(t.Context()); !errors.As(err, &h) || !strings.Contains(h.Text, "another process uses "+addr) {
 		t.Errorf("a second one at the same address: %v", err)
