@@ -23,7 +23,7 @@ import (
 // repairPoll is how often a relay polls for requests.
 const repairPoll = 5 * time.Second
 
-// repairer publishes events that are proven to be missing from their topics, on request
+// Repairer publishes events that are proven to be missing from their topics, on request
 // (Repairs).
 //
 // It sets a request to taken before it passes the event on, and to published when the
@@ -38,7 +38,7 @@ const repairPoll = 5 * time.Second
 // or a scan has not reached waits for them, because they keep the order of its
 // aggregate. So does an event after one that the sweep reader has not published yet. If
 // the index does not contain the event afterwards, the answer is unknown too.
-type repairer struct {
+type Repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
 	publisher *publish.Publisher
@@ -58,10 +58,10 @@ type repairer struct {
 }
 
 // NewRepairer returns a repairer of the aggregates of own.
-func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publish.Publisher, back *readback.Reader) *repairer {
+func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publish.Publisher, back *readback.Reader) *Repairer {
 	requests := NewRepairs(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table)
 	requests.Fence = cfg.Fence
-	return &repairer{
+	return &Repairer{
 		log: cfg.Logger, requests: requests, publisher: p, lookup: find,
 		passed: back.Mark, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
@@ -69,7 +69,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 }
 
 // Run answers requests until ctx ends.
-func (r *repairer) Run(ctx context.Context) error {
+func (r *Repairer) Run(ctx context.Context) error {
 	failing := false
 	for retry.Wait(ctx, repairPoll) == nil {
 		err := r.poll(ctx)
@@ -81,7 +81,7 @@ func (r *repairer) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (r *repairer) poll(ctx context.Context) error {
+func (r *Repairer) poll(ctx context.Context) error {
 	if err := r.answerPublished(ctx); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ const IsDeadLetter = "it is a dead letter: settle that"
 const IsWithheld = "its dead letter was settled without publishing it"
 
 // answerPublished answers the requests whose events are acknowledged.
-func (r *repairer) answerPublished(ctx context.Context) error {
+func (r *Repairer) answerPublished(ctx context.Context) error {
 	r.mu.Lock()
 	ids := slices.Clone(r.published)
 	r.mu.Unlock()
@@ -154,7 +154,7 @@ func (r *repairer) answerPublished(ctx context.Context) error {
 	return nil
 }
 
-func (r *repairer) repair(ctx context.Context, q *Repair, passed time.Time) error {
+func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) error {
 	if q.State == RepairTaken {
 		r.mu.Lock()
 		_, mine := r.taken[q.ID]
@@ -232,7 +232,7 @@ var errEarlier = errors.New("an earlier event is not published")
 
 // behindEarlier reports whether the sweep reader has not published yet an event of the
 // aggregate with a smaller number than that of the request.
-func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
+func (r *Repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
 	next, _ := r.publisher.Expect(q.Aggregate)
 	if next >= q.Sequence {
 		return false, nil
@@ -250,7 +250,7 @@ func (r *repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Tim
 }
 
 // note counts a poll, and records which requests are new in it.
-func (r *repairer) note(all []Repair) {
+func (r *Repairer) note(all []Repair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.polls++
@@ -270,7 +270,7 @@ const maxDoubted = 10_000
 // doubt reports whether the dedup index takes precedence over the request, and records
 // the contradiction. The index takes precedence unless an earlier request was answered
 // with unknown.
-func (r *repairer) doubt(q *Repair) bool {
+func (r *Repairer) doubt(q *Repair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, ok := r.doubted[q.EventID]; ok && r.seen[q.ID] > before {
@@ -285,7 +285,7 @@ func (r *repairer) doubt(q *Repair) bool {
 }
 
 // waited reports whether the request waited for the relay to publish its event.
-func (r *repairer) waited(id gocql.UUID) bool {
+func (r *Repairer) waited(id gocql.UUID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.waiting[id]
@@ -293,14 +293,14 @@ func (r *repairer) waited(id gocql.UUID) bool {
 }
 
 // settle records that the event of a request is acknowledged.
-func (r *repairer) settle(id gocql.UUID) {
+func (r *Repairer) settle(id gocql.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published = append(r.published, id)
 }
 
 // wait stores, once, why a request waits.
-func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
+func (r *Repairer) wait(ctx context.Context, q *Repair, why string) error {
 	r.mu.Lock()
 	said := r.waiting[q.ID] == why
 	r.waiting[q.ID] = why
@@ -312,7 +312,7 @@ func (r *repairer) wait(ctx context.Context, q *Repair, why string) error {
 }
 
 // answer answers a request; one that was changed since it was read is unchanged.
-func (r *repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
+func (r *Repairer) answer(ctx context.Context, q *Repair, state RepairState, detail string) error {
 	_, err := r.requests.Answer(ctx, q.ID, q.State, state, detail)
 	return err
 }

@@ -14,6 +14,7 @@ type Budget struct {
 	maxBytes       int64
 }
 
+// NewBudget returns a budget of that many events and bytes.
 func NewBudget(records int, bytes int64) *Budget {
 	return &Budget{
 		records:  semaphore.NewWeighted(int64(records)),
@@ -47,6 +48,7 @@ func (b *Budget) try(n int64) bool {
 	return true
 }
 
+// Give returns the room of one event of n bytes.
 func (b *Budget) Give(n int64) {
 	b.records.Release(1)
 	b.bytes.Release(min(n, b.maxBytes))

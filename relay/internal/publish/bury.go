@@ -306,6 +306,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	return letter
 }
 
+// ErrBehind is the reason of a dead letter that follows another one of its aggregate.
 var ErrBehind = errors.New("an earlier event of the aggregate is a dead letter")
 
 // chainOf is the texts of an error and those that it wraps, outermost first.

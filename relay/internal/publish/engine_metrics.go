@@ -67,6 +67,7 @@ var FoundBy = [...]string{
 	BySweep: outbox.CapturedSweep, ByTail: outbox.CapturedTail, ByKey: outbox.CapturedKey, ByBackfill: outbox.CapturedBackfill,
 }
 
+// Counter returns a counter that is not registered.
 func Counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }

@@ -137,6 +137,7 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 // error of the lookup.
 type HandoverError struct{ Err error }
 
+// Error returns the text of the wrapped error.
 func (h *HandoverError) Error() string { return h.Err.Error() }
 
 // Unwrap returns the error.

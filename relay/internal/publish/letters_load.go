@@ -220,7 +220,7 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 // once the topics are read back. It comes before all replays, and nothing else
 // waits for it: until the database says yes, these letters hold back their own
 // aggregates alone.
-func (d *OpenDeadLetters) Settle(ctx context.Context, r *replayer) error {
+func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 	for ; len(d.entries) > 0; d.entries = d.entries[1:] {
 		e := &d.entries[0]
 		switch {

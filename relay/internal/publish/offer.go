@@ -229,6 +229,7 @@ func (p *Publisher) take(o *Offer, size int64) {
 	p.pump(l)
 }
 
+// SizeOf returns the memory that an event uses, in bytes, as the budget counts it.
 func SizeOf(e *outbox.Event) int64 {
 	size := int64(len(e.Payload)) + 512
 	for k, v := range e.Headers {

@@ -49,6 +49,8 @@ type olderRange struct {
 	ahead map[gocql.UUID]int64
 }
 
+// NewOlderRows returns the rows of a scan of the tokens a. At most most aggregates may be
+// ahead of the scan.
 func NewOlderRows(row *checkpoint.Scan, a cdclog.TokenRange, most int) *OlderRows {
 	o := &OlderRows{
 		arc:  a,
@@ -103,6 +105,7 @@ func (o *OlderRows) took(e *outbox.Event, written int64) {
 // passed records that all older rows of the aggregate were accepted.
 func (o *OlderRows) passed(aggregate gocql.UUID) { o.Note(aggregate, math.MaxInt64) }
 
+// Note notes that rows of the aggregate up to that number were passed on ahead of the scan.
 func (o *OlderRows) Note(aggregate gocql.UUID, upTo int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -185,6 +188,7 @@ func (p *Publisher) OlderOf() *OlderRows {
 	return p.older
 }
 
+// SetOlder sets the rows that a scan has still to pass on; nil ends the scan.
 func (p *Publisher) SetOlder(o *OlderRows) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -323,21 +327,22 @@ func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
 	}
 }
 
-// olderFound records the events found in the topics, for as many ranges as it has room
+// OlderFound records the events found in the topics, for as many ranges as it has room
 // for. It is not safe for concurrent use.
-type olderFound struct {
+type OlderFound struct {
 	older  *OlderRows
 	most   int
 	Ranges int // events of ranges before this one are kept
 	Kept   int
 }
 
-func NewOlderFound(o *OlderRows, most int) *olderFound {
-	return &olderFound{older: o, most: most, Ranges: len(o.ranges)}
+// NewOlderFound returns a set of at most most events found in the topics.
+func NewOlderFound(o *OlderRows, most int) *OlderFound {
+	return &OlderFound{older: o, most: most, Ranges: len(o.ranges)}
 }
 
 // Take records an event that was found in a topic.
-func (f *olderFound) Take(aggregate, id gocql.UUID) {
+func (f *OlderFound) Take(aggregate, id gocql.UUID) {
 	o := f.older
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -360,6 +365,6 @@ func (f *olderFound) Take(aggregate, id gocql.UUID) {
 }
 
 // first returns the index of the first range that is not completely scanned.
-func (f *olderFound) first() int {
+func (f *OlderFound) first() int {
 	return slices.IndexFunc(f.older.ranges, func(r olderRange) bool { return r.open })
 }

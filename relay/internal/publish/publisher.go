@@ -480,6 +480,8 @@ func (p *Publisher) shut() bool {
 	return p.breaker.status.State == BreakerOpen && len(p.sending) == 0 && p.letters.writing == 0
 }
 
+// Remaining returns how many events are not acknowledged, and how many of them wait for an
+// operator or for their time.
 func (p *Publisher) Remaining() (open, blocked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

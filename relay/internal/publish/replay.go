@@ -14,12 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// replayer publishes dead letters. Those written because the breaker was open are due
+// Replayer publishes dead letters. Those written because the breaker was open are due
 // once the breaker admits calls, others by their strategy or on an operator's request.
 // The dead letters of a chain are published one after the other, in sequence, before
 // the aggregate's newer events. Each is claimed before it is published and resolved
 // afterwards. Dead letters of many chains are claimed and resolved together.
-type replayer struct {
+type Replayer struct {
 	p       *Publisher
 	log     *slog.Logger
 	metrics *Metrics
@@ -47,12 +47,14 @@ const (
 	replayRun   = 16
 )
 
-func NewReplayer(p *Publisher, find cdclog.Lookup) *replayer {
+// NewReplayer returns a replayer of the dead letters of p; find reads events of the outbox
+// table by key.
+func NewReplayer(p *Publisher, find cdclog.Lookup) *Replayer {
 	limit := rate.Inf
 	if p.cfg.ReplayRate > 0 {
 		limit = rate.Limit(p.cfg.ReplayRate)
 	}
-	return &replayer{
+	return &Replayer{
 		lookup: find,
 		p:      p, log: p.log, metrics: p.Metrics, owner: p.cfg.ShardName + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
@@ -62,7 +64,7 @@ func NewReplayer(p *Publisher, find cdclog.Lookup) *replayer {
 
 // Run replays until ctx ends. Replays in progress then continue until the publisher is
 // closed.
-func (r *replayer) Run(ctx context.Context) error {
+func (r *Replayer) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -87,7 +89,7 @@ func (r *replayer) Run(ctx context.Context) error {
 }
 
 // start begins the replay of due chains and returns the time until the next check.
-func (r *replayer) start(ctx context.Context) time.Duration {
+func (r *Replayer) start(ctx context.Context) time.Duration {
 	p, d := r.p, r.p.letters
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +141,7 @@ func (r *replayer) start(ctx context.Context) time.Duration {
 
 // pick returns a chain whose head is to be replayed now, nil if there is none. It
 // lowers wait to the time until the next chain is due. Called locked.
-func (r *replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chain {
+func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chain {
 	d := r.p.letters
 	for {
 		var c *chain
@@ -227,14 +229,14 @@ func sooner(wait *time.Duration, now, at time.Time) {
 
 // letPass lets later events of the aggregate be added to the chain as dead letters,
 // because the chain is not replayed now. Called locked.
-func (r *replayer) letPass(c *chain) {
+func (r *Replayer) letPass(c *chain) {
 	if l, busy := r.p.lanes[c.key]; busy {
 		r.p.pump(l)
 	}
 }
 
 // settleNext releases the chains that were to continue. Called locked.
-func (r *replayer) settleNext() {
+func (r *Replayer) settleNext() {
 	next := r.next
 	r.next = nil
 	for _, c := range next {
@@ -248,7 +250,7 @@ func (r *replayer) settleNext() {
 
 // take selects up to most dead letters from the front of a chain for replay. Called
 // locked.
-func (r *replayer) take(c *chain, now time.Time, state BreakerState, most int) *replayWork {
+func (r *Replayer) take(c *chain, now time.Time, state BreakerState, most int) *replayWork {
 	p := r.p
 	run := 1
 	if g := c.head().group; state == BreakerClosed && (g == nil || g.room(now, p.cfg.ReplayCanary) < 0) {
@@ -279,7 +281,7 @@ func (p *Publisher) wake() {
 }
 
 // isOut reports whether the event is known to be in its topic.
-func (r *replayer) isOut(id gocql.UUID) bool {
+func (r *Replayer) isOut(id gocql.UUID) bool {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	_, in := r.p.memory.find(id)

@@ -13,7 +13,7 @@ import (
 
 // adopt brings the state of a dead letter that another process changed in line with
 // the table.
-func (r *replayer) adopt(id gocql.UUID) {
+func (r *Replayer) adopt(id gocql.UUID) {
 	ctx := r.p.ctx
 	for attempt := 1; ; attempt++ {
 		l, err := r.p.letters.store.Read(ctx, id)
@@ -46,7 +46,7 @@ func (r *replayer) adopt(id gocql.UUID) {
 
 // follow brings the state of a dead letter in line with the table; asked means that an
 // operator requested its replay. Called locked.
-func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
+func (r *Replayer) follow(e *dlq.ChainEntry, asked bool) {
 	d := r.p.letters
 	if !e.Status.Open() {
 		r.p.dropLetter(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
@@ -73,7 +73,7 @@ func (r *replayer) follow(e *dlq.ChainEntry, asked bool) {
 // archive. A known dead letter is unchanged. e may be older than the state of the relay,
 // and open although this relay settled the dead letter. That one then cannot be claimed,
 // and an event known to be in its topic stays in the dedup index. Called locked.
-func (r *replayer) takeIn(e *dlq.ChainEntry) {
+func (r *Replayer) takeIn(e *dlq.ChainEntry) {
 	d := r.p.letters
 	if d.has(e.EventID) {
 		return
@@ -85,7 +85,7 @@ func (r *replayer) takeIn(e *dlq.ChainEntry) {
 }
 
 // drop removes a settled dead letter.
-func (r *replayer) drop(id gocql.UUID) {
+func (r *Replayer) drop(id gocql.UUID) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.p.dropLetter(id, time.Now().UnixMicro())
@@ -101,7 +101,7 @@ func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
 }
 
 // later sets when a dead letter is due.
-func (r *replayer) later(id gocql.UUID, at int64) {
+func (r *Replayer) later(id gocql.UUID, at int64) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.p.letters.set(id, func(ref *letterRef) { ref.at = at })

@@ -28,7 +28,7 @@ type replayWork struct {
 // batch contains works whose dead letters are claimed together. Those acknowledged
 // at about the same time are resolved together.
 type batch struct {
-	r     *replayer
+	r     *Replayer
 	works []*replayWork
 	ended chan replayed
 	done  chan *replayWork // the result of one of its dead letters is stored
@@ -46,7 +46,7 @@ type replayed struct {
 	end  replayEnd
 }
 
-func newBatch(r *replayer, works []*replayWork) *batch {
+func newBatch(r *Replayer, works []*replayWork) *batch {
 	n := 0
 	for _, w := range works {
 		w.left = len(w.refs)
@@ -296,7 +296,7 @@ func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 }
 
 // calledOff removes the claim of a dead letter whose replay was canceled; it is due at at.
-func (r *replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
+func (r *Replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
 	if r.insist(ref.id, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {
@@ -360,7 +360,7 @@ func (b *batch) abandon(ctx context.Context) {
 }
 
 // finish continues the chain of a work.
-func (r *replayer) finish(ctx context.Context, w *replayWork) {
+func (r *Replayer) finish(ctx context.Context, w *replayWork) {
 	p, d, c := r.p, r.p.letters, w.chain
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -379,7 +379,7 @@ func (r *replayer) finish(ctx context.Context, w *replayWork) {
 }
 
 // uncount records that the replay of a dead letter ended without a result.
-func (r *replayer) uncount(ref letterRef) {
+func (r *Replayer) uncount(ref letterRef) {
 	if ref.group == nil {
 		return
 	}

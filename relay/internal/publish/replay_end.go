@@ -17,7 +17,7 @@ import (
 )
 
 // failed stores a failed replay and sets when the dead letter is due next.
-func (r *replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
+func (r *Replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
@@ -83,12 +83,12 @@ func strategyLabel(s string) string {
 // insist retries an operation on a claimed dead letter until it succeeds. It returns
 // false if the claim was lost, after the state was read from the table, or if the relay
 // stops; the next start then finds the dead letter claimed.
-func (r *replayer) insist(id gocql.UUID, what string, f func() error) bool {
+func (r *Replayer) insist(id gocql.UUID, what string, f func() error) bool {
 	return r.insistUntil(r.p.ctx, id, what, f)
 }
 
 // insistUntil is insist, bounded by ctx.
-func (r *replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
+func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		switch {

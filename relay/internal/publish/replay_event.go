@@ -15,7 +15,7 @@ var errNotRead = errors.New("failed to read the row again")
 
 // eventOf returns the event of a dead letter. It reads an undecodable row again, because
 // the row may have been corrected.
-func (r *replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
+func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
 	e := eventOfLetter(l)
 	if !mustReadAgain(l) {
 		return e, nil

@@ -11,7 +11,7 @@ import (
 
 // gate returns why a due dead letter of the group has to wait, empty if it has not, and
 // until when if that is known. Called locked.
-func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
+func (r *Replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
 	p := r.p
 	if !asked {
 		if open, next := p.cfg.Rules.Window(g.rule, now); !open {
@@ -40,7 +40,7 @@ func (r *replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, 
 }
 
 // openGates continues chains that no longer have to wait. Called locked.
-func (r *replayer) openGates(now time.Time, wait *time.Duration) {
+func (r *Replayer) openGates(now time.Time, wait *time.Duration) {
 	d := r.p.letters
 	for g := range d.gated {
 		for _, from := range []struct {
@@ -64,7 +64,7 @@ func (r *replayer) openGates(now time.Time, wait *time.Duration) {
 }
 
 // mustCheck reports whether the conditions and holds must be checked now.
-func (r *replayer) mustCheck() bool {
+func (r *Replayer) mustCheck() bool {
 	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ const maxNoted = 200
 
 // check checks the conditions, if a dead letter depends on one, and stores in the
 // database why dead letters wait.
-func (r *replayer) check(ctx context.Context) {
+func (r *Replayer) check(ctx context.Context) {
 	p, d := r.p, r.p.letters
 	r.checked = time.Now()
 	p.mu.Lock()

@@ -29,7 +29,7 @@ func (c *complaint) over() { c.said = time.Time{} }
 
 // requests reads and processes the operators' requests about dead letters. The table
 // already contains the changes.
-func (r *replayer) requests(ctx context.Context) {
+func (r *Replayer) requests(ctx context.Context) {
 	store := r.p.letters.store
 	found, err := store.Requests(ctx, r.p.letters.table, r.Own.HasText) // the rest waits for the relays of its shards
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *replayer) requests(ctx context.Context) {
 }
 
 // Answer brings the state of a dead letter in line with the table after a request.
-func (r *replayer) Answer(q *dlq.Request) {
+func (r *Replayer) Answer(q *dlq.Request) {
 	p, e := r.p, &q.Entry
 	p.mu.Lock()
 	defer p.mu.Unlock()

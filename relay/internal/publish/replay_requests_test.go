@@ -35,7 +35,7 @@ func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	p := &Publisher{memory: newMemory(100, 100)}
 	p.memory.addAs(relaytest.EventID(1), 1, false)
 	p.memory.addAs(relaytest.EventID(2), 1, true)
-	r := &replayer{p: p}
+	r := &Replayer{p: p}
 	if !p.memory.has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))

@@ -20,6 +20,7 @@ type run struct {
 	mask uint64
 }
 
+// NewFound returns an empty set.
 func NewFound() Found {
 	return Found{ids: make(map[gocql.UUID]inTopic), runs: make(map[gocql.UUID]run)}
 }

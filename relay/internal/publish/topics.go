@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
+// ValidTopic reports whether Kafka accepts the name of a topic.
 func ValidTopic(name string) bool {
 	return topicPattern.MatchString(name) && name != "." && name != ".."
 }

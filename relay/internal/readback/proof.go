@@ -63,6 +63,7 @@ type proofAnswer struct {
 	err    error
 }
 
+// ProofResult is the result of a proof, and the value of the metric label result.
 type ProofResult string
 
 const (
@@ -74,6 +75,7 @@ const (
 	proofNotNear ProofResult = ""
 )
 
+// NewProofs returns proofs for events that p does not remember.
 func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *ProofMetrics) *Proofs {
 	client, admin := p.Kafka()
 	return &Proofs{

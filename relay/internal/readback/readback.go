@@ -64,7 +64,7 @@ type Reader struct {
 	// Own is the relay's part of the table; nil is all.
 	Own *cdclog.Portion
 	// Ticket, if not nil, shares the reading with other shards of the process.
-	Ticket *backTicket
+	Ticket *Ticket
 	// gating reports that unreadable partitions are given up after Patience: nothing
 	// is published to them before the next start.
 	gating bool

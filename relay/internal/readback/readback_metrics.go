@@ -16,6 +16,7 @@ type Metrics struct {
 	seconds    prometheus.Gauge
 }
 
+// NewMetrics registers the metrics of read-back.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{

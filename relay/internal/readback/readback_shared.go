@@ -35,25 +35,25 @@ type Group struct {
 	asked   bool          // one of them was asked to read for all
 }
 
-// backTicket is a relay that has begun and may come to read. nil reads alone.
-type backTicket struct {
+// Ticket is a relay that has begun and may come to read. nil reads alone.
+type Ticket struct {
 	all  *Group
 	once sync.Once
 }
 
 // Announce says that a relay has begun.
-func (a *Group) Announce() *backTicket {
+func (a *Group) Announce() *Ticket {
 	if a == nil {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.coming++
-	return &backTicket{all: a}
+	return &Ticket{all: a}
 }
 
 // Withdraw says that the relay will not read any more. Whoever waits for it need not.
-func (t *backTicket) Withdraw() {
+func (t *Ticket) Withdraw() {
 	if t == nil {
 		return
 	}
@@ -93,7 +93,7 @@ func (a *Group) begin(now bool) {
 }
 
 // read reads together with others. w says what came of it.
-func (t *backTicket) read(ctx context.Context, w *backReader) error {
+func (t *Ticket) read(ctx context.Context, w *backReader) error {
 	a := t.all
 	w.lead, w.done = make(chan struct{}, 1), make(chan error, 1)
 	a.mu.Lock()

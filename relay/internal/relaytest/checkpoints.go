@@ -13,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
+// Logger returns a logger that writes to the output of the test.
 func Logger(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
@@ -27,6 +28,7 @@ type Checkpoints struct {
 	frozen            bool // saves of positions have no effect
 }
 
+// NewCheckpoints returns an empty store.
 func NewCheckpoints() *Checkpoints {
 	return &Checkpoints{rows: make(map[string]gocql.UUID), topics: make(map[string]bool)}
 }
@@ -113,8 +115,10 @@ func (m *Checkpoints) Fail(err error) {
 	m.Err = err
 }
 
+// Start is a fixed time.
 var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// At returns a position that many seconds after Start.
 func At(seconds int) gocql.UUID {
 	return gocql.MinTimeUUID(Start.Add(time.Duration(seconds) * time.Second))
 }

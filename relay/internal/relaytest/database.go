@@ -47,6 +47,7 @@ func Migrate(t *testing.T, db *scyllafake.Server) {
 	}
 }
 
+// EventID returns the id of event i.
 func EventID(i int) gocql.UUID {
 	return gocql.UUID{byte(i), byte(i >> 8), byte(i >> 16), 15: 1}
 }
@@ -76,6 +77,7 @@ var (
 	BenchHeaders = map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 )
 
+// BenchEvent returns event i of a benchmark.
 func BenchEvent(i int) outbox.Event {
 	return outbox.Event{
 		ID: BenchID(1, i), AggregateID: BenchID(2, i), Sequence: 1, AggregateType: "bench", Type: "T",
@@ -83,6 +85,7 @@ func BenchEvent(i int) outbox.Event {
 	}
 }
 
+// BenchID returns an id by kind and number.
 func BenchID(kind byte, i int) gocql.UUID {
 	return gocql.UUID{kind, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i), 0, 0x80, 0, 0x80, 15: 1}
 }

@@ -21,6 +21,7 @@ func Events(n, m int, types ...string) []outbox.Event {
 	return out
 }
 
+// Event returns an event of that aggregate, with an id that follows from its arguments.
 func Event(aggregate int, seq int64, eventType string) outbox.Event {
 	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
 	return outbox.Event{

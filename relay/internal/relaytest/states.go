@@ -66,6 +66,7 @@ type Walk struct {
 	seen    map[Transition]bool
 }
 
+// NewWalk returns a walk over the machine that has seen nothing.
 func NewWalk(t *testing.T, machine []Transition) *Walk {
 	return &Walk{t: t, machine: machine, at: make(map[string]string), seen: make(map[Transition]bool)}
 }
