@@ -18,20 +18,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// WriteConcurrency is how many dead letters are written at the same time.
+// WriteConcurrency is the maximum number of concurrent dead-letter writes.
 const WriteConcurrency = 64
 
 // Metadata of a dead letter.
 const (
-	metaIDText        = "id_text"        // where the table keeps ids as text or as numbers
-	metaAggregateText = "aggregate_text" // so too
-	metaCaptured      = "captured"       // who found the event, as outbox.HeaderCaptured has it
-	metaBadRow        = "bad_row"        // the letter has what could be read of a row; a replay reads the row again
+	metaIDText        = "id_text"        // event id, where the table stores ids as text or numbers
+	metaAggregateText = "aggregate_text" // aggregate id, likewise
+	metaCaptured      = "captured"       // the reader that found the event; values as in outbox.HeaderCaptured
+	metaBadRow        = "bad_row"        // the dead letter contains the readable part of the row; a replay reads the row again
 )
 
 var errBreakerOpen = errors.New("the breaker is open")
 
-// classOf is the class of a dead letter that died of err.
+// classOf returns the error class of a dead letter that err causes.
 func classOf(err error) string {
 	if _, ok := errors.AsType[*outbox.RowError](err); ok {
 		return ClassUndecodable
@@ -53,7 +53,7 @@ func classOf(err error) string {
 	}
 }
 
-// bury makes a dead letter of the lane's front item. Called locked, with nothing outstanding.
+// bury writes a dead letter for the lane's front item. Called locked, with nothing outstanding.
 func (p *Publisher) bury(l *lane, err error) {
 	front := l.items[0]
 	front.death = &death{class: classOf(err), err: err}
@@ -61,24 +61,24 @@ func (p *Publisher) bury(l *lane, err error) {
 	p.write(l)
 }
 
-// mayWrite says whether the front item becomes a dead letter: because it died,
-// because one before it in its aggregate did, or because the breaker is open
-// and spills. Called locked.
+// mayWrite reports whether the front item becomes a dead letter: it failed, an
+// earlier event of its aggregate is a dead letter, or the breaker is open and
+// spills. Called locked.
 func (p *Publisher) mayWrite(l *lane, it *item) bool {
 	if l.ended != nil || !p.letters.on() {
 		return false
 	}
 	if it.death != nil && it.death.class == ClassBehind && l.outstanding == 0 {
-		it.death = nil // the producer has nothing before it any more
+		it.death = nil // the producer has no earlier record of the aggregate any more
 	}
 	if it.death != nil && it.death.class != ClassBreakerOpen {
 		return true
 	}
-	it.death = nil // whether it is spilled is decided when it is its turn to be written
+	it.death = nil // the spill decision is made when the item is written
 	behind := p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type)
 	switch p.breaker.status.State {
 	case BreakerHalfOpen:
-		return false // it will be known soon
+		return false // the probes decide soon
 	case BreakerOpen:
 		if !p.cfg.Spill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
 			return false
@@ -89,17 +89,17 @@ func (p *Publisher) mayWrite(l *lane, it *item) bool {
 		return true
 	}
 	if c := p.letters.chains[l.id]; behind && c.draining && len(c.letters) <= maxChase {
-		return false // they are on their way out: the event can wait for its turn
+		return false // few dead letters remain: the event waits until they are published
 	}
 	return behind
 }
 
-// maxChase is how many dead letters may be left of a chain that is being
-// replayed when later events stop to queue up behind it as dead letters.
+// maxChase is the chain length up to which later events of the aggregate wait for
+// a running replay in memory. Behind a longer chain they become dead letters.
 const maxChase = 100
 
-// write writes dead letters from the lane's front, as long as there are any.
-// Called locked, with nothing outstanding.
+// write starts writing dead letters from the lane's front until the front item
+// does not become one. Called locked, with nothing outstanding.
 func (p *Publisher) write(l *lane) {
 	if l.writing || p.closed || p.cfg.fenced() {
 		return
@@ -118,7 +118,7 @@ func (p *Publisher) write(l *lane) {
 	})
 }
 
-// writeFront writes a dead letter and says whether to go on.
+// writeFront writes one dead letter and reports whether to continue.
 func (p *Publisher) writeFront(l *lane) bool {
 	p.mu.Lock()
 	if p.closed || p.cfg.fenced() {
@@ -147,7 +147,7 @@ func (p *Publisher) writeFront(l *lane) bool {
 
 	p.mu.Lock()
 	p.letters.writing--
-	if err != nil { // the relay stops; the checkpoint does not pass the event
+	if err != nil { // the relay stops; no checkpoint passes the event
 		p.mu.Unlock()
 		return false
 	}
@@ -157,7 +157,7 @@ func (p *Publisher) writeFront(l *lane) bool {
 		group := p.letters.group(letter.Rule, letter.FailureKey)
 		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at, group: group}, spill)
 	} else {
-		p.remembered(it, false) // it was a dead letter before, which is settled and may be restored
+		p.remembered(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
 	p.Metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
 	p.release(l)
@@ -170,16 +170,16 @@ func (p *Publisher) writeFront(l *lane) bool {
 
 	log, text := p.log.Warn, "event is a dead letter"
 	if letter.ErrorClass == ClassBehind || letter.ErrorClass == ClassBreakerOpen {
-		log = p.log.Debug // there may be thousands; the breaker and the head of the chain were said
+		log = p.log.Debug // there may be thousands; the cause is logged already
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
 		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText, trace.Attrs(letter.Headers))
 	return true
 }
 
-// store writes the letter, however long the database is away or refuses it. Only an
-// attempt takes the caller's place among those that write: a letter that can never be
-// stored delays nothing but its own aggregate. The error says that the relay stops.
+// store writes the dead letter and retries until the database accepts it. It gives up
+// its slot of p.burying between attempts, so a dead letter that can never be stored
+// delays only its own aggregate. It returns an error only if the relay stops.
 func (p *Publisher) store(letter *dlq.DeadLetter) (dlq.Status, error) {
 	defer p.unstored(letter.EventID, nil)
 	for attempt := 1; ; attempt++ {
@@ -198,23 +198,23 @@ func (p *Publisher) store(letter *dlq.DeadLetter) (dlq.Status, error) {
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
 		<-p.burying
 		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
-		p.burying <- struct{}{} // those who have a place leave when the context ends
+		p.burying <- struct{}{} // cannot block for long: holders release their slots when the context ends
 		if err != nil {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
 	}
 }
 
-// UnstoredDeadLetter is an event whose dead letter could not be stored so far. No checkpoint
-// passes the event, and later ones of its aggregate wait.
+// UnstoredDeadLetter is an event whose dead letter is not stored yet because of an error.
+// No checkpoint passes the event, and later events of its aggregate wait.
 type UnstoredDeadLetter struct {
 	EventID gocql.UUID
 	Since   time.Time
 	Err     error
 }
 
-// unstored notes why the event's dead letter could not be stored; nil is that it was, or
-// that the relay stops.
+// unstored records the last error of storing the event's dead letter. nil removes the
+// entry: the dead letter is stored, or the relay stops.
 func (p *Publisher) unstored(event gocql.UUID, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,8 +230,8 @@ func (p *Publisher) unstored(event gocql.UUID, err error) {
 	p.unwritten[event] = u
 }
 
-// oldestUnstored returns how many dead letters could not be stored so far, and the one
-// that has waited for longest. Called locked.
+// oldestUnstored returns the number of dead letters that are not stored yet, and the
+// one that has waited longest. Called locked.
 func (p *Publisher) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
 	for _, u := range p.unwritten {
 		if oldest.Since.IsZero() || u.Since.Before(oldest.Since) {
@@ -241,11 +241,12 @@ func (p *Publisher) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
 	return len(p.unwritten), oldest
 }
 
-// letterOf is the dead letter of an item. Called locked.
+// letterOf returns the dead letter of an item; behind means that an earlier event of its
+// aggregate blocks it. Called locked.
 func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	if e.Sequence == 0 { // their order is that in which they died, also for a relay that reads them
+	if e.Sequence == 0 { // FirstFailedAt orders unnumbered events, also after a restart
 		if !now.After(p.letters.died) {
 			now = p.letters.died.Add(time.Millisecond)
 		}
@@ -275,7 +276,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	}
 	d := it.death
 	switch {
-	case it.topicErr != nil: // whatever else stops it, as it is it can never be published
+	case it.topicErr != nil: // takes precedence: unchanged, the event can never be published
 		d = &death{class: classOf(it.topicErr), err: it.topicErr}
 	case d == nil:
 		d = &death{class: ClassBehind, err: ErrBehind}
@@ -287,7 +288,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		letter.Strategy = dlq.StrategyFollow
 		return letter
 	}
-	if d.class == ClassInterrupted { // it has not failed, so no rule is asked
+	if d.class == ClassInterrupted { // it has not failed, so no rule applies
 		letter.Strategy = dlq.StrategyBreakerClose
 		return letter
 	}
@@ -306,10 +307,11 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	return letter
 }
 
-// ErrBehind is the reason of a dead letter that follows another one of its aggregate.
+// ErrBehind is the error of a blocked event's dead letter.
 var ErrBehind = errors.New("an earlier event of the aggregate is a dead letter")
 
-// chainOf is the texts of an error and those that it wraps, outermost first.
+// chainOf returns the texts of err and of the errors that it wraps, outermost first,
+// 20 at most.
 func chainOf(err error) []string {
 	var out []string
 	var walk func(error)
@@ -331,7 +333,7 @@ func chainOf(err error) []string {
 	return out
 }
 
-// codeOf is the broker's name of the error, empty if it is none of the broker's.
+// codeOf returns the broker's name of the error, or "" if it is not a broker error.
 func codeOf(err error) string {
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return ke.Message
@@ -339,14 +341,15 @@ func codeOf(err error) string {
 	return ""
 }
 
-// settle ends an item that is out or a dead letter. Called locked.
+// settle removes an item that is published or a dead letter, and calls its settled
+// functions. Called locked.
 func (p *Publisher) settle(l *lane, it *item, published bool) {
 	it.state = acked
-	if i := slices.Index(l.items, it); i > 0 { // behind records that the producer has
+	if i := slices.Index(l.items, it); i > 0 { // after records that the producer has
 		l.items = slices.Delete(l.items, i, i+1)
 	}
 	l.pop()
-	// Settled before it counts as done, and under the lock: who waits for the
+	// Under the lock, before the item counts as done: a caller that waits for the
 	// last event saves the checkpoints next.
 	for _, f := range it.settled {
 		f()
@@ -358,11 +361,11 @@ func (p *Publisher) settle(l *lane, it *item, published bool) {
 	}
 }
 
-// remembered notes that the event counts as published, and whether it is in its topic.
+// remembered adds the event to the dedup index; in reports whether it is in its topic.
 // Called locked.
 func (p *Publisher) remembered(it *item, in inTopic) {
 	if it.scanned {
-		return // it will not be offered again
+		return // it is not offered again
 	}
 	if it.shown {
 		p.memory.shownAs(it.event.ID, it.written, in)

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// callFor is how long records are gathered into one call of the breaker, and
-	// how close failures are that count as one: a broker that goes away fails
-	// everything under way at the same moment, and that is one failure.
+	// callFor is the period in which records join one call of the breaker, and in
+	// which failures count as one: a broker that becomes unavailable fails all
+	// outstanding records at the same moment.
 	callFor = 50 * time.Millisecond
-	// watchEvery is how often calls are looked at while there are any.
+	// watchEvery is the interval at which outstanding calls are checked.
 	watchEvery = 100 * time.Millisecond
 )
 
-// call is what the breaker counts: the records that were handed to the producer
-// within callFor, until all of them are acknowledged. When the broker refuses
-// connections, loses one with a request on it, or says nothing for
-// AttemptTimeout, the calls under way become one that failed, and what is not
-// acknowledged is its next attempt. The producer retries by itself and keeps
-// what the broker may have written, so the records stay where they are.
+// call is the unit that the breaker counts: the records that were handed to the
+// producer within callFor, until all of them are acknowledged. All outstanding calls
+// become one failed call when the broker refuses connections, when a connection with
+// an outstanding request is lost, or when nothing is acknowledged for AttemptTimeout.
+// The unacknowledged records are then the next attempt of that call. They stay with
+// the producer, which retries by itself and keeps what the broker may have written.
 type call struct {
 	began   time.Time
 	attempt int
-	open    int         // records that are not back
-	done    func(error) // nil when the breaker does not count it
-	into    *call       // what it became part of
+	open    int         // outstanding records
+	done    func(error) // nil if the breaker does not count it
+	into    *call       // the call that it was merged into
 }
 
 func (c *call) root() *call {
@@ -38,10 +38,10 @@ func (c *call) root() *call {
 	return c
 }
 
-// admit returns the call that a record sent now is part of, nil if the breaker
-// lets nothing through. After a failure, until the broker answers, it lets one
-// record through at a time: what was never sent can become a dead letter when
-// the breaker opens, what was sent has to wait for the broker. Called locked.
+// admit returns the call that a record sent now belongs to, or nil if the breaker
+// admits none. After a failure, until the broker answers, it admits one record at a
+// time: an unsent event can become a dead letter when the breaker opens, a sent one
+// has to wait for the broker. Called locked.
 func (p *Publisher) admit() *call {
 	now := time.Now()
 	if p.doubt && slices.ContainsFunc(p.calls, func(c *call) bool { return c.attempt == 1 && c.open > 0 }) {
@@ -66,13 +66,14 @@ func (p *Publisher) admit() *call {
 	return c
 }
 
-// answered notes that a record of the call is back: err is nil if the broker
-// answered, whatever it said, and errMerged if it was not asked. Called locked.
+// answered records that the producer returned a record of the call. err is nil if the
+// broker answered, also with a refusal, and errMerged if the record was not sent.
+// Called locked.
 func (p *Publisher) answered(c *call, err error) {
 	c = c.root()
 	if err != nil && !errors.Is(err, errMerged) {
 		p.strike(c, err)
-		err = errMerged // the failure is counted
+		err = errMerged // strike has counted the failure
 	}
 	if err == nil && p.doubt {
 		p.doubt = false
@@ -93,8 +94,8 @@ func (p *Publisher) answered(c *call, err error) {
 	}
 }
 
-// strike counts a failure of all calls under way as one. c is the call that
-// failed, nil for all. Called locked.
+// strike merges all outstanding calls into c and counts one failure; nil means the
+// oldest call. Called locked.
 func (p *Publisher) strike(c *call, cause error) {
 	if len(p.calls) == 0 {
 		return
@@ -109,7 +110,7 @@ func (p *Publisher) strike(c *call, cause error) {
 		}
 		switch {
 		case other.done == nil:
-		case c.done == nil: // the breaker has had its say on c, and not on other
+		case c.done == nil: // the breaker has counted c, but not other
 			c.done = other.done
 		default:
 			other.done(errMerged)
@@ -130,7 +131,7 @@ func (p *Publisher) strike(c *call, cause error) {
 	}
 	c.began, c.attempt = now, c.attempt+1
 	if c.attempt > len(p.cfg.RetryDelays) {
-		// The breaker has had its say; what is left may be one topic's trouble.
+		// All attempts are counted; the remaining records may be a problem of one topic.
 		p.calls = p.calls[:0]
 	} else if p.breaker.status.State == BreakerClosed {
 		c.done, _ = p.breaker.Allow()
@@ -138,10 +139,10 @@ func (p *Publisher) strike(c *call, cause error) {
 	p.nudge()
 }
 
-// answersOthers reports whether the broker is well as far as others can tell, so that
-// what the call waits for is the trouble of single partitions, which have flows of
-// their own: it acknowledged something in the second half of the time that the call
-// had, or it answers requests and one partition alone has records outstanding. Called
+// answersOthers reports whether the broker works for records outside the call, so that
+// only single partitions, which flow.go handles, delay it. This is the case if the
+// broker acknowledged a record more than half of AttemptTimeout after the call began,
+// or if it answers requests and only one partition has outstanding records. Called
 // locked.
 func (p *Publisher) answersOthers(c *call, now time.Time) bool {
 	if p.acked.Sub(c.began) > p.cfg.AttemptTimeout/2 {
@@ -156,8 +157,8 @@ func (p *Publisher) answersOthers(c *call, now time.Time) bool {
 	return open == 1 && p.breaker.status.State == BreakerClosed && now.UnixNano()-p.heard.Load() < int64(p.cfg.AttemptTimeout)/2
 }
 
-// excuse ends a call that the breaker is not to count. Its records stay with the
-// producer. Called locked.
+// excuse ends a call without counting it. Its records stay with the producer. Called
+// locked.
 func (p *Publisher) excuse(c *call) {
 	p.calls = slices.DeleteFunc(p.calls, func(o *call) bool { return o == c })
 	if p.call == c {
@@ -176,8 +177,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// watch answers to what no record tells: time that passes, and connections
-// that fail. It ends when the publisher is closed.
+// watch handles timeouts and failed connections until the publisher is closed.
 func (p *Publisher) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -200,7 +200,7 @@ func (p *Publisher) watch() {
 	}
 }
 
-// nudge makes watch look again.
+// nudge makes watch run look immediately. It does not block.
 func (p *Publisher) nudge() {
 	select {
 	case p.nudged <- struct{}{}:
@@ -208,8 +208,9 @@ func (p *Publisher) nudge() {
 	}
 }
 
-// look fails calls that have no answer, gives up what was tried often enough,
-// and answers to what the breaker did. It returns when to look again. Called locked.
+// look fails calls without an answer, handles stalled partitions and breaker
+// transitions, and retries the lanes that admit refused. It returns the time until
+// the next check. Called locked.
 func (p *Publisher) look() time.Duration {
 	now := time.Now()
 	p.breaker.Look()
@@ -239,11 +240,11 @@ func (p *Publisher) look() time.Duration {
 	case len(p.flows) > 0:
 		return p.cfg.AttemptTimeout / 2
 	default:
-		return time.Hour // a call nudges
+		return time.Hour // a new call wakes watch
 	}
 }
 
-// pumpRefused tries the lanes again that admit sent away. Called locked.
+// pumpRefused retries the lanes that admit refused. Called locked.
 func (p *Publisher) pumpRefused() {
 	if p.breaker.status.State != BreakerClosed || len(p.refused) == 0 {
 		return

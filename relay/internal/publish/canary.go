@@ -6,43 +6,44 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// groupKey names dead letters that died of equal errors and that one rule is for.
+// groupKey identifies the dead letters with one rule and equal errors.
 type groupKey struct{ rule, failure string }
 
-// maxGroups bounds how many errors of rules are told apart.
+// maxGroups bounds the number of groups. Beyond it, all further errors of a rule share
+// one group.
 const maxGroups = 1000
 
-// canaryStages are how many letters of a large group are replayed before it is
-// clear that the others may follow: each stage begins when all of the one before
-// are published.
+// canaryStages contains the number of dead letters of a large group that are replayed
+// in each stage. A stage begins when all dead letters of the previous one are
+// published; after the last stage the number is unlimited.
 var canaryStages = []int{1, 2, 5, 20, 100}
 
-// letterGroup are letters with equal errors under one rule. Large groups are
-// replayed behind canaries; when one dies of the same error again, the others
-// wait rather than try in vain. The publisher's lock guards it.
+// letterGroup contains the dead letters with equal errors under one rule. A large group
+// is replayed with canaries: when one fails with the same error again, the others wait.
+// Publisher.mu guards it.
 type letterGroup struct {
 	groupKey
 	strategy string
-	letters  int // of it in memory
-	// waiting are chains that are due and have to wait, asked those of them that
-	// an operator wants now.
+	letters  int // dead letters of the group in memory
+	// waiting contains chains that are due but have to wait; asked contains those of
+	// which an operator requested a replay now.
 	waiting, asked map[*chain]struct{}
 
-	underWay      int       // being replayed
-	stage         int       // of canaryStages; behind the last one all go
-	started, fine int       // in the stage
-	last          time.Time // when one was started last
-	stops         int       // in a row
-	until         time.Time // no canary before, after canaryText was its error
-	canaryText    string
-	reason        string // why the waiting ones wait
+	underWay      int       // replays in progress
+	stage         int       // index into canaryStages; len(canaryStages) means no limit
+	started, fine int       // replays started and succeeded in the stage
+	last          time.Time // start of the last replay
+	stops         int       // consecutive failed canaries
+	until         time.Time // earliest time of the next canary
+	canaryText    string    // error of the last failed canary
+	reason        string    // why the waiting chains wait
 	since         time.Time
 }
 
-// canaryIdle is after how long without a replay there are canaries again.
+// canaryIdle is the time without a replay after which a group starts again with canaries.
 const canaryIdle = time.Minute
 
-// group returns the group of a letter; nil without a rule.
+// group returns the group of a dead letter, or nil if rule is empty.
 func (d *letters) group(rule, failure string) *letterGroup {
 	if rule == "" {
 		return nil
@@ -60,8 +61,8 @@ func (d *letters) group(rule, failure string) *letterGroup {
 	return g
 }
 
-// room is how many letters of the group may be started now, -1 for any number.
-// Groups of up to above letters need no canary; above is negative without canaries.
+// room returns how many replays of the group may start now, -1 for no limit. Groups of
+// at most above dead letters need no canary; a negative above disables canaries.
 func (g *letterGroup) room(now time.Time, above int) int {
 	if g.underWay == 0 && now.Sub(g.last) > canaryIdle {
 		g.stage, g.started, g.fine = 0, 0, 0
@@ -73,19 +74,19 @@ func (g *letterGroup) room(now time.Time, above int) int {
 		return 0
 	case g.letters <= above || g.stage == len(canaryStages):
 		return -1
-	default: // more may be under way than the stage has, from when the group was small
+	default: // more may be in progress than the stage allows if the group was small before
 		return max(0, canaryStages[g.stage]-g.started)
 	}
 }
 
-// begin notes that a letter of the group is being replayed.
+// begin records the start of a replay.
 func (g *letterGroup) begin(now time.Time) {
 	g.underWay++
 	g.started++
 	g.last = now
 }
 
-// succeeded notes that a letter of the group is published.
+// succeeded records a replay that published its dead letter.
 func (g *letterGroup) succeeded() {
 	g.underWay--
 	g.stops, g.fine = 0, g.fine+1
@@ -94,23 +95,23 @@ func (g *letterGroup) succeeded() {
 	}
 }
 
-// returned notes that a letter of the group is back without an answer, or with
-// one that says nothing about the others.
+// returned records a replay that ended without a result, or with a result that does not
+// apply to the rest of the group.
 func (g *letterGroup) returned() {
 	g.underWay--
 	g.started = max(g.started-1, 0)
 }
 
-// died notes that a letter of the group died of the same error again, and says
-// whether the others have to wait because of it: until next, the time when it is
-// tried again, or for longer each time if it is not.
+// died records a replay that failed with the same error again. It reports whether the
+// rest of the group starts to wait because of it. The group waits until next, the time
+// of the retry, or, if next is zero, with a backoff that grows with each stop.
 func (g *letterGroup) died(now, next time.Time, above int, text string) (stop bool) {
 	g.underWay--
 	if above < 0 || g.letters <= above {
 		g.started = max(g.started-1, 0)
 		return false
 	}
-	stop = !now.Before(g.until) // several may come back at once
+	stop = !now.Before(g.until) // concurrent failures count as one stop
 	if stop {
 		g.stops++
 	}
@@ -125,11 +126,10 @@ func (g *letterGroup) died(now, next time.Time, above int, text string) (stop bo
 	return stop
 }
 
-// wanted says that an operator wants letters of the group now, whatever became of
-// the last canary. There is another one.
+// wanted allows another canary immediately, because an operator requested a replay.
 func (g *letterGroup) wanted() { g.until, g.stops = time.Time{}, 0 }
 
-// enter lets a chain that is due wait in the group.
+// enter makes a chain that is due wait in the group.
 func (g *letterGroup) enter(d *letters, c *chain) {
 	c.gate = g
 	if c.head().asked {
@@ -140,7 +140,7 @@ func (g *letterGroup) enter(d *letters, c *chain) {
 	d.gated[g] = struct{}{}
 }
 
-// leave is the end of that.
+// leave removes a chain from those that wait in the group.
 func (g *letterGroup) leave(d *letters, c *chain) {
 	c.gate = nil
 	delete(g.asked, c)
@@ -150,7 +150,7 @@ func (g *letterGroup) leave(d *letters, c *chain) {
 	}
 }
 
-// open lets up to n of the chains in from go on, any number if n is negative.
+// open releases up to n of the chains in from, all of them if n is negative.
 func (g *letterGroup) open(d *letters, from map[*chain]struct{}, n int) {
 	for c := range from {
 		if n == 0 {

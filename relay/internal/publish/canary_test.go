@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A group that becomes large while many of it are under way, or after many of it
-// died, has canaries from then on.
+// A group that becomes large while many of its replays are in progress, or after many
+// of them failed, uses canaries from then on.
 func TestLetterGroup_GrowsLarge(t *testing.T) {
 	t.Parallel()
 	const above = 10
