@@ -9,11 +9,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 )
 
-// conditions say why conditional letters wait: by the name of each condition that
-// does not hold, in plain words.
+// conditions maps the name of each condition that does not hold to the reason.
+// Conditional dead letters wait for conditions.
 type conditions map[string]string
 
-// first returns why the first of names that does not hold does not; empty if all do.
+// first returns the reason of the first of names that does not hold, or "" if all hold.
 func (c conditions) first(names []string) string {
 	for _, n := range names {
 		if why := c[n]; why != "" {
@@ -23,11 +23,11 @@ func (c conditions) first(names []string) string {
 	return ""
 }
 
-// Load is how busy the relay's container is, or the machine where the container has
-// no limit, in percent.
+// Load is the CPU and memory usage of the relay's container in percent, or that of the
+// machine where the container has no limit.
 type Load = cgroup.Load
 
-// conditions finds out which conditions do not hold now.
+// conditions returns the conditions that do not hold now.
 func (p *Publisher) conditions(ctx context.Context) conditions {
 	out := make(conditions)
 	began := time.Now()
@@ -39,7 +39,7 @@ func (p *Publisher) conditions(ctx context.Context) conditions {
 		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: a read took %s, more than %s", dlq.ConditionDatabase, took.Round(time.Millisecond), p.cfg.ConditionDatabase)
 	}
 	load, err := p.cfg.Load(ctx)
-	if err != nil { // what is not known does not hold
+	if err != nil { // an unknown condition does not hold
 		out[dlq.ConditionCPU] = fmt.Sprintf("%s: %v", dlq.ConditionCPU, err)
 		out[dlq.ConditionMemory] = fmt.Sprintf("%s: %v", dlq.ConditionMemory, err)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// connections tells the publisher of produce requests that were written, and of
-// those that failed without an answer. Its methods are called by the Kafka
-// client before it deals with an answer; they do not block.
+// connections reports written produce requests, and failed connections, to the
+// publisher. The Kafka client calls its methods before it processes a response; they do
+// not block.
 type connections struct{ p *Publisher }
 
 var (
@@ -20,14 +20,14 @@ var (
 	_ kgo.HookBrokerE2E     = connections{}
 )
 
-// OnBrokerConnect notes a connection that cannot be made.
+// OnBrokerConnect reports a connection that cannot be established.
 func (h connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil {
 		h.tell(err)
 	}
 }
 
-// OnBrokerWrite notes that records are on their way.
+// OnBrokerWrite records that a produce request was written.
 func (h connections) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, bytes int, _, _ time.Duration, _ error) {
 	if key == int16(kmsg.Produce) && bytes > 0 {
 		h.p.wire()
@@ -36,8 +36,9 @@ func (h connections) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, bytes int, _
 
 var errDisconnected = errors.New("the connection to the broker was lost")
 
-// OnBrokerE2E notes that records were on their way, in case an answer is quicker
-// than OnBrokerWrite, and that an answer will not come.
+// OnBrokerE2E records the time of the last response, and that a produce request was
+// written, because a response may precede OnBrokerWrite. It reports a produce request
+// that fails without a response.
 func (h connections) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
 	if e.Err() == nil && e.BytesRead > 0 {
 		h.p.heard.Store(time.Now().UnixNano())
@@ -53,15 +54,15 @@ func (h connections) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2
 	}
 }
 
-// tell makes the breaker count a failure of what is under way.
+// tell makes the breaker count a failure of the outstanding calls.
 func (h connections) tell(err error) {
 	select {
 	case h.p.broken <- err:
-	default: // one is enough
+	default: // one report is enough
 	}
 }
 
-// wire notes that any record handed to the producer so far may be written.
+// wire records that every record handed to the producer so far may be written.
 func (p *Publisher) wire() {
 	now := p.handed.Load()
 	for {

@@ -8,48 +8,50 @@ import (
 	"time"
 )
 
-// Partition names a partition. Its number is -1 while the partitions of the topic are
-// not known.
+// Partition identifies a partition. Part is -1 while the number of partitions of the
+// topic is unknown.
 type Partition struct {
 	Topic string
 	Part  int32
 }
 
-// partFlow is a partition with records outstanding, or that events wait for. One that
-// acknowledges nothing for AttemptTimeout, while the breaker is closed because others
-// do, is stalled: no more is handed to it, so that its events do not fill the producer.
-// When that has gone on for as long as all attempts of an event would take, or the
-// waiting events fill half of the relay's memory, what waits for it becomes dead
-// letters. What the producer has stays there: the broker may have it too.
+// partFlow is the state of a partition with outstanding records or waiting events. A
+// partition is stalled if it acknowledges nothing for AttemptTimeout while the breaker is
+// closed because others do. The relay then sends nothing more to it, so that its events
+// do not fill the producer. The waiting events become dead letters after
+// Config.UsedUpAfter, or when half of the in-flight budget is used. Records that the
+// producer has stay there: the broker may have written them.
 type partFlow struct {
-	open  int   // records with the producer
-	bytes int64 // of them
-	since time.Time
-	// stalled says that the partition acknowledges nothing, and creating that the
-	// topic is being looked up or created.
+	open  int       // records with the producer
+	bytes int64     // size of these records
+	since time.Time // as StalledTopic.Since
+	// stalled: the partition acknowledges nothing. creating: the topic is being looked
+	// up or created.
 	stalled, creating bool
-	// holding says that no more dead letters are made of what waits for the partition,
-	// because there are Config.SpillLimit of them.
+	// holding means that the waiting events do not become dead letters, because the
+	// number of spilled ones has reached Config.SpillLimit.
 	holding bool
 	waiting map[*lane]struct{}
 }
 
-// StalledTopic is a partition that acknowledges nothing while others do.
+// StalledTopic describes a partition that acknowledges nothing while others do.
 type StalledTopic struct {
 	Topic string
-	// Partition is -1 where the topic could not be looked up or created.
+	// Partition is -1 if the topic could not be looked up or created.
 	Partition int32
-	// since is when it acknowledged something last, or was first sent something.
+	// Since is the time of its last acknowledgement, or of its first record without one.
 	Since time.Time
-	// Records are with the producer, which keeps them; Aggregates wait behind.
+	// Records is the number of records that the producer keeps, Aggregates the number
+	// of aggregates that wait.
 	Records, Aggregates int
-	// Holding says that Config.SpillLimit dead letters are open, so that what is
-	// for this partition fills the relay's memory, and then reading stops.
+	// Holding means that the number of spilled dead letters has reached
+	// Config.SpillLimit. Events for this partition then fill the in-flight budget, and
+	// reading stops when it is full.
 	Holding bool
 }
 
-// stalled returns the partitions that acknowledge nothing, by name; none while the
-// breaker says that no partition does. Called locked.
+// stalled returns the stalled partitions, sorted by topic and partition, or nil unless
+// the breaker is closed. Called locked.
 func (p *Publisher) stalled() []StalledTopic {
 	var out []StalledTopic
 	if p.breaker.status.State != BreakerClosed {
@@ -68,11 +70,11 @@ func (p *Publisher) stalled() []StalledTopic {
 	return out
 }
 
-// errStalled calls off the replay of an event that was not tried.
+// errStalled ends a replay before its event was sent.
 var errStalled = errors.New("its partition is stalled")
 
-// partOf is the partition that the item goes to: that of the records of its lane that
-// are outstanding, else by its key. Called locked.
+// partOf returns the partition of the item: that of the outstanding records of its lane,
+// else the one that its key determines. Called locked.
 func (p *Publisher) partOf(l *lane, it *item) Partition {
 	if l.outstanding > 0 && l.part.Topic == it.topic {
 		return l.part
@@ -80,8 +82,8 @@ func (p *Publisher) partOf(l *lane, it *item) Partition {
 	return Partition{it.topic, p.partitions.part(it.topic, it.event.Key())}
 }
 
-// stalls reports whether the lane has to wait for the partition: it is stalled, or the
-// producer has as much of it as it may have.
+// stalls reports whether the lane has to wait because the partition is stalled or the
+// producer has the partition's full share, and then adds it to the waiting lanes.
 func (p *Publisher) stalls(key Partition, l *lane) bool {
 	f := p.flows[key]
 	if f == nil || !f.stalled && !p.hasShare(f) {
@@ -91,17 +93,17 @@ func (p *Publisher) stalls(key Partition, l *lane) bool {
 	return true
 }
 
-// hasShare reports whether the producer has as much of the partition as one of those
-// that are being written may have of the budget: two shares where there are n of them
-// and one to spare. What stalled partitions have, the producer keeps, so the others
-// divide the rest: a partition without a leader never takes all of it.
+// hasShare reports whether the partition uses its full share of the in-flight budget. The
+// share is 2/(n+1), where n is the number of partitions with flows or 2, whichever is
+// larger. Records of stalled partitions stay with the producer, so the share is taken of
+// the rest: a partition without a leader never uses the whole budget.
 func (p *Publisher) hasShare(f *partFlow) bool {
 	parts := max(2, len(p.flows)) + 1
 	return f.open >= max(1, 2*(p.cfg.MaxInFlightRecords-p.stuck.open)/parts) ||
 		f.open > 0 && f.bytes >= 2*(p.cfg.MaxInFlightBytes-p.stuck.bytes)/int64(parts)
 }
 
-// flow notes that the item is on its way to the partition. Called locked.
+// flow counts the item as outstanding on the partition. Called locked.
 func (p *Publisher) flow(it *item, key Partition) {
 	f := p.flowOf(key)
 	it.part = key
@@ -109,7 +111,7 @@ func (p *Publisher) flow(it *item, key Partition) {
 	f.bytes += it.bytes
 }
 
-// flowOf is the partition's flow, which begins now if there is none. Called locked.
+// flowOf returns the partition's flow and creates it if there is none. Called locked.
 func (p *Publisher) flowOf(key Partition) *partFlow {
 	f := p.flows[key]
 	if f == nil {
@@ -119,7 +121,8 @@ func (p *Publisher) flowOf(key Partition) *partFlow {
 	return f
 }
 
-// ebb notes that a record is back and reports whether it was the last one. Called locked.
+// ebb removes a returned record from its flow and reports whether it was the last
+// outstanding one. Called locked.
 func (p *Publisher) ebb(it *item, acked bool) (last bool) {
 	f := p.flows[it.part]
 	f.open--
@@ -138,7 +141,7 @@ func (p *Publisher) ebb(it *item, acked bool) (last bool) {
 	return last
 }
 
-// resumeFlow lets what waits for the partition continue. Called locked.
+// resumeFlow resumes the lanes that wait for the partition. Called locked.
 func (p *Publisher) resumeFlow(f *partFlow) {
 	f.stalled, f.holding = false, false
 	waiting := f.waiting
@@ -146,7 +149,7 @@ func (p *Publisher) resumeFlow(f *partFlow) {
 	if len(waiting) == 0 || p.closed {
 		return
 	}
-	p.wg.Go(func() { // the caller is in the middle of something
+	p.wg.Go(func() { // the caller may be changing a lane
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for l := range waiting {
@@ -155,7 +158,7 @@ func (p *Publisher) resumeFlow(f *partFlow) {
 	})
 }
 
-// flowing reports whether records are on their way to the topic. Called locked.
+// flowing reports whether records of the topic are outstanding. Called locked.
 func (p *Publisher) flowing(topic string) bool {
 	for key, f := range p.flows {
 		if key.Topic == topic && f.open > 0 {
@@ -165,12 +168,12 @@ func (p *Publisher) flowing(topic string) bool {
 	return false
 }
 
-// pressed reports whether half of the relay's memory is used. Called locked.
+// pressed reports whether half of the in-flight budget is used. Called locked.
 func (p *Publisher) pressed() bool {
 	return 2*len(p.items) >= p.cfg.MaxInFlightRecords || 2*p.bytes >= p.cfg.MaxInFlightBytes
 }
 
-// checkFlows finds partitions that take nothing. Called locked.
+// checkFlows detects stalled partitions and spills their waiting events. Called locked.
 func (p *Publisher) checkFlows(now time.Time) {
 	p.stuck.open, p.stuck.bytes = 0, 0
 	if p.breaker.status.State != BreakerClosed {
@@ -198,7 +201,7 @@ func (p *Publisher) checkFlows(now time.Time) {
 	}
 }
 
-// stall notes that the partition acknowledges nothing. Called locked.
+// stall marks the partition as stalled. Called locked.
 func (p *Publisher) stall(key Partition, f *partFlow, now time.Time) {
 	f.stalled = true
 	for l := range p.sending {
@@ -208,10 +211,11 @@ func (p *Publisher) stall(key Partition, f *partFlow, now time.Time) {
 	}
 	p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,
 		"for", now.Sub(f.since), "records", f.open)
-	p.probes[key].pump(p) // who waits for a suspect waits for the partition now
+	p.probes[key].pump(p) // lanes that wait for a suspect wait for the partition now
 }
 
-// spill makes dead letters of what waits for the partition. Called locked.
+// spill writes dead letters for the events that wait for the partition, up to
+// Config.SpillLimit. Called locked.
 func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 	for l := range f.waiting {
 		if p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
@@ -225,7 +229,7 @@ func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 		f.holding = false
 		it := l.firstQueued()
 		if it != nil && l.outstanding > 0 && (l.suspect || it.event.Sequence == 0 || l.ended != nil) {
-			continue // it waits for the record before it
+			continue // it waits for the previous record
 		}
 		delete(f.waiting, l)
 		if it == nil || p.gated(l, it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
@@ -245,8 +249,8 @@ func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 	}
 }
 
-// StalledTopics are those with a partition that acknowledges nothing while others do;
-// nil-safe.
+// StalledTopics returns the sorted names of the topics with a stalled partition. p may be
+// nil.
 func (p *Publisher) StalledTopics() []string {
 	out := []string{}
 	if p == nil {

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// maxGaps bounds the numbers of an aggregate that are remembered as passed over; the
-	// newest are.
+	// maxGaps is the maximum number of skipped numbers that the relay remembers per
+	// aggregate. The newest are kept.
 	maxGaps = 1000
-	// recentNumbers is among how many of the last numbers of an aggregate those count
-	// that are missing (sequencer.patience).
+	// recentNumbers is the number of last sequence numbers of an aggregate in which
+	// missing ones count (sequencer.patience).
 	recentNumbers = 32
-	// Numbers that were passed over are looked up again with the next event of their
-	// aggregate, then after twice as many events each time, and with the first event
-	// after gapsAgain in any case.
+	// The relay looks skipped numbers up again with the next event of their aggregate,
+	// then after twice as many events each time (maxGapStep at most), and in any case
+	// with the first event after gapsAgain.
 	maxGapStep = 1024
 	gapsAgain  = time.Minute
 )
 
-// gaps are the numbers of an aggregate that it continued without. Their events may still
-// become visible.
+// gaps contains the numbers that an aggregate skipped. Their events may still become
+// visible.
 type gaps struct {
 	numbers []int64 // ascending
 	step    int64   // events until the next lookup
-	due     int64   // the number with which they are looked up again
+	due     int64   // sequence number of the event that triggers the next lookup
 	at      time.Time
 }
 
@@ -40,8 +40,8 @@ func (g *gaps) found(seq int64) {
 	}
 }
 
-// skip notes that the aggregate continues with seq although the numbers from next on are
-// missing.
+// skip records that the aggregate continues with seq although the numbers from next to
+// seq-1 are missing.
 func (m *memory) skip(aggregate gocql.UUID, next, seq int64) {
 	g := m.gaps[aggregate]
 	if g == nil {
@@ -66,8 +66,8 @@ func (m *memory) isGap(aggregate gocql.UUID, seq int64) bool {
 	return ok
 }
 
-// gapsDue reports whether the numbers that the aggregate passed over are to be looked up
-// again before event seq.
+// gapsDue reports whether the skipped numbers of the aggregate are due for another
+// lookup before event seq.
 func (m *memory) gapsDue(aggregate gocql.UUID, seq int64) bool {
 	if len(m.gaps) == 0 {
 		return false
@@ -76,7 +76,7 @@ func (m *memory) gapsDue(aggregate gocql.UUID, seq int64) bool {
 	return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)
 }
 
-// lookedUp notes that they were looked up before event seq.
+// lookedUp records a lookup before event seq and schedules the next one.
 func (m *memory) lookedUp(aggregate gocql.UUID, seq int64) {
 	if g := m.gaps[aggregate]; g != nil {
 		g.step = min(2*g.step, maxGapStep)
@@ -84,7 +84,7 @@ func (m *memory) lookedUp(aggregate gocql.UUID, seq int64) {
 	}
 }
 
-// Missing is how many of the last numbers of an aggregate are missing.
+// Missing returns how many of the last recentNumbers numbers of an aggregate are missing.
 func (p *Publisher) Missing(aggregate gocql.UUID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,9 +97,9 @@ func (p *Publisher) Missing(aggregate gocql.UUID) int {
 	return len(g.numbers) - i
 }
 
-// FindGaps hands on events that became visible after their aggregate continued without
-// them, if it is time to look them up again before event seq. It costs one query. The
-// caller has claimed the aggregate.
+// FindGaps looks the skipped numbers of an aggregate up if a lookup is due before event
+// seq, and offers the events that became visible since. A lookup is one query. The caller
+// must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
 	p.mu.Lock()
 	due := p.memory.gapsDue(of.AggregateID, seq)
@@ -133,12 +133,12 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	return nil
 }
 
-// HandoverError is an error of passing on an event that was looked up, as opposed to an
-// error of the lookup.
+// HandoverError is the error of offering an event that a lookup returned, as opposed to
+// an error of the lookup.
 type HandoverError struct{ Err error }
 
 // Error returns the text of the wrapped error.
 func (h *HandoverError) Error() string { return h.Err.Error() }
 
-// Unwrap returns the error.
+// Unwrap returns the wrapped error.
 func (h *HandoverError) Unwrap() error { return h.Err }

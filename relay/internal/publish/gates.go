@@ -1,7 +1,8 @@
 package publish
 
-// Limit bounds how many events go out before the pass ends. The checkpoints stay before
-// the events that wait, so the next start has to remember all that went out since.
+// Limit sets the number of events that may be published while gates are closed.
+// Checkpoints do not pass the waiting events, so the next start has to remember all
+// events that were published since.
 func (p *Publisher) Limit(events int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -9,8 +10,8 @@ func (p *Publisher) Limit(events int) {
 	*p.gateRoom = max(events, 0)
 }
 
-// spendGateRoom notes that an event went out. It reports whether another one may take its
-// place in the budget: if not, reading stops when the budget is used up. Called locked.
+// spendGateRoom counts a published event. It reports whether its room in the budget may
+// be reused; if not, reading stops when the budget is full. Called locked.
 func (p *Publisher) spendGateRoom() bool {
 	if p.gateRoom == nil {
 		return true
@@ -22,8 +23,8 @@ func (p *Publisher) spendGateRoom() bool {
 	return *p.gateRoom >= 0
 }
 
-// gated reports whether the item may not be sent, because it belongs to a partition that
-// was not read back. Nothing moves its lane then: the pass ends first. Called locked.
+// gated reports whether the item belongs to a partition that was not read back. The lane
+// then waits until this run of the relay ends. Called locked.
 func (p *Publisher) gated(l *lane, it *item) bool {
 	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.partitions.gated(it.topic, it.event.Key()) {
 		return false
@@ -32,6 +33,7 @@ func (p *Publisher) gated(l *lane, it *item) bool {
 	return true
 }
 
-// Gate closes a partition of a topic with that many partitions, until the publisher is
-// closed. It is called before anything is published.
+// Gate prevents publishing to a partition until the publisher is closed. partitions is
+// the number of partitions of its topic. Gate must be called before anything is
+// published.
 func (p *Publisher) Gate(key Partition, partitions int) { p.partitions.gate(key, partitions) }

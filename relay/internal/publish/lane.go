@@ -13,45 +13,45 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// lane is one aggregate's line of events: at its front those with the
-// producer, behind them those that wait. The publisher's lock guards it.
+// lane is the ordered queue of one aggregate: first the events that the producer
+// has, then the waiting ones. Publisher.mu guards it.
 type lane struct {
 	id   gocql.UUID
 	line line
 
 	items       []*item
 	outstanding int       // items with the producer
-	part        Partition // where they go
-	// partition is where the outstanding items went, -1 without any. It is read
-	// by the partitioner, which runs with and without the publisher's lock.
+	part        Partition // of the outstanding items
+	// partition is the partition of the outstanding items, -1 without any. The
+	// partitioner reads it with and without Publisher.mu.
 	partition atomic.Int32
-	// turned says that a record was turned away, because it would have gone into
-	// another batch; nothing more is sent until all outstanding ones are back.
+	// turned means that the partitioner rejected a record, because it would begin
+	// another batch. Nothing is sent until all outstanding records are back.
 	turned atomic.Bool
 
-	// failed is the error of an item that came back; nothing more is sent until
-	// all outstanding ones are back too, so that they go out again in order.
+	// failed is the error of an item that the producer returned. Nothing is sent until
+	// all outstanding items are back, so that they are sent again in order.
 	failed error
-	// ctx is what the outstanding items were produced with.
+	// ctx is the context of the outstanding records.
 	ctx laneContext
-	// paused says that a timer or a topic will start the lane again.
+	// paused means that a timer or a topic lookup resumes the lane.
 	paused bool
-	// alone says that the outstanding item is larger than the producer may take:
-	// it would come back alone, and those behind it would go out.
+	// alone means that the outstanding item may be larger than the producer accepts:
+	// the producer would fail it alone and publish the items after it.
 	alone bool
-	// suspect says that the front item was refused. It is sent alone, because a
-	// refusal fails everything that was buffered for the partition.
+	// suspect means that the broker refused the front item. It is sent alone, because
+	// a refusal fails everything that is buffered for the partition.
 	suspect bool
-	probed  Partition // the partition that it is or was the probe of
+	probed  Partition // the partition that the lane probes or probed last
 	hold    *Hold
-	// gated says that the first item that is not with the producer waits for a partition
-	// that was not read back.
+	// gated means that the first queued item waits for a partition that was not read
+	// back.
 	gated bool
-	// writing says that a dead letter of the lane is being written.
+	// writing means that a dead letter of the lane is being written.
 	writing bool
-	// ended takes the end of a replay; nil for an aggregate's own lane.
+	// ended receives the end of a replay; nil for an aggregate's own lane.
 	ended func(replayEnd)
-	// claimed reports whether the letter of a replay is still claimed; set with ended.
+	// claimed reports whether the replayed dead letter is still claimed; set with ended.
 	claimed func() bool
 }
 
@@ -68,23 +68,23 @@ type item struct {
 	event    outbox.Event
 	written  int64 // write time in microseconds, 0 if unknown
 	topic    string
-	part     Partition // where it was sent to
+	part     Partition // the partition that it was sent to
 	topicErr error
 	bytes    int64
 	state    itemState
 	by       source
-	buried   int32 // attempts before it became the dead letter that is replayed
+	buried   int32 // attempts before it became the replayed dead letter
 	attempts int
-	handed   time.Time // to the producer
-	// shown says that the sweep has shown the event.
+	handed   time.Time // when the producer received it
+	// shown means that the sweep reader has read the event.
 	shown bool
-	// scanned says that a backfill handed the event on: the log never shows it.
+	// scanned means that a backfill offered the event: the CDC log never contains it.
 	scanned bool
 	settled []func()
 	call    *call
-	// death says that the event becomes a dead letter, and why.
+	// death is the reason why the event becomes a dead letter, nil if it does not.
 	death *death
-	one   [1]func() // what settled stands in, as a rule
+	one   [1]func() // usual storage of settled
 }
 
 func newLane(id gocql.UUID, known line) *lane {
@@ -94,7 +94,7 @@ func newLane(id gocql.UUID, known line) *lane {
 	return l
 }
 
-// firstQueued is the first item that is not with the producer.
+// firstQueued returns the first item that the producer does not have, or nil.
 func (l *lane) firstQueued() *item {
 	for _, it := range l.items {
 		if it.state == queued {
@@ -104,7 +104,7 @@ func (l *lane) firstQueued() *item {
 	return nil
 }
 
-// pop takes the acknowledged items off the front.
+// pop removes the acknowledged items from the front.
 func (l *lane) pop() {
 	n := 0
 	for n < len(l.items) && l.items[n].state == acked {
@@ -113,8 +113,8 @@ func (l *lane) pop() {
 	l.items = slices.Delete(l.items, 0, n)
 }
 
-// blocked says that the lane waits for a person, for its delivery time, or for a
-// partition that was not read back.
+// blocked reports whether the lane waits for an operator, for its delivery time, or for
+// a partition that was not read back.
 func (l *lane) blocked(now time.Time) bool {
 	if l.hold != nil || l.gated && l.outstanding == 0 {
 		return true
@@ -125,12 +125,11 @@ func (l *lane) blocked(now time.Time) bool {
 
 type laneKey struct{}
 
-// laneContext is what a lane's records are produced with, from the first one
-// outstanding to the last one back. It ends when the records are given up, but
-// only if none of them was ever on its way to a broker. The client's own idea of
-// what it may fail is wider: it forgets that a batch was written when that was
-// acknowledged behind one that was not, and when a later attempt is refused. It
-// is safe for concurrent use.
+// laneContext is the context of a lane's outstanding records. It ends after giveUp, but
+// only if none of these records may have been written to a broker. The client alone
+// would fail more records: it forgets that a batch was written when the batch was
+// acknowledged after an unacknowledged one, and when a later attempt is refused.
+// laneContext is safe for concurrent use.
 type laneContext struct {
 	context.Context
 	lane   *lane
@@ -139,7 +138,7 @@ type laneContext struct {
 	given  atomic.Bool
 }
 
-// errGivenUp is why a record is back that the relay asked for.
+// errGivenUp is the error of a record that the producer returned after giveUp.
 var errGivenUp = errors.New("given up by the relay")
 
 var closed = func() <-chan struct{} {
@@ -148,21 +147,20 @@ var closed = func() <-chan struct{} {
 	return c
 }()
 
-// begin is called before the first of some records is produced, when none is
-// outstanding.
+// begin resets the context before a record is produced while none is outstanding.
 func (c *laneContext) begin(p *Publisher) {
 	c.p = p
 	c.given.Store(false)
 	c.handed.Store(p.handed.Load())
 }
 
-// giveUp asks for the records back.
+// giveUp asks the producer to return the records.
 func (c *laneContext) giveUp() { c.given.Store(true) }
 
 func (c *laneContext) unsure() bool { return c.p.wired.Load() >= c.handed.Load() }
 
-// Done is closed when the records are to come back and may; the client asks
-// again with every attempt.
+// Done returns a closed channel if the producer shall and may return the records, else
+// nil. The client calls it with every attempt.
 func (c *laneContext) Done() <-chan struct{} {
 	if c.Err() != nil {
 		return closed
@@ -170,7 +168,7 @@ func (c *laneContext) Done() <-chan struct{} {
 	return nil
 }
 
-// Err is errGivenUp when Done is closed.
+// Err returns errGivenUp if Done is closed, else nil.
 func (c *laneContext) Err() error {
 	if c.given.Load() && !c.unsure() {
 		return errGivenUp
@@ -178,7 +176,7 @@ func (c *laneContext) Err() error {
 	return nil
 }
 
-// Value gives the partitioner the lane.
+// Value returns the lane for laneKey; the partitioner uses it.
 func (c *laneContext) Value(key any) any {
 	if _, ok := key.(laneKey); ok {
 		return c.lane
@@ -186,18 +184,16 @@ func (c *laneContext) Value(key any) any {
 	return nil
 }
 
-// partitioner is Kafka's own for records with keys, with two exceptions.
+// partitioner returns Kafka's partitioner for records with keys, with two exceptions:
 //
-// While an aggregate has records under way they stay on one partition, so that a
-// topic which gets more partitions does not put them in two at once.
+//   - All outstanding records of an aggregate use one partition. A topic that gets more
+//     partitions therefore does not split them.
+//   - All outstanding records of an aggregate are in one batch. The broker refuses whole
+//     batches, and the client sends the next batch before the relay learns of a refusal.
+//     The partitioner therefore rejects a record that would begin another batch, and the
+//     later records of its lane, until no record of the aggregate is outstanding.
 //
-// And they stay in one batch. What the broker refuses is refused by the batch:
-// the client gives the batch back and goes on with the next one, before the relay
-// can know of it. A record that would begin another batch is turned away
-// therefore, and those behind it in its lane, until all that is under way of the
-// aggregate is back.
-//
-// counts is told how many partitions the topics have.
+// It reports the number of partitions of each topic to counts.
 func partitioner(counts *partitionCounts) kgo.Partitioner {
 	return lanes{kgo.StickyKeyPartitioner(nil), counts}
 }
@@ -212,26 +208,26 @@ func (p lanes) ForTopic(topic string) kgo.TopicPartitioner {
 	return &lanesOfTopic{byKey: p.byKey.ForTopic(topic), topic: topic, counts: p.counts}
 }
 
-// lanesOfTopic is the partitioner of one topic. The client calls it for one record
-// after the other.
+// lanesOfTopic is the partitioner of one topic. The client does not call it
+// concurrently.
 type lanesOfTopic struct {
 	byKey      kgo.TopicPartitioner
 	topic      string
 	counts     *partitionCounts
-	partitions int // as counts was told
-	// follows says that the last record has others of its lane before it, and
-	// begins that it would be the first of a batch.
+	partitions int // last number reported to counts
+	// follows means that earlier records of the last record's lane are outstanding,
+	// begins that the last record would be the first of a batch.
 	follows, begins bool
 }
 
 // RequiresConsistency implements kgo.TopicPartitioner.
 func (*lanesOfTopic) RequiresConsistency(*kgo.Record) bool { return true }
 
-// OnNewBatch is told that the record of the last Partition would begin a batch;
-// Partition is then asked again.
+// OnNewBatch records that the record of the last Partition call would begin a batch.
+// The client then calls Partition again.
 func (t *lanesOfTopic) OnNewBatch() { t.begins = true }
 
-// turnedAway is no partition: the client gives the record back.
+// turnedAway is an invalid partition: the client returns the record.
 const turnedAway = -1
 
 // Partition implements kgo.TopicPartitioner.
@@ -261,8 +257,8 @@ func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 		return int(p)
 	}
 	p := t.byKey.Partition(r, n)
-	if t.counts.shut(t.topic, int32(p)) { // the topic got more partitions since the relay compared
-		t.counts.saw(t.topic, n) // it compares with this number before it sends again
+	if t.counts.shut(t.topic, int32(p)) { // the topic got more partitions since the last comparison
+		t.counts.saw(t.topic, n) // the relay compares with this number before it sends again
 		l.turned.Store(true)
 		r.Context = turnedContext{r.Context}
 		return turnedAway
@@ -271,7 +267,7 @@ func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 	return p
 }
 
-// turnedContext is the context of a record that was turned away.
+// turnedContext marks a record that the partitioner rejected.
 type turnedContext struct{ context.Context }
 
 func turned(r *kgo.Record) bool {

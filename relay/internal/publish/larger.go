@@ -8,12 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// largerClient sends records to a topic whose limit was raised. A client takes
-// the limit of a topic once and keeps it; to make it forget the topic would begin
-// the sequence numbers of its partitions anew, and the broker may take that for
-// a repetition and drop the record. So there is another client, with a producer id
-// of its own. Only suspects go by it: they are sent alone, so nothing is under
-// way to the topic by the other one.
+// largerClient sends records to a topic whose size limit was raised. A client reads the
+// limit of a topic once. If it forgot the topic, the sequence numbers of the partitions
+// would restart, and the broker could drop a record as a duplicate. The relay therefore
+// uses a second client with its own producer id. Only suspects use it: they are sent
+// alone, so the first client has no outstanding records of the topic.
 type largerClient struct {
 	client *kgo.Client
 	limit  int32
@@ -23,13 +22,13 @@ func tooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// recordOverhead is more than a record of a small event is larger than its
-// payload and the event's own headers: key, headers of CloudEvents, batch header.
+// recordOverhead is an upper bound of the size that key, CloudEvents headers and batch
+// header add to the payload and headers of a small event.
 const recordOverhead = 2048
 
-// mayBeTooLarge says whether the producer may find the record too large for its
-// topic. It then fails the record alone, before it is in a batch, unlike all
-// other failures, which give back what is behind it too.
+// mayBeTooLarge reports whether the record may exceed the producer's limit for its
+// topic. The producer fails such a record alone, before it is in a batch. All other
+// failures also return the records after it.
 func (p *Publisher) mayBeTooLarge(it *item) bool {
 	e := &it.event
 	size := len(e.Payload) + recordOverhead + 4*(len(e.Type)+len(e.AggregateType)+len(e.AggregateText)+len(e.IDText)+len(e.ContentType)+len(p.cfg.Source))
@@ -39,7 +38,7 @@ func (p *Publisher) mayBeTooLarge(it *item) bool {
 	return size > int(p.topics.maxBytes(it.topic))
 }
 
-// clientFor is the client that sends the item. Called locked.
+// clientFor returns the client that sends the item. Called locked.
 func (p *Publisher) clientFor(l *lane, it *item) *kgo.Client {
 	if c, ok := p.larger[it.topic]; ok && l.suspect {
 		return c.client
@@ -47,8 +46,8 @@ func (p *Publisher) clientFor(l *lane, it *item) *kgo.Client {
 	return p.client
 }
 
-// measure asks how large a record the topic takes now, since one was refused,
-// and then goes on with the lane, unless it is nil. Called locked.
+// measure reads the current record size limit of the topic after a refusal, and then
+// resumes the lane unless it is nil. Called locked.
 func (p *Publisher) measure(l *lane, topic string) {
 	if l != nil {
 		l.paused = true
@@ -73,7 +72,7 @@ func (p *Publisher) measure(l *lane, topic string) {
 	})
 }
 
-// enlarge makes a client for larger records, if the topic takes any. Called locked.
+// enlarge creates a client for larger records if the topic accepts them. Called locked.
 func (p *Publisher) enlarge(topic string, limit int32) {
 	before := p.topics.maxBytes(topic)
 	if c, ok := p.larger[topic]; ok {
