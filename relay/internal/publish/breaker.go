@@ -11,8 +11,8 @@ import (
 // BreakerState is the state of the circuit breaker before the broker.
 type BreakerState = circuit.State
 
-// The states. Closed publishes; open sends nothing; half-open sends a few
-// probes, which decide.
+// The states: closed publishes, open sends nothing, half-open sends a few probes that
+// decide the next state.
 const (
 	BreakerClosed   = circuit.Closed
 	BreakerHalfOpen = circuit.HalfOpen
@@ -23,25 +23,23 @@ const (
 type BreakerStatus = circuit.Status
 
 var (
-	// errNoAnswer is the failure of an attempt that the broker did not answer in time.
+	// errNoAnswer is the error of an attempt that the broker did not answer in time.
 	errNoAnswer = errors.New("the broker has not acknowledged in time")
-	// errMerged ends a call that is part of another one now. It counts neither
-	// as a success nor as a failure.
+	// errMerged ends a call that was merged into another one. It counts neither as a
+	// success nor as a failure.
 	errMerged = fmt.Errorf("counted with another call: %w", circuit.ErrUncounted)
 )
 
-// breaker decides whether anything is sent to the broker. It opens after
-// Config.BreakerFailures failures in a row, or at a share of failures of
-// BreakerRate among at least BreakerMinCalls calls of the last BreakerWindow.
-// After BreakerOpen it is half-open: BreakerProbes calls are let through; when
-// all succeed it closes, when one fails it opens again.
+// breaker is the circuit breaker of the broker. It opens after Config.BreakerFailures
+// consecutive failures, or at a failure rate of BreakerRate among at least
+// BreakerMinCalls calls of the last BreakerWindow. After BreakerOpen it is half-open and
+// admits BreakerProbes calls: it closes when all succeed, and opens again when one fails.
 //
-// What a call is, calls.go says. The publisher's lock guards it.
+// Type call defines the unit that it counts. Publisher.mu guards it.
 type breaker struct {
 	*circuit.Breaker
 	status BreakerStatus
-	// moved says that the state changed and that the publisher has not
-	// answered to it yet.
+	// moved means that the state changed and the publisher has not handled it yet.
 	moved bool
 }
 
@@ -54,5 +52,5 @@ func newBreaker(cfg *Config, m *Metrics) *breaker {
 	return b
 }
 
-// reopensIn is how long an open breaker stays so at most.
+// reopensIn returns the time after which an open breaker is half-open.
 func (b *breaker) reopensIn() time.Duration { return b.Left() + time.Millisecond }

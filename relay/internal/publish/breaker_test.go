@@ -27,7 +27,7 @@ func newTestBreaker(change func(*Config)) *breaker {
 
 var errTest = errors.New("test")
 
-// tell makes a call that ends so.
+// tell makes one call that ends with err.
 func (b *breaker) tell(t *testing.T, err error) {
 	t.Helper()
 	done, denied := b.Allow()
@@ -45,7 +45,7 @@ var breakerTransitions = []relaytest.Transition{
 	{From: BreakerHalfOpen.String(), To: BreakerOpen.String(), By: "a probe fails"},
 }
 
-// Every transition of the breaker: what leads to it and what does not.
+// Each transition of the breaker has the documented triggers, and no others.
 func TestBreaker_Transitions(t *testing.T) {
 	t.Parallel()
 	seen := relaytest.NewWalk(t, breakerTransitions)
@@ -108,8 +108,8 @@ func TestBreaker_Transitions(t *testing.T) {
 	})
 }
 
-// At a share of failures of one half in the last minute it opens, never mind
-// their order, but not before there are enough calls.
+// The breaker opens at a failure rate of one half in the last minute, in any order, but
+// not before BreakerMinCalls calls.
 func TestBreaker_OpensAtARate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestBreaker_OpensAtARate(t *testing.T) {
 		if s := b.Look().State; s != BreakerClosed {
 			t.Fatalf("%s after 18 calls, want closed below 20", s)
 		}
-		time.Sleep(2 * time.Minute) // they are forgotten
+		time.Sleep(2 * time.Minute) // the calls leave the window
 		for range 9 {
 			b.tell(t, errTest)
 			b.tell(t, nil)
@@ -137,7 +137,7 @@ func TestBreaker_OpensAtARate(t *testing.T) {
 	})
 }
 
-// A broker that goes away with much under way is one failure, not many.
+// A connection that is lost with many outstanding records counts as one failure.
 func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 	})
 }
 
-// With nobody to take dead letters all is held while the breaker is open, and
-// goes out when it closes, once and in order.
+// Without a dead-letter table the publisher holds all events while the breaker is open,
+// and publishes them once and in order when it closes.
 func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kfake.Fault{
@@ -197,7 +197,7 @@ func TestBreaker_HoldsAndGoesOn(t *testing.T) {
 	}
 }
 
-// Without any event the breaker closes all the same.
+// The breaker closes also without new events.
 func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 
 func BenchmarkBreaker(b *testing.B) {
 	br := newTestBreaker(nil)
-	b.Run("call", func(b *testing.B) { // the worst case: each event is a call of its own
+	b.Run("call", func(b *testing.B) { // worst case: one call per event
 		b.ReportAllocs()
 		for b.Loop() {
 			done, err := br.Allow()
@@ -238,7 +238,7 @@ func BenchmarkBreaker(b *testing.B) {
 			done(nil)
 		}
 	})
-	b.Run("event", func(b *testing.B) { // under load: many events share one
+	b.Run("event", func(b *testing.B) { // under load: many events share a call
 		cfg := testConfig()
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		p := &Publisher{cfg: &cfg, breaker: br, nudged: make(chan struct{}, 1)}

@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Budget bounds the events that were read and are not yet acknowledged, by
-// number and by bytes. Waiting for room is what slows the reader down when the
-// broker is slow, and stops it when the broker is away.
+// Budget limits the number and the bytes of events that were read and are not yet
+// acknowledged. It applies backpressure: readers that wait for room slow down when the
+// broker is slow and stop when it is unavailable. It is safe for concurrent use.
 type Budget struct {
 	records, bytes *semaphore.Weighted
 	maxBytes       int64
 }
 
-// NewBudget returns a budget of that many events and bytes.
+// NewBudget returns a budget of the given number of events and bytes.
 func NewBudget(records int, bytes int64) *Budget {
 	return &Budget{
 		records:  semaphore.NewWeighted(int64(records)),
@@ -23,8 +23,8 @@ func NewBudget(records int, bytes int64) *Budget {
 	}
 }
 
-// Take waits for room for one event of n bytes. An event larger than the whole
-// budget takes all of it.
+// Take waits for room for one event of n bytes. An event larger than the whole budget
+// takes all of it. If ctx ends first, Take returns its cause and takes nothing.
 func (b *Budget) Take(ctx context.Context, n int64) error {
 	if err := b.records.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
@@ -36,7 +36,8 @@ func (b *Budget) Take(ctx context.Context, n int64) error {
 	return nil
 }
 
-// try takes room for one event of n bytes if there is some and nobody waits for it.
+// try takes room for one event of n bytes if there is room and no caller waits for it. It
+// reports whether it did.
 func (b *Budget) try(n int64) bool {
 	if !b.records.TryAcquire(1) {
 		return false
@@ -48,7 +49,7 @@ func (b *Budget) try(n int64) bool {
 	return true
 }
 
-// Give returns the room of one event of n bytes.
+// Give releases the room of one event of n bytes.
 func (b *Budget) Give(n int64) {
 	b.records.Release(1)
 	b.bytes.Release(min(n, b.maxBytes))

@@ -16,8 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// bundle is a publisher with a broker in memory. It is made inside a synctest
-// bubble, so all waiting takes no time.
+// bundle is a publisher with an in-memory broker. Tests create it inside a synctest
+// bubble, so waiting takes no real time.
 type bundle struct {
 	t         *testing.T
 	net       *kfake.VirtualNetwork
@@ -27,7 +27,7 @@ type bundle struct {
 	fatal     chan error
 }
 
-// testConfig is the configuration of a relay without changes.
+// testConfig returns the default configuration.
 func testConfig() Config {
 	rules, err := dlq.NewStrategyRules(nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	return b
 }
 
-// close ends the publisher and the broker; a bubble must be empty at its end.
+// close closes the publisher and the broker; a bubble must be empty at its end.
 func (b *bundle) close() {
 	b.publisher.Close()
 	b.cluster.Close()
@@ -89,8 +89,8 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	}
 }
 
-// drain waits until all events are acknowledged but those that wait for an operator or
-// for their time.
+// drain waits until all events are acknowledged except blocked ones, and fails the test
+// after limit.
 func (b *bundle) drain(limit time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), limit)

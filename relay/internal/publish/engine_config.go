@@ -12,10 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// Config configures a publisher. All fields are set, but for those that are
-// documented as optional; relay.Config documents those of the same name.
+// Config configures a publisher. All fields are required unless documented as optional.
+// relay.Config documents the fields of the same name.
 type Config struct {
-	// Relay, Shard and Table identify the relay in dead letters and checkpoints.
+	// Name, ShardName and Table identify the relay in dead letters and checkpoints.
 	Name, ShardName                    string
 	Table, TableKeyspace, Keyspace     string
 	Brokers                            []string
@@ -48,7 +48,7 @@ type Config struct {
 	StallAfter                         time.Duration
 	DeadLetters                        *dlq.Store // nil without dead letters
 	Rules                              *dlq.StrategyRules
-	Relaxed                            bool            // the ordering of event types that RelaxedTypes does not contain
+	Relaxed                            bool            // for event types that RelaxedTypes does not contain
 	RelaxedTypes                       map[string]bool // by event type
 	ReplayPoll                         time.Duration
 	ReplayConcurrency                  int
@@ -63,7 +63,7 @@ type Config struct {
 	Logger                             *slog.Logger
 }
 
-// relaxed says that events of the type may pass dead letters of their aggregate.
+// relaxed reports whether events of the type may pass dead letters of their aggregate.
 func (c *Config) relaxed(eventType string) bool {
 	if relaxed, ok := c.RelaxedTypes[eventType]; ok {
 		return relaxed
@@ -71,8 +71,8 @@ func (c *Config) relaxed(eventType string) bool {
 	return c.Relaxed
 }
 
-// UsedUpAfter is how long an event may be with the producer before its
-// attempts count as used up.
+// UsedUpAfter returns the time with the producer after which the attempts of an event
+// count as used up.
 func (c *Config) UsedUpAfter() time.Duration {
 	d := time.Duration(len(c.RetryDelays)) * c.AttemptTimeout
 	for _, w := range c.RetryDelays {
@@ -81,18 +81,19 @@ func (c *Config) UsedUpAfter() time.Duration {
 	return d
 }
 
-// fenced reports whether nothing more may be published, because another relay may own
-// what this one is responsible for.
+// fenced reports whether this instance must not publish any more, because another
+// instance may own its shard.
 func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 
-// retryWait is the wait before the attempt after the given number of them.
+// retryWait returns the wait before the next attempt, with jitter, after the given number
+// of attempts.
 func (c *Config) retryWait(attempts int) time.Duration {
 	d := c.RetryDelays[min(attempts, len(c.RetryDelays)-1)]
 	return time.Duration(float64(d) * (1 + max(c.RetryJitter, 0)*(2*rand.Float64()-1)))
 }
 
-// askAgain is the wait before the database or the broker is asked once more for
-// what the relay cannot go on without.
+// askAgain returns the wait before the next attempt of a required request to the database
+// or the broker.
 func (c *Config) askAgain(attempt int) time.Duration {
 	return retry.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// Metrics are those of publishing.
+// Metrics contains the metrics of publishing.
 type Metrics struct {
 	Published      *prometheus.CounterVec
 	publishSeconds prometheus.Histogram
@@ -23,7 +23,7 @@ type Metrics struct {
 	publishingMetrics
 }
 
-// NewMetrics registers the metrics of publishing.
+// NewMetrics creates the metrics of publishing and registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Published: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Behind the fence nothing is handed to the producer, and nobody waits for it.
+// A fenced publisher hands nothing to the producer, and Drain does not wait for it.
 func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(relaytest.Fence)
@@ -34,8 +34,8 @@ func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 	})
 }
 
-// What the producer has, and has not written yet, is not written behind the fence
-// either: a process may have stood still in between.
+// A fenced publisher does not write records that the producer already has: the process
+// may have been paused in between.
 func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(relaytest.Fence)
@@ -55,7 +55,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 		if err := b.publisher.EnsureTopic(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		slow.Store(true) // records go by a connection of their own
+		slow.Store(true) // records use a separate connection
 		b.submit(relaytest.Event(1, 1, "a"), nil)
 		time.Sleep(time.Second)
 		f.Closed.Store(true)
@@ -68,7 +68,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 	})
 }
 
-// network is how the bundle connects.
+// network returns the dial function of the configured Kafka client.
 func network(c *Config) func(context.Context, string, string) (net.Conn, error) {
 	probe, err := kgo.NewClient(c.Kafka...)
 	if err != nil {

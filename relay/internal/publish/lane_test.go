@@ -12,14 +12,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A lane's records stay in one batch: one that would begin another is turned away,
-// and all behind it, also where somebody else has begun that batch meanwhile.
+// A lane's records stay in one batch: the partitioner rejects a record that would begin
+// another one, and all later records, also if another lane has begun that batch.
 func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
 	topic := partitioner(&partitionCounts{log: relaytest.Logger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
 	record := func(l *lane) *kgo.Record { return &kgo.Record{Key: l.id[:], Context: &l.ctx} }
-	// as does what the client does with a record; batch says that it would begin one.
+	// as calls the partitioner like the client; batch means that r would begin a batch.
 	as := func(r *kgo.Record, batch bool) int {
 		p := topic.Partition(r, partitions)
 		if p >= 0 && batch {
@@ -50,15 +50,15 @@ func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	if p := as(r, false); p != turnedAway || !turned(r) {
 		t.Errorf("one behind what was turned away goes to %d, want it turned away too", p)
 	}
-	a.partition.Store(-1) // all are back
+	a.partition.Store(-1) // no record is outstanding
 	a.turned.Store(false)
 	if p := as(record(a), true); p != first {
 		t.Errorf("when all are back the next one goes to %d, want %d", p, first)
 	}
 }
 
-// An aggregate with more events than one batch takes: those that are turned away
-// go out as soon as the others are back, in order, and have not failed.
+// If an aggregate has more events than fit in one batch, the rejected records are sent in
+// order as soon as none is outstanding, and do not count as failures.
 func TestPublisher_AnAggregateInManyBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

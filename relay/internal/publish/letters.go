@@ -17,45 +17,46 @@ import (
 const (
 	ClassBreakerOpen  = "breaker_open"      // the breaker was open
 	ClassAttemptsUsed = "attempts_used"     // no attempt succeeded
-	ClassTooLarge     = "record_too_large"  // the record is larger than the topic or the broker allows
-	ClassTopicRefused = "topic_not_allowed" // the topic has no valid name, or may not be written to or created
-	ClassUndecodable  = "undecodable"       // the row is no event
+	ClassTooLarge     = "record_too_large"  // the record exceeds the limit of the topic or the broker
+	ClassTopicRefused = "topic_not_allowed" // invalid topic name, or no permission to write to or create the topic
+	ClassUndecodable  = "undecodable"       // the row cannot be decoded as an event
 	ClassRefused      = "refused"           // the broker refused the record for another reason
 	ClassBehind       = "behind"            // an earlier event of the aggregate is a dead letter
-	ClassInterrupted  = "interrupted"       // a relay before this one began to make it a dead letter and did not end
+	ClassInterrupted  = "interrupted"       // a previous instance began to write a dead letter and did not finish
 )
 
-// death says why an event becomes a dead letter.
+// death is the reason why an event becomes a dead letter.
 type death struct {
 	class string
 	err   error
 }
 
-// letters are the dead letters of the table that are not settled, as chains: an
-// aggregate's, in their order, or a single one that nothing waits for. The
-// publisher's lock guards them.
+// letters contains the open dead letters of the table as chains. A chain contains the
+// dead letters of an aggregate in order, or a single one that blocks no events.
+// Publisher.mu guards it.
 type letters struct {
 	store *dlq.Store
 	table string
 
-	chains map[gocql.UUID]*chain // by aggregate; by event id if nothing waits for the letter
+	chains map[gocql.UUID]*chain // by aggregate; by event id if the dead letter blocks no events
 	known  map[gocql.UUID]letterKey
-	// begun are the events of which a relay before this one began to make dead letters
-	// (interrupted).
+	// begun contains the events for which a previous instance began to write a dead
+	// letter (interrupted).
 	begun  map[gocql.UUID]struct{}
-	due    dueChains                 // those that time alone keeps from being replayed
-	groups map[groupKey]*letterGroup // of equal errors under one rule
-	gated  map[*letterGroup]struct{} // those with chains that are due and wait
-	counts map[string]int            // letters by the strategy that they wait under
+	due    dueChains                 // chains that wait for a replay, except those that need an operator
+	groups map[groupKey]*letterGroup // by rule and error
+	gated  map[*letterGroup]struct{} // groups in which due chains wait
+	counts map[string]int            // number of dead letters by strategy
 	rules  *dlq.StrategyRules
-	// spilled are the letters that an open breaker or used-up attempts made.
+	// spilled is the number of dead letters with the cause open breaker or used-up attempts.
 	spilled int
-	// writing is how many are being written, strict how many chains hold back an
-	// aggregate, underWay how many are being replayed.
+	// writing is the number of dead letters being written, strict the number of chains
+	// that block an aggregate, underWay the number of running replays.
 	writing, strict, underWay int
-	// died is when the last event without a number became a dead letter.
+	// died is the failure time of the last dead letter without a sequence number.
 	died time.Time
-	// passed is up to which write time, in microseconds, the sweep has read the log.
+	// passed is the write time, in microseconds, up to which the sweep reader has read
+	// the CDC log.
 	passed int64
 }
 
@@ -64,33 +65,33 @@ type letterKey struct {
 	spill bool
 }
 
-// chain is dead letters that leave one after the other.
+// chain is a list of dead letters that are replayed one after the other.
 type chain struct {
 	key      gocql.UUID
 	letters  []letterRef
-	draining bool // a replayer is at it
-	strict   bool // later events of the aggregate wait behind it
-	place    int  // among those that are due, -1 outside
-	// gate is the group in which it waits though it is due.
+	draining bool // a replay is in progress
+	strict   bool // it blocks later events of the aggregate
+	place    int  // index in letters.due, -1 outside
+	// gate is the group in which it waits although it is due.
 	gate *letterGroup
 }
 
-// letterRef is what is kept in memory of a dead letter.
+// letterRef is the part of a dead letter that is kept in memory.
 type letterRef struct {
 	id  gocql.UUID
 	seq int64
-	// at is the time of the next replay in milliseconds, or one of the values below.
+	// at is the time of the next replay in milliseconds, or one of the constants below.
 	at    int64
-	group *letterGroup // nil for one that follows another
-	asked bool         // an operator wants it now, whatever its strategy
-	// after is a write time in microseconds, 0 for none: the replay waits until the
-	// sweep has read up to there, because events before this one may be no dead
-	// letters and may still be to come.
+	group *letterGroup // nil for a blocked event
+	asked bool         // an operator requested a replay now, regardless of the strategy
+	// after is a write time in microseconds, 0 for none. The replay waits until the sweep
+	// reader has read up to it, because earlier events that are not dead letters may
+	// still be unpublished.
 	after int64
 }
 
 const (
-	atOperator int64 = -1 // when an operator says so
+	atOperator int64 = -1 // when an operator requests it
 	atBreaker  int64 = -2 // when the breaker is not open
 	atOnce     int64 = 0
 )
@@ -103,23 +104,24 @@ func newLetters(cfg *Config) *letters {
 	}
 }
 
-// on says that there is a table for dead letters.
+// on reports whether there is a table for dead letters.
 func (d *letters) on() bool { return d.store != nil }
 
-// has says that the event is a dead letter.
+// has reports whether the event is an open dead letter.
 func (d *letters) has(id gocql.UUID) bool {
 	_, ok := d.known[id]
 	return ok
 }
 
-// IsDeadLetter says that the event is a dead letter that is not settled.
+// IsDeadLetter reports whether the event is an open dead letter.
 func (p *Publisher) IsDeadLetter(event gocql.UUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.letters.has(event)
 }
 
-// WaitingUnder is how many dead letters wait under a strategy.
+// WaitingUnder returns the number of dead letters that wait under a strategy. p may be
+// nil.
 func (p *Publisher) WaitingUnder(strategy string) int {
 	if p == nil {
 		return 0
@@ -129,13 +131,13 @@ func (p *Publisher) WaitingUnder(strategy string) int {
 	return p.letters.counts[strategy]
 }
 
-// blocks says that events of the aggregate wait behind a dead letter.
+// blocks reports whether a dead letter blocks the aggregate.
 func (d *letters) blocks(aggregate gocql.UUID) bool {
 	c, ok := d.chains[aggregate]
 	return ok && c.strict
 }
 
-// add notes a letter; the letters of a chain stand by their numbers.
+// add adds a dead letter to its chain, in the order of sequence numbers.
 func (d *letters) add(key gocql.UUID, strict bool, ref letterRef, spill bool) {
 	if d.has(ref.id) {
 		return
@@ -163,7 +165,7 @@ func (d *letters) add(key gocql.UUID, strict bool, ref letterRef, spill bool) {
 	}
 }
 
-// remove forgets a letter that is settled, and its chain with the last one.
+// remove removes a dead letter, and its chain if it was the last one.
 func (d *letters) remove(id gocql.UUID) {
 	k, ok := d.known[id]
 	if !ok {
@@ -188,11 +190,11 @@ func (d *letters) remove(id gocql.UUID) {
 	}
 }
 
-// head is the front of the chain.
+// head returns the first dead letter of the chain.
 func (c *chain) head() *letterRef { return &c.letters[0] }
 
-// isDue says whether the chain's head is to be replayed now; if not, in is when,
-// 0 if time alone does not decide.
+// isDue reports whether the chain's head is due for a replay. If not, in is the time
+// until then, or 0 if the replay needs an operator or waits for the breaker.
 func (c *chain) isDue(now time.Time, breaker BreakerState) (yes bool, in time.Duration) {
 	switch at := c.head().at; {
 	case at == atOperator:
@@ -219,8 +221,8 @@ func atOf(strategy string, next time.Time) int64 {
 	}
 }
 
-// notBefore puts a replay off to the event's delivery time: one that waits for
-// it would keep others from being replayed.
+// notBefore delays a replay until the event's delivery time. A started replay that waits
+// for it would delay other replays.
 func notBefore(at int64, deliver time.Time) int64 {
 	if at == atOperator || deliver.IsZero() || !deliver.After(time.Now()) {
 		return at
@@ -228,7 +230,7 @@ func notBefore(at int64, deliver time.Time) int64 {
 	return max(at, deliver.UnixMilli())
 }
 
-// ref returns the letter and its chain, nil if it is none.
+// ref returns the dead letter and its chain, or nil if the event is no open dead letter.
 func (d *letters) ref(id gocql.UUID) (*letterRef, *chain) {
 	k, ok := d.known[id]
 	if !ok {
@@ -243,7 +245,7 @@ func (d *letters) ref(id gocql.UUID) (*letterRef, *chain) {
 	return nil, nil
 }
 
-// set changes when a letter is replayed.
+// set applies change to a dead letter and updates counts and queues.
 func (d *letters) set(id gocql.UUID, change func(*letterRef)) {
 	ref, c := d.ref(id)
 	if ref == nil {
@@ -257,7 +259,7 @@ func (d *letters) set(id gocql.UUID, change func(*letterRef)) {
 	}
 }
 
-// loosen takes a letter out of its chain: the others wait for it no longer.
+// loosen moves a dead letter into a chain of its own, so that it blocks no other event.
 func (d *letters) loosen(id gocql.UUID, at int64) {
 	ref, _ := d.ref(id)
 	k := d.known[id]
@@ -270,7 +272,8 @@ func (d *letters) loosen(id gocql.UUID, at int64) {
 	d.add(id, false, alone, k.spill)
 }
 
-// touch puts a chain whose head changed where it belongs.
+// touch updates the position of a chain whose head changed: it leaves its group and
+// enters, moves in or leaves the due heap.
 func (d *letters) touch(c *chain) {
 	if c.gate != nil {
 		c.gate.leave(d, c)
@@ -286,7 +289,7 @@ func (d *letters) touch(c *chain) {
 	}
 }
 
-// count counts a letter in or out.
+// count adds by to the counts of the dead letter's strategy and group.
 func (d *letters) count(ref *letterRef, by int) {
 	strategy := dlq.StrategyFollow
 	if ref.group != nil {
@@ -303,7 +306,7 @@ func (d *letters) count(ref *letterRef, by int) {
 	d.counts[strategy] += by
 }
 
-// dueChains is a heap, the chain that is due first in front.
+// dueChains is a heap of chains by the due time of their heads.
 type dueChains []*chain
 
 func (q dueChains) Len() int           { return len(q) }
@@ -313,14 +316,14 @@ func (q dueChains) Swap(i, j int) {
 	q[i].place, q[j].place = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (q *dueChains) Push(x any) {
 	c := x.(*chain)
 	c.place = len(*q)
 	*q = append(*q, c)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (q *dueChains) Pop() any {
 	old := *q
 	c := old[len(old)-1]
@@ -330,7 +333,8 @@ func (q *dueChains) Pop() any {
 	return c
 }
 
-// DeadLetter reads the dead letter of an event of the table, nil if there is none.
+// DeadLetter reads the dead letter of an event of the table. It returns nil without an
+// error if there is none.
 func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.DeadLetter, error) {
 	if !p.letters.on() {
 		return nil, nil

@@ -8,17 +8,18 @@ import (
 
 var errInterrupted = errors.New("a relay before this one began to make it a dead letter, and may still end that")
 
-// interrupted is the death of an event of which a relay before this one began to make
-// a dead letter; nil of all others.
+// interrupted returns the reason to write a dead letter for an event if a previous
+// instance began to write one, else nil. Called locked.
 //
-// That relay may have been killed. Or it stands still right before it stores the letter,
-// and goes on, or the database does, when the event is out: the letter would be open
-// again, and publish it once more. What is stored is stored once, so the event becomes
-// a dead letter first, by whoever of the two comes first, and is published as that.
+// The previous instance may have been killed. It may also be paused right before the
+// write, or the database may delay the write, and the write may complete after the event
+// is published. The dead letter would then be open and its replay would publish the event
+// twice. A dead letter is stored only once, so this instance writes it too: the first
+// write wins, and a replay of the dead letter publishes the event.
 //
-// A letter is listed before it is stored, and whoever stores it looks at the fence in
-// between. So of all letters that may come late from an owner of before, the start has
-// seen that they were begun. Called locked.
+// An instance lists a dead letter before it stores it, and checks the fence in between.
+// The start has therefore read an entry for every dead letter that a previous owner may
+// still store.
 func (d *letters) interrupted(event gocql.UUID) *death {
 	if _, ok := d.begun[event]; !ok {
 		return nil

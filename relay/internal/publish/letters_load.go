@@ -13,24 +13,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// OpenDeadLetters are the open dead letters at the relay's start.
+// OpenDeadLetters contains the open dead letters at the relay's start.
 type OpenDeadLetters struct {
 	entries []dlq.ChainEntry
 	begun   map[gocql.UUID]struct{} // as in letters
-	// since is when the first replay began of which the end is not known, zero if
-	// there is none: from there on the topics say whether the event is in them.
+	// Since is the start of the earliest replay with an unknown outcome, zero if there is
+	// none. The topics from this time on show whether its event is published.
 	Since time.Time
 }
 
-// untilRead calls read until it succeeds, and reports in the meantime that it cannot. Its
-// error is of class Fatal, or the cause of ctx's end.
+// untilRead calls read until it succeeds and reports cannot while it fails. It returns
+// only errors of class Fatal and the cause of ctx's end.
 type untilRead func(ctx context.Context, cannot string, read func() error) error
 
-// minClockMargin is assumed for the difference between clocks where read-back is off.
+// minClockMargin is the minimum assumed difference between clocks.
 const minClockMargin = 30 * time.Second
 
-// LoadDeadLetters reads the open dead letters, so that their aggregates' later
-// events wait behind them again.
+// LoadDeadLetters reads the open dead letters of the portion, so that they block later
+// events of their aggregates again.
 func (p *Publisher) LoadDeadLetters(ctx context.Context, own *cdclog.Portion, until untilRead) (*OpenDeadLetters, error) {
 	d := &OpenDeadLetters{}
 	if !p.letters.on() {
@@ -59,8 +59,9 @@ func (p *Publisher) LoadDeadLetters(ctx context.Context, own *cdclog.Portion, un
 	return d, nil
 }
 
-// ownLetter says whether an open letter is one of this shard's. What another relay
-// replays though its row may come here again counts as out.
+// ownLetter reports whether an open dead letter belongs to this shard. An event that
+// another shard replays, but whose row this shard may read again, is added to the dedup
+// index.
 func (p *Publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate string, written int64) bool {
 	if own.HasText(aggregate) {
 		return true
@@ -75,12 +76,13 @@ func (p *Publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate s
 	return false
 }
 
-// LoadSettled notes the dead letters that were settled and whose rows the log, or
-// a scan of the outbox table, may show again: what an operator has discarded is
-// in no topic, and must not get there.
+// LoadSettled adds to the dedup index the events of settled dead letters whose rows the
+// CDC log, or a scan of the outbox table, may contain again: a discarded event is in no
+// topic and must not be published.
 //
-// An event becomes a dead letter after it was written, so only those are of
-// interest that died after the oldest row that may come; all, if since is zero.
+// An event becomes a dead letter after its row is written. LoadSettled therefore reads
+// only dead letters written after since, the time of the oldest row that may be read
+// again; all if since is zero.
 func (p *Publisher) LoadSettled(ctx context.Context, own *cdclog.Portion, since time.Time, until untilRead) error {
 	if !p.letters.on() {
 		return nil
@@ -96,14 +98,14 @@ func (p *Publisher) LoadSettled(ctx context.Context, own *cdclog.Portion, since 
 func (p *Publisher) trySettled(ctx context.Context, own *cdclog.Portion, since time.Time) error {
 	most, n := max(p.cfg.MaxRememberedEvents/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
-	return p.letters.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // the newest first
+	return p.letters.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
 		if l.Table != p.letters.table || !own.HasText(l.AggregateID) {
 			return nil
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.memory.has(l.EventID) {
-			return nil // it was read back
+			return nil // the read-back found it
 		}
 		if n++; n > most {
 			p.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
@@ -114,7 +116,7 @@ func (p *Publisher) trySettled(ctx context.Context, own *cdclog.Portion, since t
 	})
 }
 
-// note builds the chains.
+// note sorts the entries and builds the chains.
 func (d *OpenDeadLetters) note(p *Publisher) {
 	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
 		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt),
@@ -130,8 +132,8 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 		if !strict {
 			key = e.EventID
 		}
-		// What is behind a spilled letter was spilled too, as a rule: the limit is
-		// for both, or every restart in an outage would allow as many again.
+		// Events behind a spilled dead letter were usually spilled too. The limit
+		// includes them, or each restart in an outage would allow SpillLimit more.
 		spill := e.ErrorClass == ClassBreakerOpen || e.ErrorClass == ClassAttemptsUsed
 		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == ClassBehind {
 			spill = p.letters.known[c.head().id].spill
@@ -140,8 +142,9 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 			id: e.EventID, seq: e.Sequence, at: notBefore(atOfEntry(e, false), e.DeliverAt), group: p.letters.group(e.Rule, e.FailureKey),
 		}, spill)
 	}
-	// A chain whose first letter follows an event that is none: either that was settled
-	// since, or a relay before this one had it with its producer when it ended.
+	// The head of a chain may follow an event that is no open dead letter: either that
+	// one is settled, or a previous instance had its record with the producer when it
+	// ended.
 	for i := range d.entries {
 		e := &d.entries[i]
 		if c, ok := p.letters.chains[outbox.IDOf(e.AggregateID)]; ok && c.head().id == e.EventID && e.ErrorClass == ClassBehind && e.Sequence > 1 {
@@ -153,7 +156,8 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	}
 }
 
-// atOfEntry is when a letter is replayed; asked says that an operator wants it.
+// atOfEntry returns when a dead letter is replayed, as letterRef.at; asked means that an
+// operator requested the replay.
 func atOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	switch e.Status {
 	case dlq.Manual, dlq.Failed:
@@ -172,7 +176,7 @@ func atOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	return e.NextAttempt.UnixMilli()
 }
 
-// claims finds out when the replays began of which the end is not known.
+// claims sets d.Since from the history of the claimed dead letters.
 func (d *OpenDeadLetters) claims(ctx context.Context, store *dlq.Store) error {
 	for i := range d.entries {
 		e := &d.entries[i]
@@ -196,19 +200,19 @@ func (d *OpenDeadLetters) claims(ctx context.Context, store *dlq.Store) error {
 	return nil
 }
 
-// Know tells the publisher, once the topics are read back, what the letters say of
-// their aggregates.
+// Know updates the next sequence numbers of the aggregates from the dead letters. It is
+// called after the read-back.
 func (d *OpenDeadLetters) Know(p *Publisher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range d.entries {
 		e := &d.entries[i]
-		// Of an aggregate that the topics say nothing of a letter says nothing
-		// either: others may have passed it.
+		// If the topics contain no event of the aggregate, the dead letter does not
+		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			if known, ok := p.memory.line(agg); ok {
 				if c := p.letters.chains[agg]; c != nil && c.head().id == e.EventID && known.next == e.Sequence {
-					c.head().after = 0 // the one before it is in its topic
+					c.head().after = 0 // the previous event is in its topic
 				}
 				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
 			}
@@ -216,10 +220,10 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 	}
 }
 
-// Settle decides about the replays that a relay before this one had under way,
-// once the topics are read back. It comes before all replays, and nothing else
-// waits for it: until the database says yes, these letters hold back their own
-// aggregates alone.
+// Settle resolves or returns the dead letters whose replays a previous instance had in
+// progress. It is called after the read-back and before all replays. It retries until
+// the database accepts each change; until then these dead letters block only their own
+// aggregates. It returns the cause of ctx's end.
 func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 	for ; len(d.entries) > 0; d.entries = d.entries[1:] {
 		e := &d.entries[0]
@@ -232,7 +236,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				continue // somebody else has changed it
+				continue // its state has changed concurrently
 			}
 			r.metrics.Replays.WithLabelValues(strategyLabel(e.Strategy), "found").Inc()
 			r.drop(e.EventID)

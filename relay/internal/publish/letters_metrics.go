@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 )
 
-// publishingMetrics are those of the breaker and of dead letters.
+// publishingMetrics contains the metrics of the breaker and of dead letters.
 type publishingMetrics struct {
 	Breaker           *circuit.Metrics
 	buried            *prometheus.CounterVec
@@ -49,7 +49,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	return m
 }
 
-// settled counts a replay that published its letter, or found it in its topic.
+// settled counts a replay that published its event or found it in its topic.
 func (m *publishingMetrics) settled(l *dlq.DeadLetter, result string) {
 	m.Replays.WithLabelValues(strategyLabel(l.Strategy), result).Inc()
 	m.DeadLetterSeconds.Observe(max(0, time.Since(l.FirstFailedAt)).Seconds())

@@ -7,7 +7,7 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Dead letters of an aggregate are replayed by their numbers, whichever was written first.
+// Dead letters of an aggregate are replayed in the order of sequence numbers, not of writes.
 func TestLetters_AChainIsInTheOrderOfNumbers(t *testing.T) {
 	t.Parallel()
 	d := newLetters(&Config{})
