@@ -9,12 +9,12 @@
 //     after the other without waiting; an event for another topic waits for all before it.
 //   - memory: the dedup index, with the ids of published events and the next number of
 //     each aggregate.
-//   - call: what is sent within 50 ms; the unit that the circuit breaker counts.
+//   - call: the records sent within 50 ms; the unit that the circuit breaker counts.
 //   - dead letter: an event that the publisher gave up on. The chain of an aggregate is its
 //     dead letters, which block its later events.
 //   - gate: a partition that was not read back, to which nothing is published.
 //
-// An event goes through the states of EventState, which docs/design/README.md draws. An
+// An event passes through the states of EventState, see docs/design/README.md. An
 // offer's Settled is called once, when its event is acknowledged or stored as a dead
 // letter, without Publisher.mu.
 //

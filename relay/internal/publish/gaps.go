@@ -18,7 +18,7 @@ const (
 	// recentNumbers is the number of last sequence numbers of an aggregate in which
 	// missing ones count (sequencer.patience).
 	recentNumbers = 32
-	// The relay looks skipped numbers up again with the next event of their aggregate,
+	// The relay queries skipped numbers again with the next event of their aggregate,
 	// then after twice as many events each time (maxGapStep at most), and in any case
 	// with the first event after gapsAgain.
 	maxGapStep = 1024
@@ -97,7 +97,7 @@ func (p *Publisher) Missing(aggregate gocql.UUID) int {
 	return len(g.numbers) - i
 }
 
-// FindGaps looks the skipped numbers of an aggregate up if a lookup is due before event
+// FindGaps queries the skipped numbers of an aggregate if a lookup is due before event
 // seq, and offers the events that became visible since. A lookup is one query. The caller
 // must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {

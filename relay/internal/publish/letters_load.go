@@ -16,7 +16,7 @@ import (
 // OpenDeadLetters contains the open dead letters at the relay's start.
 type OpenDeadLetters struct {
 	entries []dlq.ChainEntry
-	begun   map[gocql.UUID]struct{} // as in letters
+	begun   map[gocql.UUID]struct{} // as letters.begun
 	// Since is the start of the earliest replay with an unknown outcome, zero if there is
 	// none. The topics from this time on show whether its event is published.
 	Since time.Time
