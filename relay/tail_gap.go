@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// maxTailGaps is how many aggregates the tail may wait for at a time; those
-	// of more are left to the sweep.
+	// maxTailGaps is the maximum number of waiting aggregates; further ones are left
+	// to the sweep reader.
 	maxTailGaps = 1000
-	// tailLookups is how many look-ups by key run at the same time.
+	// tailLookups is the maximum number of concurrent lookups by key.
 	tailLookups = 16
-	// Look-ups of one event that is not there yet come at growing intervals.
+	// Lookups of one missing event back off between these intervals.
 	minTailGapWait = 5 * time.Millisecond
 	maxTailGapWait = time.Second
 )
 
-// tailGaps are the aggregates of which the tail saw an event that is ahead of
-// its turn. What is missing is read by key, and the event with it, so nothing is
-// kept of an event that waits. The other aggregates go on meanwhile.
+// tailGaps contains the aggregates of which the tail reader read an event ahead of its
+// turn. It reads the missing events and the event itself by key, so waiting events are
+// not retained. Other aggregates are not delayed.
 //
-// An event that is nowhere to be found may be in the batchlog for a minute, so
-// the tail never goes on without it. After the confidence window the sweep
-// comes, and decides.
+// A missing event may be in the batchlog for a minute, so the tail reader never skips
+// it. After the confidence window the sweep reader decides.
 type tailGaps struct {
 	publisher *publish.Publisher
 	lookup    cdclog.Lookup
@@ -50,7 +49,7 @@ type tailGap struct {
 	of    outbox.Event // names the aggregate
 	upTo  int64        // the last event that the log has shown
 	since time.Time
-	// began is from when this run reads the aggregate's stream, if that is known.
+	// began returns the time from which this run reads the aggregate's stream, if known.
 	began func() (int64, bool)
 	poke  chan struct{} // the log has shown another event
 }
@@ -62,8 +61,8 @@ func newTailGaps(cfg *Config, p *publish.Publisher, find cdclog.Lookup) *tailGap
 	}
 }
 
-// await hands on e and what is missing before it, as soon as that is there. It
-// waits only for a look-up to begin.
+// await submits e and the missing events before it as soon as they are visible. It does
+// not block: a goroutine per aggregate does the lookups.
 func (g *tailGaps) await(ctx context.Context, e *outbox.Event, began func() (int64, bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,7 +90,7 @@ func (g *tailGaps) count() int {
 	return len(g.waiting)
 }
 
-// resolve looks for what is missing until it is found, or is the sweep's to decide.
+// resolve retries until the missing events are found or left to the sweep reader.
 func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
 	for attempt := 1; ; attempt++ {
 		found, err := g.try(ctx, w)
@@ -108,7 +107,7 @@ func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
 	}
 }
 
-// finished takes the aggregate off the list, unless there is more to look for.
+// finished removes the aggregate, unless more events are missing.
 func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,8 +125,8 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 	return true
 }
 
-// try hands on what there is and returns the number of the last event of the
-// aggregate that is handed on.
+// try submits the visible events and returns the number of the last submitted event of
+// the aggregate.
 func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) {
 	select {
 	case g.lookups <- struct{}{}:
@@ -137,7 +136,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	}
 	release, _ := g.publisher.TryClaim(w.of.AggregateID)
 	if release == nil {
-		return 0, nil // the sweep is at it
+		return 0, nil // claimed by the sweep reader
 	}
 	defer release()
 	if err := g.publisher.PassOlder(ctx, g.lookup, w.of.AggregateID); err != nil {
@@ -182,7 +181,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	return next - 1, err
 }
 
-// begin returns the number with which an aggregate continues of which nothing is known.
+// begin returns the number with which an aggregate without a dedup entry continues.
 func (g *tailGaps) begin(ctx context.Context, w *tailGap, to int64) (int64, error) {
 	began, ok := w.began()
 	if !ok {

@@ -6,15 +6,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// readingKind is why the tail reads.
+// readingKind is the trigger of a reading.
 type readingKind uint8
 
 const (
-	// readAll: it is time to.
+	// readAll: the interval has passed.
 	readAll readingKind = iota
-	// readHinted: a writer said that there is something.
+	// readHinted: a writer sent a hint.
 	readHinted
-	// readAgain: rows that are held may go, once nothing is found before them.
+	// readAgain: held rows can be submitted if no earlier row is found.
 	readAgain
 )
 
@@ -27,9 +27,9 @@ func (m *metrics) registerTail(reg prometheus.Registerer) {
 	m.tailQueries[readAgain] = queries.WithLabelValues("again")
 	m.tailRows = publish.Counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
 	m.tailAgain = publish.Counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
-	m.tailErrors = publish.Counter("outbox_relay_tail_errors_total", "Queries of the tail that failed.")
+	m.tailErrors = publish.Counter("outbox_relay_tail_errors_total", "Failed queries of the tail reader.")
 	m.tailSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "outbox_relay_tail_query_seconds", Help: "From a query of the tail to the first row of the answer.",
+		Name: "outbox_relay_tail_query_seconds", Help: "Time from a query of the tail reader to the first row of the response.",
 		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 	})
 	reg.MustRegister(queries, m.tailRows, m.tailAgain, m.tailErrors, m.tailSeconds)

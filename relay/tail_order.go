@@ -13,16 +13,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// maxTailHeld is how many rows a group holds. Beyond it they go out earlier than
-// they should: memory is bounded first.
+// maxTailHeld is the maximum number of rows that a group holds. Beyond it they are
+// submitted early, because the memory bound takes precedence.
 const maxTailHeld = 10_000
 
-// tailNotReady is how long the tail waits until it looks again whether the sweep
-// has come to where it would begin.
+// tailNotReady is the interval between checks whether the sweep reader has reached the
+// start of the tail reader.
 const tailNotReady = 50 * time.Millisecond
 
-// tailDeepRows is how many rows a reading may read again, beyond twice TailOverlap, to
-// let go of rows that are held.
+// tailDeepRows is the maximum number of rows that a reading rereads, beyond twice
+// TailOverlap, to release held rows.
 const tailDeepRows = 1000
 
 // tailOrder keeps the order of a table without numbers in one group of streams,
@@ -44,7 +44,7 @@ type tailOrder struct {
 	next time.Time
 }
 
-// heldRow is a row that was seen.
+// heldRow is a row that was read and not yet submitted.
 type heldRow struct {
 	cdclog.RowKey
 	stream  int
@@ -54,7 +54,7 @@ type heldRow struct {
 	seen    time.Time
 }
 
-// cover is how far back a reading has to reach to let go of a row, in microseconds.
+// cover contains how far back a reading has to reach to release a row, in microseconds.
 type cover struct {
 	depth   int64 // before the row
 	floor   int64 // write time up to which the sweep reader has handed on everything
@@ -87,7 +87,7 @@ func (c *rowCounts) add(bin int64) {
 	}
 }
 
-// at is the number of rows of a bin.
+// at returns the number of rows of a bin.
 func (c *rowCounts) at(bin int64) int {
 	if bin > c.newest || bin <= c.newest-countBins {
 		return 0
@@ -205,7 +205,7 @@ func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, writt
 	return nil
 }
 
-// handOn hands on rows that were held. What it does not come to is the sweep's.
+// handOn submits released rows. Rows after an error are left to the sweep reader.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	for i := range rows {
 		v, err := g.tail.publisher.Offer(ctx, &publish.Offer{Event: rows[i].event, Written: rows[i].written, By: publish.ByTail})
@@ -297,7 +297,7 @@ func (t *tail) coveredBefore(g *cdclog.Generation, began time.Time) time.Time {
 	return began
 }
 
-// reach is how far back the tail goes when it begins: to where the sweep is.
+// reach returns how far back the tail reader starts: at the sweep reader's position.
 func (t *tail) reach() time.Duration {
 	if t.byTime {
 		return t.cfg.ConfidenceWindow + tailMargin + t.cfg.IdleDelay + t.cfg.BusyDelay

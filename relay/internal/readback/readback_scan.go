@@ -14,26 +14,26 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// Event is what read-back wants of a record.
+// Event contains the fields of a record that read-back needs.
 type Event struct {
 	ID, Aggregate gocql.UUID
 	Sequence      int64 // 0 without a number
 	Ours          bool  // this relay's source wrote it
-	scanned       bool  // a backfill handed it on: the sweep will not show it
-	owner         int   // whose of those that it is read for
+	scanned       bool  // a backfill published it: the sweep reader will not return it
+	owner         int   // index of the shard that it belongs to
 	at            int64 // the record's time in milliseconds
 }
 
-// batchScanner reads events out of record batches as a broker sends them. Only
-// keys and headers are looked at, nothing is kept of a record, and nothing is
-// allocated for it: after a crash there may be a million.
+// batchScanner decodes events from record batches in the broker's format. It reads only
+// keys and headers, retains nothing of a record and allocates nothing for it: after a
+// crash there may be a million records.
 type batchScanner struct {
 	source       string
 	owns         []*cdclog.Portion // of one table; nil is all
 	decompressor kgo.Decompressor
 	buffer       *scanBuffer
 	base         int64 // the time of the batch, in milliseconds
-	appended     bool  // it is the broker's, of all its records
+	appended     bool  // base is the broker's append time, for all records
 }
 
 func newBatchScanner(source string) *batchScanner {
@@ -41,7 +41,7 @@ func newBatchScanner(source string) *batchScanner {
 	return &batchScanner{source: source, decompressor: kgo.DefaultDecompressor(b), buffer: b}
 }
 
-// scanBuffer gives the decompressor the same memory again for every batch.
+// scanBuffer lets the decompressor reuse memory between batches.
 type scanBuffer struct{ b []byte }
 
 // GetDecompressBytes is franz-go's PoolDecompressBytes.
@@ -71,14 +71,14 @@ const (
 
 var errBatch = errors.New("a record batch cannot be read")
 
-// scan calls each for every event in data and returns the offset after the last
-// whole batch, or next if there is none. Records that are no events are passed
-// over; an error means that data is not what a broker sends.
+// scan calls each for every event in data and returns the offset after the last whole
+// batch, or next if there is none. It skips records that are no events. It returns an
+// error if data is malformed.
 func (s *batchScanner) scan(data []byte, next int64, each func(Event)) (int64, error) {
 	for len(data) > batchMagicAt {
 		size := int64(int32(binary.BigEndian.Uint32(data[batchLengthAt:]))) + batchLengthAt + 4
 		if size > int64(len(data)) {
-			break // a broker cuts the last batch off where the answer is full
+			break // a broker truncates the last batch at the size limit
 		}
 		if size <= batchMagicAt {
 			return next, fmt.Errorf("%w: it has %d bytes", errBatch, size)
@@ -135,7 +135,7 @@ func (s *batchScanner) batch(batch []byte, each func(Event)) error {
 	return nil
 }
 
-// record reads one record; ok says that it is an event, of this shard.
+// record decodes one record; ok reports that it is an event of this shard.
 func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	r := fields{b: b}
 	r.skip(1) // attributes
@@ -176,19 +176,19 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 			original = value
 		}
 		if !good {
-			return e, false, nil // somebody else's
+			return e, false, nil // not an event of an outbox
 		}
 	}
 	if r.bad {
 		return e, false, errBatch
 	}
 	if len(original) > 0 {
-		e.ID = outbox.IDOf(original) // an edited dead letter: the event in the outbox is out
+		e.ID = outbox.IDOf(original) // an edited dead letter: the original event counts as published
 	}
 	return e, found == 3 && own, nil
 }
 
-// whose says for which of those that it is read an aggregate is.
+// whose returns the index of the shard that an aggregate belongs to.
 func (s *batchScanner) whose(subject []byte) (owner int, ok bool) {
 	if len(s.owns) == 0 || s.owns[0].All() {
 		return 0, true
@@ -217,7 +217,7 @@ func (f *fields) skip(n int) {
 }
 
 func (f *fields) varint() int64 {
-	if len(f.b) > 0 && f.b[0] < 0x80 { // most are: lengths of headers, and of their names
+	if len(f.b) > 0 && f.b[0] < 0x80 { // the common case: lengths of headers and their names
 		v := f.b[0]
 		f.b = f.b[1:]
 		return int64(v>>1) ^ -int64(v&1)
@@ -231,7 +231,7 @@ func (f *fields) varint() int64 {
 	return v
 }
 
-// bytes is a field with its length before it; null is empty.
+// bytes returns a length-prefixed field; null is empty.
 func (f *fields) bytes() []byte {
 	n := f.varint()
 	if n <= 0 {
@@ -246,8 +246,8 @@ func (f *fields) bytes() []byte {
 	return out
 }
 
-// addTo adds the event to those found, unless a scan of the outbox table published it: the
-// scan alone would offer it again, and reads back for itself.
+// addTo adds the event to found, unless a scan of the outbox table published it: only the
+// scan would submit it again, and it reads back separately.
 func (e *Event) addTo(found *publish.Found) {
 	if !e.scanned {
 		found.Add(e.ID, e.Aggregate, e.Sequence)

@@ -10,38 +10,37 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
-// readBackGather is how long a shard waits at most for the others of its process that
-// begin as well, before it reads the topics back.
+// readBackGather is the maximum wait of a shard for the other starting shards of its
+// process before it reads the topics back.
 const readBackGather = time.Second
 
-// readBackSpread is how much further back than another one a shard may want to read to
-// do it together. One that is held by a row of days ago keeps nobody else waiting.
+// readBackSpread is the maximum difference between the start times of shards that read
+// together. A shard held by a row of days ago therefore delays no other shard.
 const readBackSpread = 10 * time.Minute
 
-// Group lets the shards of one table that begin in one process at about the same
-// time read the topics back together: once, and each takes what is its own. All of them
-// get the same one as Config.ReadBacks. It is safe for concurrent use; the zero value
-// is ready.
+// Group lets the shards of one table that start in one process at about the same time
+// share one reading of the topics; each takes its own events. All of them get the same
+// Group as Config.ReadBacks. It is safe for concurrent use; the zero value is ready.
 //
-// The promise of a read-back stays what it is. Reading begins when every one that takes
-// part is there, and so owns its shard, and goes on until nothing of theirs has come for
-// Config.ReadBackQuiet. Whoever has more to remember than it may reads for itself, as
-// without this; whoever has to read much further back than the others does so beside
-// them. If the one that reads for the others ends, another one begins anew.
+// The guarantees of read-back are unchanged. Reading starts when all participants own
+// their shards and continues until none of their events has arrived for
+// Config.ReadBackQuiet. A shard with more events than its limit reads alone, as
+// without a Group. A shard that has to read much further back reads concurrently. If
+// the reading shard ends, another one restarts the reading.
 type Group struct {
 	mu      sync.Mutex
-	coming  int           // have begun, and have not said whether they read
+	coming  int           // number of started shards that may still join
 	waiting []*backReader // for the next reading
-	asked   bool          // one of them was asked to read for all
+	asked   bool          // one of them was requested to read for all
 }
 
-// Ticket is a relay that has begun and may come to read. nil reads alone.
+// Ticket belongs to a started relay that may join a reading. nil reads alone.
 type Ticket struct {
 	all  *Group
 	once sync.Once
 }
 
-// Announce says that a relay has begun.
+// Announce registers a relay that has started.
 func (a *Group) Announce() *Ticket {
 	if a == nil {
 		return nil
@@ -52,7 +51,7 @@ func (a *Group) Announce() *Ticket {
 	return &Ticket{all: a}
 }
 
-// Withdraw says that the relay will not read any more. Whoever waits for it need not.
+// Withdraw unregisters the relay, so that other relays do not wait for it.
 func (t *Ticket) Withdraw() {
 	if t == nil {
 		return
@@ -72,19 +71,19 @@ type backReader struct {
 	since  time.Time
 	most   int
 
-	lead chan struct{} // tells it to read, for those that wait
-	done chan error    // tells it that this was done for it
-	gone bool          // it waits no more; under the lock of all
+	lead chan struct{} // requests it to read for the waiting ones
+	done chan error    // receives the result of a reading by another one
+	gone bool          // it no longer waits; guarded by the lock of the Group
 
-	// Set when it was done.
+	// Set when the reading is done.
 	t      *Topics
 	denied []string
 	found  publish.Found
-	ours   bool // one of them is of this relay
+	ours   bool // an event of this relay's source was found
 	alone  bool // it has to read for itself
 }
 
-// begin lets the first that waits read, if all are there or it is time. Called locked.
+// begin requests the first waiting one to read if now is set. It is called with the lock.
 func (a *Group) begin(now bool) {
 	if now && !a.asked && len(a.waiting) > 0 {
 		a.asked = true
@@ -92,7 +91,7 @@ func (a *Group) begin(now bool) {
 	}
 }
 
-// read reads together with others. w says what came of it.
+// read shares a reading with others. w contains the result.
 func (t *Ticket) read(ctx context.Context, w *backReader) error {
 	a := t.all
 	w.lead, w.done = make(chan struct{}, 1), make(chan error, 1)
@@ -119,7 +118,7 @@ func (t *Ticket) read(ctx context.Context, w *backReader) error {
 	}
 }
 
-// leave takes one away that waits; if it was asked to read, another one is.
+// leave removes a waiting one; if it was requested to read, another one is instead.
 func (a *Group) leave(w *backReader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,8 +132,8 @@ func (a *Group) leave(w *backReader) {
 	}
 }
 
-// readFor reads for all that wait and want the same as w, or nearly. The others read
-// beside it.
+// readFor reads for all waiting ones within readBackSpread of w. The others read
+// concurrently.
 func (a *Group) readFor(ctx context.Context, w *backReader) error {
 	near := func(o *backReader) bool { return o.since.Sub(w.since).Abs() <= readBackSpread }
 	a.mu.Lock()
@@ -149,7 +148,7 @@ func (a *Group) readFor(ctx context.Context, w *backReader) error {
 		o.r.follow(nil)
 		switch {
 		case o == w, o.gone:
-		case ctx.Err() != nil: // it was given up, for a reason of its reader's
+		case ctx.Err() != nil: // its reader ended
 			a.waiting = append(a.waiting, o)
 		default:
 			o.done <- err
@@ -189,7 +188,7 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 	return err
 }
 
-// take keeps an event, as long as there is room.
+// take records an event while the limit is not exceeded.
 func (w *backReader) take(e *Event) {
 	if w.alone {
 		return
