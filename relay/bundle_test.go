@@ -74,7 +74,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	}
 }
 
-// drain waits until all events are acknowledged but those that wait for a
+// drain waits until all events are acknowledged except events that wait for a
 // person or for their time.
 func (b *bundle) drain(limit time.Duration) {
 	b.t.Helper()

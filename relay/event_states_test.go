@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// eventTransitions are those that can be seen from outside of the publisher's
+// eventTransitions are the transitions that are visible from outside of the publisher's
 // lock: to be queued and sent is one step where nothing is in the way.
 var eventTransitions = []relaytest.Transition{
 	{From: relaytest.Nowhere, To: publish.EventSent, By: "its turn, nothing before it"},

@@ -138,7 +138,7 @@ func is(c chan struct{}) bool {
 
 const sharingRow = `{"state":"running","ready":true,"sharing":{"shards":2,"owned":[0,1],"joined":true}}`
 
-// A relay that carries the table whole waits beside those that share it, says so, and
+// A relay that carries the table whole waits beside relays that share it, reports that, and
 // goes on when they are gone: stopped, or silent for too long.
 func TestGiveWay_BesideThoseThatShare(t *testing.T) {
 	t.Parallel()

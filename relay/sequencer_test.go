@@ -255,7 +255,7 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 }
 
 // The rows of an aggregate that a scan has still to come to are handed on as they are
-// read. If that breaks off they are read again, and those that are out are not published
+// read. If that fails they are read again, and published events are not published
 // once more.
 func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func (r *Relay) reachedBy(ctx context.Context, s Shard) (*reached, error) {
 //
 // What a position says stays true: all before it of the stream and the shard is
 // published or a dead letter. So of each number of shards that there ever was the
-// earliest position of those that have a part of this one holds for it too, and of
+// earliest position of the shards that have a part of this one holds for it too, and of
 // all these the latest is where it goes on; its own may be one of before it was
 // divided otherwise. It is found out at every start, because nobody can say when the
 // number changes, and it changes nothing if nothing is further than this one is.

@@ -53,7 +53,7 @@ type tail struct {
 	querying  chan struct{}   // holds one token for each query under way
 
 	mu          sync.Mutex
-	known       []*cdclog.Generation // by their start, those that matter now
+	known       []*cdclog.Generation // by their start, only relevant ones
 	running     map[*cdclog.Generation][]*tailGroup
 	failingFrom time.Time // zero while all is well
 	lastErr     error

@@ -279,7 +279,7 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 	})
 }
 
-// Rows that become visible behind others are found too: those that are a little
+// Rows that become visible behind others are found too: rows that are a little
 // late at once, others within TailOverlap; later ones are the sweep's.
 func TestTail_FindsRowsThatAreLate(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func TestScheduler_DoesNotKnowWhatIsOverdue(t *testing.T) {
 }
 
 // After failed scans the value is unknown until all due messages are read:
-// those that became due in the meantime are released immediately and not
+// messages that became due in the meantime are released immediately and not
 // reported as released before.
 func TestScheduler_LooksAtEverythingAfterAFailure(t *testing.T) {
 	t.Parallel()

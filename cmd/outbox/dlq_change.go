@@ -223,7 +223,7 @@ type changed struct {
 	Missing []string `json:"missing,omitempty"`
 	// Failed counts the dead letters whose replay failed.
 	Failed int `json:"failed"`
-	// Skipped describes the events that are not published, and those that they no longer
+	// Skipped describes the events that are not published, and the events that they no longer
 	// block. The history of each dead letter contains the same.
 	Skipped string   `json:"skipped,omitempty"`
 	Errors  []string `json:"errors,omitempty"`

@@ -170,7 +170,7 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 }
 
 // With --wait the window ends now, or at --until, and the command waits until its
-// events are as old as those that it checks otherwise.
+// events are as old as the events that it checks otherwise.
 func TestVerifyFlags_Wait(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

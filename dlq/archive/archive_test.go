@@ -106,7 +106,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
 		case "NextAttempt", "ClaimedBy", "ClaimedUntil": // only of letters that are open
-		case "PurgedAt", "Archive", "job": // of those that are here
+		case "PurgedAt", "Archive", "job": // of the archives that are here
 		default:
 			if v.Field(i).IsZero() {
 				t.Errorf("the test's dead letter has no %s: give it one, and the record a field", name)

@@ -300,7 +300,7 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 	return nil
 }
 
-// pollDeadLetters notifies listeners of changed dead letters: those that this server changed,
+// pollDeadLetters notifies listeners of changed dead letters: dead letters that this server changed,
 // and those among the latest ones.
 func (v *poller) pollDeadLetters(work, ctx context.Context) error {
 	now := make(map[gocql.UUID]int64, liveLetters)

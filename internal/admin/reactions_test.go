@@ -121,7 +121,7 @@ func TestDeliveries_RepeatMany(t *testing.T) {
 }
 
 // If a filter matches more than the limit of a request, the cursor visits each delivery
-// once, also those that match again immediately.
+// once, also rules that match again immediately.
 func TestDeliveries_RepeatManyByPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

@@ -49,7 +49,7 @@ func instances(ctx context.Context, session *gocql.Session, keyspace string) (al
 	return alive, err
 }
 
-// heardOf returns the live instances and, apart, those that are gone and did not report a stop.
+// heardOf returns the live instances and, apart, instances that ended without reporting a stop.
 func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
 	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
 		WithContext(ctx).Idempotent(true).Iter()

@@ -79,7 +79,7 @@ relay:
 	}
 }
 
-// The topics of tables are those that the settings name, and those that are there of
+// The topics of tables are the topics that the settings name, and existing topics of
 // the ones that events name; a compacted one is told of.
 func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ const (
 // every error. valid validates the result; nil accepts any.
 //
 // The error is an *InvalidError with every bad field: those of a wrong type,
-// unknown ones and those that valid refuses.
+// unknown fields and values that valid refuses.
 func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
 	if valid == nil {
 		valid = func(*T) error { return nil }

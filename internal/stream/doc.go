@@ -6,5 +6,5 @@
 // slowly receives an error and is disconnected, and does not delay the others. Each event
 // carries a position, the offsets by topic and partition; a client that resumes from its
 // last position misses nothing and receives nothing twice. A client that names no topics
-// follows all allowed topics, those that are created later included.
+// follows all allowed topics, also topics that are created later.
 package stream

@@ -227,7 +227,7 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 const rowsAtOnce = 8
 
 // letterIDs returns the possible ids of the dead letter of an unreadable row: the event
-// id of the row, or those that the relay derives for a row without one.
+// id of the row, or the ids that the relay derives for a row without one.
 func (s *Scan) letterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	if row.Event != (gocql.UUID{}) {
 		return []gocql.UUID{row.Event}

@@ -280,7 +280,7 @@ func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics 
 	return v.journal.add(blockData{Read: &readTopics{IDs: ids}})
 }
 
-// offsets returns the start offsets of the partitions, without those that are read to
+// offsets returns the start offsets of the partitions, without partitions that are read to
 // their ends, and the end offsets. A topic that does not exist has none.
 func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[int32]kgo.Offset, kadm.ListedOffsets, error) {
 	starts, err := adm.ListStartOffsets(ctx, topics...)

@@ -75,7 +75,7 @@ type VerifierTable struct {
 	// published after began may be absent from the topics that were read. Nil means no
 	// dead letters.
 	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(Letter)) error
-	// Repair requests the publication of missing events and returns those that the relay
+	// Repair requests the publication of missing events and returns events that the relay
 	// has acknowledged. Nil disables repair.
 	Repair func(ctx context.Context, missing []Row) (published []gocql.UUID, err error)
 }

@@ -212,7 +212,7 @@ func (m *Member) stop() {
 	m.await(holds)
 }
 
-// await waits for functions whose contexts have ended. Those that do not return in time
+// await waits for functions whose contexts have ended. Functions that do not return in time
 // lose their shards.
 func (m *Member) await(holds []*Hold) {
 	late := time.NewTimer(m.cfg.RebalanceTimeout - m.cfg.margin())

@@ -4,7 +4,7 @@
 //
 //	go run ./test/mutants             # all
 //	go run ./test/mutants -only acks  # those with "acks" in their name
-//	go run ./test/mutants -again      # including those that were detected before
+//	go run ./test/mutants -again      # including mutants that were detected before
 //
 // It does not modify the tree: the compiler reads the changed file from an
 // overlay. The result of each is written to bin/mutants.jsonl immediately, so

@@ -93,7 +93,7 @@ func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 }
 
 // settleLetters resolves all dead letters after the faults have ended: an operator
-// replays those with status manual or failed, and discards those that can never be
+// replays those with status manual or failed, and discards dead letters that can never be
 // published. All others must be published without an operator.
 func (w *world) settleLetters() {
 	w.t.Helper()
@@ -133,7 +133,7 @@ func (w *world) settleLetters() {
 // poison reports whether a dead letter of the class can never be published here.
 func poison(class string) bool { return class == "undecodable" || class == "record_too_large" }
 
-// checkLetters: all dead letters are resolved, and only those that an operator ended are
+// checkLetters: all dead letters are resolved, and only events that an operator ended are
 // not published.
 func (w *world) checkLetters(e *evidence) {
 	w.t.Helper()

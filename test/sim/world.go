@@ -98,7 +98,7 @@ type outcome struct {
 	// scanned is the number of events that relays handed on by a scan of the outbox
 	// table.
 	scanned int
-	// letters is the number of dead letters, replayed and discarded count those that were
+	// letters is the number of dead letters, replayed and discarded count dead letters that were
 	// replayed and discarded.
 	letters, replayed, discarded int
 	// asked is the number of events that operators requested.

@@ -11,7 +11,7 @@ import (
 const raceBegins = "WARNING: DATA RACE"
 
 // raced matches the only message of a test that ran during a race: the detector
-// fails each running test, including those that wait for their subtests.
+// fails each running test, including tests that wait for their subtests.
 var raced = regexp.MustCompile(`^testing\.go:\d+: race detected during execution of test$`)
 
 // bystander reports whether f only ran during a race.

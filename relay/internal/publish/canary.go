@@ -140,7 +140,7 @@ func (g *letterGroup) enter(d *letters, c *chain) {
 	d.gated[g] = struct{}{}
 }
 
-// leave removes a chain from those that wait in the group.
+// leave removes a waiting chain from the group.
 func (g *letterGroup) leave(d *letters, c *chain) {
 	c.gate = nil
 	delete(g.asked, c)

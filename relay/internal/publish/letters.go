@@ -43,7 +43,7 @@ type letters struct {
 	// begun contains the events for which a previous instance began to write a dead
 	// letter (interrupted).
 	begun  map[gocql.UUID]struct{}
-	due    dueChains                 // chains that wait for a replay, except those that need an operator
+	due    dueChains                 // chains that wait for a replay, except chains that need an operator
 	groups map[groupKey]*letterGroup // by rule and error
 	gated  map[*letterGroup]struct{} // groups in which due chains wait
 	counts map[string]int            // number of dead letters by strategy

@@ -210,7 +210,7 @@ func (r *Reader) Most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
 func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since time.Time) error {
 	var trimmed bool
 	var quiet, settle, patience time.Time
-	read := 0 // partitions that were read to their ends, of those that are pending after them
+	read := 0 // partitions that were read to their ends, of the partitions that are pending after them
 	defer r.await(nil)
 	for attempt := 1; ; attempt++ {
 		var pending []*Partition
@@ -287,7 +287,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 	}
 }
 
-// await reports the pending partitions in the metrics, with those that the start gave up.
+// await reports the pending partitions in the metrics, with partitions that the start gave up.
 func (r *Reader) await(pending []*Partition) {
 	parts := r.Awaited().Parts
 	for _, p := range pending {

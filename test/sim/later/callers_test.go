@@ -193,7 +193,7 @@ func (w *world) hurry(ctx context.Context, o *order, rnd *rand.Rand) {
 	}
 }
 
-// service is one of those that run, or ran.
+// service is a running service, or one that ran.
 func (w *world) service(rnd *rand.Rand, try int) *messages.Service {
 	for {
 		i := rnd.IntN(len(w.services))

@@ -1,5 +1,5 @@
 // Command run tries many seeds of the simulation in test/sim, some at a time in
-// each of a few processes, and says how to repeat those that fail.
+// each of a few processes, and says how to repeat failed seeds.
 //
 //	go run ./test/sim/run -seeds 10000 -first 1
 //	go run ./test/sim/run -shrink bin/sim/4711.json

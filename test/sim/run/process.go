@@ -66,7 +66,7 @@ func (t tally) String() string {
 const maxLog = 80
 
 // seedsIn tries seeds in one process and calls each with every result. The plans
-// of those that fail are kept in a folder, unless it is "".
+// of failed seeds are kept in a folder, unless it is "".
 func (d *driver) seedsIn(ctx context.Context, from, to uint64, keep string, each func(result)) {
 	d.process(ctx, from, each, "TestSeeds", fmt.Sprint("SIM_FIRST=", from), fmt.Sprint("SIM_SEEDS=", to-from), "SIM_KEEP="+keep)
 }
