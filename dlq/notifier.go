@@ -67,7 +67,7 @@ type Sample struct {
 	URL           string     `json:"url,omitempty"`
 }
 
-// Notifier is the plugin point for notifications beyond those of package notify.
+// Notifier is the plugin point for notifications beyond the ones of package notify.
 // Package notifications calls it.
 //
 // Notify is called from one goroutine at a time, and its notices wait in a bounded

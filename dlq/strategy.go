@@ -55,7 +55,7 @@ func times(n int) string {
 }
 
 // WaitsFor describes in plain words the reason why the dead letter waits at now; empty
-// for one that is not open. holds are those of its table: without them the result
+// for one that is not open. holds are the ones of its table: without them the result
 // depends on the dead letter alone.
 func (l *DeadLetter) WaitsFor(holds []Hold, now time.Time) string {
 	switch l.Status {

@@ -8,7 +8,7 @@ import (
 )
 
 // Without tokens a quota belongs to an address: an IPv6 network has one quota,
-// and new clients do not reset those of others.
+// and new clients do not reset the ones of others.
 func TestQuotas_ByAddress(t *testing.T) {
 	t.Parallel()
 	cfg := Config{MessagesPerSecond: 1}.withDefaults()

@@ -21,7 +21,7 @@ type Preview struct {
 }
 
 // Preview returns the result that a change would have, by the same rules,
-// without storing anything. Errors are those of Get.
+// without storing anything. Errors are as for Get.
 func (s *Service) Preview(ctx context.Context, id gocql.UUID, c Change) (Preview, error) {
 	o, err := s.Get(ctx, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // The patterns of texts: without control characters and, if required, not
-// blank. Spaces are those of unicode.IsSpace.
+// blank. Spaces are the ones of unicode.IsSpace.
 const (
 	textForm     = `^[^\x00-\x1f\x7f-\x9f]*$`
 	notBlankForm = `^[^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000][^\x00-\x1f\x7f-\x9f]*$`

@@ -61,7 +61,7 @@ func (h *Shipment) Validate() error {
 // Update changes lines, address or country of an order that is placed or
 // confirmed and stores its OrderUpdated event.
 //
-// Errors are those of Cancel. A price that does not fit the currency of the
+// Errors are as for Cancel. A price that does not fit the currency of the
 // order is an *InvalidError, and nothing is stored.
 func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts WriteOptions) (Result, error) {
 	if err := errors.Join(u.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
@@ -87,7 +87,7 @@ func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts Writ
 }
 
 // Confirm confirms an order that is placed. Its event is an OrderUpdated with
-// the status confirmed. Errors are those of Cancel.
+// the status confirmed. Errors are as for Cancel.
 func (s *Service) Confirm(ctx context.Context, id gocql.UUID, c Confirmation, opts WriteOptions) (Result, error) {
 	if err := validateKey(opts.IdempotencyKey); err != nil {
 		return Result{}, err
@@ -99,7 +99,7 @@ func (s *Service) Confirm(ctx context.Context, id gocql.UUID, c Confirmation, op
 }
 
 // Ship marks a confirmed order as shipped. Its event is an OrderUpdated with
-// the status shipped. The order can no longer be changed. Errors are those of
+// the status shipped. The order can no longer be changed. Errors are as for
 // Cancel.
 func (s *Service) Ship(ctx context.Context, id gocql.UUID, h Shipment, opts WriteOptions) (Result, error) {
 	if err := errors.Join(h.Validate(), validateKey(opts.IdempotencyKey)); err != nil {

@@ -174,7 +174,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 		})
 		defer w.close()
 		all := relaytest.Events(600, 1, "OrderCreated")
-		// The scan answers for those of the first half, and of one with the very
+		// The scan answers for the ones of the first half, and of one with the very
 		// time until which it does.
 		first := time.Now().Truncate(time.Millisecond)
 		for i, e := range all[:500] {

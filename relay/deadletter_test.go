@@ -138,7 +138,7 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 }
 
 // An event that the broker refuses is a dead letter for an operator; the later
-// events of its aggregate are parked behind it, those of others go on. What the
+// events of its aggregate are parked behind it, the ones of others go on. What the
 // operator does lets the parked ones go, in order.
 func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func (g *giving) set(way []string) {
 
 // GiveWay waits until no instance is alive that has the name of the relays and shares
 // one of their tables (Membership): these relays process whole tables and would publish
-// every event again. The relays are those of one process, one per table, and start
+// every event again. The relays are the ones of one process, one per table, and start
 // together. Call it before Run, while Heartbeat runs, which shows other instances that
 // the relays wait; Status contains it too. A killed instance counts as alive until its
 // row has not changed for 10 s. A relay of a shard does not wait: AwaitSharers has

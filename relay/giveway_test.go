@@ -100,7 +100,7 @@ func (k kinds) background(all ...func(context.Context)) (stop func()) {
 	}
 }
 
-// states are those of the rows under the relay's own name.
+// states are the ones of the rows under the relay's own name.
 func (k kinds) states() map[string]int {
 	k.t.Helper()
 	out := make(map[string]int)

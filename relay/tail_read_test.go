@@ -80,7 +80,7 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 	}
 }
 
-// Whatever a page holds and where it ends, a reading returns every row once, those of a
+// Whatever a page holds and where it ends, a reading returns every row once, the ones of a
 // stream in order, and few rows more than once.
 func TestTail_ReadsEveryRowWhereverAPageEnds(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				}
 				refused.Remove()
 				_, stop := w.run()
-				for _, e := range secret[:3] { // those of the second run follow
+				for _, e := range secret[:3] { // the ones of the second run follow
 					if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
 						t.Fatal(err)
 					}

@@ -23,7 +23,7 @@ type Position struct {
 type Filter struct {
 	// Until bounds when they are due: earlier than that.
 	Until time.Time
-	// Topic and Key are those of the message, Client is its submitter; empty
+	// Topic and Key are the ones of the message, Client is its submitter; empty
 	// matches all.
 	Topic, Key, Client string
 	// CreatedFrom and CreatedUntil bound the submission: at this time or later, and

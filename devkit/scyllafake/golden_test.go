@@ -217,7 +217,7 @@ func (n *goldenNode) hook(what string) error {
 	return fmt.Errorf("unknown hook %q", what)
 }
 
-// goldenDrivers are recordings of unmodified drivers' own frames, those of one
+// goldenDrivers are recordings of unmodified drivers' own frames, the ones of one
 // node together.
 var goldenDrivers = []struct {
 	name   string

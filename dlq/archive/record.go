@@ -13,7 +13,7 @@ import (
 )
 
 // Record is one line of an object: a complete dead letter and its history. Its names
-// are those of the table dead_letter_queue, whose texts are UTF-8. Times are RFC 3339
+// are the ones of the table dead_letter_queue, whose texts are UTF-8. Times are RFC 3339
 // in UTC.
 type Record struct {
 	EventID        string            `json:"event_id"`

@@ -142,7 +142,7 @@ func forms(p []byte) (text, coded *string) {
 	return text, &c
 }
 
-// chain sets the position of the dead letter among those of its aggregate.
+// chain sets the position of the dead letter among the ones of its aggregate.
 func (b *letterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
 	b.Followers = []follower{}
 	b.ChainLength = len(chain)

@@ -178,7 +178,7 @@ func unread(ctx context.Context, err error) *problem {
 }
 
 // SetReadDeadline implements huma.Context. If the body is already read, a deadline would
-// stay active while the request is served, and cancel its context and those of later
+// stay active while the request is served, and cancel its context and the ones of later
 // requests on the same connection (internal/httpapi, readInTime).
 func (w *watched) SetReadDeadline(t time.Time) error {
 	if w.asked != nil {

@@ -62,7 +62,7 @@ func withThings(t *testing.T) (*bundle, *[]string) {
 	return setup(t, func(c *Config) { c.Routes = []func(huma.API){things(made)} }), made
 }
 
-// Operations of other packages need roles like those of the API.
+// Operations of other packages need roles like the ones of the API.
 func TestRoutes_EachRole(t *testing.T) {
 	t.Parallel()
 	b, made := withThings(t)

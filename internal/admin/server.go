@@ -34,7 +34,7 @@ type Server struct {
 	leaving atomic.Bool // reported by /readyz
 }
 
-// maxHeavy bounds the concurrent expensive reads, and those of one principal at half of
+// maxHeavy bounds the concurrent expensive reads, and the ones of one principal at half of
 // it; others wait.
 const maxHeavy = 4
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A misspelt variable is named; those of settings, of others and of Kubernetes are not,
+// A misspelt variable is named; the ones of settings, of others and of Kubernetes are not,
 // nor is any value, which may be a secret.
 func TestWarnOfStrangers(t *testing.T) {
 	t.Parallel()

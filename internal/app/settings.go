@@ -255,7 +255,7 @@ type VerifyConfig struct {
 }
 
 // defaults returns the default of each setting but those with the tag default. The relay's
-// are those of relay.Config.
+// are the ones of relay.Config.
 func defaults() *Config {
 	c := &Config{
 		HTTP:     HTTPConfig{serverConfig: serverConfig{ForwardedHeader: string(access.XForwardedFor)}},

@@ -2,7 +2,7 @@
 // the file, flag, environment variable, default, bounds and documentation.
 //
 // A setting is an exported field with the tag setting:"name". A struct with that tag
-// is a section, whose name precedes those of its settings; an embedded struct without
+// is a section, whose name precedes the ones of its settings; an embedded struct without
 // it belongs to the struct around it. The further tags are:
 //
 //	usage    one line for --help and the documentation
@@ -196,7 +196,7 @@ func (fs Fields) Key(section, field string) (string, bool) {
 	return fs[i].Key, true
 }
 
-// Copy sets the exported fields of the struct that to points to, from those of the same
+// Copy sets the exported fields of the struct that to points to, from the ones of the same
 // name of the struct that from points to. It panics where their types do not fit.
 func Copy(to, from any) {
 	src, dst := reflect.ValueOf(from).Elem(), reflect.ValueOf(to).Elem()

@@ -43,7 +43,7 @@ type Config struct {
 	// Buffer is the number of events that may wait for one subscription before it is
 	// ended. Default 512.
 	Buffer int
-	// MaxSubscriptions bounds the subscriptions and the WebSockets, and those of one
+	// MaxSubscriptions bounds the subscriptions and the WebSockets, and the ones of one
 	// caller at half of it. Default 2,000.
 	MaxSubscriptions int
 	// Heartbeat is the interval of heartbeats on an idle connection. Default 15 s.

@@ -184,7 +184,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// An unreachable broker delays each subscription by one timeout, not by those of all
+// An unreachable broker delays each subscription by one timeout, not by the ones of all
 // previous ones.
 func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ type Subscription struct {
 
 // Subscribe starts a subscription at the position resume, and where resume has no offset
 // at the current end of the topic. A topic that does not exist yet is read from its first
-// event. Errors are a *FilterError, ErrFull, ErrClosed, or those of the broker.
+// event. Errors are a *FilterError, ErrFull, ErrClosed, or the ones of the broker.
 //
 // The subscription counts for the principal of ctx.
 func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscription, error) {

@@ -61,7 +61,7 @@ type Window struct {
 
 // Counts are the results of a check.
 type Counts struct {
-	// Rows are the events written within the window, Published those of them that are in
+	// Rows are the events written within the window, Published the ones of them that are in
 	// a topic.
 	Rows      int64 `json:"rows"`
 	Published int64 `json:"published"`
@@ -302,7 +302,7 @@ func (c *checker) row(n uint32, e *entry) {
 	}
 }
 
-// order compares the first record of an event with those of all earlier events of its
+// order compares the first record of an event with the ones of all earlier events of its
 // aggregate.
 func (c *checker) order(e *entry) {
 	own := -1

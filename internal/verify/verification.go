@@ -33,7 +33,7 @@ type Verification struct {
 	Kafka func(...kgo.Opt) (*kgo.Client, error)
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
-	// DeadLetters, if not nil, calls each for those of the missing or unreadable events
+	// DeadLetters, if not nil, calls each for the ones of the missing or unreadable events
 	// that have a dead letter. It is called once, after the topics are read, unless no
 	// event is missing or unreadable.
 	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(Letter)) error
@@ -261,7 +261,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	return errors.Join(err, c.Err())
 }
 
-// sameTopics reports whether the topics are those of the interrupted run.
+// sameTopics reports whether the topics are the ones of the interrupted run.
 func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
 	details, err := adm.ListTopics(ctx, topics...)
 	if err != nil {

@@ -71,7 +71,7 @@ type VerifierTable struct {
 	// Passed returns the write time up to which the relay has published every captured
 	// event; zero if unknown. Required.
 	Passed func(context.Context) (time.Time, error)
-	// DeadLetters calls each for those of the events that have a dead letter. An event
+	// DeadLetters calls each for the ones of the events that have a dead letter. An event
 	// published after began may be absent from the topics that were read. Nil means no
 	// dead letters.
 	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(Letter)) error

@@ -158,7 +158,7 @@ func (p *pass) verified(ctx context.Context, done int) error {
 }
 
 // earliest returns the write time up to which all ranges so far are checked, including
-// those of the current segment.
+// the ones of the current segment.
 func (p *pass) earliest(passed time.Time) time.Time {
 	if p.until.IsZero() || passed.Before(p.until) {
 		return passed

@@ -45,7 +45,7 @@ type Delivery struct {
 	CreatedAt, ChangedAt time.Time
 	// NextAttempt is the time of the next retry; zero for as soon as possible.
 	NextAttempt time.Time
-	// Repeats counts the requested repeats; RepeatedBy and Reason are those of the
+	// Repeats counts the requested repeats; RepeatedBy and Reason are the ones of the
 	// last one.
 	Repeats    int
 	RepeatedBy string

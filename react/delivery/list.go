@@ -85,7 +85,7 @@ func (s *Store) written(some []bucket, now time.Time) {
 
 // Filter selects deliveries.
 type Filter struct {
-	// Rule, Plugin, State and Event are those of the deliveries; empty matches
+	// Rule, Plugin, State and Event are the ones of the deliveries; empty matches
 	// all.
 	Rule   string
 	Plugin string

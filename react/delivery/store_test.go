@@ -219,7 +219,7 @@ func TestStore_RepeatIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// The write of a new owner with a slow clock wins over those of the old owner.
+// The write of a new owner with a slow clock wins over the ones of the old owner.
 func TestStore_TheLaterWriteCountsWhateverTheClocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

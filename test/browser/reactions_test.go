@@ -211,7 +211,7 @@ func TestReactions_RepeatManyByKeyboard(t *testing.T) {
 	b.sees("tbody", "repeat deliveries")
 }
 
-// All deliveries that match a filter are repeated, including those of other
+// All deliveries that match a filter are repeated, including the ones of other
 // pages, but none that started after the preview.
 func TestReactions_RepeatAllThatMatch(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func TestOrders_NoQuorum(t *testing.T) {
 			w.Fatal(err)
 		}
 		// Nodes report that two of three replicas are unavailable. Connections are
-		// kept: the driver sleeps with a lock held when it loses those of two nodes,
+		// kept: the driver sleeps with a lock held when it loses the ones of two nodes,
 		// which would stop virtual time.
 		for _, kind := range []engine.OpKind{engine.OpRead, engine.OpSerialRead, engine.OpWrite, engine.OpLoggedBatch, engine.OpCAS} {
 			w.db.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{kind}}, Effect: faults.Effect{Failure: faults.Unavailable(1, 2)}})

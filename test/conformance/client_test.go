@@ -110,7 +110,7 @@ func (c *rawClient) doOne(s *step) ([]string, error) {
 // maxPages bounds an endless paging state.
 const maxPages = 200
 
-// pages sends a request until its last page; columns are those of a result without metadata.
+// pages sends a request until its last page; columns are the ones of a result without metadata.
 func (c *rawClient) pages(options *message.QueryOptions, columns []*message.ColumnMetadata, request func() message.Message) ([]string, error) {
 	var lines []string
 	for range maxPages {

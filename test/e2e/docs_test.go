@@ -25,7 +25,7 @@ const readmeAPI = "http://127.0.0.1:8080"
 var curl = regexp.MustCompile("(?m)^ *(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
 
 // The API examples of the documents have the documented results, in their
-// order, including those of the README. ID is that of the previous order or
+// order, including the ones of the README. ID is that of the previous order or
 // message.
 func TestREADME_CurlExamples(t *testing.T) {
 	t.Parallel()

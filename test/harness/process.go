@@ -204,7 +204,7 @@ func (p *Process) end() {
 }
 
 // Run runs a command to its end and returns its output and exit status. Its
-// timeouts for the database are those of a test: a command does not retry like
+// timeouts for the database are the ones of a test: a command does not retry like
 // a service.
 func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()

@@ -20,7 +20,7 @@ type result struct {
 	Detail  string  `json:"detail"`
 }
 
-// results are those of all runs, in a file with a line for each. It is not safe
+// results are the ones of all runs, in a file with a line for each. It is not safe
 // for concurrent use.
 type results struct {
 	file *os.File

@@ -65,7 +65,7 @@ func (w *world) failReads(p float64) (stop func()) {
 	})
 }
 
-// failWrites makes plain writes time out with probability p: those of checkpoints, and of
+// failWrites makes plain writes time out with probability p: the ones of checkpoints, and of
 // orders after their events. Each may be applied.
 func (w *world) failWrites(p float64) (stop func()) {
 	late := faults.Rule{Name: "applied later, with a timeout", Effect: faults.Effect{

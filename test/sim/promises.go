@@ -123,7 +123,7 @@ func (w *world) checkTopics(e *evidence) {
 	}
 }
 
-// checkSequence: the broker received the events of an order in sequence, those of one
+// checkSequence: the broker received the events of an order in sequence, the ones of one
 // topic in one partition. It ignores duplicates.
 func (w *world) checkSequence(e *evidence) {
 	w.t.Helper()

@@ -41,7 +41,7 @@ func TestRelay_StoppedWithoutABroker(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The relay starts while most reads fail, including those of the positions to resume
+// The relay starts while most reads fail, including the ones of the positions to resume
 // from: the reader ends and restarts until it succeeds.
 func TestRelay_StartsWhileReadsFail(t *testing.T) {
 	seen := simulate(t, 18, nil, func(w *world) {

@@ -63,7 +63,7 @@ func run() int {
 }
 
 // runAll runs tiers in their order, lanes of them concurrently, and returns
-// tiers that it ran. It starts no tier after a failure, unless all is set.
+// the tiers that it ran. It starts no tier after a failure, unless all is set.
 func runAll(ctx context.Context, tiers []*tier, lanes int, all bool, out *screen) (done []*tier) {
 	var mu sync.Mutex
 	next, failed := 0, false

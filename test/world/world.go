@@ -47,7 +47,7 @@ type Written struct {
 	At time.Time
 }
 
-// Outbox returns the events of the outbox table, or those of the given
+// Outbox returns the events of the outbox table, or the ones of the given
 // aggregates. The events of an aggregate are in the order of their sequence.
 func (w World) Outbox(t testing.TB, aggregates ...gocql.UUID) (all []Written) {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The tokens are those of a real node for these keys.
+// The tokens match a real node for these keys.
 func TestTable_Token(t *testing.T) {
 	t.Parallel()
 	log := &Table{Options: Options{Partitioner: CDCPartitioner}}

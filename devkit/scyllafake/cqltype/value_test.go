@@ -35,7 +35,7 @@ func TestClass_IsNumberedAsInTheSyntax(t *testing.T) {
 	}
 }
 
-// Texts and their formatted values are those of the golden recordings, C1.
+// Texts and their formatted values match the golden recordings, C1.
 func TestFromText(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -119,7 +119,7 @@ func TestFromText_Errors(t *testing.T) {
 	}
 }
 
-// The refused values and the texts are those of the golden recordings, A7.flags and C1.
+// The refused values and the texts match the golden recordings, A7.flags and C1.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	tuple := NewTuple(TInt, TText)

@@ -106,7 +106,7 @@ const (
 	createPlain = "CREATE TABLE ks.plain (pk int, ck int, s int static, v int, w text, PRIMARY KEY (pk, ck))"
 )
 
-// The messages are those of a real node (recordings B1-B6, E2, E13, F4).
+// The messages match a real node (recordings B1-B6, E2, E13, F4).
 func TestExecute_Refusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")

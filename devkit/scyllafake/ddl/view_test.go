@@ -15,7 +15,7 @@ const (
 	createNarrow = "CREATE MATERIALIZED VIEW ks.narrow AS SELECT pk, ck FROM ks.bv WHERE pk IS NOT NULL AND ck IS NOT NULL PRIMARY KEY (ck, pk)"
 )
 
-// The messages that are in recordings A5.kinds, B5, E13 and E15 are those of a
+// The messages that are in recordings A5.kinds, B5, E13 and E15 are the ones of a
 // real node; the others are in its sources.
 func TestViews_Refusals(t *testing.T) {
 	t.Parallel()

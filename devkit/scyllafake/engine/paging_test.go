@@ -31,7 +31,7 @@ func (n *node) pages(text string, size int32) []string {
 	return nil
 }
 
-// The pages are those of the recordings, cases C4, C5 and C7.filter.
+// The pages match the recordings, cases C4, C5 and C7.filter.
 func TestSelect_Pages(t *testing.T) {
 	t.Parallel()
 	n := setup(t, usualTables...)

@@ -9,7 +9,7 @@ func itoa(i int) string { return strconv.Itoa(i) }
 
 const needsFiltering = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING"
 
-// The messages are those of the recordings, mostly case B7.
+// The messages match the recordings, mostly case B7.
 func TestSelect_Refusals(t *testing.T) {
 	t.Parallel()
 	n := setup(t, append(usualTables,

@@ -59,7 +59,7 @@ func serveRecorded(nc net.Conn, records []*Record, mutate func(*Record) []byte) 
 		return err == nil && len(response) > 0
 	}
 	for len(records) > 0 {
-		// Events of other connections' statements come by themselves, those of the next
+		// Events of other connections' statements come by themselves, the ones of the next
 		// request wait for it.
 		n := slices.IndexFunc(records, func(r *Record) bool { return r.Kind != "event" })
 		if r := records[0]; r.Kind == "event" && (n < 0 || r.GotMS <= records[n].SentMS) {

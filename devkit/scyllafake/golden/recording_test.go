@@ -10,7 +10,7 @@ import (
 
 const dir = "../../../test/testdata/golden"
 
-// scripted are the recordings made with scripts, frames those of drivers.
+// scripted are the recordings made with scripts, frames the ones of drivers.
 var (
 	scripted = []string{
 		"A", "A.2shards", "B", "C", "D", "E", "E.2shards", "F", "F.2shards", "F.1token", "F.4tokens", "F1.restart",

@@ -104,7 +104,7 @@ func TestOpen_RestartKeepsTheNode(t *testing.T) {
 	}
 }
 
-// The seed decides where a node's tokens lie, and those of each later generation.
+// The seed decides where a node's tokens lie, and the ones of each later generation.
 func TestOpen_SeedDecidesTheTokens(t *testing.T) {
 	t.Parallel()
 	tokens := func(seed uint64) (all []int64) {

@@ -115,7 +115,7 @@ func TestReadValue_Version3HasNoUnset(t *testing.T) {
 	}
 }
 
-// The texts are those of a real node.
+// The texts match a real node.
 func TestRead_Refusals(t *testing.T) {
 	t.Parallel()
 	read := func(op Opcode, b []byte) error {

@@ -23,7 +23,7 @@ type settings struct {
 	read    Config
 }
 
-// newSettings are those of a relay without changes, for a broker at the addresses.
+// newSettings are the ones of a relay without changes, for a broker at the addresses.
 func newSettings(log *slog.Logger, topics map[string]string, brokers []string, kafka ...kgo.Opt) settings {
 	rules, err := dlq.NewStrategyRules(nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// rules are those of every process: one that is tried often, one without order that
+// rules are the ones of every process: one that is tried often, one without order that
 // gives up soon, one whose plugin hangs, and one whose plugin is always well.
 var rules = []react.Rule{
 	{Name: "strict", Topics: topics, To: "strict", Attempts: 6, Backoff: 500 * time.Millisecond, MaxBackoff: 5 * time.Second, Timeout: 2 * time.Second, Concurrency: 3, From: react.FromStart},

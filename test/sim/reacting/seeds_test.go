@@ -25,7 +25,7 @@ func TestSeeds(t *testing.T) {
 }
 
 // Plugins that hang, and use up their rules' places, cost another rule's events
-// nothing, nor slow deliveries: processes and database are well.
+// nothing, and neither do slow plugins: processes and database are well.
 func TestSlowPlugin_DelaysNoOther(t *testing.T) {
 	simulate(t, 1, func(w *world) {
 		w.people(false)

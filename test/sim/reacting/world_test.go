@@ -57,7 +57,7 @@ type world struct {
 // event is one that was published.
 type event struct {
 	id, topic, aggregate string
-	n                    int       // its place among those of its aggregate in its topic
+	n                    int       // its place among the ones of its aggregate in its topic
 	at                   time.Time // when it was published
 }
 

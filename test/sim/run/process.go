@@ -21,7 +21,7 @@ type result struct {
 	tally
 }
 
-// tally counts what was simulated. Its fields are those of the lines that the
+// tally counts what was simulated. Its fields are the ones of the lines that the
 // simulation prints.
 type tally struct {
 	Runs       int   `json:"-"`
