@@ -8,12 +8,12 @@ var brokerMutants = []mutant{
 		new: "kerr.InvalidTopicException, kerr.PolicyViolation",
 	}),
 	unit("TestTopics_ARefusedOneStopsNoOther", mutant{
-		name: "a denied topic keeps the others from being read back", file: "relay/internal/readback/readback_fetch.go",
+		name: "a denied topic keeps the others from being read back", file: "relay/internal/readback/fetch.go",
 		old: "	if !isDenied(err) {\n		return err",
 		new: "	if true {\n		return err",
 	}),
 	unit("TestTopics_WaitsForBrokersThatHoldTheReplicas", mutant{
-		name: "a topic that cannot be created opens the breaker", file: "relay/internal/publish/open.go",
+		name: "a topic that cannot be created opens the breaker", file: "relay/internal/publish/probe.go",
 		old: "case err == nil, answer, failure.Classify",
 		new: "case err == nil, answer && false, failure.Classify",
 	}),
@@ -83,7 +83,7 @@ var brokerMutants = []mutant{
 		new: "l.hold != nil",
 	}),
 	unit("TestLetters_AChainIsInTheOrderOfNumbers", mutant{
-		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/publish/letters.go",
+		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/publish/chains.go",
 		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
 		new: "if false {",
 	}),
@@ -101,7 +101,7 @@ var brokerMutants = []mutant{
 		old: `== "true" && replicas >= 2`, new: `== "yes" && replicas >= 2`,
 	},
 	unit("TestReadback_ReadsBeyondTheHighWatermark", mutant{
-		name: "read-back ends at the high watermark", file: "relay/internal/readback/readback_fetch.go",
+		name: "read-back ends at the high watermark", file: "relay/internal/readback/fetch.go",
 		old: "p.end = max(p.end, e.EndOffset)", new: "_ = e.EndOffset",
 	}),
 	unit("TestStreams_SavesDoNotOvertakeEachOther", mutant{
@@ -114,7 +114,7 @@ var brokerMutants = []mutant{
 		new: "",
 	}),
 	unit("TestReadback_AfterTheGrant", mutant{
-		name: "read-back begins at the ends of the topics", file: "relay/internal/readback/readback_fetch.go",
+		name: "read-back begins at the ends of the topics", file: "relay/internal/readback/fetch.go",
 		old: "max(since.UnixMilli(), 0)", new: "time.Now().UnixMilli()",
 	}),
 }

@@ -99,7 +99,7 @@ var dlqMutants = []mutant{
 		old: "		by.Version = r.Version\n", new: "",
 	},
 	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{
-		name: "a dead letter that was archived before is in its topic", file: "relay/internal/publish/bury.go",
+		name: "a dead letter that was archived before is in its topic", file: "relay/internal/publish/dead_letter.go",
 		old: "p.remembered(it, false)", new: "p.remembered(it, true)",
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
@@ -107,7 +107,7 @@ var dlqMutants = []mutant{
 		old: "	return bool(in)\n", new: "	return bool(in) || r.p.memory.has(id)\n",
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
-		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/bury.go",
+		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/dead_letter.go",
 		old: "		<-p.burying\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
 		new: "		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),

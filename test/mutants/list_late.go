@@ -19,7 +19,7 @@ var lateMutants = []mutant{
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/publish/memory.go",
+		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/publish/dedup.go",
 		old: "!ok && !m.busy(a) {",
 		new: "!ok {",
 	}),
@@ -29,7 +29,7 @@ var lateMutants = []mutant{
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "no gaps are remembered", file: "relay/internal/publish/memory.go",
+		name: "no gaps are remembered", file: "relay/internal/publish/dedup.go",
 		old: "		if seq > l.next {\n			m.skip(",
 		new: "		if false {\n			m.skip(",
 	}),

@@ -53,7 +53,7 @@ var relayMutants = []mutant{
 		new: "		it.death = nil\n",
 	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
-		name: "who reads the topics back for others takes them along when it ends", file: "relay/internal/readback/readback_shared.go",
+		name: "who reads the topics back for others takes them along when it ends", file: "relay/internal/readback/group.go",
 		old: "case ctx.Err() != nil: // it",
 		new: "case false: // it",
 	}),
@@ -88,12 +88,12 @@ var relayMutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/internal/publish/bury.go",
+		name: "the tail does not remember what it handed on", file: "relay/internal/publish/dead_letter.go",
 		old: "		p.memory.addAs(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
-		name: "what the sweep has shown is forgotten at once", file: "relay/internal/publish/memory.go",
+		name: "what the sweep has shown is forgotten at once", file: "relay/internal/publish/dedup.go",
 		old: "			m.shownAs(id, written, how)\n			return",
 		new: "			_ = how\n			return",
 	}),
@@ -166,7 +166,7 @@ var relayMutants = []mutant{
 		new: "		if true || quiet.IsZero() || came {",
 	}),
 	unit("TestReadback_.*", mutant{
-		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/internal/readback/readback_mark.go",
+		name: "a stream without a checkpoint is not read back from its beginning", file: "relay/internal/readback/mark.go",
 		old: "			earlier(begin)\n",
 		new: "			_ = begin\n",
 	}),
@@ -176,7 +176,7 @@ var relayMutants = []mutant{
 		new: "			_ = p.remember",
 	}),
 	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
-		name: "a dead letter is settled before it is written", file: "relay/internal/publish/bury.go",
+		name: "a dead letter is settled before it is written", file: "relay/internal/publish/dead_letter.go",
 		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
 		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
 	}),
@@ -211,12 +211,12 @@ var relayMutants = []mutant{
 		new: "len(before) == 0 || b.generation.After(generation)",
 	}),
 	unit("TestShards_ReadBackTheirOwn", mutant{
-		name: "read-back keeps what other shards published", file: "relay/internal/readback/readback_scan.go",
+		name: "read-back keeps what other shards published", file: "relay/internal/readback/scan.go",
 		old: "	return e, found == 3 && own, nil\n",
 		new: "	_ = own\n	return e, found == 3, nil\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
-		name: "a shard takes on the dead letters of others", file: "relay/internal/publish/letters_load.go",
+		name: "a shard takes on the dead letters of others", file: "relay/internal/publish/start.go",
 		old: "if e.Status.Open() && p.ownLetter(own, e.EventID, e.AggregateID, e.WrittenAt) {\n",
 		new: "if e.Status.Open() {\n",
 	}),
@@ -236,7 +236,7 @@ var relayMutants = []mutant{
 		new: "	if err := error(nil); err != nil {\n",
 	}),
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
-		name: "dead letters are not read at the start", file: "relay/internal/publish/letters_load.go",
+		name: "dead letters are not read at the start", file: "relay/internal/publish/start.go",
 		old: "			if e.Status.Open() && ",
 		new: "			if false && ",
 	}),
@@ -261,7 +261,7 @@ var relayMutants = []mutant{
 		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "a chain is replayed when its last letter is due", file: "relay/internal/publish/letters.go",
+		name: "a chain is replayed when its last letter is due", file: "relay/internal/publish/chains.go",
 		old: "return &c.letters[0]",
 		new: "return &c.letters[len(c.letters)-1]",
 	}),
@@ -306,7 +306,7 @@ var relayMutants = []mutant{
 		new: "		case p.stays(l, it):\n			it.attempts++\n",
 	}),
 	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
-		name: "the spill limit is ignored", file: "relay/internal/publish/bury.go",
+		name: "the spill limit is ignored", file: "relay/internal/publish/dead_letter.go",
 		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
 		new: "{",
 	}),
@@ -339,7 +339,7 @@ var relayMutants = []mutant{
 		old: "		e.EditOf = e.IDString()\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "read-back takes an edited event for another", file: "relay/internal/readback/readback_scan.go",
+		name: "read-back takes an edited event for another", file: "relay/internal/readback/scan.go",
 		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
 	}),
 	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{

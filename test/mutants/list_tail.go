@@ -26,11 +26,11 @@ var tailMutants = []mutant{
 		new: "	if l.next < 0 {\n		p.late(o, o.Written-l.next)",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported when it has stopped", file: "relay/internal/publish/tail_near.go",
+		name: "the tail's limit is reported when it has stopped", file: "relay/internal/publish/dedup_near.go",
 		old: "nearFullPercent  = 80", new: "nearFullPercent  = 100",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported for ever", file: "relay/internal/publish/tail_near.go",
+		name: "the tail's limit is reported for ever", file: "relay/internal/publish/dedup_near.go",
 		old: "		percent = nearClearPercent\n", new: "		percent = -1\n",
 	}),
 	{
