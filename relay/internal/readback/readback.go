@@ -25,7 +25,7 @@ const (
 	readBackSettle = 20
 	// Patience is how long a start waits for unreadable partitions after the last
 	// successful read of another one, before it publishes to the others
-	// (readback_gates.go). While no partition is readable the wait is unbounded: a
+	// (unread.go). While no partition is readable the wait is unbounded: a
 	// starting cluster responds long before its partitions have leaders.
 	Patience = 5 * time.Second
 )
