@@ -97,7 +97,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 	go run ./test/sim/run -seeds $(SEEDS) -first $(FIRST)
 
 .PHONY: test-peers
-test-peers: java ## conformance with a real Apache Cassandra, end to end on a real Apache Kafka
+test-peers: java ## conformance and the inbox with a real Apache Cassandra, end to end on a real Apache Kafka
 	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 -timeout 40m -run Peer)
 
 .PHONY: test-api
@@ -169,8 +169,8 @@ alerts: ## test the alert rules, and read the dashboard's queries, with promtool
 	PROMTOOL=$(CURDIR)/test/promtool go test -count=1 ./test/layout -run DashboardQueries
 
 .PHONY: test-million
-test-million: ## a million dead letters: each listing's p95, and the memory (LETTERS=20000 for short)
-	DLQ_LETTERS=$${LETTERS:-1000000} go test ./dlq -run TestStore_ManyDeadLetters -v -count=1 -timeout 2h
+test-million: ## a million dead letters: each listing's p95, and the memory (DEAD_LETTERS=20000 for short)
+	DLQ_DEAD_LETTERS=$${DEAD_LETTERS:-1000000} go test ./dlq -run TestStore_ManyDeadLetters -v -count=1 -timeout 2h
 
 .PHONY: cloud-check
 cloud-check: ## compile the archives at S3, Google Cloud and Azure, which make build-cloud links
