@@ -14,7 +14,8 @@ var (
 
 // Swept is the result of a sweep.
 type Swept struct {
-	// Archived counts dead letters by their previous status.
+	// Archived counts the dead letters that were moved to the archive, or deleted
+	// without one, by their previous status.
 	Archived map[Status]int
 	// Held counts failed dead letters that remain because they block others, and
 	// Changed the ones that changed during the sweep.

@@ -38,7 +38,7 @@ func parallel(n int, f func(i int) error) ([]time.Duration, error) {
 }
 
 func report(b *testing.B, took []time.Duration) {
-	b.ReportMetric(float64(len(took))/b.Elapsed().Seconds(), "letters/s")
+	b.ReportMetric(float64(len(took))/b.Elapsed().Seconds(), "dead_letters/s")
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")
 }
 
@@ -107,7 +107,7 @@ func BenchmarkReplayMany(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "letters/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "dead_letters/s")
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms-p95")
 }
 

@@ -276,6 +276,7 @@ func TestStore_Storm(t *testing.T) {
 	}
 	b.listed(t, Filter{ErrorClass: "record_too_large"})
 	b.listed(t, Filter{EventType: "OrderCreated"})
+	b.listed(t, Filter{Table: testTable})
 	b.listed(t, Filter{Aggregate: "a"})
 	for _, id := range ids {
 		b.mustBeListed(t, id)

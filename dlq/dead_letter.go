@@ -10,7 +10,8 @@ import (
 // DeadLetter is an event that was not published, with its errors and its state. Times
 // have milliseconds.
 type DeadLetter struct {
-	// Table is the outbox table, "keyspace.table".
+	// Table is the outbox table, "keyspace.table", or for a dead letter of a
+	// subscription "subscription.NAME".
 	Table string
 	// EventID is the key: one event has one dead letter, however often it fails. A row
 	// without an id has the id of RowID.
@@ -21,6 +22,12 @@ type DeadLetter struct {
 	AggregateType, EventType string
 	// Sequence is the event's number; 0 in tables without numbers.
 	Sequence int64
+
+	// Priority is between MinPriority and MaxPriority; jobs may replay higher ones
+	// first. Tags are at most MaxTags of the form TagPattern, in order. Operators
+	// change both by Set.
+	Priority int
+	Tags     []string
 
 	// Payload, ContentType and Headers are the event's, byte for byte. Null is read as
 	// nil, empty as empty.
@@ -217,7 +224,7 @@ func (l *DeadLetter) entryDest() []any {
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
 		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
-		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID,
+		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID, &l.Priority, &l.Tags,
 	}
 }
 

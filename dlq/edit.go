@@ -52,17 +52,21 @@ func (e *Edited) line() string { return "to be published as event " + e.ID.Strin
 var ErrInvalidEdit = errors.New("invalid edit")
 
 // Fits returns nil if the dead letter, from Read, can be published with this content,
-// and else an error with ErrInvalidEdit in its chain.
+// and else an error with ErrInvalidEdit in its chain. The content of a dead letter of a
+// subscription only has to differ.
 func (e Edit) Fits(l *DeadLetter) error {
 	if e.Equal(l.Content()) {
 		return fmt.Errorf("edit dead letter %s: %w: it changes nothing; replay publishes the event as it is", l.EventID, ErrInvalidEdit)
+	}
+	if _, ok := SubscriptionOf(l.Table); ok {
+		return nil // the record of any producer: it has the fields that it has
 	}
 	event := outbox.Event{
 		ID: l.EventID, AggregateID: outbox.IDOf(l.AggregateID), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
 	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {
-		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so fields other than payload and headers are missing: fix the row in %s and replay the letter",
+		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so fields other than payload and headers are missing: fix the row in %s and replay the dead letter",
 			l.EventID, ErrInvalidEdit, l.Table)
 	}
 	if err := event.Validate(); err != nil {

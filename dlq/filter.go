@@ -3,6 +3,7 @@ package dlq
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -16,6 +17,14 @@ type Filter struct {
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
 	Aggregate  string `json:"aggregate,omitempty"`
+	// Table selects one outbox table, "keyspace.table", or one subscription,
+	// "subscription.NAME".
+	Table string `json:"table,omitempty"`
+	// Tags selects dead letters with all of these tags.
+	Tags []string `json:"tags,omitempty" nullable:"false"`
+	// MinPriority, unless nil, selects by priority. There is no list of priorities, so
+	// a listing reads all dead letters that match the other criteria.
+	MinPriority *int `json:"min_priority,omitempty"`
 	// Since and Until bound FirstFailedAt; Until itself is not in.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
@@ -44,6 +53,10 @@ func (f *Filter) Validate() error {
 			errs = append(errs, fmt.Errorf("status %q: use one of %v", s, Statuses))
 		}
 	}
+	errs = append(errs, checkTags(f.Tags))
+	if f.MinPriority != nil {
+		errs = append(errs, checkPriority(*f.MinPriority))
+	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		errs = append(errs, fmt.Errorf("since %s is not before until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339)))
 	}
@@ -52,7 +65,7 @@ func (f *Filter) Validate() error {
 
 // Empty reports whether f selects every dead letter.
 func (f *Filter) Empty() bool {
-	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" &&
+	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" && f.Table == "" && len(f.Tags) == 0 && f.MinPriority == nil &&
 		f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
 }
 
@@ -65,6 +78,16 @@ func known(s Status) bool {
 	return false
 }
 
+// labeled reports whether f selects the priority and tags of the dead letter.
+func (f *Filter) labeled(l *DeadLetter) bool {
+	for _, t := range f.Tags {
+		if !slices.Contains(l.Tags, t) {
+			return false
+		}
+	}
+	return f.MinPriority == nil || l.Priority >= *f.MinPriority
+}
+
 // matches reports whether f selects the dead letter.
 func (f *Filter) matches(l *DeadLetter) bool {
 	ok := len(f.Status) == 0
@@ -72,6 +95,6 @@ func (f *Filter) matches(l *DeadLetter) bool {
 		ok = ok || s == l.Status
 	}
 	return ok && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
-		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && !l.FirstFailedAt.Before(f.Since) &&
+		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.labeled(l) && !l.FirstFailedAt.Before(f.Since) &&
 		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until))
 }

@@ -25,6 +25,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	t.Parallel()
 	b, rnd := setup(t), seeds.Rand(t)
 	classes, types := []string{"breaker_open", "record_too_large", ""}, []string{"OrderCreated", "OrderCancelled"}
+	tables, tags := []string{testTable, "subscription.inventory"}, []string{"night", "vip", "team:a"}
 	start := b.clock.at
 	ls := make([]*DeadLetter, 0, 900)
 	all := make([]gocql.UUID, 0, cap(ls))
@@ -36,19 +37,23 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rnd.IntN(20))*time.Millisecond)
 		}
 		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
+		l.Table, l.Priority, l.Tags = tables[rnd.IntN(2)], rnd.IntN(5)-2, tags[rnd.IntN(3):][:rnd.IntN(2)]
 		ls, all = append(ls, l), append(all, l.EventID)
 	}
 	if _, err := parallel(len(ls), func(i int) error { _, err := b.Write(t.Context(), ls[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
 	some := rnd.Perm(len(all))[:300]
-	class := make([]string, len(some))
+	class, labels := make([]string, len(some)), make([]Labels, len(some))
 	for n := range class {
 		class[n] = classes[rnd.IntN(len(classes))]
+		labels[n] = Labels{Priority: new(rnd.IntN(5) - 2), AddTags: tags[:rnd.IntN(2)], RemoveTags: tags[1:][:rnd.IntN(3)]}
 	}
 	_, _ = parallel(len(some), func(n int) error {
 		i := some[n]
-		switch n % 4 {
+		switch n % 5 {
+		case 4:
+			_ = b.Set(t.Context(), all[i], labels[n], eve)
 		case 0:
 			_, _ = b.Claim(t.Context(), all[i], me, time.Hour)
 		case 1:
@@ -86,6 +91,17 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			}
 			if rnd.IntN(5) == 0 {
 				f.Aggregate = fmt.Sprint("a", rnd.IntN(31))
+			}
+			if rnd.IntN(3) == 0 {
+				f.Table = tables[rnd.IntN(2)]
+			}
+			for _, tag := range tags {
+				if rnd.IntN(5) == 0 {
+					f.Tags = append(f.Tags, tag)
+				}
+			}
+			if rnd.IntN(4) == 0 {
+				f.MinPriority = new(rnd.IntN(5) - 2)
 			}
 			if rnd.IntN(3) == 0 {
 				f.Since = start.Add(time.Duration(rnd.IntN(4*3600)) * time.Second)
@@ -159,12 +175,12 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	if err := b.lists.add(t.Context(), &stale, listsOf(&stale), true); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}} {
+	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}, {Table: l.Table, Status: []Status{Pending}}} {
 		if got := b.listed(t, f); len(got) != 0 {
 			t.Errorf("List(%+v) = %+v, want none", f, got)
 		}
 	}
-	for _, f := range []Filter{{ErrorClass: l.ErrorClass}, {EventType: l.EventType}} {
+	for _, f := range []Filter{{ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Table: l.Table}} {
 		if got := b.listed(t, f); len(got) != 1 {
 			t.Errorf("List(%+v) has %d, want 1", f, len(got))
 		}

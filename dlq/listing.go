@@ -50,6 +50,12 @@ func (ls *lists) reader(f *Filter) reader {
 	if f.EventType != "" {
 		add(both(kindOpenType, kindDoneType), f.EventType)
 	}
+	if f.Table != "" {
+		add(both(kindOpenTable, kindDoneTable), f.Table)
+	}
+	for _, t := range f.Tags {
+		add(both(kindOpenTag, kindDoneTag), t)
+	}
 	if len(f.Status) > 0 || len(all) == 0 {
 		var values []string
 		for _, st := range f.Status {

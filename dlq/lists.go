@@ -16,8 +16,9 @@ import (
 // listKey identifies a list of dead letters in dead_letter_lookups, without its bucket.
 type listKey struct{ kind, value string }
 
-// The kinds of lists. A dead letter that is not purged is in one list of each kind: in
-// the open ones while it is open, and in the closed ones afterwards.
+// The kinds of lists. A dead letter that is not purged is in one list of each kind, and
+// in one for each of its tags: in the open ones while it is open, and in the closed ones
+// afterwards.
 const (
 	kindStatus    = "status"
 	kindAggregate = "aggregate"
@@ -25,6 +26,10 @@ const (
 	kindDoneClass = "done_class"
 	kindOpenType  = "open_type"
 	kindDoneType  = "done_type"
+	kindOpenTable = "open_table"
+	kindDoneTable = "done_table"
+	kindOpenTag   = "open_tag"
+	kindDoneTag   = "done_tag"
 )
 
 // listsOf returns the lists that contain a dead letter.
@@ -32,16 +37,21 @@ func listsOf(l *DeadLetter) []listKey {
 	if !l.PurgedAt.IsZero() {
 		return []listKey{{kindStatus, string(l.Status)}}
 	}
-	class, typ := kindDoneClass, kindDoneType
+	class, typ, table, tag := kindDoneClass, kindDoneType, kindDoneTable, kindDoneTag
 	if l.Status.Open() {
-		class, typ = kindOpenClass, kindOpenType
+		class, typ, table, tag = kindOpenClass, kindOpenType, kindOpenTable, kindOpenTag
 	}
-	return []listKey{
+	out := []listKey{
 		{kindStatus, string(l.Status)},
 		{kindAggregate, l.AggregateID},
 		{class, l.ErrorClass},
 		{typ, l.EventType},
+		{table, l.Table},
 	}
+	for _, t := range l.Tags {
+		out = append(out, listKey{tag, t})
+	}
+	return out
 }
 
 // bucketOf returns the partition of a list: an hour, or for an aggregate one partition.
@@ -153,8 +163,8 @@ func (ls *lists) drop(ctx context.Context, l *DeadLetter, at int64, off []listKe
 	return nil
 }
 
-// lists are the tables that list dead letters by status, aggregate, error class and
-// event type, and the open ones of each aggregate in order. It is safe for concurrent
+// lists are the tables that list dead letters by status, aggregate, error class, event
+// type, table and tag, and the open ones of each aggregate in order. It is safe for concurrent
 // use.
 type lists struct {
 	db   *db.DB

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// manyDeadLetters is the number of dead letters of TestStore_ManyDeadLetters: DLQ_LETTERS.
+// manyDeadLetters is the number of dead letters of TestStore_ManyDeadLetters: DLQ_DEAD_LETTERS.
 func manyDeadLetters(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("DLQ_LETTERS"))
+	n, err := strconv.Atoi(os.Getenv("DLQ_DEAD_LETTERS"))
 	switch {
-	case os.Getenv("DLQ_LETTERS") != "" && (err != nil || n < 1000):
-		t.Fatalf("DLQ_LETTERS=%q: write a number of dead letters, at least 1000", os.Getenv("DLQ_LETTERS"))
+	case os.Getenv("DLQ_DEAD_LETTERS") != "" && (err != nil || n < 1000):
+		t.Fatalf("DLQ_DEAD_LETTERS=%q: write a number of dead letters, at least 1000", os.Getenv("DLQ_DEAD_LETTERS"))
 	case err == nil:
 		return n
 	case testing.Short():

@@ -91,7 +91,7 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	b.mustBeListed(t, l.EventID)
 }
 
-func TestPurge_OpenLettersOnlyByForce(t *testing.T) {
+func TestPurge_OpenDeadLettersOnlyByForce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, from := range []Status{Pending, Parked, Processing} {

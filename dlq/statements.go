@@ -7,7 +7,7 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
-	"purged_at", "archive", "resolved_at", "job_id", "edited_id",
+	"purged_at", "archive", "resolved_at", "job_id", "edited_id", "priority", "tags",
 }
 
 // moreColumns are the others, but for history.
@@ -21,7 +21,7 @@ var insertColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "rule", "waiting",
-	"failure_key", "failure_repeats", "history",
+	"failure_key", "failure_repeats", "priority", "tags", "history",
 }
 
 // statements are the store's CQL that does not depend on the changed columns.

@@ -54,6 +54,7 @@ const (
 	ActionPark    Action = "park"
 	ActionResolve Action = "resolve" // ResolveByHand
 	ActionEdit    Action = "edit"
+	ActionSet     Action = "set" // of priority and tags
 	ActionArchive Action = "archive"
 	ActionPurge   Action = "purge"
 	ActionRestore Action = "restore"
@@ -63,7 +64,7 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are the actions of operators.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionArchive, ActionPurge, ActionRestore}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions contains the next statuses by action and current status. The first status
 // of a list is the usual one.
@@ -101,6 +102,14 @@ var transitions = map[Action]map[Status][]Status{
 		Processing: {Pending},
 		Failed:     {Pending},
 		Manual:     {Pending},
+	},
+	ActionSet: {
+		Pending:    {Pending},
+		Parked:     {Parked},
+		Processing: {Processing}, // after the claim expired
+		Failed:     {Failed},
+		Manual:     {Manual},
+		Resolved:   {Resolved},
 	},
 	ActionArchive: {Resolved: {Archived}, Failed: {Archived}},
 	// Failed and Manual only if it is forced.

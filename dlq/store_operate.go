@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -71,6 +72,9 @@ func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string)
 	n, more, err := s.followers(ctx, l)
 	if err != nil {
 		return planned{}, err
+	}
+	if _, ok := SubscriptionOf(l.Table); ok {
+		what = strings.Replace(strings.TrimSuffix(what, " by the relay"), "published", "delivered", 1)
 	}
 	skipped := fmt.Sprintf("skipped: %s seq %d of %s %s", l.EventType, l.Sequence, l.AggregateID, what)
 	switch {
@@ -222,7 +226,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			change := p.change
 			p.change = func(l *DeadLetter) { change(l); l.job = by.Job }
 		}
-		if (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
+		if action != ActionSet && (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
 			if err := s.request(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}

@@ -61,9 +61,11 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 		errs = append(errs, errors.New("event id is zero"))
 	}
 	if keyspace, table, ok := strings.Cut(l.Table, "."); !ok || keyspace == "" || table == "" {
-		errs = append(errs, fmt.Errorf("table %q: name it keyspace.table", l.Table))
+		errs = append(errs, fmt.Errorf("table %q: name it keyspace.table, or subscription.NAME", l.Table))
 	}
+	errs = append(errs, checkPriority(l.Priority), checkTags(l.Tags))
 	row := *l
+	row.Tags = sorted(l.Tags)
 	if row.Status == "" {
 		row.Status = Pending
 	}
@@ -210,6 +212,7 @@ func insertValues(l *DeadLetter, c Change) []any {
 		unsetTime(l.NextAttempt), unsetNil(l.Payload, l.Payload == nil), l.ContentType, unsetNil(l.Headers, l.Headers == nil),
 		l.ErrorCode, l.ErrorText, unsetNil(l.ErrorChain, l.ErrorChain == nil), unsetNil(l.Metadata, l.Metadata == nil),
 		unsetNil(l.Raw, l.Raw == nil), l.Rule, unsetNil(l.Waiting, l.Waiting == ""), l.FailureKey, l.FailureRepeats,
+		unsetNil(l.Priority, l.Priority == 0), unsetNil(l.Tags, len(l.Tags) == 0),
 		map[int64]string{l.Version: c.text()},
 	}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // announcedKinds are the kinds of lists with a bucket for each hour.
-var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType}
+var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneClass, kindDoneType, kindOpenTable, kindDoneTable, kindOpenTag, kindDoneTag}
 
 func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)

@@ -48,10 +48,10 @@ func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 		}
 	}
 	b.clock.advance(3 * time.Hour)
-	// Each dead letter moved from the lists of its status, class and type to three
+	// Each dead letter moved from the lists of its status, class, type and table to four
 	// others.
-	if n := mustTidy(t, b.Store); n != 3*len(ids[1:]) {
-		t.Errorf("Tidy found %d hours, want %d", n, 3*len(ids[1:]))
+	if n := mustTidy(t, b.Store); n != 4*len(ids[1:]) {
+		t.Errorf("Tidy found %d hours, want %d", n, 4*len(ids[1:]))
 	}
 	if now := b.announcedHours(t); now != before {
 		t.Errorf("%d hours are asked for, want %d as before the dead letters moved", now, before)

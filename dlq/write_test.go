@@ -79,7 +79,7 @@ func TestWrite_KeepsEveryByte(t *testing.T) {
 	}
 }
 
-func TestWrite_RefusesWhatIsNoLetter(t *testing.T) {
+func TestWrite_RefusesWhatIsNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for want, change := range map[string]func(*DeadLetter){
@@ -223,7 +223,7 @@ func TestChainsAndBegun(t *testing.T) {
 func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
-	for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Aggregate: l.AggregateID}} {
+	for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Table: l.Table}, {Aggregate: l.AggregateID}} {
 		if got := b.listed(t, f); len(got) != 1 || got[0].EventID != id || got[0].Status != l.Status {
 			t.Errorf("List(%+v) = %+v, want one dead letter, %s", f, got, l.Status)
 		}

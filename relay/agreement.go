@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -80,14 +81,15 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 // as well it waits three seconds if there is any row: a live instance updates its row in
 // that time.
 func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
-	before, err := a.heard(ctx)
+	all := func(*instanceRow) bool { return true }
+	before, err := a.heard(ctx, all)
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
 	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
-	now, err := a.heard(ctx)
+	now, err := a.heard(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -100,25 +102,85 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	return slices.Compact(alive), nil
 }
 
+// silence is the time without a heartbeat after which an instance counts as stopped.
+const silence = 5 * DefaultHeartbeat
+
+// AwaitUnsharded waits until no relay of the name runs that processes whole tables and
+// belongs to no shard, as those of earlier versions: beside one every event would be
+// published twice. A killed relay counts as running until its row has not changed for
+// 10 s. Without such a row AwaitUnsharded returns immediately.
+//
+// It does not exclude that such a relay starts later; earlier versions wait while
+// instances with shards run.
+func (a *Agreement) AwaitUnsharded(ctx context.Context, log *slog.Logger) error {
+	type heard struct{ at, changed time.Time }
+	rows, said := make(map[heardRow]heard), false
+	for {
+		now, err := a.heard(ctx, (*instanceRow).unsharded)
+		if err != nil {
+			return err
+		}
+		alive := 0
+		for row, at := range now {
+			was, known := rows[row]
+			if !at.Equal(was.at) { // the clocks of hosts differ
+				was = heard{at, time.Now()}
+				rows[row] = was
+				if known && !said {
+					said = true
+					log.Warn("waiting for a relay without shards to stop; beside it every event would be published twice", "relay", a.Name, "other_instance", row.instance)
+				}
+			}
+			if time.Since(was.changed) < silence {
+				alive++
+			}
+		}
+		if alive == 0 {
+			if said {
+				log.Info("relay without shards has stopped", "relay", a.Name)
+			}
+			return nil
+		}
+		if retry.Wait(ctx, DefaultHeartbeat) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // heardRow is the key of a row of relay_instances.
 type heardRow struct{ relay, table, instance string }
 
-// heard returns the instances that are not reported as stopped, with the times of their
-// last rows.
-func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
+// instanceRow is a row of relay_instances with the tested part of its status.
+type instanceRow struct {
+	heardRow
+	State   string    `json:"state"`
+	Shard   *struct{} `json:"shard"`
+	Sharing *struct{} `json:"sharing"`
+}
+
+// unsharded reports that the row is of a relay without shards that publishes. Earlier
+// versions write the state waiting while such a relay waits for instances with shards.
+func (r *instanceRow) unsharded() bool {
+	return r.Shard == nil && r.Sharing == nil && r.State != "waiting"
+}
+
+// heard returns the matching instances that are not reported as stopped, with the times
+// of their last rows.
+func (a *Agreement) heard(ctx context.Context, match func(*instanceRow) bool) (map[heardRow]time.Time, error) {
 	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM " + a.Keyspace + ".relay_instances WHERE scope = 'keyspace'").
 		WithContext(ctx).Idempotent(true).Iter()
 	out := make(map[heardRow]time.Time)
-	var row heardRow
+	var key heardRow
 	var at time.Time
 	var status string
-	for iter.Scan(&row.relay, &row.table, &row.instance, &at, &status) {
-		var said struct {
-			State string `json:"state"`
+	for iter.Scan(&key.relay, &key.table, &key.instance, &at, &status) {
+		row := instanceRow{heardRow: key}
+		name, _, _ := strings.Cut(key.relay, "/")
+		if name != a.Name || json.Unmarshal([]byte(status), &row) == nil && row.State == "stopped" {
+			continue
 		}
-		name, _, _ := strings.Cut(row.relay, "/")
-		if name == a.Name && (json.Unmarshal([]byte(status), &said) != nil || said.State != "stopped") {
-			out[row] = at
+		if match(&row) {
+			out[key] = at
 		}
 	}
 	if err := iter.Close(); err != nil {

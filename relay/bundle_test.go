@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -50,7 +49,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	}
 	b.cfg = b.cfg.withDefaults()
 	b.metrics = newMetrics(prometheus.NewRegistry())
-	b.publisher, err = publish.New(b.cfg.engine(), b.metrics.Metrics, func(err error) { b.fatal <- err })
+	b.publisher, err = publish.New(b.cfg.publish(), b.metrics.Metrics, func(err error) { b.fatal <- err })
 	if err != nil {
 		t.Fatalf("newPublisher() error = %v", err)
 	}
@@ -74,22 +73,11 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 	}
 }
 
-// drain waits until all events are acknowledged except events that wait for a
-// person or for their time.
+// drain waits until all events are acknowledged except blocked ones, and fails the test
+// after limit.
 func (b *bundle) drain(limit time.Duration) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
-	defer cancel()
-	for {
-		b.publisher.Drain(ctx)
-		open, blocked := b.publisher.Remaining()
-		if open == blocked {
-			return
-		}
-		if retry.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
-			b.t.Fatalf("%d events are left after %s", open-blocked, limit)
-		}
-	}
+	relaytest.Drain(b.t, b.publisher, limit)
 }
 
 // consume reads all topics of the broker to their ends.

@@ -20,8 +20,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // Defaults of Config.
@@ -453,11 +455,11 @@ func (c Config) validate() error {
 		bad("Mapping", "%w", err)
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
-		if !publish.ValidTopic(c.Topics[t]) {
+		if !topics.Valid(c.Topics[t]) {
 			bad("Topics", "%q (for %s) is not a valid topic name", c.Topics[t], t)
 		}
 	}
-	if !publish.ValidTopic(publish.ExpandTopic(c.TopicTemplate, "x", "x")) {
+	if !topics.Valid(topics.Expand(c.TopicTemplate, "x", "x")) {
 		bad("TopicTemplate", "%q is not a valid topic name: besides ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {
@@ -543,18 +545,14 @@ func (c Config) validateBounds(bad report) {
 	}
 }
 
-// fenced reports whether the relay must not publish, because another relay may own its
-// data.
-func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
-
-// engine returns the configuration of the publisher.
-func (c *Config) engine() *publish.Config {
+// publish returns the configuration of the publisher.
+func (c *Config) publish() *publish.Config {
 	relaxed := make(map[string]bool, len(c.Orderings))
 	for t, o := range c.Orderings {
 		relaxed[t] = o == OrderingRelaxed
 	}
 	return &publish.Config{
-		Name: c.Name, ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace, Keyspace: c.Keyspace,
+		ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace,
 		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source,
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
 		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
@@ -564,12 +562,24 @@ func (c *Config) engine() *publish.Config {
 		HoldRetry: c.HoldRetry, AttemptTimeout: c.AttemptTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
 		BreakerMinCalls: c.BreakerMinCalls, BreakerProbes: c.BreakerProbes,
-		Spill: c.WhenOpen == WhenOpenSpill, SpillLimit: c.SpillLimit, StallAfter: c.StallAfter,
+		Spill: c.WhenOpen == WhenOpenSpill, SpillLimit: c.SpillLimit,
 		DeadLetters: c.letters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
 		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
 		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,
 		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger,
+	}
+}
+
+// capture returns the configuration of the tail reader and the sweep reader.
+func (c *Config) capture() *capture.Config {
+	return &capture.Config{
+		Session: c.Session, TableKeyspace: c.TableKeyspace, Table: c.Table,
+		ConfidenceWindow: c.ConfidenceWindow, QueryWindow: c.QueryWindow, BusyDelay: c.BusyDelay, IdleDelay: c.IdleDelay,
+		GenerationDelay: c.GenerationDelay, FirstAge: c.FirstAge, GapWait: c.GapWait, IdleCheckpoint: c.IdleCheckpoint,
+		TailMinInterval: c.TailMinInterval, TailMaxInterval: c.TailMaxInterval, TailOverlap: c.TailOverlap, TailReorder: c.TailReorder,
+		TailMaxQueriesPerSecond: c.TailMaxQueriesPerSecond,
+		MaxInFlightRecords:      c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, RetryMin: c.RetryMin, Logger: c.Logger,
 	}
 }
 

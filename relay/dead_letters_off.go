@@ -30,7 +30,7 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 			return err
 		}
 		r.log.Warn(cannot, "attempt", attempt, "err", err)
-		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)); err != nil {
 			return err
 		}
 	}

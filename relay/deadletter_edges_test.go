@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -136,7 +136,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
-			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != publish.ClassUndecodable {
+			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != chains.ClassUndecodable {
 				t.Errorf("Read() of the row = %s, %s, %v, want it manual and undecodable", l.Status, l.ErrorClass, err)
 			}
 		}

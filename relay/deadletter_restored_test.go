@@ -9,6 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -106,7 +107,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		for _, e := range []outbox.Event{bad, other} {
 			if _, err := w.letters().Write(t.Context(), &dlq.DeadLetter{
 				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
-				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: publish.ClassRefused,
+				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: chains.ClassRefused,
 			}); err != nil {
 				t.Fatal(err)
 			}

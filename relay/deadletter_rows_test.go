@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -37,7 +37,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		letter, err := w.letters().Read(t.Context(), bad.ID)
-		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != publish.ClassUndecodable || letter.Sequence != 2 ||
+		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != chains.ClassUndecodable || letter.Sequence != 2 ||
 			string(letter.Payload) != string(bad.Payload) || !strings.Contains(letter.ErrorText, "event_type") {
 			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", letter, err)
 		}
@@ -60,7 +60,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		readable()
 		time.Sleep(time.Minute)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != publish.ClassUndecodable || l.Status != dlq.Manual {
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Manual {
 			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, manual", l.ErrorClass, l.Status, err)
 		}
 		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
@@ -102,7 +102,7 @@ func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != publish.ClassAttemptsUsed {
+		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassAttemptsUsed {
 			t.Fatalf("Read() = %s, %v, want a replay that used up its attempts", l.ErrorClass, err)
 		}
 		fault.Remove()

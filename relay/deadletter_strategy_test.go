@@ -13,13 +13,14 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // retried is a rule that tries refused events again.
 func retried(r dlq.StrategyRule) func(*Config) {
-	r.Name, r.ErrorClasses = "retried", []string{publish.ClassRefused}
+	r.Name, r.ErrorClasses = "retried", []string{chains.ClassRefused}
 	return func(c *Config) { c.Rules = []dlq.StrategyRule{r} }
 }
 
@@ -121,15 +122,23 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
 		e := relaytest.Event(1, 1, "Away")
+		e.Headers = map[string]string{publish.HeaderPriority: "7"}
 		w.write(e)
 		time.Sleep(5 * time.Minute)
 		l, waits := w.all()
+		if m := l[0].Metadata; m["cpu"] != "0.97" || m["memory"] != "0.50" || l[0].Priority != 7 {
+			t.Errorf("the state at the failure is %v, and the priority %d", m, l[0].Priority)
+		}
 		if len(l) != 1 || l[0].Replays != 0 || waits["a condition, cpu: it is at 97 %, the limit is 80 %"] != 1 {
 			t.Errorf("with a busy machine: %d replays, and it waits for %v", l[0].Replays, waits)
 		}
 		busy.Store(false)
 		time.Sleep(time.Minute)
-		if l, _ = w.all(); l[0].Replays != 1 || l[0].Status != dlq.Pending {
+		l, _ = w.all()
+		if m := l[0].Metadata; m["cpu"] != "0.12" || m["memory"] != "0.99" || m["relay"] == "" || m["breaker"] == "" {
+			t.Errorf("the state at the failed replay is %v", m)
+		}
+		if l[0].Replays != 1 || l[0].Status != dlq.Pending {
 			t.Errorf("the machine is idle: %d replays, %s, want one, pending", l[0].Replays, l[0].Status)
 		}
 		time.Sleep(12 * time.Minute)

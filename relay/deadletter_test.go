@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -69,7 +70,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Read() error = %v", err)
 			}
-			if letter.Replays != 0 || letter.ErrorClass == publish.ClassBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
+			if letter.Replays != 0 || letter.ErrorClass == chains.ClassBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
 				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
 			}
 		}
@@ -157,7 +158,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				letter, err := w.letters().Read(t.Context(), bad.ID)
-				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != publish.ClassRefused || letter.ErrorCode != "INVALID_RECORD" ||
+				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != chains.ClassRefused || letter.ErrorCode != "INVALID_RECORD" ||
 					string(letter.Payload) != string(bad.Payload) || letter.Topic != bad.Type || letter.Attempts < 2 || len(letter.ErrorChain) == 0 {
 					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", letter, err)
 				}
@@ -272,7 +273,7 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 			t.Errorf("%d dead letters, %d in flight and a breaker that is %s, want most of 20, the rest, and closed", len(open), s.InFlight, s.Breaker.State)
 		}
 		for _, e := range open {
-			if e.Status == dlq.Pending && (e.ErrorClass != publish.ClassAttemptsUsed || e.NextAttempt.IsZero()) {
+			if e.Status == dlq.Pending && (e.ErrorClass != chains.ClassAttemptsUsed || e.NextAttempt.IsZero()) {
 				t.Errorf("dead letter %+v, want attempts used up and a next attempt", e)
 			}
 		}

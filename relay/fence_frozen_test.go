@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -74,7 +74,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				}
 				relaytest.CheckOrder(t, got, all)
 				l, err := w.letters().Read(t.Context(), all[0].ID)
-				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != publish.ClassInterrupted {
+				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != chains.ClassInterrupted {
 					t.Errorf("the letter is %s, of class %s, outcome %+v, %v", l.Status, l.ErrorClass, l.Outcome, err)
 				}
 			})

@@ -14,11 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // partitionIn3 is the partition of the event in a topic of three.
 func partitionIn3(e *outbox.Event) int32 {
-	return int32(publish.KeyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
+	return int32(topics.KeyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
 }
 
 // noLeader takes the leader of a partition away, as the broker that gets the records

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
@@ -29,7 +30,7 @@ const (
 
 // heartbeat is the status of a relay, as JSON in relay_instances.
 type heartbeat struct {
-	State     string     `json:"state"` // starting, running, waiting (GiveWay, AwaitSharers), stopped
+	State     string     `json:"state"` // starting, running, stopped
 	Ready     bool       `json:"ready"`
 	Problems  []string   `json:"problems"`
 	Host      string     `json:"host"`
@@ -58,8 +59,6 @@ type heartbeat struct {
 	Holding              bool     `json:"holding"`
 	StalledTopics        []string `json:"stalled_topics"`
 	ReaderRestarts       int      `json:"reader_restarts"`
-	// OtherInstances are other live processes with this relay's name and table.
-	OtherInstances []string `json:"other_instances"`
 	// Shard is the part of the table that the relay processes, nil for all of it. Only
 	// the rows of Membership contain Sharing.
 	Shard   *heartbeatShard `json:"shard,omitempty"`
@@ -104,17 +103,12 @@ type heartbeatShard struct {
 // relay stopped. It lets operators see all relays in one place.
 //
 // It uses Status and does not affect publishing: an unavailable or slow database delays
-// only the heartbeat. From the same rows it detects another process that runs a relay of
-// the same name on the same table; the log, Status.Others and
-// outbox_relay_other_instances then report it.
+// only the heartbeat.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
-	b := newBeating(r, version)
+	b := &beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC()}
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
-		// This read comes before the write: another process with the same host name and
-		// number has the same row, and would be overwritten.
-		b.lookAround(ctx)
 		b.beat(ctx, "running")
 		select {
 		case <-tick.C:
@@ -154,17 +148,10 @@ func (b *beating) beat(ctx context.Context, state string) {
 	}
 }
 
-// write writes the status of the relay. Writes do not overlap, so the last row has the
-// latest status, which other instances depend on.
+// write writes the status of the relay.
 func (b *beating) write(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	select {
-	case b.r.row <- struct{}{}:
-		defer func() { <-b.r.row }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	text, err := json.Marshal(b.says(state, time.Now()))
 	if err != nil {
 		return err
@@ -187,23 +174,17 @@ func (b *beating) says(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
 		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),
-		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(), OtherInstances: []string{},
+		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(),
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
 		StalledTopics: b.r.publisher.Load().StalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
 	}
-	h.Lag, h.Groups = b.r.streams.Lags(now, tailGroupStreams)
-	for _, o := range s.Others {
-		h.OtherInstances = append(h.OtherInstances, o.Instance)
-	}
+	h.Lag, h.Groups = b.r.streams.Lags(now, capture.GroupStreams)
 	if h.Problems == nil {
 		h.Problems = []string{}
 	}
 	if state == "running" && !s.Idle && s.LastWindow.IsZero() && s.Tail.LastRead.IsZero() {
 		h.State = "starting"
-	}
-	if state == "running" && len(s.GivesWay) > 0 {
-		h.State = stateWaiting
 	}
 	h.Breaker.State, h.Breaker.Since, h.Breaker.Cause = s.Breaker.State.String(), utc(s.Breaker.Since), message(s.Breaker.Cause)
 	t := &h.Tail

@@ -10,7 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -42,7 +42,7 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		letter, err := w.letters().Read(t.Context(), all[4].ID)
-		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != publish.ClassTooLarge {
+		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != chains.ClassTooLarge {
 			t.Fatalf("Read() = %+v, %v, want the large event, manual", letter, err)
 		}
 		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -258,11 +259,11 @@ func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
 			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: relaytest.BenchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
 			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: relaytest.BenchPayload, Headers: relaytest.BenchHeaders, CreatedAt: now,
 			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": DefaultName, "host": "bench"},
-			Status: dlq.Pending, Attempts: 5, ErrorClass: publish.ClassAttemptsUsed, ErrorText: "not acknowledged in 5 attempts",
+			Status: dlq.Pending, Attempts: 5, ErrorClass: chains.ClassAttemptsUsed, ErrorText: "not acknowledged in 5 attempts",
 			Strategy: dlq.StrategyImmediate, Rule: "transient", NextAttempt: now.Add(time.Hour),
 		}
 		if k%chain > 0 {
-			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Parked, publish.ClassBehind, publish.ErrBehind.Error(), 0
+			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Parked, chains.ClassBehind, publish.ErrBehind.Error(), 0
 			l.Strategy, l.Rule, l.NextAttempt = dlq.StrategyFollow, "", time.Time{}
 		}
 		out[i] = l

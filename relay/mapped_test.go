@@ -178,7 +178,7 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateText != "a") {
 			t.Errorf("held because of %v, want column type", s.Held[0].Err)
 		}
-		if n := relaytest.Count(r.metrics.rowsUndecodable); n == 0 {
+		if n := relaytest.Count(r.metrics.capture.RowsUndecodable); n == 0 {
 			t.Error("no undecodable row is counted")
 		}
 		if err := stop(); err != nil {

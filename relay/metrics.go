@@ -6,41 +6,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 type metrics struct {
 	*publish.Metrics
-	gaps            prometheus.Counter
-	proof           *readback.ProofMetrics
-	rowsIgnored     prometheus.Counter
-	rowsUndecodable prometheus.Counter
-	readerRestarts  prometheus.Counter
-	readerErrors    prometheus.Counter
-
-	readBack *readback.Metrics
-
-	tailQueries [readAgain + 1]prometheus.Counter
-	tailRows    prometheus.Counter
-	tailAgain   prometheus.Counter
-	tailErrors  prometheus.Counter
-	tailSeconds prometheus.Histogram
+	capture        *capture.Metrics
+	proof          *readback.ProofMetrics
+	readBack       *readback.Metrics
+	readerRestarts prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		gaps:            publish.Counter("outbox_relay_sequence_gaps_total", "Events published although the previous event of their aggregate was not found."),
-		rowsIgnored:     publish.Counter("outbox_relay_rows_ignored_total", "Log rows that add no event, such as deletes."),
-		rowsUndecodable: publish.Counter("outbox_relay_rows_undecodable_total", "Log rows that cannot be decoded as events, counted at each read by the sweep reader."),
-		readerRestarts:  publish.Counter("outbox_relay_reader_restarts_total", "Restarts of the CDC reader."),
-		readerErrors:    publish.Counter("outbox_relay_reader_errors_total", "Errors of the CDC reader that were retried."),
+		readerRestarts: publish.Counter("outbox_relay_reader_restarts_total", "Restarts of the CDC reader."),
 	}
 	m.Metrics = publish.NewMetrics(reg)
-	m.registerTail(reg)
+	m.capture = capture.NewMetrics(reg)
 	m.readBack = readback.NewMetrics(reg)
 	m.proof = readback.NewProofMetrics(reg)
-	reg.MustRegister(m.gaps, m.rowsIgnored, m.rowsUndecodable, m.readerRestarts, m.readerErrors)
+	reg.MustRegister(m.readerRestarts)
 	return m
 }
 
@@ -75,11 +62,8 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 			Help: "Open dead letters by strategy; manual counts all that need a decision of an operator.",
 		}, func() float64 { return float64(r.publisher.Load().WaitingUnder(strategy)) }))
 	}
-	gauge("outbox_relay_other_instances", "Other live processes that run a relay of this name on this table. Must be 0, otherwise every event is published twice.", func() float64 {
-		return float64(len(r.others.alive()))
-	})
 	gauge("outbox_relay_sequence_gap_aggregates", "Aggregates that wait for an earlier event, or for the proof that it is published, while their streams proceed.", func() float64 {
-		return float64(r.aside.Load().state().Count)
+		return float64(r.sweep.Load().Waiting().Count)
 	})
 	gauge("outbox_relay_aggregates_held", "Aggregates held by an event that cannot be published.", func() float64 {
 		return float64(r.publisher.Load().State().Held)
@@ -93,15 +77,15 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge("outbox_relay_checkpoint_age_seconds", "Lag of the stream that is furthest behind, including the confidence window.", func() float64 {
 		return r.streams.PositionAge(time.Now()).Seconds()
 	})
-	gauge("outbox_relay_tail_streams", "CDC streams that the tail reader reads.", func() float64 { return float64(r.tail.Load().status().Streams) })
+	gauge("outbox_relay_tail_streams", "CDC streams that the tail reader reads.", func() float64 { return float64(r.tail.Load().Status().Streams) })
 	gauge("outbox_relay_tail_interval_seconds", "Mean interval between two reads of a group of streams by the tail reader.", func() float64 {
-		return r.tail.Load().status().Interval.Seconds()
+		return r.tail.Load().Status().Interval.Seconds()
 	})
 	gauge("outbox_relay_tail_waiting_aggregates", "Aggregates with an event that the tail reader holds because an earlier one is missing.", func() float64 {
-		return float64(r.tail.Load().status().Waiting)
+		return float64(r.tail.Load().Status().Waiting)
 	})
 	gauge("outbox_relay_tail_paused", "1 while the tail reader waits for the sweep reader because it published too many events ahead of it.", func() float64 {
-		if r.tail.Load().status().Paused {
+		if r.tail.Load().Status().Paused {
 			return 1
 		}
 		return 0

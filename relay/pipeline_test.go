@@ -21,6 +21,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -134,14 +135,15 @@ type process struct {
 // end, as the library does.
 func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *process {
 	ms := newMetrics(prometheus.NewRegistry())
-	p, err := publish.New(b.cfg.engine(), ms.Metrics, func(err error) { b.t.Errorf("fatal: %v", err) })
+	p, err := publish.New(b.cfg.publish(), ms.Metrics, func(err error) { b.t.Errorf("fatal: %v", err) })
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(b.t.Context())
 	pr := &process{publisher: p, streams: checkpoint.NewStreams(store, b.cfg.MaxStreamBacklog, b.cfg.Logger, prometheus.NewRegistry()), done: make(chan struct{}), stop: stop}
-	seq := newSequencer(ctx, &b.cfg, ms, p, m.lookup)
-	seq.gapWait, seq.retryMin = time.Second, time.Millisecond
+	reading := b.cfg.capture()
+	reading.GapWait, reading.RetryMin = time.Second, time.Millisecond
+	seq := capture.NewSequencer(ctx, reading, ms.capture, p, m.lookup)
 	pr.readback = readback.New(b.cfg.readback(), ms.readBack, store, modelSource{m}, p)
 	manager := checkpoint.NewManager(store, pr.streams, b.cfg.Logger, nil)
 	var wg sync.WaitGroup
@@ -172,7 +174,7 @@ func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *pro
 				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
 					continue
 				}
-				if err := seq.take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
+				if err := seq.Take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
 					return
 				}
 				if retry.Wait(ctx, pace) != nil {

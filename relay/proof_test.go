@@ -23,7 +23,7 @@ import (
 // later is a publisher that starts after b's, with the proofs that it needs.
 func (b *bundle) later(t *testing.T) (d *readback.Proofs, end func()) {
 	t.Helper()
-	p, err := publish.New(b.cfg.engine(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
+	p, err := publish.New(b.cfg.publish(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}

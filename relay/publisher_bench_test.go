@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -40,7 +41,7 @@ type benchRelay struct {
 	cfg       Config
 	publisher *publish.Publisher
 	progress  *checkpoint.Stream
-	sequencer *sequencer
+	sequencer *capture.Sequencer
 }
 
 func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
@@ -49,14 +50,14 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	r.cfg = r.cfg.withDefaults()
 	r.cfg.letters = new(dlq.Store) // dead letters are on, and there are none
 	m := newMetrics(prometheus.NewRegistry())
-	p, err := publish.New(r.cfg.engine(), m.Metrics, func(err error) { b.Error(err) })
+	p, err := publish.New(r.cfg.publish(), m.Metrics, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(p.Close)
 	r.publisher = p
 	r.progress = checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
-	r.sequencer = newSequencer(b.Context(), &r.cfg, m, p, nil)
+	r.sequencer = capture.NewSequencer(b.Context(), r.cfg.capture(), m.capture, p, nil)
 	return r
 }
 
@@ -64,7 +65,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 func (r *benchRelay) publish(b *testing.B, first, n int) {
 	for i := first; i < first+n; i++ {
 		e := relaytest.BenchEvent(i)
-		if err := r.sequencer.take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
+		if err := r.sequencer.Take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -363,7 +363,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 	for i, codec := range codecs {
 		cfg := b.cfg
 		cfg.Kafka = append(cfg.Kafka[:len(cfg.Kafka):len(cfg.Kafka)], kgo.ProducerBatchCompression(codec))
-		p, err := publish.New(cfg.engine(), b.metrics.Metrics, func(err error) { t.Error(err) })
+		p, err := publish.New(cfg.publish(), b.metrics.Metrics, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}

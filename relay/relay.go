@@ -18,8 +18,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -41,16 +43,11 @@ type Relay struct {
 
 	publisher atomic.Pointer[publish.Publisher] // nil until Run
 	readback  atomic.Pointer[readback.Reader]   // nil until Run
-	tail      atomic.Pointer[tail]              // nil until Run, and without a tail
+	tail      atomic.Pointer[capture.Tail]      // nil until Run, and without a tail
 	backfill  atomic.Pointer[backfill.Backfill] // nil until Run
-	aside     atomic.Pointer[aside]             // nil while the sweep does not run
+	sweep     atomic.Pointer[capture.Sweep]     // nil while the sweep does not run
 
 	hints *hint.Receiver // used by Run alone
-
-	born   time.Time // identifies the process to peers
-	others others
-	giving giving
-	row    chan struct{} // semaphore for writing the heartbeat
 
 	shardMetrics *shardMetrics // nil for the whole table
 
@@ -84,7 +81,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
 		cfg.Name, cfg.Fence) // any shard of any layout may have published an event
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered, born: time.Now().UTC(), row: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered}
 	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
 	registerState(cfg.Registerer, r)
 	backfill.Register(cfg.Registerer, r.backfill.Load)
@@ -96,7 +93,7 @@ func New(cfg Config) (*Relay, error) {
 // another relay has the stream. Other processes use package hint.
 func (r *Relay) Committed(aggregate gocql.UUID) {
 	if t := r.tail.Load(); t != nil {
-		t.hint([]int64{hint.Token(aggregate)})
+		t.Hint([]int64{hint.Token(aggregate)})
 	}
 }
 
@@ -133,7 +130,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // finish waits for the events in progress, unless the relay failed, and saves the
 // checkpoints.
 func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) error {
-	if r.cfg.fenced() {
+	if fence.Check(r.cfg.Fence) != nil {
 		// The next owner reads the published events from the topics, and may already
 		// have saved later checkpoints.
 		r.log.Warn("fenced; stopping immediately and discarding events in progress", "events", p.State().Open)
@@ -169,6 +166,12 @@ func (r *Relay) generations() cdclog.Generations {
 	return cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, &r.own)
 }
 
+// input returns the shard's part of the table.
+func (r *Relay) input() capture.Input {
+	own := r.own // hints may arrive while another run starts
+	return capture.Input{Table: &r.table, Own: &own, Generations: r.generations(), Lookup: r.lookup}
+}
+
 // standBy waits for the end of ctx if another shard processes the whole table.
 func (r *Relay) standBy(ctx context.Context) error {
 	if !r.own.None() {
@@ -189,20 +192,10 @@ var errReaderEnded = errors.New("the CDC reader ended")
 // read runs the reader once.
 func (r *Relay) read(ctx context.Context) error {
 	r.setReading(true, nil)
-	reading, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	s := &sweep{
-		cfg: &r.cfg, log: r.log, store: r.store, streams: r.streams, metrics: r.metrics, table: &r.table,
-		own: &r.own, generations: r.generations(),
-		sequencer: newSequencer(reading, &r.cfg, r.metrics, r.publisher.Load(), r.lookup),
-	}
-	waiting := s.sequencer.aside
-	waiting.fail = fail
-	r.aside.Store(waiting)
-	err := s.run(reading)
-	fail(nil)
-	waiting.wg.Wait()
-	r.aside.Store(nil)
+	s := capture.NewSweep(r.cfg.capture(), r.metrics.capture, r.input(), r.store, r.streams, r.publisher.Load())
+	r.sweep.Store(s)
+	err := s.Run(ctx)
+	r.sweep.Store(nil)
 	r.setReading(false, err)
 	if ctx.Err() != nil {
 		return err // the relay is stopping and saves the checkpoints itself

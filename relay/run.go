@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -34,7 +35,7 @@ func (r *Relay) run(ctx context.Context) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	r.streams.Forget()
-	p, err := publish.New(r.cfg.engine(), r.metrics.Metrics, func(err error) { fail(err) })
+	p, err := publish.New(r.cfg.publish(), r.metrics.Metrics, func(err error) { fail(err) })
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	x.p.SetProver(proofs)
 	add("proofs", proofs.Run)
 	add("reader", x.read)
-	add("quiet streams", newQuiet(&x.cfg, &x.table, x.streams).run)
+	add("quiet streams", capture.NewQuiet(x.cfg.capture(), &x.table, x.streams).Run)
 	add("checkpoints", func(ctx context.Context) error {
 		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})
@@ -154,11 +155,9 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	if x.cfg.Tail != TailOn {
 		return sup, nil
 	}
-	t := newTail(&x.cfg, x.metrics, x.generations(), cdclog.NewReader(x.cfg.Session, x.table, &x.own), x.streams, x.p, x.lookup)
-	own := x.own // hints may arrive while another run starts
-	t.byTime, t.own = !x.table.Numbered(), &own
+	t := capture.NewTail(x.cfg.capture(), x.metrics.capture, x.input(), cdclog.NewReader(x.cfg.Session, x.table, &x.own), x.streams, x.p)
 	x.tail.Store(t)
-	add("tail", t.run)
+	add("tail", t.Run)
 	if x.cfg.Hints == nil {
 		return sup, nil
 	}
@@ -172,7 +171,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 // listen prepares the relay for hints; the current tail reader receives them.
 func (r *Relay) listen() (err error) {
 	if r.hints == nil {
-		take := func(tokens []int64) { r.tail.Load().hint(tokens) }
+		take := func(tokens []int64) { r.tail.Load().Hint(tokens) }
 		if r.hints, err = hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
 			return err
 		}
@@ -188,7 +187,7 @@ func (r *Relay) listen() (err error) {
 func (x *pass) awaitUnread(ctx context.Context) error {
 	unread := x.back.Awaited()
 	for attempt := 1; ; attempt++ {
-		if err := retry.Wait(ctx, x.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Required(x.cfg.RetryMin, x.cfg.RetryMax, attempt)); err != nil {
 			return err
 		}
 		n, err := x.back.Readable(ctx, &unread)

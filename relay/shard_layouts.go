@@ -10,7 +10,6 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -91,9 +90,6 @@ func (r *Relay) tryTakeOver(ctx context.Context) (since time.Time, err error) {
 	layouts := &cqlLayouts{session: r.cfg.Session, relay: r.cfg.Name, table: r.cfg.TableKeyspace + "." + r.cfg.Table, name: r.cfg.Keyspace + ".relay_layouts"}
 	counts, err := layouts.load(ctx)
 	n := r.cfg.Shard.Count
-	if n == 0 && cqlcode.Of(err) == gocql.ErrCodeInvalid {
-		return since, nil // the schema of a version that had no shards
-	}
 	if err != nil {
 		return since, err
 	}

@@ -172,7 +172,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 						if len(s.Problems) > 0 || s.Streams != len(mine) || tail == TailOn && s.Tail.Streams != len(mine) {
 							t.Errorf("shard %d reads %d streams, want %d of %d; tail %+v, problems %q", i, s.Streams, len(mine), len(whole.Streams), s.Tail, s.Problems)
 						}
-						for _, a := range []int{int(relaytest.Count(r.metrics.gaps)), s.DeadLetters} {
+						for _, a := range []int{int(relaytest.Count(r.metrics.capture.Gaps)), s.DeadLetters} {
 							if a != 0 {
 								t.Errorf("shard %d: %d gaps or dead letters", i, a)
 							}

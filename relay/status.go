@@ -3,7 +3,6 @@ package relay
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
@@ -78,14 +77,7 @@ type Status struct {
 	Unread      string
 	UnreadSince time.Time
 	// Backfill is the state of the scan of the outbox table.
-	Backfill backfill.BackfillStatus
-	// Others are other processes that run a relay of this name on this table, as seen by
-	// Heartbeat. They do not affect readiness: a process that takes over from another
-	// would wait for it forever.
-	Others []OtherInstance
-	// GivesWay are instances that share the table; the relay publishes nothing until
-	// they end (GiveWay).
-	GivesWay []string
+	Backfill backfill.Status
 	// Idle is true if the shard has no work, because shard 0 processes the whole table.
 	Idle bool
 	// Problems are the reasons why the relay is not ready; empty if it is ready.
@@ -121,10 +113,9 @@ func (r *Relay) Status() Status {
 		s.Held = p.Holds()
 		s.DataLoss = p.DataLoss(now)
 	}
-	s.Tail = r.tail.Load().status()
-	s.Waiting = r.aside.Load().state()
+	s.Tail = r.tail.Load().Status()
+	s.Waiting = r.sweep.Load().Waiting()
 	s.Backfill = r.backfill.Load().Status()
-	s.Others, s.GivesWay = r.others.alive(), r.giving.to()
 	s.Problems = s.problems(&r.cfg, started, now)
 	return s
 }
@@ -145,8 +136,6 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	// are read seldom.
 	patience := cfg.StallAfter + cfg.IdleDelay + cfg.BusyDelay
 	switch {
-	case len(s.GivesWay) > 0:
-		say("it waits and publishes nothing: instances of this name share the table (%s), and every event would be published twice; stop them, or set relay.shards to the same number", strings.Join(s.GivesWay, ", "))
 	case started.IsZero():
 		say("not started")
 	case s.StartErr != nil:
@@ -194,7 +183,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		say("the breaker is %s since %s; %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	for _, t := range s.Stalled {
-		if now.Sub(t.Since) < cfg.engine().UsedUpAfter() {
+		if now.Sub(t.Since) < publish.UsedUpAfter(cfg.RetryDelays, cfg.AttemptTimeout) {
 			continue
 		}
 		then := "they become dead letters"

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Readiness in an outage of the database: the tail says so first, with the cause.
@@ -34,6 +35,17 @@ func TestStatus_TheTailCannotRead(t *testing.T) {
 		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q in it", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Readiness while an aggregate waits: it names the event and the error of the lookup.
+func TestStatus_AnAggregateWaits(t *testing.T) {
+	t.Parallel()
+	cfg := Config{StallAfter: 30 * time.Second}
+	now := time.Now()
+	s := Status{Waiting: WaitingAggregates{Count: 1, Oldest: relaytest.Event(1, 3, ""), Since: now.Add(-time.Minute), Err: errors.New("the database is away")}}
+	if got := strings.Join(s.problems(&cfg, now, now), "; "); !strings.Contains(got, "before seq 3") || !strings.Contains(got, "the database is away") {
+		t.Errorf("problems = %q, want the event and the error", got)
 	}
 }
 

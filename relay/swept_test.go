@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 )
 
 // What the sweep hands on first is counted by why the tail had not.
@@ -17,13 +18,13 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 	t.Parallel()
 	const log = "outbox_messages_scylla_cdc_log"
 	for _, tt := range []struct {
-		want   publish.SweptCause
+		want   swept.Cause
 		change func(*Config)
 		write  func(w *world, r *Relay, e outbox.Event)
 	}{
-		{publish.SweptTailOff, func(c *Config) { c.Tail = TailOff }, func(w *world, _ *Relay, e outbox.Event) { w.write(e) }},
-		{publish.SweptLate, nil, func(w *world, _ *Relay, e outbox.Event) { w.writeLate(e, 30*time.Second) }},
-		{publish.SweptFailing, nil, func(w *world, r *Relay, e outbox.Event) {
+		{swept.TailOff, func(c *Config) { c.Tail = TailOff }, func(w *world, _ *Relay, e outbox.Event) { w.write(e) }},
+		{swept.Late, nil, func(w *world, _ *Relay, e outbox.Event) { w.writeLate(e, 30*time.Second) }},
+		{swept.Failing, nil, func(w *world, r *Relay, e outbox.Event) {
 			// The tail's reads fail, until the row is older than it reads.
 			id := w.db.Faults().MustAdd(faults.Rule{
 				Name: "no reads of the log", Match: faults.Match{Table: log, Kinds: []engine.OpKind{engine.OpRead}},
@@ -35,12 +36,12 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 				w.t.Error(err)
 			}
 		}},
-		{publish.SweptLeft, nil, func(w *world, r *Relay, e outbox.Event) {
-			r.publisher.Load().Leave(e.AggregateID) // what it does when it is not sure
+		{swept.Left, nil, func(w *world, r *Relay, e outbox.Event) {
+			r.publisher.Load().Swept().Leave(e.AggregateID) // what it does when it is not sure
 			w.writeLate(e, 30*time.Second)
 		}},
-		{publish.SweptHeldBack, nil, func(w *world, r *Relay, e outbox.Event) {
-			r.publisher.Load().TailWaited(time.Now().Add(time.Second))
+		{swept.HeldBack, nil, func(w *world, r *Relay, e outbox.Event) {
+			r.publisher.Load().Swept().Waited(time.Now().Add(time.Second))
 			w.writeLate(e, 30*time.Second)
 		}},
 	} {
@@ -66,7 +67,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 				if n := relaytest.Count(r.metrics.Found[publish.BySweep]); n != 1 {
 					t.Fatalf("the sweep found %v events, want the one", n)
 				}
-				for c := range publish.SweptCauses {
+				for c := range swept.Causes {
 					want := 0.0
 					if c == tt.want {
 						want = 1

@@ -36,7 +36,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		if attempt == 3 { // the database may be starting during the first attempts
 			r.log.Warn("failed to read the columns of the outbox table; retrying", "err", err)
 		}
-		if err := retry.Wait(ctx, r.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)); err != nil {
 			return err
 		}
 	}

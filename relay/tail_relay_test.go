@@ -123,12 +123,8 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID].Format(time.TimeOnly), late)
 					}
 				}
-				tl := r.tail.Load()
-				tl.mu.Lock()
-				n := len(tl.known)
-				tl.mu.Unlock()
-				if n < 2 {
-					t.Errorf("%d generations are known, want two at least", n)
+				if all, err := r.generations().Times(t.Context()); err != nil || len(all) < 2 {
+					t.Errorf("generations: %v, %v, want two at least", all, err)
 				}
 				time.Sleep(5 * time.Minute)
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
@@ -184,7 +180,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	// Some hints are lost, some come twice, some say what is not so.
 	hint := func(e outbox.Event) {
 		for range rnd.IntN(3) {
-			r.tail.Load().hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID)})
+			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID)})
 		}
 	}
 	all := relaytest.Events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
@@ -219,8 +215,8 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	relaytest.CheckTimes(t, got)
 	m := r.metrics
 	t.Logf("seed %d: found by tail %v, sweep %v, key %v; left %v, gaps %v, late %v", seed, relaytest.Count(m.Found[publish.ByTail]),
-		relaytest.Count(m.Found[publish.BySweep]), relaytest.Count(m.Found[publish.ByKey]), relaytest.Count(m.TailLeft),
-		relaytest.Count(m.gaps), relaytest.Count(m.Late))
+		relaytest.Count(m.Found[publish.BySweep]), relaytest.Count(m.Found[publish.ByKey]), relaytest.Count(m.capture.TailLeft),
+		relaytest.Count(m.capture.Gaps), relaytest.Count(m.Late))
 }
 
 // writeLate stores the event by a batch that times out and is replayed.

@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -60,7 +61,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 				for id, e := range w.open() {
 					l, err := w.letters().Read(t.Context(), id)
-					if err != nil || e.Sequence == 1 && (e.ErrorClass != publish.ClassTopicRefused || l.ErrorCode != tt.code) {
+					if err != nil || e.Sequence == 1 && (e.ErrorClass != chains.ClassTopicRefused || l.ErrorCode != tt.code) {
 						t.Errorf("dead letter of seq %d: %s %s, %v, want topic_not_allowed %s", e.Sequence, e.ErrorClass, l.ErrorCode, err, tt.code)
 					}
 				}

@@ -4,8 +4,10 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // Types of Status and Config that the parts of the relay declare.
@@ -24,8 +26,12 @@ type (
 	ReadBacks = readback.Group
 	// StalledTopic is a topic with a partition that acknowledges nothing.
 	StalledTopic = publish.StalledTopic
+	// TailStatus is the status of the tail reader.
+	TailStatus = capture.TailStatus
 	// UnstoredDeadLetter is a dead letter that could not be stored so far.
 	UnstoredDeadLetter = publish.UnstoredDeadLetter
+	// WaitingAggregates are aggregates that wait for an earlier event.
+	WaitingAggregates = capture.WaitingAggregates
 )
 
 // The states of the breaker.
@@ -37,14 +43,14 @@ const (
 
 // ExpandTopic returns the topic that a template makes for an event of these types.
 func ExpandTopic(template, eventType, aggregateType string) string {
-	return publish.ExpandTopic(template, eventType, aggregateType)
+	return topics.Expand(template, eventType, aggregateType)
 }
 
 // Types of repairs: events that a verification found missing and that the relay publishes
 // on request.
 type (
 	// BackfillStatus is the progress of a scan of the outbox table.
-	BackfillStatus = backfill.BackfillStatus
+	BackfillStatus = backfill.Status
 	// Repair is a request to publish an event.
 	Repair = backfill.Repair
 	// Repairs are the requests of a relay, in the table relay_repairs.

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
 // Engines are the embedded database and broker.
@@ -114,6 +115,7 @@ func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 	}
 	opts := []kfake.Opt{
 		kfake.NumBrokers(1),
+		kfake.GroupMinSessionTimeout(share.MinSessionTimeout),
 		kfake.Ports(n),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) {
 			return new(net.ListenConfig).Listen(context.Background(), network, net.JoinHostPort(host, port))

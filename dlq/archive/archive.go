@@ -46,11 +46,11 @@ type Manifest struct {
 	// Object is the key of the object, YYYY/MM/DD/….jsonl.zst, by the day on which
 	// it was written.
 	Object string `json:"object"`
-	// Letters is the number of lines, Bytes the size and SHA256 the checksum, both of
+	// DeadLetters is the number of lines, Bytes the size and SHA256 the checksum, both of
 	// the compressed object.
-	Letters int    `json:"letters"`
-	Bytes   int64  `json:"bytes"`
-	SHA256  string `json:"sha256"`
+	DeadLetters int    `json:"dead_letters"`
+	Bytes       int64  `json:"bytes"`
+	SHA256      string `json:"sha256"`
 	// From and To are the first and the last first failure of the dead letters.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -140,7 +140,7 @@ func (a *Archive) Write(ctx context.Context, records []Record, by string) (Manif
 		return Manifest{}, errors.New("write an archive object: no dead letters")
 	}
 	now := a.now().UTC()
-	m := Manifest{CreatedAt: now.Truncate(time.Millisecond), By: by, Letters: len(records), ByStatus: make(map[dlq.Status]int)}
+	m := Manifest{CreatedAt: now.Truncate(time.Millisecond), By: by, DeadLetters: len(records), ByStatus: make(map[dlq.Status]int)}
 	m.Object = now.Format("2006/01/02/150405") + "-" + strings.ToLower(rand.Text()[:10]) + objectSuffix
 	var object bytes.Buffer
 	enc, err := zstd.NewWriter(&object)
@@ -364,8 +364,8 @@ func (a *Archive) Records(ctx context.Context, object string, f func(Record) err
 	}); err != nil {
 		return err
 	}
-	if n != m.Letters {
-		return fmt.Errorf("%s has %d dead letters, its manifest %d: %w", object, n, m.Letters, ErrDamaged)
+	if n != m.DeadLetters {
+		return fmt.Errorf("%s has %d dead letters, its manifest %d: %w", object, n, m.DeadLetters, ErrDamaged)
 	}
 	return nil
 }

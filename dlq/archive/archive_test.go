@@ -38,7 +38,7 @@ func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 func awkward() *dlq.DeadLetter {
 	edited := gocql.MustRandomUUID()
 	return &dlq.DeadLetter{
-		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a\"\n", AggregateType: "order", EventType: "Ö", Sequence: 1<<62 + 1,
+		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a\"\n", AggregateType: "order", EventType: "Ö", Sequence: 1<<62 + 1, Priority: -7, Tags: []string{"a", "b"},
 		Payload: []byte{0, 0xff, '\n'}, ContentType: "x", Headers: map[string]string{"k": "v\n\u2028", "": ""}, CreatedAt: at(1), DeliverAt: at(2),
 		WrittenAt: 1_700_000_000_123_457, Topic: "t", Status: dlq.Resolved, Version: 7, Released: true, ErrorClass: "c", ErrorCode: "E", ErrorText: "e<&>",
 		ErrorChain: []string{"", "x\u2028"}, Attempts: 3, Replays: 2, FirstFailedAt: at(1_700_000_000_001), LastFailedAt: at(1_700_000_000_002), Strategy: "s",
@@ -86,7 +86,7 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	}); err != nil || i != len(deadLetters) {
 		t.Fatalf("%d dead letters, %v", i, err)
 	}
-	if m.Letters != 4 || m.By != "me" || len(m.Events) != 4 || m.ByStatus[dlq.Resolved] != 4 || !m.From.Equal(full.FirstFailedAt) {
+	if m.DeadLetters != 4 || m.By != "me" || len(m.Events) != 4 || m.ByStatus[dlq.Resolved] != 4 || !m.From.Equal(full.FirstFailedAt) {
 		t.Errorf("manifest %+v", m)
 	}
 	r, err := a.DeadLetter(t.Context(), m.Object, text.EventID)
@@ -105,7 +105,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 	v := reflect.ValueOf(*l)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "NextAttempt", "ClaimedBy", "ClaimedUntil": // only of letters that are open
+		case "NextAttempt", "ClaimedBy", "ClaimedUntil": // only of dead letters that are open
 		case "PurgedAt", "Archive", "job": // of the archives that are here
 		default:
 			if v.Field(i).IsZero() {

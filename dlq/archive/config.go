@@ -23,16 +23,17 @@ const (
 
 // Config configures a Sweeper. Zero means the default.
 type Config struct {
-	// Store and Archive are required.
+	// Store is required. Archive takes the dead letters whose retention has ended; nil
+	// deletes them without a copy, except for their outlines.
 	Store   *dlq.Store
 	Archive *Archive
 	// Resolved is the retention of a resolved dead letter in the database, from its
-	// resolution; Failed that of a failed one, from its last failure. -1 means no end.
-	// Dead letters with another status always remain, and so does a failed one that
-	// blocks others.
+	// resolution; Failed that of a failed one, from its last failure. A restored one
+	// begins again at the time of its restore. -1 means no end. Dead letters with
+	// another status always remain, and so does a failed one that blocks others.
 	Resolved, Failed time.Duration
-	// Keep is the retention of objects in the archive, and of outlines in the database;
-	// -1 means no end.
+	// Keep is the retention of objects in the archive, and of outlines in the database,
+	// with or without an archive; -1 means no end.
 	Keep time.Duration
 	// Interval is the interval between sweeps; Rate limits the dead letters that are
 	// read per second.
@@ -89,8 +90,8 @@ func (c *Config) validate() error {
 	if c.Rate < 1 {
 		errs = append(errs, fmt.Errorf("rate %v: must be at least 1 dead letter per second", c.Rate))
 	}
-	if c.Store == nil || c.Archive == nil || c.Owner == "" {
-		errs = append(errs, errors.New("a store, an archive and an owner are required"))
+	if c.Store == nil || c.Owner == "" {
+		errs = append(errs, errors.New("a store and an owner are required"))
 	}
 	return errors.Join(errs...)
 }

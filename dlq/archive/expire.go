@@ -8,10 +8,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// expire removes the objects whose retention has ended.
+// expire removes the objects and the outlines whose retention has ended.
 func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err error) {
-	if r.Orphans, err = s.conf.Archive.RemoveOrphans(ctx); err != nil {
-		return ofArchive(err)
+	if s.conf.Archive != nil {
+		if r.Orphans, err = s.conf.Archive.RemoveOrphans(ctx); err != nil {
+			return ofArchive(err)
+		}
 	}
 	if s.conf.Keep < 0 {
 		return nil
@@ -51,6 +53,9 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 
 // expired are the objects that were written before a time.
 func (s *Sweeper) expired(ctx context.Context, before time.Time) (old []string, err error) {
+	if s.conf.Archive == nil {
+		return nil, nil
+	}
 	if err := s.conf.Archive.List(ctx, time.Time{}, func(m Manifest) error {
 		if !m.CreatedAt.Before(before) {
 			return dlq.ErrStop // objects are in the order of days, and of times within a day

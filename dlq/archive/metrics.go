@@ -12,7 +12,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		deadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_retention_moved_total",
-			Help: "Dead letters in sweeps by result: archived, held because they block others, changed concurrently, or forgotten.",
+			Help: "Dead letters in sweeps by result: archived, deleted without an archive, held because they block others, changed concurrently, or forgotten.",
 		}, []string{"result"}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_retention_objects_expired_total", Help: "Objects removed from the archive because their time was over.",
@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "outbox_dead_letter_retention_last_success_timestamp_seconds", Help: "Time of the last completed sweep of this process; 0 before the first.",
 		}),
 	}
-	for _, r := range []string{"archived", "held", "changed", "forgotten"} {
+	for _, r := range []string{"archived", "deleted", "held", "changed", "forgotten"} {
 		m.deadLetters.WithLabelValues(r)
 	}
 	if reg != nil {

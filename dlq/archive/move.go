@@ -79,7 +79,7 @@ func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
 	}
 	m.records, m.at = append(m.records, recordOf(c)), append(m.at, i)
 	m.bytes += len(c.DeadLetter.Payload) + 1024
-	if len(m.records) >= objectLetters || m.bytes >= objectBytes {
+	if len(m.records) >= objectDeadLetters || m.bytes >= objectBytes {
 		return m.flush(ctx)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
@@ -17,10 +18,12 @@ type mover struct {
 	bytes       int
 }
 
-// add reads the complete dead letter and adds it if it still meets the condition.
-func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, meant func(*dlq.DeadLetter) bool) error {
-	store := m.s.conf.Store
-	c, err := store.Copy(ctx, seen.EventID)
+// add reads the dead letter again and adds it if its retention has ended.
+func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, p *pass) error {
+	if !p.meant(seen) { // its first failure alone is old
+		return nil
+	}
+	c, err := m.copy(ctx, seen)
 	if errors.Is(err, dlq.ErrNotFound) {
 		return nil
 	}
@@ -28,26 +31,50 @@ func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, meant func(*dlq.D
 		return err
 	}
 	l := c.DeadLetter
-	if !meant(&l) {
+	if !p.meant(&l) || restoredSince(c.History, p) {
 		return nil
 	}
-	held, err := m.s.holdsOthers(ctx, &l)
-	if err != nil {
+	held, err := m.held(ctx, &l)
+	if err != nil || held {
 		return err
 	}
-	if held {
-		m.r.Held++
-		m.s.metrics.of("held").Inc()
-		return nil
+	if m.s.conf.Archive == nil {
+		return m.purge(ctx, &l, "")
 	}
 	m.records = append(m.records, recordOf(&c))
 	m.bytes += len(l.Payload) + 1024
 	l.Payload, l.Headers, l.Metadata, l.Raw = nil, nil, nil, nil
 	m.deadLetters = append(m.deadLetters, l)
-	if len(m.records) >= objectLetters || m.bytes >= objectBytes {
+	if len(m.records) >= objectDeadLetters || m.bytes >= objectBytes {
 		return m.flush(ctx)
 	}
 	return nil
+}
+
+// copy reads the complete dead letter; without an archive its history alone.
+func (m *mover) copy(ctx context.Context, seen *dlq.DeadLetter) (c dlq.Copy, err error) {
+	if m.s.conf.Archive != nil {
+		return m.s.conf.Store.Copy(ctx, seen.EventID)
+	}
+	c.DeadLetter = *seen
+	c.History, err = m.s.conf.Store.History(ctx, seen.EventID)
+	return c, err
+}
+
+// restoredSince reports whether the dead letter was restored after the time before which
+// the pass takes dead letters: its retention begins again.
+func restoredSince(history []dlq.Change, p *pass) bool {
+	return slices.ContainsFunc(history, func(c dlq.Change) bool { return c.Action == dlq.ActionRestore && !c.At.Before(p.before) })
+}
+
+// held reports whether the dead letter remains because it blocks others, and counts it.
+func (m *mover) held(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
+	held, err := m.s.holdsOthers(ctx, l)
+	if held {
+		m.r.Held++
+		m.s.metrics.of("held").Inc()
+	}
+	return held, err
 }
 
 // holdsOthers reports whether the failed dead letter l blocks a parked one of its
@@ -86,21 +113,40 @@ func (m *mover) flush(ctx context.Context) error {
 		if err := m.s.limit.Wait(ctx); err != nil {
 			return err
 		}
+		// An event may have been parked behind it while the object was written.
 		l := &m.deadLetters[i]
-		err := m.s.conf.Store.Purge(ctx, l.EventID, dlq.Purge{Archive: man.Object, Force: true}, dlq.Actor{
-			Name: "retention", Reason: fmt.Sprintf("%s for longer than its retention", l.Status), Version: l.Version,
-		})
-		switch {
-		case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound):
-			m.r.Changed++
-			m.s.metrics.of("changed").Inc()
-		case err != nil:
+		if held, err := m.held(ctx, l); err != nil {
 			return err
-		default:
-			m.r.Archived[l.Status]++
-			m.s.metrics.of("archived").Inc()
+		} else if held {
+			continue
+		}
+		if err := m.purge(ctx, l, man.Object); err != nil {
+			return err
 		}
 	}
 	m.records, m.deadLetters, m.bytes = nil, nil, 0
+	return nil
+}
+
+// purge removes a dead letter except for its outline, unless it has changed since it was
+// read. object has its copy; empty for none.
+func (m *mover) purge(ctx context.Context, l *dlq.DeadLetter, object string) error {
+	result := "archived"
+	if object == "" {
+		result = "deleted"
+	}
+	err := m.s.conf.Store.Purge(ctx, l.EventID, dlq.Purge{Archive: object, Force: true}, dlq.Actor{
+		Name: "retention", Reason: fmt.Sprintf("%s for longer than its retention", l.Status), Version: l.Version,
+	})
+	switch {
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound):
+		m.r.Changed++
+		m.s.metrics.of("changed").Inc()
+	case err != nil:
+		return err
+	default:
+		m.r.Archived[l.Status]++
+		m.s.metrics.of(result).Inc()
+	}
 	return nil
 }

@@ -24,6 +24,8 @@ type Record struct {
 	AggregateType  string            `json:"aggregate_type"`
 	EventType      string            `json:"event_type"`
 	Sequence       int64             `json:"seq"`
+	Priority       int               `json:"priority,omitempty"`
+	Tags           []string          `json:"tags,omitempty"`
 	CreatedAt      time.Time         `json:"created_at,omitzero"`
 	DeliverAt      time.Time         `json:"deliver_at,omitzero"`
 	WrittenAt      int64             `json:"written_at"`
@@ -99,7 +101,7 @@ func recordOf(c *dlq.Copy) Record {
 	l, history := &c.DeadLetter, c.History
 	r := Record{
 		EventID: l.EventID.String(), Version: l.Version, Status: l.Status, Table: l.Table, AggregateID: l.AggregateID,
-		AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
+		AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
 		ErrorChain: l.ErrorChain, Attempts: l.Attempts, Replays: l.Replays, FirstFailedAt: l.FirstFailedAt, LastFailedAt: l.LastFailedAt,
 		Strategy: l.Strategy, Rule: l.Rule, Waiting: l.Waiting, FailureKey: l.FailureKey, FailureRepeats: l.FailureRepeats,
@@ -157,7 +159,7 @@ func (r *Record) DeadLetter() (dlq.DeadLetter, error) {
 	}
 	l := dlq.DeadLetter{
 		EventID: id, Version: r.Version, Status: r.Status, Table: r.Table, AggregateID: r.AggregateID, AggregateType: r.AggregateType,
-		EventType: r.EventType, Sequence: r.Sequence, CreatedAt: r.CreatedAt, DeliverAt: r.DeliverAt, WrittenAt: r.WrittenAt, Topic: r.Topic,
+		EventType: r.EventType, Sequence: r.Sequence, Priority: r.Priority, Tags: r.Tags, CreatedAt: r.CreatedAt, DeliverAt: r.DeliverAt, WrittenAt: r.WrittenAt, Topic: r.Topic,
 		ErrorClass: r.ErrorClass, ErrorCode: r.ErrorCode, ErrorText: r.ErrorText, ErrorChain: r.ErrorChain, Attempts: r.Attempts,
 		Replays: r.Replays, FirstFailedAt: r.FirstFailedAt, LastFailedAt: r.LastFailedAt, Strategy: r.Strategy, Rule: r.Rule,
 		Waiting: r.Waiting, FailureKey: r.FailureKey, FailureRepeats: r.FailureRepeats, Released: r.Released,

@@ -6,7 +6,8 @@ import (
 
 // Report is the result of a sweep.
 type Report struct {
-	// Archived counts dead letters by their previous status.
+	// Archived counts the dead letters that were moved to the archive, or deleted
+	// without one, by their previous status.
 	Archived map[dlq.Status]int `json:"archived"`
 	// Objects were written.
 	Objects []string `json:"objects"`

@@ -15,9 +15,9 @@ import (
 const (
 	// minAge is the shortest retention: shorter ones are typing errors.
 	minAge = time.Hour
-	// objectLetters and objectBytes limit the size of an object.
-	objectLetters = 5000
-	objectBytes   = 32 << 20
+	// objectDeadLetters and objectBytes limit the size of an object.
+	objectDeadLetters = 5000
+	objectBytes       = 32 << 20
 	// batch is the number of dead letters that are listed at a time.
 	batch = 500
 	// dutyTTL is the time for which a crashed sweeper prevents others from sweeping.
@@ -26,10 +26,11 @@ const (
 	dutyName = "retention"
 )
 
-// Sweeper moves dead letters to the archive after their retention.
+// Sweeper moves dead letters to the archive after their retention, or deletes them if
+// there is no archive. Their outlines remain, so that the relay publishes nothing again.
 //
-// It removes a dead letter from the database only after its object was written, read
-// back and verified, and only if the dead letter has not changed since it was read. A
+// It removes a dead letter from the database only if it has not changed since it was
+// read, and with an archive only after its object was written, read back and verified. A
 // sweep may be interrupted at any point: the next one continues with the rest, and
 // copies again a dead letter that was copied and not removed.
 type Sweeper struct {
@@ -37,6 +38,7 @@ type Sweeper struct {
 	limit   *rate.Limiter
 	log     *slog.Logger
 	metrics *metrics
+	warned  bool // of a missing archive; used by Run alone
 }
 
 // NewSweeper returns a Sweeper; it starts nothing.
@@ -50,9 +52,30 @@ func NewSweeper(conf Config) (*Sweeper, error) {
 	}, nil
 }
 
-// swept is the state of the duty.
+// archiveGrace is the time after the last sweep with an archive in which a process
+// without one deletes nothing: its configuration may be incomplete.
+const archiveGrace = 7 * 24 * time.Hour
+
+// swept is the state of the duty. Archived is the time of the last sweep with an
+// archive.
 type swept struct {
 	Finished time.Time `json:"finished"`
+	Archived time.Time `json:"archived,omitzero"`
+}
+
+// due reports whether a sweep is due. Without an archive the first one is an interval
+// after the first process began, so that one with an archive comes first.
+func (s *Sweeper) due(last *swept, now time.Time) bool {
+	if s.conf.Archive != nil && last.Archived.IsZero() {
+		return true
+	}
+	return now.Sub(last.Finished) >= s.conf.Interval
+}
+
+// mayDelete reports whether this process may sweep: without an archive only if no other
+// process uses one.
+func (s *Sweeper) mayDelete(last *swept, now time.Time) bool {
+	return s.conf.Archive != nil || last.Archived.IsZero() || now.Sub(last.Archived) > archiveGrace
 }
 
 // Run sweeps at every interval until ctx ends, and then returns nil. Of several
@@ -82,20 +105,25 @@ func (s *Sweeper) Run(ctx context.Context) error {
 // turn sweeps if it is this process's turn and the last sweep was long enough ago.
 func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 	return duty.Hold(ctx, func(ctx context.Context) error {
-		text, err := duty.State(ctx)
+		last, err := s.last(ctx, duty)
 		if err != nil {
 			return err
 		}
-		var last swept
-		if text != "" {
-			if err := json.Unmarshal([]byte(text), &last); err != nil {
-				s.log.Warn("it cannot be read when the last sweep was; sweeping now", "err", err)
-			}
-		}
-		if s.conf.Now().Sub(last.Finished) < s.conf.Interval {
+		now := s.conf.Now().UTC()
+		switch {
+		case !s.due(&last, now):
 			return nil
+		case !s.mayDelete(&last, now):
+			if !s.warned {
+				s.warned = true
+				s.log.Warn("another process archives dead letters; set retention.archive in this process too", "archived_at", last.Archived, "deletes_after", archiveGrace)
+			}
+			return nil
+		case s.conf.Archive == nil && last.Finished.IsZero():
+			last.Finished = now
+			return s.save(ctx, duty, last)
 		}
-		return s.once(ctx, duty)
+		return s.once(ctx, duty, last)
 	})
 }
 
@@ -110,8 +138,15 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 	did := false
 	err = duty.Hold(ctx, func(ctx context.Context) (err error) {
 		did = true
-		r, err = s.Sweep(ctx)
-		return err
+		last, err := s.last(ctx, duty)
+		if err != nil {
+			return err
+		}
+		if r, err = s.Sweep(ctx); err != nil || s.conf.Archive == nil {
+			return err
+		}
+		last.Archived = s.conf.Now().UTC()
+		return s.save(ctx, duty, last)
 	})
 	if err == nil && !did {
 		err = dlq.ErrBusy
@@ -119,21 +154,42 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty) error {
-	r, err := s.Sweep(ctx)
-	if err != nil {
-		return err
+// last reads the state of the duty.
+func (s *Sweeper) last(ctx context.Context, duty *dlq.Duty) (last swept, err error) {
+	text, err := duty.State(ctx)
+	if err != nil || text == "" {
+		return last, err
 	}
-	if len(r.Objects)+len(r.Expired)+r.Forgotten+r.Orphans > 0 {
-		s.log.Info("dead letters archived", "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
-			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten)
+	if err := json.Unmarshal([]byte(text), &last); err != nil {
+		s.log.Warn("the time of the last sweep cannot be read; sweeping now", "err", err)
 	}
-	b, err := json.Marshal(swept{s.conf.Now().UTC()})
+	return last, nil
+}
+
+// save stores the state of the duty.
+func (s *Sweeper) save(ctx context.Context, duty *dlq.Duty, last swept) error {
+	b, err := json.Marshal(last)
 	if err != nil {
 		return err
 	}
 	_, err = duty.Save(ctx, string(b))
 	return err
+}
+
+func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
+	r, err := s.Sweep(ctx)
+	if err != nil {
+		return err
+	}
+	if len(r.Archived)+len(r.Expired)+r.Forgotten+r.Orphans > 0 {
+		s.log.Info("retention sweep finished", "archive", s.conf.Archive != nil, "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
+			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten)
+	}
+	last.Finished = s.conf.Now().UTC()
+	if s.conf.Archive != nil {
+		last.Archived = last.Finished
+	}
+	return s.save(ctx, duty, last)
 }
 
 // pass is the part of a sweep for one status.
@@ -168,7 +224,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	now := s.conf.Now().UTC()
 	for _, p := range s.passes(now) {
 		m := mover{s: s, r: &r}
-		if err := s.walk(ctx, p.filter(), func(l *dlq.DeadLetter) error { return m.add(ctx, l, p.meant) }); err != nil {
+		if err := s.walk(ctx, p.filter(), func(l *dlq.DeadLetter) error { return m.add(ctx, l, &p) }); err != nil {
 			return r, err
 		}
 		if err := m.flush(ctx); err != nil {

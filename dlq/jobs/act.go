@@ -28,6 +28,8 @@ func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 		return s.dead.ResolveByHand(ctx, event, j.by())
 	case dlq.ActionPark:
 		return s.dead.Park(ctx, event, j.by())
+	case dlq.ActionSet:
+		return s.dead.Set(ctx, event, *j.Set, j.by())
 	case dlq.ActionPurge:
 		return s.dead.Purge(ctx, event, dlq.Purge{Force: j.Force}, j.by())
 	}

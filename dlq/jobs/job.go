@@ -34,7 +34,7 @@ func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed 
 // Actions are the actions of jobs. ActionArchive is a sweep: it moves dead letters that
 // are older than their retention to the archive and removes expired objects, so it
 // takes no ids and no filter.
-var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionRelease, dlq.ActionResolve, dlq.ActionPark, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
+var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionRelease, dlq.ActionResolve, dlq.ActionPark, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
 	// DefaultBatchSize is the default number of dead letters between two saves.
@@ -77,6 +77,13 @@ type Spec struct {
 	Force bool `json:"force,omitempty"`
 	// NoArchive, of a purge, writes no copies: the content is lost.
 	NoArchive bool `json:"no_archive,omitempty"`
+	// Set is the change of ActionSet.
+	Set *dlq.Labels `json:"set,omitempty"`
+	// ByPriority, of a replay, requests the replay of higher priorities first, and of
+	// equal ones that of the oldest first failure. Create sorts the dead letters, at
+	// most MaxIDs, and stores their ids. RunnerConfig.Concurrency of them are changed
+	// concurrently, and the relay keeps the order of each aggregate.
+	ByPriority bool `json:"by_priority,omitempty"`
 }
 
 // needsArchive reports whether only a runner with an archive can run the job.
@@ -165,6 +172,17 @@ func (s *Spec) Validate() error {
 	}
 	if (s.Force || s.NoArchive) && s.Action != dlq.ActionPurge {
 		errs = append(errs, fmt.Errorf("force, no archive: only a purge has them, not %s", s.Action))
+	}
+	switch {
+	case s.Action == dlq.ActionSet && s.Set == nil:
+		errs = append(errs, errors.New("set: name a priority, a tag to add or a tag to remove"))
+	case s.Action == dlq.ActionSet:
+		errs = append(errs, s.Set.Validate())
+	case s.Set != nil:
+		errs = append(errs, fmt.Errorf("set: only the action set has it, not %s", s.Action))
+	}
+	if s.ByPriority && s.Action != dlq.ActionReplay {
+		errs = append(errs, fmt.Errorf("by priority: only a replay has it, not %s", s.Action))
 	}
 	if s.Limit < 0 {
 		errs = append(errs, fmt.Errorf("limit %d: must not be negative", s.Limit))

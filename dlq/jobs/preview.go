@@ -16,7 +16,7 @@ import (
 type Preview struct {
 	Action dlq.Action `json:"action"`
 	// DeadLetters counts the dead letters that the action would change.
-	DeadLetters int `json:"letters"`
+	DeadLetters int `json:"dead_letters"`
 	// ByStatus, ByClass and ByTopic divide them.
 	ByStatus map[dlq.Status]int `json:"by_status"`
 	ByClass  map[string]int     `json:"by_error_class"`
@@ -45,7 +45,7 @@ type PreviewAggregate struct {
 	AggregateID string `json:"aggregate_id"`
 	// DeadLetters counts the dead letters to change, and Followers the parked ones
 	// behind them; aggregates beyond MaxPreviewed are not counted.
-	DeadLetters int `json:"letters"`
+	DeadLetters int `json:"dead_letters"`
 	Followers   int `json:"followers"`
 }
 
@@ -96,6 +96,9 @@ func (s *Store) Preview(ctx context.Context, spec *Spec, deadLetters []dlq.DeadL
 	}
 	p.Aggregates = len(of)
 	for a, ids := range of {
+		if spec.Action == dlq.ActionSet {
+			break // it unblocks none
+		}
 		if p.FollowersOf == MaxPreviewed {
 			break
 		}

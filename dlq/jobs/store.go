@@ -18,13 +18,14 @@ type DeadLetters interface {
 	// DB executes the statements of the jobs' tables.
 	DB() *db.DB
 
-	// Replay, Discard, Release, ResolveByHand, Park and Purge change one dead letter;
-	// for an Actor with a Job they do so once, also if they are called again.
+	// Replay, Discard, Release, ResolveByHand, Park, Set and Purge change one dead
+	// letter; for an Actor with a Job they do so once, also if they are called again.
 	Replay(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Discard(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Release(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	ResolveByHand(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Park(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Set(ctx context.Context, event gocql.UUID, c dlq.Labels, by dlq.Actor) error
 	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
 
 	// Check, CheckPurge and CheckRestore report whether a change is allowed.
@@ -85,6 +86,12 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 	}
 	if err := spec.Validate(); err != nil {
 		return nil, fmt.Errorf("create a job: %w", err)
+	}
+	if spec.ByPriority {
+		var err error
+		if spec, err = s.sorted(ctx, spec); err != nil {
+			return nil, fmt.Errorf("create a job: %w", err)
+		}
 	}
 	at := s.db.Millis()
 	j := &Job{

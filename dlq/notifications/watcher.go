@@ -281,7 +281,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bo
 const classBehind = "behind"
 
 func (w *Watcher) sample(l *dlq.DeadLetter) dlq.Sample {
-	return dlq.Sample{EventID: l.EventID, AggregateID: l.AggregateID, Status: l.Status, FirstFailedAt: l.FirstFailedAt, URL: w.page("letters", l.EventID.String())}
+	return dlq.Sample{EventID: l.EventID, AggregateID: l.AggregateID, Status: l.Status, FirstFailedAt: l.FirstFailedAt, URL: w.page("dead-letters", l.EventID.String())}
 }
 
 // page is a page of the console.
@@ -318,7 +318,7 @@ func (w *Watcher) groups(now time.Time, full bool) (out []dlq.Notice) {
 func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) dlq.Notice {
 	n := dlq.Notice{
 		Rule: dlq.RuleNew, Key: "new/" + g.Class + "/" + g.Type, At: now, Value: float64(g.Count), ErrorClass: g.Class, EventType: g.Type,
-		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("letters"),
+		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("dead-letters"),
 	}
 	what := g.Class
 	if g.Type != "" {
@@ -363,7 +363,7 @@ func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, l
 		return out
 	}
 	n := dlq.Notice{
-		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("letters"),
+		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("dead-letters"),
 		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleParked,
 	}
 	say(&n)

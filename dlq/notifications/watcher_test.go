@@ -159,6 +159,20 @@ func (b *bundle) want(notices []dlq.Notice, want ...string) {
 	}
 }
 
+// The dead letters of a subscription are notified like others.
+func TestWatcher_OfASubscription(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 })
+	b.want(b.poll(w))
+	b.advance(time.Hour)
+	b.write(2, func(_ int, l *dlq.DeadLetter) {
+		l.Table, l.ErrorClass, l.EventType, l.AggregateID = "subscription.inventory", "max_receive", "", ""
+	})
+	b.advance(30 * time.Second)
+	b.want(b.poll(w), "2 new dead letters")
+}
+
 func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -175,7 +189,7 @@ func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 	notices := b.poll(w)
 	b.want(notices, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
 	n := notices[0]
-	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/letters" ||
+	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/dead-letters" ||
 		!strings.HasPrefix(n.Samples[0].URL, n.URL+"/") {
 		t.Errorf("notice %+v", n)
 	}

@@ -16,14 +16,14 @@ import (
 func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	t.Parallel()
 	needs := map[string]access.Role{
-		"GET /v1/me": access.Viewer, "GET /v1/dlq/letters": access.Viewer, "GET /v1/dlq/letters/{event_id}": access.Viewer,
+		"GET /v1/me": access.Viewer, "GET /v1/dlq/dead-letters": access.Viewer, "GET /v1/dlq/dead-letters/{event_id}": access.Viewer,
 		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
 		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer,
 		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
 		"GET /v1/reactions": access.Viewer, "POST /v1/reactions/repeat": access.Operator, "GET /v1/deliveries": access.Viewer, "GET /v1/deliveries/{id}": access.Viewer, "POST /v1/deliveries/{id}/repeat": access.Operator,
-		"POST /v1/dlq/letters/{event_id}/replay": access.Operator, "POST /v1/dlq/letters/{event_id}/release": access.Operator,
-		"POST /v1/dlq/letters/{event_id}/park": access.Operator, "POST /v1/dlq/letters/{event_id}/resolve": access.Operator,
-		"POST /v1/dlq/letters/{event_id}/discard": access.Admin, "POST /v1/dlq/letters/{event_id}/edit": access.Admin,
+		"POST /v1/dlq/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/release": access.Operator,
+		"POST /v1/dlq/dead-letters/{event_id}/park": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,
+		"POST /v1/dlq/dead-letters/{event_id}/set": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dlq/dead-letters/{event_id}/edit": access.Admin,
 		"POST /v1/dlq/jobs": access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
 		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin,
 	}
@@ -72,17 +72,22 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	for _, action := range jobs.Actions {
 		need := access.Admin
 		switch action {
-		case dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve:
+		case dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionSet:
 			need = access.Operator
 		}
+		var labels *dlq.Labels
+		set := ""
+		if action == dlq.ActionSet {
+			labels, set = &dlq.Labels{Priority: new(1)}, `,"set":{"priority":1}`
+		}
 		for _, role := range access.Roles {
-			a := b.ask(t, role, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":%q,"filter":{},"dry_run":true}`, action))
+			a := b.ask(t, role, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":%q,"filter":{},"dry_run":true%s}`, action, set))
 			if forbidden := a.code == http.StatusForbidden; forbidden == role.May(need) {
 				t.Errorf("a job to %s by %s = %d: %s", action, role, a.code, a.body)
 			}
 		}
 		// An operator cannot resume such a job, but can pause it.
-		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action}, dlq.Actor{Name: "mara"})
+		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action, Set: labels}, dlq.Actor{Name: "mara"})
 		if err != nil {
 			t.Fatal(err)
 		}

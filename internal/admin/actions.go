@@ -41,10 +41,10 @@ type actionInput struct {
 type actionOutput struct {
 	ETag string `header:"ETag" doc:"Version of the dead letter"`
 	Body struct {
-		Action  dlq.Action    `json:"action"`
-		DryRun  bool          `json:"dry_run"`
-		Preview *jobs.Preview `json:"preview,omitempty" doc:"Preview of the effects, for a dry run"`
-		Letter  Summary       `json:"letter" doc:"The current dead letter"`
+		Action     dlq.Action    `json:"action"`
+		DryRun     bool          `json:"dry_run"`
+		Preview    *jobs.Preview `json:"preview,omitempty" doc:"Preview of the effects, for a dry run"`
+		DeadLetter Summary       `json:"dead_letter" doc:"The current dead letter"`
 	}
 }
 
@@ -62,7 +62,7 @@ type actionEndpoints struct {
 func (ep *actionEndpoints) register() {
 	for _, a := range actions {
 		huma.Register(ep.api, ep.describe(a.role, huma.Operation{
-			OperationID: string(a.action) + "-letter", Method: http.MethodPost, Path: "/v1/dlq/letters/{event_id}/" + string(a.action), Summary: a.summary,
+			OperationID: string(a.action) + "-dead-letter", Method: http.MethodPost, Path: "/v1/dlq/dead-letters/{event_id}/" + string(a.action), Summary: a.summary,
 		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return ep.act(ctx, &a, in) })
 	}
 }
@@ -118,6 +118,6 @@ func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.D
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, changed)
 	}
-	out.ETag, out.Body.Letter = etag(l.Version), some[0]
+	out.ETag, out.Body.DeadLetter = etag(l.Version), some[0]
 	return out, nil
 }

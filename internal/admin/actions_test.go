@@ -27,7 +27,7 @@ func (b *bundle) auditLines(t *testing.T, query string) []auditLine {
 	return a.Lines
 }
 
-func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
+func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[dlq.Action]dlq.Status{
 		dlq.ActionReplay: dlq.Pending, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionResolve: dlq.Resolved, dlq.ActionDiscard: dlq.Resolved,
@@ -35,20 +35,20 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, func(c *Config) { c.Proxies = behind(t) })
-			l := testLetter("a", 1)
+			l := testDeadLetter("a", 1)
 			if action == dlq.ActionPark {
 				l.Status, l.Strategy = dlq.Pending, dlq.StrategyImmediate
 			}
-			b.bury(t, l, time.Time{})
-			path := "/v1/dlq/letters/" + l.EventID.String() + "/" + string(action)
+			b.writeDeadLetter(t, l, time.Time{})
+			path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/" + string(action)
 
 			var dry struct {
-				DryRun  bool          `json:"dry_run"`
-				Preview *jobs.Preview `json:"preview"`
-				Letter  Summary       `json:"letter"`
+				DryRun     bool          `json:"dry_run"`
+				Preview    *jobs.Preview `json:"preview"`
+				DeadLetter Summary       `json:"dead_letter"`
 			}
 			b.ask(t, access.Admin, "POST", path, `{"dry_run":true,"reason":"to see"}`).into(t, http.StatusOK, &dry)
-			if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.Letter.Version != 1 {
+			if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.DeadLetter.Version != 1 {
 				t.Errorf("dry run: %+v", dry)
 			}
 			if lines := b.auditLines(t, ""); len(lines) != 0 {
@@ -56,10 +56,10 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 			}
 
 			var got struct {
-				Letter Summary `json:"letter"`
+				DeadLetter Summary `json:"dead_letter"`
 			}
 			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
-			if got.Letter.Status != want || got.Letter.Version != 2 || a.header.Get("ETag") != `"2"` || got.Letter.Released != (action == dlq.ActionRelease) {
+			if got.DeadLetter.Status != want || got.DeadLetter.Version != 2 || a.header.Get("ETag") != `"2"` || got.DeadLetter.Released != (action == dlq.ActionRelease) {
 				t.Errorf("after %s: %s", action, a.body)
 			}
 			h, err := b.store.History(t.Context(), l.EventID)
@@ -81,7 +81,7 @@ func TestAct_ChangesTheLetterAndIsAudited(t *testing.T) {
 // behind is the trusted proxy of the test: this machine.
 func behind(t *testing.T) access.Proxies {
 	t.Helper()
-	p, err := access.NewProxies([]string{"127.0.0.1"}, access.XForwardedFor)
+	p, err := access.NewProxies([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,41 +91,41 @@ func behind(t *testing.T) access.Proxies {
 func TestAct_Refused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
-	parked := testLetter("a", 2)
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
+	parked := testDeadLetter("a", 2)
 	parked.Status = dlq.Parked
-	b.bury(t, parked, time.Time{})
-	claimed := testLetter("b", 1)
+	b.writeDeadLetter(t, parked, time.Time{})
+	claimed := testDeadLetter("b", 1)
 	claimed.Status = dlq.Pending
-	b.bury(t, claimed, time.Time{})
+	b.writeDeadLetter(t, claimed, time.Time{})
 	if _, err := b.store.Claim(t.Context(), claimed.EventID, "relay-1", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	path := func(l *dlq.DeadLetter, action string) string {
-		return "/v1/dlq/letters/" + l.EventID.String() + "/" + action
+		return "/v1/dlq/dead-letters/" + l.EventID.String() + "/" + action
 	}
 
 	p := b.ask(t, access.Admin, "POST", path(parked, "replay"), `{}`).problemIn(t, http.StatusConflict)
-	if p.LetterStatus != dlq.Parked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
-		t.Errorf("a parked letter: %+v", p)
+	if p.DeadLetterStatus != dlq.Parked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
+		t.Errorf("a parked dead letter: %+v", p)
 	}
 	p = b.ask(t, access.Admin, "POST", path(claimed, "discard"), `{}`).problemIn(t, http.StatusConflict)
-	if p.LetterStatus != dlq.Processing || p.ClaimedUntil == nil || p.Hint == "" {
-		t.Errorf("a claimed letter: %+v", p)
+	if p.DeadLetterStatus != dlq.Processing || p.ClaimedUntil == nil || p.Hint == "" {
+		t.Errorf("a claimed dead letter: %+v", p)
 	}
 	a := b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", `"7"`)
 	if a.problemIn(t, http.StatusPreconditionFailed); a.header.Get("ETag") != `"1"` {
-		t.Errorf("412 with ETag %q, want the letter's", a.header.Get("ETag"))
+		t.Errorf("412 with ETag %q, want the dead letter's", a.header.Get("ETag"))
 	}
 	b.ask(t, access.Admin, "POST", path(l, "discard"), `{"dry_run":true}`, "If-Match", `"7"`).problemIn(t, http.StatusPreconditionFailed)
-	b.ask(t, access.Admin, "POST", path(testLetter("x", 1), "discard"), `{}`).problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Admin, "POST", path(testDeadLetter("x", 1), "discard"), `{}`).problemIn(t, http.StatusNotFound)
 	for _, odd := range []string{"7", `W/"1"`, `"x"`, `""`, `"0"`} {
 		if p := b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", odd).problemIn(t, http.StatusUnprocessableEntity); p.Errors[0].Location != "header.If-Match" {
 			t.Errorf("If-Match %s: %+v", odd, p)
 		}
 	}
 	if l := b.mustRead(t, l); l.Status != dlq.Manual || l.Version != 1 {
-		t.Errorf("a refused change changed the letter: %+v", l)
+		t.Errorf("a refused change changed the dead letter: %+v", l)
 	}
 	states := make(map[string]int)
 	for _, x := range b.auditLines(t, "") {
@@ -152,14 +152,14 @@ func (b *bundle) mustRead(t *testing.T, l *dlq.DeadLetter) dlq.DeadLetter {
 func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	codes := make(map[int]int)
 	for i := range 8 {
 		wg.Go(func() {
 			action := []string{"replay", "release"}[i%2]
-			a := b.ask(t, access.Operator, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
+			a := b.ask(t, access.Operator, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
 			mu.Lock()
 			defer mu.Unlock()
 			codes[a.code]++
@@ -177,13 +177,13 @@ func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	first := b.bury(t, testLetter("a", 1), time.Time{})
+	first := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	for i := range 3 {
-		f := testLetter("a", int64(i+2))
+		f := testDeadLetter("a", int64(i+2))
 		f.Status, f.ErrorClass = dlq.Parked, "behind"
-		b.bury(t, f, time.Time{})
+		b.writeDeadLetter(t, f, time.Time{})
 	}
-	b.bury(t, testLetter("b", 1), time.Time{})
+	b.writeDeadLetter(t, testDeadLetter("b", 1), time.Time{})
 	var p previewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
@@ -204,7 +204,7 @@ func TestPreview(t *testing.T) {
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	var dry struct {
 		DryRun  bool         `json:"dry_run"`
 		Preview *previewBody `json:"preview"`
@@ -282,14 +282,14 @@ func TestJobs(t *testing.T) {
 func TestChange_MadeAndNotReadBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.fault("dead_letter_holds", engine.OpRead, 0)
 	b.fault("dead_letter_jobs", engine.OpRead, 1)
-	for _, path := range []string{"letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
+	for _, path := range []string{"dead-letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
 		if p := b.ask(t, access.Operator, "POST", "/v1/dlq/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
 			t.Errorf("%s: %+v, want it to say that the change may have been made", path, p)
 		}

@@ -21,16 +21,16 @@ type archivesInput struct {
 
 // ArchiveObject is an object of the archive. It is exported only for huma.
 type ArchiveObject struct {
-	Object    string             `json:"object" doc:"Name of the object, for a restore"`
-	Letters   int                `json:"letters"`
-	Bytes     int64              `json:"bytes" doc:"Compressed size"`
-	SHA256    string             `json:"sha256"`
-	From      time.Time          `json:"from" doc:"Earliest first failure of its dead letters"`
-	To        time.Time          `json:"to" doc:"Latest first failure of its dead letters"`
-	ByStatus  map[dlq.Status]int `json:"by_status" doc:"The dead letters by their status before archiving"`
-	CreatedAt time.Time          `json:"created_at"`
-	By        string             `json:"by"`
-	Expires   *time.Time         `json:"expires_at,omitempty" doc:"Time of its removal"`
+	Object      string             `json:"object" doc:"Name of the object, for a restore"`
+	DeadLetters int                `json:"dead_letters"`
+	Bytes       int64              `json:"bytes" doc:"Compressed size"`
+	SHA256      string             `json:"sha256"`
+	From        time.Time          `json:"from" doc:"Earliest first failure of its dead letters"`
+	To          time.Time          `json:"to" doc:"Latest first failure of its dead letters"`
+	ByStatus    map[dlq.Status]int `json:"by_status" doc:"The dead letters by their status before archiving"`
+	CreatedAt   time.Time          `json:"created_at"`
+	By          string             `json:"by"`
+	Expires     *time.Time         `json:"expires_at,omitempty" doc:"Time of its removal"`
 }
 
 type archivesOutput struct {
@@ -85,7 +85,7 @@ func (ep *archiveEndpoints) archives(ctx context.Context, in *archivesInput) (*a
 
 func (ep *archiveEndpoints) objectOf(m *archive.Manifest) ArchiveObject {
 	return ArchiveObject{
-		Object: m.Object, Letters: m.Letters, Bytes: m.Bytes, SHA256: m.SHA256, From: m.From, To: m.To, ByStatus: m.ByStatus,
+		Object: m.Object, DeadLetters: m.DeadLetters, Bytes: m.Bytes, SHA256: m.SHA256, From: m.From, To: m.To, ByStatus: m.ByStatus,
 		CreatedAt: m.CreatedAt, By: m.By, Expires: when(ep.keeper.Expires(m)),
 	}
 }

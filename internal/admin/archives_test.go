@@ -29,7 +29,7 @@ func setupArchive(t *testing.T) (*bundle, *archive.Keeper) {
 	})
 	var keeper *archive.Keeper
 	b := setup(t, func(c *Config) {
-		s, err := archive.NewSweeper(archive.Config{Store: c.Letters, Archive: a, Owner: "test", Resolved: time.Hour})
+		s, err := archive.NewSweeper(archive.Config{Store: c.DeadLetters, Archive: a, Owner: "test", Resolved: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Jo
 
 func (b *bundle) settled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
 	t.Helper()
-	l := b.bury(t, testLetter(aggregate, 1), at)
+	l := b.writeDeadLetter(t, testDeadLetter(aggregate, 1), at)
 	s := b.store
 	if !at.IsZero() {
 		var err error
@@ -76,7 +76,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	b, keeper := setupArchive(t)
 	done := b.settled(t, "a", time.Time{})
 	b.settled(t, "other", time.Time{})
-	manual := b.bury(t, testLetter("m", 1), time.Time{})
+	manual := b.writeDeadLetter(t, testDeadLetter("m", 1), time.Time{})
 	archives := func() (out struct {
 		Configured bool            `json:"configured"`
 		Objects    []ArchiveObject `json:"objects"`
@@ -119,14 +119,14 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	ids := `"ids":["` + manual.EventID.String() + `"]`
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 0 || p.Refused[dlq.Manual] != 1 {
-		t.Errorf("preview of a manual letter: %+v", p)
+		t.Errorf("preview of a manual dead letter: %+v", p)
 	}
 	if j := b.job(t, keeper, `{"action":"purge","force":true,`+ids+`}`); j.Progress.Changed != 1 {
 		t.Errorf("by force: %+v", j.Progress)
 	}
 
 	a := archives()
-	if len(a.Objects) != 2 || a.Objects[0].Letters != 1 || a.Objects[0].By != "a-admin" || a.Objects[0].Expires == nil {
+	if len(a.Objects) != 2 || a.Objects[0].DeadLetters != 1 || a.Objects[0].By != "a-admin" || a.Objects[0].Expires == nil {
 		t.Fatalf("archives: %+v", a)
 	}
 	seen := map[string]bool{}
@@ -177,7 +177,7 @@ func TestArchives_SweepNow(t *testing.T) {
 		t.Errorf("the sweep: %+v", j.Progress)
 	}
 	if b.mustRead(t, old).Status != dlq.Archived || b.mustRead(t, young).Status != dlq.Resolved {
-		t.Error("the sweep took the wrong letters")
+		t.Error("the sweep took the wrong dead letters")
 	}
 }
 

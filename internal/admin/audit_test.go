@@ -22,14 +22,14 @@ import (
 func TestAudit_NothingIsDoneThatItCannotHave(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("admin_audit", engine.OpWrite, 0)
-	a := b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{}`)
+	a := b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`)
 	if p := a.problemIn(t, http.StatusServiceUnavailable); p.OutcomeUnknown || a.header.Get("Retry-After") == "" {
 		t.Errorf("problem %+v, header %v", p, a.header)
 	}
 	if l := b.mustRead(t, l); l.Version != 1 {
-		t.Errorf("the letter was changed: %+v", l)
+		t.Errorf("the dead letter was changed: %+v", l)
 	}
 }
 
@@ -38,11 +38,11 @@ func TestAudit_NothingIsDoneThatItCannotHave(t *testing.T) {
 func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("admin_audit", engine.OpWrite, 1)
-	b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{"reason":"gone"}`).into(t, http.StatusOK, nil)
+	b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{"reason":"gone"}`).into(t, http.StatusOK, nil)
 	if l := b.mustRead(t, l); l.Status != dlq.Resolved {
-		t.Errorf("the letter is %s", l.Status)
+		t.Errorf("the dead letter is %s", l.Status)
 	}
 	lines := b.auditLines(t, "")
 	if len(lines) != 1 || lines[0].State != auditIntended || lines[0].Finished != nil || lines[0].Target != l.EventID.String() || lines[0].Reason != "gone" {
@@ -76,11 +76,11 @@ func TestAudit_UnknownOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Letters = brief
+		c.DeadLetters = brief
 	})
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("dead_letter_queue", engine.OpCAS, 0)
-	p := b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{}`).problemIn(t, http.StatusServiceUnavailable)
+	p := b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`).problemIn(t, http.StatusServiceUnavailable)
 	if !p.OutcomeUnknown {
 		t.Errorf("the answer does not say that the outcome is unknown: %+v", p)
 	}

@@ -26,25 +26,25 @@ type biographyInput struct {
 
 // biographyBody is the known history of an event.
 type biographyBody struct {
-	EventID     string `json:"event_id" doc:"As in the request"`
-	AggregateID string `json:"aggregate_id,omitempty"`
-	EventType   string `json:"event_type,omitempty"`
-	Sequence    int64  `json:"sequence,omitempty"`
-	Captured    string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"The reader that found it first; key is a lookup in the outbox table"`
-	Attempts    int    `json:"attempts,omitempty" doc:"Known attempts of the relay to publish it; retries of the Kafka client are not counted"`
-	Breaker     string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"State of the breaker when it was published; for a dead letter without a record, at the last failure"`
-	LetterID    string `json:"letter_id,omitempty" format:"uuid" doc:"Id of its dead letter, always a UUID"`
-	Letter      bool   `json:"letter" doc:"It has a dead letter"`
-	EditOf      string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
-	EditedTo    string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
-	Steps       []step `json:"steps" doc:"Its history, oldest first"`
+	EventID      string `json:"event_id" doc:"As in the request"`
+	AggregateID  string `json:"aggregate_id,omitempty"`
+	EventType    string `json:"event_type,omitempty"`
+	Sequence     int64  `json:"sequence,omitempty"`
+	Captured     string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"The reader that found it first; key is a lookup in the outbox table"`
+	Attempts     int    `json:"attempts,omitempty" doc:"Known attempts of the relay to publish it; retries of the Kafka client are not counted"`
+	Breaker      string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"State of the breaker when it was published; for a dead letter without a record, at the last failure"`
+	DeadLetterID string `json:"dead_letter_id,omitempty" format:"uuid" doc:"Id of its dead letter, always a UUID"`
+	DeadLetter   bool   `json:"dead_letter" doc:"It has a dead letter"`
+	EditOf       string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
+	EditedTo     string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
+	Steps        []step `json:"steps" doc:"Its history, oldest first"`
 	// Gaps are the unknown facts with their reasons.
 	Gaps []string `json:"gaps" doc:"Unknown facts with their reasons"`
 }
 
 // step is one change of an event, with the source of the information.
 type step struct {
-	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,letter,edited"`
+	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,dead_letter_changed,edited"`
 	What      string     `json:"what"`
 	At        *time.Time `json:"at,omitempty"`
 	Source    string     `json:"source" doc:"Source of the information"`
@@ -58,7 +58,7 @@ type biographyOutput struct{ Body biographyBody }
 
 // biographySources are the sources of the biography of an event.
 type biographySources struct {
-	letters     *dlq.Store
+	deadLetters *dlq.Store
 	session     *gocql.Session
 	keyspace    string
 	consistency gocql.Consistency
@@ -77,7 +77,7 @@ type biographyEndpoints struct {
 
 func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 	return &biographyEndpoints{ops, &biographySources{
-		letters: cfg.Letters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
+		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
 		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, now: cfg.Now,
 	}}
 }
@@ -182,14 +182,16 @@ type biographer struct {
 	text string // the id as it was asked for
 	body biographyBody
 	// at is the approximate time when the event was stored; zero if unknown.
-	at     time.Time
-	letter *dlq.DeadLetter
+	at         time.Time
+	deadLetter *dlq.DeadLetter
 	// aggregateType is the aggregate type in the record.
 	aggregateType string
 	out           bool // where its record is, or that there is none, is known
 	// captured is the step of the reader that found the event.
 	captured *step
 	noRow    []string // why its outbox row was not found
+	// subscription is the name of the subscription whose dead letter it is.
+	subscription string
 }
 
 func (b *biographer) add(st step) { b.body.Steps = append(b.body.Steps, st) }
@@ -202,6 +204,9 @@ func (b *biographer) gap(format string, args ...any) {
 func (b *biographer) write(ctx context.Context) error {
 	if err := b.readDeadLetter(ctx); err != nil {
 		return err
+	}
+	if b.subscription != "" {
+		return nil
 	}
 	stored := b.searchRows(ctx)
 	if !b.out {
@@ -218,14 +223,14 @@ func (b *biographer) write(ctx context.Context) error {
 
 func (b *biographer) readDeadLetter(ctx context.Context) error {
 	of := b.id
-	l, err := b.letters.Read(ctx, of)
+	l, err := b.deadLetters.Read(ctx, of)
 	if errors.Is(err, dlq.ErrNotFound) {
-		if of, err = b.letters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
+		if of, err = b.deadLetters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
 			return nil
 		}
 		if err == nil {
 			b.body.EditOf = of.String()
-			l, err = b.letters.Read(ctx, of)
+			l, err = b.deadLetters.Read(ctx, of)
 		}
 	}
 	if errors.Is(err, dlq.ErrNotFound) {
@@ -234,21 +239,21 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.letter = &l
-	if b.body.Letter = b.body.EditOf == ""; b.body.Letter {
-		b.body.LetterID = of.String()
+	b.deadLetter = &l
+	if b.body.DeadLetter = b.body.EditOf == ""; b.body.DeadLetter {
+		b.body.DeadLetterID = of.String()
 	}
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = l.AggregateID, l.EventType, l.Sequence
 	if l.WrittenAt > 0 {
 		b.at = time.UnixMicro(l.WrittenAt).UTC()
 	}
-	history, err := b.letters.History(ctx, of)
+	history, err := b.deadLetters.History(ctx, of)
 	if err != nil {
 		return err
 	}
 	source := "dead letter " + of.String()
 	for _, c := range history {
-		st := step{Kind: "letter", What: string(c.Action), At: when(c.At), Source: source}
+		st := step{Kind: "dead_letter_changed", What: string(c.Action), At: when(c.At), Source: source}
 		var parts []string
 		for _, p := range []string{c.Why, c.Outcome} {
 			if p != "" {
@@ -273,6 +278,10 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		}
 		b.add(st)
 	}
+	if name, ok := dlq.SubscriptionOf(l.Table); ok {
+		b.ofSubscription(name)
+		return nil
+	}
 	b.body.Attempts, b.body.Breaker = l.Attempts, l.Metadata["breaker"]
 	b.foundBy(l.Metadata["captured"], source)
 	if l.EditedID != (gocql.UUID{}) && l.EditedID != b.id {
@@ -290,6 +299,22 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		b.gap("The reader is unknown: an earlier version of the relay wrote the dead letter.")
 	}
 	return nil
+}
+
+// ofSubscription ends the history of the dead letter of a subscription: the relay has not
+// published its id, and it has no outbox row.
+func (b *biographer) ofSubscription(name string) {
+	l := b.deadLetter
+	b.subscription, b.body.Attempts = name, l.Attempts
+	place := "topic " + l.Topic
+	if p, o := l.Metadata["partition"], l.Metadata["offset"]; p != "" && o != "" {
+		place += ", partition " + p + ", offset " + o
+	}
+	if event := l.Metadata["event_id"]; event != "" {
+		b.gap("This is the dead letter of subscription %s for event %s in %s: see the history of that event.", name, event, place)
+	} else {
+		b.gap("This is the dead letter of subscription %s for a record in %s.", name, place)
+	}
 }
 
 // foundBy sets the reader that captured the event. It ignores an empty or unknown reader.

@@ -22,7 +22,7 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 	missing := func(format string, args ...any) { b.noRow = append(b.noRow, fmt.Sprintf(format, args...)) }
 	looked := false
 	for _, table := range b.tables {
-		if b.letter != nil && b.letter.Table != table.String() {
+		if b.deadLetter != nil && b.deadLetter.Table != table.String() {
 			continue
 		}
 		found, err := b.searchTable(ctx, table)
@@ -45,8 +45,8 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 	if looked {
 		missing("It has no outbox row: it was never stored, or its TTL has expired.")
 	}
-	if b.letter != nil && b.noRow == nil {
-		missing("Its outbox row was not searched: table %s is unknown to this server.", b.letter.Table)
+	if b.deadLetter != nil && b.noRow == nil {
+		missing("Its outbox row was not searched: table %s is unknown to this server.", b.deadLetter.Table)
 	}
 	return false
 }
@@ -99,8 +99,8 @@ func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
 func (b *biographer) sought() outbox.Event {
 	e := outbox.Event{Sequence: b.body.Sequence, Type: b.body.EventType, AggregateType: b.aggregateType}
 	e.ID, e.IDText = idOf(cmp.Or(b.body.EditOf, b.text)) // of an edit the row is that of the original
-	if b.letter != nil {
-		e.ID, e.IDText, e.AggregateType = b.letter.EventID, b.letter.Metadata["id_text"], b.letter.AggregateType
+	if b.deadLetter != nil {
+		e.ID, e.IDText, e.AggregateType = b.deadLetter.EventID, b.deadLetter.Metadata["id_text"], b.deadLetter.AggregateType
 	}
 	if b.body.AggregateID != "" {
 		e.AggregateID, e.AggregateText = idOf(b.body.AggregateID)

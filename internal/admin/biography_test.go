@@ -123,7 +123,7 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 				if pub.Topic != "things" || *pub.Partition != r.Partition || *pub.Offset != r.Offset || pub.At == nil || !strings.Contains(pub.Source, "things") {
 					t.Errorf("%q: published %+v, want %d@%d", query, pub, r.Partition, r.Offset)
 				}
-				if got.AggregateID != e.AggregateID.String() || got.Sequence != 1 || got.EventType != "ThingHappened" || got.Letter {
+				if got.AggregateID != e.AggregateID.String() || got.Sequence != 1 || got.EventType != "ThingHappened" || got.DeadLetter {
 					t.Errorf("%q: %+v", query, got)
 				}
 				if got.Captured != c.captured || got.Breaker != c.breaker || got.Attempts != c.attempts {
@@ -152,18 +152,18 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 		{"as a probe", "sweep", "sweep", "half-open", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_attempts", "6"), header("ce_breaker", "half-open")}, false, 6, 0},
 		{"its record is gone", "sweep", "sweep", "", nil, true, 6, 1},
 		{"by a relay of an earlier version", "", "", "", nil, false, 6, 2},
-		{"of a letter of an earlier version", "", "", "closed", []kgo.RecordHeader{header("ce_attempts", "6")}, false, 6, 1},
+		{"of a dead letter of an earlier version", "", "", "closed", []kgo.RecordHeader{header("ce_attempts", "6")}, false, 6, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := b.event(t)
-			l := testLetter(e.AggregateString(), 1)
+			l := testDeadLetter(e.AggregateString(), 1)
 			l.EventID, l.Attempts, l.Status = e.ID, 5, dlq.Pending
 			l.Metadata = map[string]string{"breaker": "open"}
 			if c.metadata != "" {
 				l.Metadata["captured"] = c.metadata
 			}
-			b.bury(t, l, time.Time{})
+			b.writeDeadLetter(t, l, time.Time{})
 			var got biographyBody
 			b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
 			if got.Captured != c.captured || got.Attempts != 5 || got.Breaker != "open" {
@@ -259,14 +259,14 @@ func TestBiography_OfMappedTables(t *testing.T) {
 func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	l := b.bury(t, testLetter(outbox.NewID().String(), 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter(outbox.NewID().String(), 1), time.Time{})
 	edited, err := b.store.Edit(t.Context(), l.EventID, dlq.Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, dlq.Actor{Name: "ann", Reason: "too large"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got biographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
-	if k := kinds(got.Steps); !slices.Equal(k, []string{"dead_letter", "edited"}) || !got.Letter || got.EditedTo != edited.String() || !strings.Contains(got.Steps[0].Detail, "breaker closed") || !strings.Contains(got.Steps[1].Detail, "by ann") {
+	if k := kinds(got.Steps); !slices.Equal(k, []string{"dead_letter", "edited"}) || !got.DeadLetter || got.EditedTo != edited.String() || !strings.Contains(got.Steps[0].Detail, "breaker closed") || !strings.Contains(got.Steps[1].Detail, "by ann") {
 		t.Errorf("the original: %+v", got)
 	}
 	if _, err := b.store.Claim(t.Context(), l.EventID, "relay-1", time.Minute); err != nil {
@@ -278,7 +278,7 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	got = biographyBody{}
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+edited.String(), "").into(t, http.StatusOK, &got)
 	at := slices.IndexFunc(got.Steps, func(s step) bool { return s.Kind == "published" })
-	if got.EditOf != l.EventID.String() || got.Letter || at < 0 || *got.Steps[at].Offset != 17 || *got.Steps[at].Partition != 2 {
+	if got.EditOf != l.EventID.String() || got.DeadLetter || at < 0 || *got.Steps[at].Offset != 17 || *got.Steps[at].Partition != 2 {
 		t.Errorf("the edit: %+v", got)
 	}
 }

@@ -177,7 +177,7 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 	// A record of an earlier version has none of these headers except the backfill's.
 	if delete(said, outbox.HeaderBackfill); len(said) == 0 {
 		what := "the attempt and the state of the breaker"
-		if b.captured == nil && b.letter == nil {
+		if b.captured == nil && b.deadLetter == nil {
 			what = "the reader, " + what
 		}
 		b.gap("Its record does not contain %s: an earlier version of the relay wrote it.", what)
@@ -193,10 +193,10 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 // attemptsOfDeadLetter uses the attempts of the dead letter where the record of its
 // replay does not contain them, and returns them as text.
 func (b *biographer) attemptsOfDeadLetter() string {
-	if b.letter == nil {
+	if b.deadLetter == nil {
 		return "attempts unknown"
 	}
-	b.body.Attempts, b.body.Breaker = b.letter.Attempts+1, ""
+	b.body.Attempts, b.body.Breaker = b.deadLetter.Attempts+1, ""
 	return fmt.Sprintf("attempt %d", b.body.Attempts)
 }
 

@@ -31,11 +31,11 @@ const (
 // Config configures a Server.
 type Config struct {
 	// Session reads and writes the keyspace's tables. Required, as are Keyspace,
-	// Letters and Gate.
+	// DeadLetters and Gate.
 	Session  *gocql.Session
 	Keyspace string
-	// Letters is the store of the same keyspace.
-	Letters *dlq.Store
+	// DeadLetters is the store of the same keyspace.
+	DeadLetters *dlq.Store
 	// Deliveries is the store of deliveries of package react. Default: the store of the
 	// same keyspace with default retention.
 	Deliveries *delivery.Store
@@ -131,8 +131,8 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
-	if c.Session == nil || c.Letters == nil || c.Keyspace == "" {
-		errs = append(errs, errors.New("session, keyspace and letters are required"))
+	if c.Session == nil || c.DeadLetters == nil || c.Keyspace == "" {
+		errs = append(errs, errors.New("session, keyspace and dead letters are required"))
 	}
 	if c.Gate == nil {
 		errs = append(errs, errors.New("gate is required; without it the API would be open to everyone"))

@@ -56,7 +56,7 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 		t.Fatal(err)
 	}
 	c := Config{
-		Session: b.session, Keyspace: schema.DefaultKeyspace, Letters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
+		Session: b.session, Keyspace: schema.DefaultKeyspace, DeadLetters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Timeout: 30 * time.Second,
 	}
 	if change != nil {
@@ -158,8 +158,8 @@ func (a answer) problemIn(t testing.TB, code int) problem {
 	return p
 }
 
-// testLetter returns a dead letter of aggregate a with sequence seq.
-func testLetter(a string, seq int64) *dlq.DeadLetter {
+// testDeadLetter returns a dead letter of aggregate a with sequence seq.
+func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
 	return &dlq.DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
@@ -169,8 +169,8 @@ func testLetter(a string, seq int64) *dlq.DeadLetter {
 	}
 }
 
-// bury buries a letter that first died then; the zero time means now.
-func (b *bundle) bury(t testing.TB, l *dlq.DeadLetter, at time.Time) *dlq.DeadLetter {
+// writeDeadLetter writes a dead letter that failed first at that time; the zero time means now.
+func (b *bundle) writeDeadLetter(t testing.TB, l *dlq.DeadLetter, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	s := b.store
 	if !at.IsZero() {

@@ -35,8 +35,8 @@ func TestEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setup(t, func(c *Config) { c.Schemas = schemas })
-	l := b.bury(t, testLetter("a", 1), time.Time{})
-	path := "/v1/dlq/letters/" + l.EventID.String() + "/edit"
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
+	path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/edit"
 	var got struct {
 		DryRun   bool           `json:"dry_run"`
 		Diff     dlq.Difference `json:"diff"`
@@ -71,15 +71,15 @@ func TestEdit(t *testing.T) {
 	if got.NewID == "" || len(got.Problems) != 0 || len(got.Diff.Headers) != 2 || a.header.Get("ETag") != `"2"` {
 		t.Errorf("edited: %s", a.body)
 	}
-	var whole letterBody
+	var whole deadLetterBody
 	b.ask(t, access.Viewer, "GET", strings.TrimSuffix(path, "/edit"), "").into(t, 200, &whole)
 	if whole.EditedTo != got.NewID || *whole.PayloadText != `{"n":1}` || whole.Edit == nil || *whole.Edit.PayloadText != `{"n":2}` || whole.Edit.Headers["x"] != "y" ||
 		whole.Edit.By != "a-admin" || whole.Edit.Reason != "was a text" || whole.Status != dlq.Pending {
-		t.Errorf("the letter after it: %+v, edit %+v", whole, whole.Edit)
+		t.Errorf("the dead letter after it: %+v, edit %+v", whole, whole.Edit)
 	}
 	lines := b.auditLines(t, "")
 	if len(lines) != 1 || lines[0].Action != "edit" || lines[0].State != auditDone || !strings.Contains(lines[0].Detail, "n") {
 		t.Errorf("audit: %+v", lines)
 	}
-	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dlq/letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dlq/dead-letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
 }

@@ -28,22 +28,22 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	b, keeper := setupArchive(t)
 	const order = "01a2005c-395d-72e1-8345-2406e2489440"
 	n := 0
-	letter := func(aggregate string, seq int64, change func(*dlq.DeadLetter)) string {
+	deadLetter := func(aggregate string, seq int64, change func(*dlq.DeadLetter)) string {
 		n++
-		l := testLetter(aggregate, seq)
+		l := testDeadLetter(aggregate, seq)
 		l.EventID = mustID(t, fmt.Sprintf("%s%02d", exampleID[:len(exampleID)-2], n))
 		l.Payload = []byte(`{"order_id":"` + aggregate + `","total":"6.78"}`)
 		l.Headers = map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 		if change != nil {
 			change(l)
 		}
-		return b.bury(t, l, time.Time{}).EventID.String()
+		return b.writeDeadLetter(t, l, time.Time{}).EventID.String()
 	}
-	first := letter(order, 1, nil)
-	letter(order, 2, func(l *dlq.DeadLetter) {
+	first := deadLetter(order, 1, nil)
+	deadLetter(order, 2, func(l *dlq.DeadLetter) {
 		l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText, l.ErrorChain = dlq.Parked, "behind", "", "an earlier event of its aggregate is a dead letter", nil
 	})
-	other := func() string { return letter(fmt.Sprintf("01a2005c-395d-72e1-8345-2406e24894%02d", 50+n), 1, nil) }
+	other := func() string { return deadLetter(fmt.Sprintf("01a2005c-395d-72e1-8345-2406e24894%02d", 50+n), 1, nil) }
 	gone := other()
 	by := dlq.Actor{Name: "mara", Reason: "INC-311 never existed"}
 	if err := b.store.Discard(t.Context(), mustID(t, gone), by); err != nil {
@@ -66,10 +66,10 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 		time.Now(), status).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	const letters, reason = "/v1/dlq/letters/", `"reason":"INC-311 the broker takes large records now"`
+	const deadLetters, reason = "/v1/dlq/dead-letters/", `"reason":"INC-311 the broker takes large records now"`
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
-		get("get-me", "/v1/me"), get("list-letters", "/v1/dlq/letters?aggregate="+order), get("get-letter", letters+first), get("get-stats", "/v1/dlq/stats"),
+		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dlq/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dlq/stats"),
 		get("list-groups", "/v1/dlq/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/dlq/archives"), get("list-relays", "/v1/relays"),
 		get("list-reactions", "/v1/reactions"), get("list-deliveries", "/v1/deliveries?event_id="+d.EventID), get("get-delivery", "/v1/deliveries/"+d.ID.String()),
 		{"preview", "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
@@ -77,10 +77,11 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
 		{"repeat-delivery", "POST", "/v1/deliveries/" + d.ID.String() + "/repeat", `{"reason":"INC-500 the receiver is back"}`, 200},
 		{"repeat-deliveries", "POST", "/v1/reactions/repeat", `{"filter":{"rule":"big","since":"2026-01-02T00:00:00Z"},"reason":"INC-500 the receiver is back"}`, 200},
-		{"edit-letter", "POST", letters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
+		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"],"reason":"INC-314 a large customer waits"}`, 200},
+		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
 	}
 	for _, a := range actions {
-		out = append(out, asking{string(a.action) + "-letter", "POST", letters + other() + "/" + string(a.action), `{` + reason + `}`, 200})
+		out = append(out, asking{string(a.action) + "-dead-letter", "POST", deadLetters + other() + "/" + string(a.action), `{` + reason + `}`, 200})
 	}
 	out = append(out, get("get-job", "/v1/dlq/jobs/JOB"), get("list-jobs", "/v1/dlq/jobs"))
 	for _, st := range steerings {

@@ -22,11 +22,14 @@ const (
 )
 
 type groupsInput struct {
-	Status     []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
-	ErrorClass string    `query:"error_class" maxLength:"200"`
-	EventType  string    `query:"event_type" maxLength:"500"`
-	Since      time.Time `query:"since"`
-	Until      time.Time `query:"until"`
+	Status      []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
+	ErrorClass  string    `query:"error_class" maxLength:"200"`
+	EventType   string    `query:"event_type" maxLength:"500"`
+	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
+	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
+	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`
+	Since       time.Time `query:"since"`
+	Until       time.Time `query:"until"`
 }
 
 // groupBody is a group of dead letters with equal failures.
@@ -66,7 +69,10 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
 		return nil, err
 	}
-	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until}
+	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority)}
+	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
+		return nil, err
+	}
 	if len(f.Status) == 0 {
 		f.Status = dlq.OpenStatuses
 	}

@@ -26,6 +26,8 @@ type JobBody struct {
 	BatchSize  int              `json:"batch_size"`
 	Canary     bool             `json:"canary"`
 	Force      bool             `json:"force,omitempty" doc:"For a purge: includes failed and manual dead letters"`
+	ByPriority bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
+	Set        *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	NoArchive  bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
 	Actor      string           `json:"actor"`
 	Reason     string           `json:"reason,omitempty"`
@@ -43,7 +45,7 @@ type JobBody struct {
 
 func jobOf(j *jobs.Job) JobBody {
 	b := JobBody{
-		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive,
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
 		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}
@@ -232,6 +234,9 @@ func roleOf(action dlq.Action) access.Role {
 		if a.action == action {
 			return a.role
 		}
+	}
+	if action == dlq.ActionSet {
+		return access.Operator
 	}
 	return access.Admin // purge, restore and archive
 }

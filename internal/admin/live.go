@@ -29,8 +29,8 @@ const (
 	// liveLife is the lifetime of a stream; then the client reconnects and authenticates
 	// again.
 	liveLife = time.Hour
-	// liveLetters is the number of latest dead letters that are polled for changes.
-	liveLetters = 200
+	// liveDeadLetters is the number of latest dead letters that are polled for changes.
+	liveDeadLetters = 200
 	// livePatience bounds one poll of the database.
 	livePatience = 30 * time.Second
 )
@@ -202,13 +202,13 @@ func (l *live) poll(ctx context.Context) {
 
 // poller is the state of the last poll.
 type poller struct {
-	l       *live
-	stats   *statsBody
-	relays  []relayBody
-	rules   []reactionBody
-	jobs    map[gocql.UUID]int64 // versions of the open ones
-	letters map[gocql.UUID]int64 // versions
-	down    bool
+	l           *live
+	stats       *statsBody
+	relays      []relayBody
+	rules       []reactionBody
+	jobs        map[gocql.UUID]int64 // versions of the open ones
+	deadLetters map[gocql.UUID]int64 // versions
+	down        bool
 }
 
 // poll reads all sources once. It reports once that the database cannot be reached.
@@ -303,13 +303,13 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 // pollDeadLetters notifies listeners of changed dead letters: dead letters that this server changed,
 // and those among the latest ones.
 func (v *poller) pollDeadLetters(work, ctx context.Context) error {
-	now := make(map[gocql.UUID]int64, liveLetters)
+	now := make(map[gocql.UUID]int64, liveDeadLetters)
 	var ids []string
 	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.DeadLetter) error {
-		if len(now) == liveLetters {
+		if len(now) == liveDeadLetters {
 			return dlq.ErrStop
 		}
-		if before, known := v.letters[l.EventID]; v.letters != nil && (!known || before != l.Version) {
+		if before, known := v.deadLetters[l.EventID]; v.deadLetters != nil && (!known || before != l.Version) {
 			ids = append(ids, l.EventID.String())
 		}
 		now[l.EventID] = l.Version
@@ -330,9 +330,9 @@ func (v *poller) pollDeadLetters(work, ctx context.Context) error {
 	}
 	clear(v.l.own)
 	v.l.mu.Unlock()
-	v.letters = now
+	v.deadLetters = now
 	if len(ids) > 0 {
-		v.l.notify(ctx, "letters", false, map[string]any{"event_ids": ids})
+		v.l.notify(ctx, "dead_letters", false, map[string]any{"event_ids": ids})
 	}
 	return nil
 }

@@ -80,13 +80,13 @@ func TestLive_TellsWhatChanges(t *testing.T) {
 		}
 	}
 	s.next("stats", open(0))
-	l := b.bury(t, testLetter("a", 1), time.Time{})
+	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	has := func(id string) func([]byte) bool {
 		return func(data []byte) bool { return strings.Contains(string(data), id) }
 	}
-	s.next("letters", has(l.EventID.String()))
-	b.ask(t, access.Admin, "POST", "/v1/dlq/letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
-	s.next("letters", has(l.EventID.String()))
+	s.next("dead_letters", has(l.EventID.String()))
+	b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
+	s.next("dead_letters", has(l.EventID.String()))
 	late := b.listen(t) // it hears at once what is
 	late.next("stats", open(0))
 
@@ -227,8 +227,8 @@ func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 			s := &sse{t: t, resp: resp, r: bufio.NewReader(resp.Body)}
 			s.next("stats", func([]byte) bool { return true })
 			time.Sleep(short + time.Second)
-			id := b.bury(t, testLetter("a", 1), time.Time{}).EventID.String()
-			s.next("letters", func(data []byte) bool { return strings.Contains(string(data), id) })
+			id := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{}).EventID.String()
+			s.next("dead_letters", func(data []byte) bool { return strings.Contains(string(data), id) })
 		})
 	}
 }

@@ -20,31 +20,41 @@ const maxPreview = jobs.MaxIDs
 
 // filterBody selects dead letters.
 type filterBody struct {
-	Status     []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
-	ErrorClass string    `json:"error_class,omitempty" maxLength:"200"`
-	EventType  string    `json:"event_type,omitempty" maxLength:"500"`
-	Aggregate  string    `json:"aggregate,omitempty" maxLength:"1000"`
-	Since      time.Time `json:"since,omitempty,omitzero" doc:"Dead letters whose first failure was at this time or later"`
-	Until      time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
+	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
+	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
+	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
+	Aggregate   string    `json:"aggregate,omitempty" maxLength:"1000"`
+	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
+	Tags        []string  `json:"tags,omitempty" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags"`
+	MinPriority *int      `json:"min_priority,omitempty" minimum:"-100" maximum:"100" doc:"Dead letters with this priority or a higher one"`
+	Since       time.Time `json:"since,omitempty,omitzero" doc:"Dead letters whose first failure was at this time or later"`
+	Until       time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
 
 // JobTarget is the action and the dead letters of a job or a preview. It is exported only
 // for huma.
 type JobTarget struct {
-	Action    dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
-	Filter    *filterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
-	IDs       []string    `json:"ids,omitempty" nullable:"false"`
-	Object    string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
-	Limit     int         `json:"limit,omitempty" minimum:"0" doc:"Maximum number of dead letters, latest failures first; 0 means all"`
-	Rate      float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Dead letters per second; 0 means unlimited"`
-	Force     bool        `json:"force,omitempty" doc:"For a purge: include failed and manual dead letters, whose events are in no topic; events parked behind them proceed"`
-	NoArchive bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
+	Action     dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
+	Filter     *filterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
+	IDs        []string    `json:"ids,omitempty" nullable:"false"`
+	Object     string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
+	Limit      int         `json:"limit,omitempty" minimum:"0" doc:"Maximum number of dead letters, latest failures first; 0 means all"`
+	Rate       float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Dead letters per second; 0 means unlimited"`
+	Force      bool        `json:"force,omitempty" doc:"For a purge: include failed and manual dead letters, whose events are in no topic; events parked behind them proceed"`
+	ByPriority bool        `json:"by_priority,omitempty" doc:"For a replay: higher priorities first, then the oldest failures; the filter may select at most 10000 dead letters"`
+	Set        *Labels     `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
+	NoArchive  bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
 }
 
 // specOf converts the request to a job. An empty request is refused, because it would
 // select all dead letters.
 func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
-	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive}
+	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority}
+	if b.Set != nil {
+		if spec.Set, err = b.Set.change(ctx, "body.set"); err != nil {
+			return spec, err
+		}
+	}
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
 		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: retention.archive of this server is empty.")
 		if b.Action == dlq.ActionPurge {
@@ -102,9 +112,12 @@ func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []d
 	if err := span(ctx, "body.filter.", filter.Since, filter.Until); err != nil {
 		return w, err
 	}
+	if err := checkTags(ctx, "body.filter.tags", filter.Tags); err != nil {
+		return w, err
+	}
 	w.filter = dlq.Filter{
 		Status: statusesOf(filter.Status), ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate,
-		Since: filter.Since, Until: filter.Until,
+		Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority,
 	}
 	if len(w.filter.Status) == 0 {
 		w.filter.Status = statuses
@@ -150,12 +163,12 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previ
 		if spec.Action == dlq.ActionArchive {
 			return ep.archive.planned(ctx, &b)
 		}
-		letters, err := ep.some(ctx, spec, &b)
+		deadLetters, err := ep.some(ctx, spec, &b)
 		if err != nil {
 			return err
 		}
-		b.LookedAt = len(letters)
-		b.Preview, _, err = ep.jobs.Preview(ctx, spec, letters)
+		b.LookedAt = len(deadLetters)
+		b.Preview, _, err = ep.jobs.Preview(ctx, spec, deadLetters)
 		return err
 	})
 	if err == nil {
@@ -170,7 +183,14 @@ func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBod
 	if spec.Limit > 0 {
 		limit = min(limit, spec.Limit)
 	}
-	var letters []dlq.DeadLetter
+	var deadLetters []dlq.DeadLetter
+	if spec.ByPriority {
+		found, err := ep.jobs.ByPriority(ctx, spec)
+		if len(spec.IDs) > 0 && spec.Limit == 0 {
+			b.Missing = len(spec.IDs) - len(found)
+		}
+		return found, err
+	}
 	if len(spec.IDs) > 0 {
 		ids := spec.IDs[:min(len(spec.IDs), limit)]
 		found, err := ep.store.ReadMany(ctx, ids)
@@ -179,26 +199,26 @@ func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBod
 		}
 		for _, id := range ids {
 			if l, ok := found[id]; ok {
-				letters = append(letters, l)
+				deadLetters = append(deadLetters, l)
 			} else {
 				b.Missing++
 			}
 		}
-		return letters, nil
+		return deadLetters, nil
 	}
 	err := ep.store.List(ctx, spec.Filter, func(l *dlq.DeadLetter) error {
 		if !spec.Means(l) {
 			return nil
 		}
-		if len(letters) == limit {
+		if len(deadLetters) == limit {
 			b.Truncated = spec.Limit == 0 || spec.Limit > limit
 			return dlq.ErrStop
 		}
-		letters = append(letters, *l)
+		deadLetters = append(deadLetters, *l)
 		return nil
 	})
 	if err != nil && !errors.Is(err, dlq.ErrStop) {
 		return nil, err
 	}
-	return letters, nil
+	return deadLetters, nil
 }

@@ -22,9 +22,9 @@ import (
 // problem is an RFC 9457 problem document with this API's own members.
 type problem struct {
 	httpapi.Problem
-	LetterStatus dlq.Status `json:"letter_status,omitempty" doc:"Status of the dead letter that could not be changed"`
-	Hint         string     `json:"hint,omitempty" doc:"Suggested fix"`
-	ClaimedUntil *time.Time `json:"claimed_until,omitempty" doc:"End of the relay's claim"`
+	DeadLetterStatus dlq.Status `json:"dead_letter_status,omitempty" doc:"Status of the dead letter that could not be changed"`
+	Hint             string     `json:"hint,omitempty" doc:"Suggested fix"`
+	ClaimedUntil     *time.Time `json:"claimed_until,omitempty" doc:"End of the relay's claim"`
 	// OutcomeUnknown: the change may have been made or may still be made.
 	OutcomeUnknown bool   `json:"outcome_unknown,omitempty" doc:"The change may have been made; check before you retry"`
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
@@ -86,6 +86,8 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending and is retried automatically.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
+	case errors.Is(err, jobs.ErrTooMany):
+		return invalid(ctx, "body.by_priority", jobs.ErrTooMany.Error())
 	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
@@ -94,7 +96,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return p
 	case errors.As(err, &refused):
 		p = newProblem(ctx, http.StatusConflict, problemRefused, refused.Error())
-		p.LetterStatus, p.Hint = refused.Status, refused.Hint
+		p.DeadLetterStatus, p.Hint = refused.Status, refused.Hint
 		if refused.Status == dlq.Processing {
 			p.ClaimedUntil = when(refused.ClaimedUntil)
 		}

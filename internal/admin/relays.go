@@ -39,7 +39,7 @@ type relayBody struct {
 // RelayStatus is the status that a relay writes (relay/heartbeat.go). A relay of another
 // version may omit members. It is exported only for huma, like Summary.
 type RelayStatus struct {
-	State     string       `json:"state" enum:"starting,running,waiting,silent,stopped" doc:"waiting if it publishes nothing, because relays of its name run with relay.shards and it without, or the reverse; silent if it no longer sends heartbeats"`
+	State     string       `json:"state" enum:"starting,running,silent,stopped" doc:"silent if it no longer sends heartbeats"`
 	Ready     bool         `json:"ready" doc:"It reports no problem; false for a silent or stopped relay"`
 	Problems  []string     `json:"problems" nullable:"false" doc:"Reasons why it is not ready"`
 	Host      string       `json:"host"`
@@ -52,10 +52,8 @@ type RelayStatus struct {
 	Groups  []groupLag  `json:"groups,omitempty" doc:"Its streams grouped by equal parts of the token ring, at most 64; parts without a stream are omitted"`
 	Lag     []streamLag `json:"lag" doc:"The streams with the largest lag"`
 
-	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard of its table, where several instances share the table; its name ends with the same number"`
-	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance that shares the table; the shards that it owns have entries of their own"`
-
-	OtherInstances []string `json:"other_instances,omitempty" doc:"Other running processes with the same relay name and table; each publishes every event, so stop all but one"`
+	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard of its table; its name ends with the same number"`
+	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance; the shards that it owns have entries of their own"`
 
 	InFlight         int      `json:"in_flight" doc:"Events that are read and not yet acknowledged"`
 	OldestUnacked    float64  `json:"oldest_unacknowledged_seconds"`

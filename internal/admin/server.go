@@ -103,19 +103,20 @@ func (s *Server) register(mux *http.ServeMux) {
 // description.
 func (s *Server) registerEndpoints() {
 	cfg, ops := &s.cfg, s.ops
-	bulk := jobs.New(cfg.Letters)
+	bulk := jobs.New(cfg.DeadLetters)
 	reads := newDeadLetterEndpoints(ops, cfg)
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout, cfg.Now}
 	reactions := &reactionEndpoints{ops, cfg.Deliveries, cfg.Now}
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays, reactions})
-	actions := &actionEndpoints{ops, cfg.Letters, bulk, reads, s.audit, cfg.Schemas, s.live}
+	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
-	jobRoutes := &jobEndpoints{ops, cfg.Letters, bulk, s.audit, archives}
+	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives}
 
 	reads.register()
 	actions.register()
 	jobRoutes.registerPreview()
 	actions.registerEdit()
+	actions.registerSet()
 	reads.registerGroups()
 	jobRoutes.register()
 	archives.register()

@@ -49,7 +49,7 @@ func TestServer_AnAbortedRequestIs499(t *testing.T) {
 	b := setup(t, nil)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequestWithContext(gone, http.MethodGet, "/v1/dlq/letters", nil)
+	r := httptest.NewRequestWithContext(gone, http.MethodGet, "/v1/dlq/dead-letters", nil)
 	r.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
 	w := httptest.NewRecorder()
 	b.handler.ServeHTTP(w, r)

@@ -14,10 +14,6 @@ import (
 // GET /v1/relays.
 const relaySilent = 5 * relay.DefaultHeartbeat
 
-// stateWaiting is the state of an instance that publishes nothing, because others of its
-// name publish the table in another mode.
-const stateWaiting = "waiting"
-
 // status contains the fields of a heartbeat that the checks use.
 type status struct {
 	State    string   `json:"state"`
@@ -25,9 +21,7 @@ type status struct {
 	Breaker  struct {
 		State string `json:"state"`
 	} `json:"breaker"`
-	// OtherInstances are other live processes of the relay's name.
-	OtherInstances []string `json:"other_instances"`
-	// Shard is the part of the table that it publishes, nil for the whole.
+	// Shard is the part of the table that it publishes, nil for an instance's own row.
 	Shard *struct {
 		Index int `json:"index"`
 		Count int `json:"count"`
@@ -35,7 +29,7 @@ type status struct {
 	Sharing *relay.Sharing `json:"sharing"`
 }
 
-// instance is a relay that runs, or one of several that share.
+// instance is the relay of a shard, or the instance that owns shards (Sharing).
 type instance struct {
 	relay, table, name string
 	at                 time.Time // of its last heartbeat

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// checkInstances checks that the instances with the relay's name publish each table once and
-// completely: one alone, or several that share it.
+// checkInstances checks that the instances with the relay's name own all shards of each
+// table.
 func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
@@ -76,47 +76,34 @@ func checkGone(table string, gone []instance) Finding {
 // checkCarried checks the live instances of one table.
 func checkCarried(c *app.Config, table string, all []instance) Finding {
 	check := "instances of the relay of " + table
-	var alone, sharing []string
+	var unsharded, sharing []string
 	counts := make(map[int]bool)
-	waiting := slices.DeleteFunc(slices.Clone(all), func(i instance) bool { return i.State != stateWaiting })
-	all = slices.DeleteFunc(slices.Clone(all), func(i instance) bool { return i.State == stateWaiting })
 	for _, i := range all {
 		switch {
 		case i.Sharing != nil:
-			sharing = append(sharing, fmt.Sprintf("%s carries %v", i.name, i.Sharing.Owned))
+			sharing = append(sharing, fmt.Sprintf("%s owns %v", i.name, i.Sharing.Owned))
 			counts[i.Sharing.Shards] = true
 		case i.Shard == nil:
-			alone = append(alone, i.name)
+			unsharded = append(unsharded, i.name)
 		}
 	}
-	missing := uncarried(all)
+	detail, missing := strings.Join(sharing, "; "), uncarried(all)
 	switch {
-	case len(waiting) > 0 && len(alone)*len(sharing) == 0:
-		return checkWaiting(check, waiting, append(alone, sharing...))
-	case len(alone) > 0 && len(sharing) > 0:
+	case len(unsharded) > 0:
 		return Finding{
-			check, false, fmt.Sprintf("%s carries the table alone, beside those that share it (%s): every event is published twice", strings.Join(alone, ", "), strings.Join(sharing, "; ")),
-			"stop " + strings.Join(alone, ", ") + ", or set relay.shards there too",
+			check, false, strings.Join(unsharded, ", ") + " runs without shards, as relays of earlier versions; instances with shards wait until it stops",
+			"stop " + strings.Join(unsharded, ", ") + " and start this version: docs/operators/instances.md",
 		}
-	case len(alone) > 1:
+	case len(counts) > 0 && !counts[c.Relay.Shards]:
 		return Finding{
-			check, false, strings.Join(alone, " and ") + " each carry the whole table: every event is published more than once",
-			"stop all but one, or set relay.shards in all of them",
-		}
-	case c.Relay.Shards > 0 && len(counts) > 0 && !counts[c.Relay.Shards]:
-		return Finding{
-			check, false, fmt.Sprintf("they share another number of shards than relay.shards, %d: %s", c.Relay.Shards, strings.Join(sharing, "; ")),
+			check, false, fmt.Sprintf("they share another number of shards than relay.shards, %d: %s", c.Relay.Shards, detail),
 			"set relay.shards to the same number everywhere; outbox relay reshard changes it",
 		}
 	case len(missing) > 0:
 		return Finding{
-			check, false, fmt.Sprintf("nobody carries shards %v: %s", missing, strings.Join(sharing, "; ")),
-			"wait for relay.session_timeout if one has just gone; else look at /readyz of the instances",
+			check, false, fmt.Sprintf("no instance owns shards %v: %s", missing, detail),
+			"wait for relay.session_timeout if an instance has just ended; otherwise /readyz of the instances contains the reason",
 		}
-	}
-	detail := strings.Join(sharing, "; ")
-	if len(alone) > 0 {
-		detail = alone[0] + " carries it alone"
 	}
 	if ill := unready(all); len(ill) > 0 {
 		return Finding{
@@ -125,26 +112,6 @@ func checkCarried(c *app.Config, table string, all []instance) Finding {
 		}
 	}
 	return Finding{check, true, detail, ""}
-}
-
-// checkWaiting tells of instances that publish nothing because those of the other
-// kind do, those with relay.shards or the one without.
-func checkWaiting(check string, waiting []instance, working []string) Finding {
-	var names []string
-	for _, i := range waiting {
-		names = append(names, i.name)
-	}
-	who := strings.Join(names, ", ")
-	if len(working) == 0 {
-		return Finding{
-			check, false, who + " waits until it is sure that nobody of the other kind runs: nothing is published meanwhile",
-			"wait some seconds; if it goes on, look at its /readyz and its log",
-		}
-	}
-	return Finding{
-		check, false, fmt.Sprintf("%s waits and publishes nothing, because it would publish everything once more beside %s", who, strings.Join(working, "; ")),
-		"set relay.shards to the same number in all of them, or in none but one that is alone; or stop " + who,
-	}
 }
 
 // unready returns the problems of live instances, each once. A starting instance has none.

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// The doctor says what is carried twice, or by nobody.
+// The doctor reports shards without an owner, another number, and relays without shards.
 func TestDoctor_Instances(t *testing.T) {
 	t.Parallel()
 	part := func(name string, index int) instance {
@@ -24,10 +24,7 @@ func TestDoctor_Instances(t *testing.T) {
 	member := func(name string, owned ...int) instance {
 		return instance{relay: "outbox", name: name, status: status{Sharing: &relay.Sharing{Shards: 2, Owned: owned, Joined: true}}}
 	}
-	alone := func(name string) instance { return instance{relay: "outbox", name: name} }
-	waits, sharerWaits := alone("c/1"), member("b/1")
-	waits.State, sharerWaits.State = "waiting", "waiting"
-	ill, starting := alone("a/1"), alone("a/1")
+	ill, starting := part("a/1", 0), part("a/1", 0)
 	ill.State, ill.Problems = "running", []string{"the breaker is open"}
 	starting.State, starting.Problems = "starting", []string{"starting: reading the topics back"}
 	for name, x := range map[string]struct {
@@ -36,19 +33,14 @@ func TestDoctor_Instances(t *testing.T) {
 		ok     bool
 		want   string
 	}{
-		"alone":             {0, []instance{alone("a/1")}, true, "a/1 carries it alone"},
-		"two alone":         {0, []instance{alone("a/1"), alone("b/1")}, false, "a/1 and b/1 each carry the whole table"},
-		"shared":            {2, []instance{member("a/1", 0), member("b/1", 1), part("a/1", 0), part("b/1", 1)}, true, "a/1 carries [0]; b/1 carries [1]"},
-		"asked without":     {0, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, true, "a/1 carries [0 1]"},
-		"beside one alone":  {2, []instance{alone("c/1"), member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "c/1 carries the table alone, beside"},
-		"nobody carries":    {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "nobody carries shards [0]"},
-		"nobody stands by":  {2, []instance{member("a/1")}, false, "nobody carries shards [0 1]"},
+		"shared":            {2, []instance{member("a/1", 0), member("b/1", 1), part("a/1", 0), part("b/1", 1)}, true, "a/1 owns [0]; b/1 owns [1]"},
+		"a standby":         {2, []instance{member("a/1", 0, 1), member("b/1"), part("a/1", 0), part("a/1", 1)}, true, "a/1 owns [0 1]; b/1 owns []"},
+		"unsharded":         {1, []instance{{relay: "outbox", name: "c/1"}, member("a/1")}, false, "c/1 runs without shards"},
+		"no owner":          {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "no instance owns shards [0]"},
+		"standbys alone":    {2, []instance{member("a/1")}, false, "no instance owns shards [0 1]"},
 		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},
-		"not ready":         {0, []instance{ill}, false, "a/1 carries it alone; not ready: a/1: the breaker is open"},
-		"starting":          {0, []instance{starting}, true, "a/1 carries it alone"},
-		"waits for shares":  {0, []instance{waits, member("b/1", 0, 1), part("b/1", 0), part("b/1", 1)}, false, "c/1 waits and publishes nothing"},
-		"waits for one":     {2, []instance{alone("a/1"), sharerWaits}, false, "b/1 waits and publishes nothing, because it would publish everything once more beside a/1"},
-		"waits for nobody":  {0, []instance{waits}, false, "c/1 waits until it is sure"},
+		"not ready":         {2, []instance{member("a/1", 0, 1), ill, part("a/1", 1)}, false, "a/1 owns [0 1]; not ready: a/1: the breaker is open"},
+		"starting":          {2, []instance{member("a/1", 0, 1), starting, part("a/1", 1)}, true, "a/1 owns [0 1]"},
 		"members not heard": {2, []instance{part("a/1", 0), part("a/1", 1)}, true, ""},
 	} {
 		c := &app.Config{Relay: app.RelayConfig{Shards: x.shards}}
@@ -61,7 +53,7 @@ func TestDoctor_Instances(t *testing.T) {
 // A relay that died is to be fixed; one that was stopped, or never was, is not.
 func TestDoctor_ARelayThatDied(t *testing.T) {
 	t.Parallel()
-	c := &app.Config{Relay: app.RelayConfig{Name: "outbox"}}
+	c := &app.Config{Relay: app.RelayConfig{Name: "outbox", Shards: 1}}
 	at := time.Date(2026, 11, 22, 9, 10, 2, 0, time.UTC)
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},
@@ -73,11 +65,16 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 		t.Errorf("checkHeard() of another relay's = %+v", got)
 	}
 	// Another table's relay that runs does not hide it, and one that took its place does.
-	other := instance{relay: "outbox", table: "shop.events", name: "d/1"}
+	one := []instance{{relay: "outbox/00-of-01", name: "d/1"}}
+	if err := json.Unmarshal([]byte(`{"shard":{"index":0,"count":1}}`), &one[0].status); err != nil {
+		t.Fatal(err)
+	}
+	other := one[0]
+	other.table = "shop.events"
 	if got := checkHeard(c, []instance{other}, gone); len(got) != 2 || got[0].OK || !got[1].OK {
 		t.Errorf("checkHeard() beside another table's relay = %+v", got)
 	}
-	if got := checkHeard(c, []instance{{relay: "outbox", name: "d/1"}}, gone); len(got) != 1 || !got[0].OK {
+	if got := checkHeard(c, one, gone); len(got) != 1 || !got[0].OK {
 		t.Errorf("checkHeard() of one that was replaced = %+v", got)
 	}
 }

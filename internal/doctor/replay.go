@@ -3,21 +3,30 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"strings"
+	"maps"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // ReplayProblems returns the reasons why dead letters of the tables would not be published
-// now: no relay of a table runs, several do, a breaker is open, or the broker cannot be
-// reached. It returns nil if there are none.
+// now: no relay of a table runs, a shard has no owner, a breaker is open, or the broker
+// cannot be reached. It returns nil if there are none.
 func ReplayProblems(ctx context.Context, c *app.Config, tables map[string]bool) []string {
+	tables = maps.Clone(tables)
+	maps.DeleteFunc(tables, func(table string, _ bool) bool {
+		_, subscription := dlq.SubscriptionOf(table)
+		return subscription
+	})
+	if len(tables) == 0 {
+		return nil
+	}
 	return append(relayProblems(ctx, c, tables), brokerProblems(ctx, c)...)
 }
 
-// relayProblems lists the tables without a running relay, with several of one name, or with
-// an open breaker.
+// relayProblems lists the tables without a running relay, with a shard without owner, or
+// with an open breaker.
 func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (problems []string) {
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
@@ -28,37 +37,20 @@ func relayProblems(ctx context.Context, c *app.Config, tables map[string]bool) (
 	if err != nil {
 		return []string{"read the heartbeats of relays: " + err.Error()}
 	}
-	alive, sharers, open := make(map[string]status), make(map[string][]instance), make(map[string]bool)
-	for i := range found {
-		v, table := found[i].status, found[i].table
-		if v.State == stateWaiting {
-			continue // it publishes nothing
-		}
-		if v.Shard != nil || v.Sharing != nil {
-			sharers[table] = append(sharers[table], found[i])
-			open[table] = open[table] || v.Breaker.State == "open"
-		}
-		if before, other := alive[table]; !other || v.Breaker.State != "open" {
-			if len(v.OtherInstances) == 0 {
-				v.OtherInstances = before.OtherInstances
-			}
-			alive[table] = v // of several relays, one that can publish is sufficient
-		}
+	relays, open := make(map[string][]instance), make(map[string]bool)
+	for _, i := range found {
+		relays[i.table] = append(relays[i.table], i)
+		open[i.table] = open[i.table] || i.Breaker.State == "open"
 	}
 	for t := range tables {
-		v, ok := alive[t]
-		missing := uncarried(sharers[t])
+		missing := uncarried(relays[t])
 		switch {
+		case len(relays[t]) == 0:
+			problems = append(problems, "no relay of "+t+" runs")
 		case len(missing) > 0:
 			problems = append(problems, fmt.Sprintf("no instance owns shards %v of %s", missing, t))
 		case open[t]: // each shard has a breaker of its own
 			problems = append(problems, "the breaker of a shard of the relay of "+t+" is open")
-		case !ok:
-			problems = append(problems, "no relay of "+t+" runs")
-		case v.Breaker.State == "open":
-			problems = append(problems, "the breaker of the relay of "+t+" is open")
-		case len(v.OtherInstances) > 0:
-			problems = append(problems, "more than one process runs the relay of "+t+", and each would publish the dead letters: "+strings.Join(v.OtherInstances, ", ")+" and the instance that reports this")
 		}
 	}
 	return problems

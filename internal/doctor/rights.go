@@ -173,11 +173,8 @@ func (r *rights) group(ctx context.Context, name string) Finding {
 	return Finding{check, true, "can be joined", ""}
 }
 
-// sharing checks the control topic and the consumer group of instances with relay.shards.
+// sharing checks the control topic and the consumer group of the instances.
 func (r *rights) sharing(ctx context.Context, c *app.Config) []Finding {
-	if c.Relay.Shards == 0 {
-		return nil
-	}
 	group := app.GroupOf(c.Relay.Name)
 	out := []Finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.Replication), r.group(ctx, group)}
 	return append(out, checkControl(ctx, c, r.client)...)

@@ -25,13 +25,9 @@ func checkAgreed(ctx context.Context, c *app.Config, session *gocql.Session) Fin
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
 		return Finding{check, false, err.Error(), "GRANT SELECT and MODIFY ON " + c.Scylla.Keyspace + ".relay_sharing TO the relay's role"}
 	case err != nil:
-		return Finding{check, false, err.Error(), "see the message; an instance with relay.shards carries nothing before it can be read"}
-	case c.Relay.Shards == 0 && n == 0:
-		return Finding{check, true, fmt.Sprintf("relay.shards is 0, and no instances share relay %s", name), ""}
-	case c.Relay.Shards == 0:
-		return Finding{check, true, fmt.Sprintf("relay.shards is 0, an instance that is alone; those that share relay %s need %d (relay_sharing)", name, n), ""}
+		return Finding{check, false, err.Error(), "fix the reported error; no shard starts before the number can be read"}
 	case n == 0:
-		return Finding{check, true, fmt.Sprintf("relay.shards is %d; relay %s has none yet, and the first instance settles it", c.Relay.Shards, name), ""}
+		return Finding{check, true, fmt.Sprintf("relay.shards is %d; the first instance of relay %s stores it in relay_sharing", c.Relay.Shards, name), ""}
 	case n != c.Relay.Shards:
 		return Finding{
 			check, false, fmt.Sprintf("relay.shards is %d, and relay %s is divided into %s (relay_sharing): an instance with this setting refuses to work", c.Relay.Shards, name, cli.Plural(n, "shard")),

@@ -113,6 +113,7 @@ relay:
 		"topic outbox.event.order": "2 partitions", "topic placed": "the relay creates it", "topic bills": "compacted",
 		"topic created": "the relay creates it", "topic orders.OrderUpdated": "the relay creates it", "topic orders.OrderCancelled": "the relay creates it",
 		"topics ${event_type}": "created by the relay for the first event", "topics none.${event_type}": "created by the relay for the first event", "Kafka is reachable": "",
+		"topic outbox.relay.outbox.shards": "the relay creates it", "consumer group outbox.relay.outbox": "can be joined",
 	}
 	for _, f := range checkKafka(t.Context(), c) {
 		detail, ok := want[f.Check]

@@ -20,11 +20,11 @@ const verifySlow = 48 * time.Hour
 // checkVerification checks the results of the continuous verification by outbox admin.
 func checkVerification(ctx context.Context, c *app.Config, session *gocql.Session) (out []Finding) {
 	const check = "continuous verification"
-	letters, err := dlq.Open(session, c.Scylla.Keyspace)
+	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return []Finding{{check, false, err.Error(), "fix the reported error"}}
 	}
-	duty, err := letters.Duty(app.VerifyDuty, doctorName, app.VerifyTTL)
+	duty, err := deadLetters.Duty(app.VerifyDuty, doctorName, app.VerifyTTL)
 	if err != nil {
 		return []Finding{{check, false, err.Error(), "fix the reported error"}}
 	}

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// maxPause limits the pauses of a Budget.
-const maxPause = time.Second
+const (
+	// maxPause limits the pauses of a Budget.
+	maxPause = time.Second
+	// maxRequired limits the pauses of Required.
+	maxRequired = 5 * time.Second
+)
 
 // Backoff returns the pause after the given number of attempts, from 1: lo after the
 // first, doubled for each further attempt up to hi. Jitter removes up to half of the
@@ -21,6 +25,13 @@ func Backoff(lo, hi time.Duration, attempts int) time.Duration {
 	}
 	d = min(d, hi)
 	return d - rand.N(d/2+1)
+}
+
+// Required returns the pause before the next attempt of a request that the caller cannot
+// continue without: Backoff between lo and hi, but at most 5 s, so that the caller
+// continues soon after the other side recovers.
+func Required(lo, hi time.Duration, attempts int) time.Duration {
+	return Backoff(lo, min(hi, maxRequired), attempts)
 }
 
 // Budget limits the time for retries of one operation. It is not safe for concurrent

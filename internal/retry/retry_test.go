@@ -30,6 +30,19 @@ func TestBackoff_DoublesWithJitterAndIsBounded(t *testing.T) {
 	}
 }
 
+func TestRequired_IsAtMostFiveSeconds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		hi, most time.Duration
+	}{{30 * time.Second, 5 * time.Second}, {2 * time.Second, 2 * time.Second}} {
+		for range 100 {
+			if d := Required(100*time.Millisecond, c.hi, 20); d < c.most/2 || d > c.most {
+				t.Fatalf("Required up to %s = %s, want %s to %s", c.hi, d, c.most/2, c.most)
+			}
+		}
+	}
+}
+
 // A budget pauses longer each time, and never beyond its deadline.
 func TestBudget_EndsAtItsDeadline(t *testing.T) {
 	t.Parallel()

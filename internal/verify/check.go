@@ -207,8 +207,8 @@ func (c *checker) fate(n uint32, e *entry) fate {
 	if e.partition != none {
 		return published
 	}
-	if letter, ok := c.l.letters[e.id]; ok {
-		return letterFates[letter.State]
+	if deadLetter, ok := c.l.deadLetters[e.id]; ok {
+		return deadLetterFates[deadLetter.State]
 	}
 	switch {
 	case c.waiting || max(e.written, c.l.later[n]) >= c.until:
@@ -219,8 +219,8 @@ func (c *checker) fate(n uint32, e *entry) fate {
 	return missing
 }
 
-// letterFates maps the states of dead letters to the fates of their events.
-var letterFates = map[LetterState]fate{LetterOpen: dead, LetterParked: parked, LetterClosed: closed, LetterLate: pending}
+// deadLetterFates maps the states of dead letters to the fates of their events.
+var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterParked: parked, DeadLetterClosed: closed, DeadLetterLate: pending}
 
 // unreadable counts a row that is not an event. The relay wrote a dead letter of it. If
 // an operator has discarded it, or published it after an edit, the row is not a problem.
@@ -230,12 +230,12 @@ func (c *checker) unreadable(u Unreadable) {
 		if n, ok := c.l.byID.find(&id, c.l.eventID); ok && c.l.events.at(n).partition != none {
 			return // counted with its record
 		}
-		letter, ok := c.l.letters[id]
+		deadLetter, ok := c.l.deadLetters[id]
 		if !ok {
 			continue
 		}
-		f.Event, f.Detail = id, u.Problem+"; "+letter.Detail
-		switch letterFates[letter.State] {
+		f.Event, f.Detail = id, u.Problem+"; "+deadLetter.Detail
+		switch deadLetterFates[deadLetter.State] {
 		case dead:
 			f.Kind = Dead
 			c.counts.Dead++
@@ -289,13 +289,13 @@ func (c *checker) row(n uint32, e *entry) {
 		c.counts.Untold++
 	case dead:
 		c.counts.Dead++
-		c.report(c.finding(Dead, e, c.l.letters[e.id].Detail))
+		c.report(c.finding(Dead, e, c.l.deadLetters[e.id].Detail))
 	case parked:
 		c.counts.Parked++
-		c.report(c.finding(Parked, e, c.l.letters[e.id].Detail))
+		c.report(c.finding(Parked, e, c.l.deadLetters[e.id].Detail))
 	case closed:
 		c.counts.Closed++
-		c.report(c.finding(Closed, e, c.l.letters[e.id].Detail))
+		c.report(c.finding(Closed, e, c.l.deadLetters[e.id].Detail))
 	case missing:
 		c.counts.Missing++
 		c.report(c.finding(Missing, e, "written "+clock(e.written)))

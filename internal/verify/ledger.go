@@ -65,13 +65,13 @@ type Ledger struct {
 	topicOf    map[string]uint16
 	partOf     map[partition]uint16
 
-	later      map[uint32]int64 // earliest publication times of scheduled events
-	letters    map[gocql.UUID]Letter
-	repeats    []repeat
-	repeated   map[repeat]bool
-	unreadable map[rowKey]Unreadable
-	foreign    int64
-	totals     Totals
+	later       map[uint32]int64 // earliest publication times of scheduled events
+	deadLetters map[gocql.UUID]DeadLetter
+	repeats     []repeat
+	repeated    map[repeat]bool
+	unreadable  map[rowKey]Unreadable
+	foreign     int64
+	totals      Totals
 }
 
 // entry is an event. It has 64 bytes, a cache line.

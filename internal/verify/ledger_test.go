@@ -48,9 +48,9 @@ func TestCheck_DeadLetters(t *testing.T) {
 	if err := errors.Join(l.AddRows(rows...), l.AddRecords(record(1, 1, 0, 0, 11), record(3, 1, 0, 1, 11))); err != nil {
 		t.Fatal(err)
 	}
-	l.AddLetters(
-		Letter{Event: rows[1].Event, Detail: "manual"}, Letter{Event: rows[2].Event, State: LetterParked},
-		Letter{Event: rows[5].Event}, Letter{Event: rows[6].Event, State: LetterClosed}, Letter{Event: rows[7].Event, State: LetterLate},
+	l.AddDeadLetters(
+		DeadLetter{Event: rows[1].Event, Detail: "manual"}, DeadLetter{Event: rows[2].Event, State: DeadLetterParked},
+		DeadLetter{Event: rows[5].Event}, DeadLetter{Event: rows[6].Event, State: DeadLetterClosed}, DeadLetter{Event: rows[7].Event, State: DeadLetterLate},
 	)
 	want := Counts{Rows: 8, Published: 2, Dead: 1, Parked: 1, Closed: 1, Pending: 1, Missing: 2}
 	var found []string

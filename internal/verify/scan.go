@@ -208,7 +208,7 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 		}
 		var bad *Unreadable
 		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
-			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.letterIDs(&row, typeWritten)}
+			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.deadLetterIDs(&row, typeWritten)}
 		}
 		err = each(&row, bad)
 	}
@@ -226,9 +226,9 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 // distinguished: the relay derives the id of each dead letter from its index among them.
 const rowsAtOnce = 8
 
-// letterIDs returns the possible ids of the dead letter of an unreadable row: the event
+// deadLetterIDs returns the possible ids of the dead letter of an unreadable row: the event
 // id of the row, or the ids that the relay derives for a row without one.
-func (s *Scan) letterIDs(row *Row, written int64) (ids []gocql.UUID) {
+func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	if row.Event != (gocql.UUID{}) {
 		return []gocql.UUID{row.Event}
 	}

@@ -36,7 +36,7 @@ type Verification struct {
 	// DeadLetters, if not nil, calls each for the ones of the missing or unreadable events
 	// that have a dead letter. It is called once, after the topics are read, unless no
 	// event is missing or unreadable.
-	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(Letter)) error
+	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(DeadLetter)) error
 	// Window bounds the events that must be in the topics. Until is required.
 	Window Window
 	// State is a file from which an interrupted verification resumes. It is removed at
@@ -111,7 +111,7 @@ func (v *Verification) Run(ctx context.Context) (err error) {
 	if v.afterRead != nil {
 		v.afterRead()
 	}
-	if err := v.readLetters(ctx); err != nil {
+	if err := v.readDeadLetters(ctx); err != nil {
 		return err
 	}
 	return v.lookUp(ctx)

@@ -74,7 +74,7 @@ type VerifierTable struct {
 	// DeadLetters calls each for the ones of the events that have a dead letter. An event
 	// published after began may be absent from the topics that were read. Nil means no
 	// dead letters.
-	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(Letter)) error
+	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(DeadLetter)) error
 	// Repair requests the publication of missing events and returns events that the relay
 	// has acknowledged. Nil disables repair.
 	Repair func(ctx context.Context, missing []Row) (published []gocql.UUID, err error)

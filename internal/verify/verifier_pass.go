@@ -255,7 +255,7 @@ func (p *pass) confirm(ctx context.Context) error {
 		}
 	}
 	if p.t.DeadLetters != nil && len(ids) > 0 {
-		if err := p.t.DeadLetters(ctx, began, ids, func(l Letter) {
+		if err := p.t.DeadLetters(ctx, began, ids, func(l DeadLetter) {
 			delete(missing, l.Event)
 			p.count("dead_letter", 1)
 		}); err != nil {

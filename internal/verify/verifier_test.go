@@ -139,9 +139,9 @@ func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	passed, dead := time.Time{}, event(3, 1)
 	v := b.verifier(&log, func(c *VerifierConfig) {
 		c.Tables[0].Passed = func(context.Context) (time.Time, error) { return passed, nil }
-		c.Tables[0].DeadLetters = func(_ context.Context, _ time.Time, events []gocql.UUID, each func(Letter)) error {
+		c.Tables[0].DeadLetters = func(_ context.Context, _ time.Time, events []gocql.UUID, each func(DeadLetter)) error {
 			if slices.Contains(events, dead.ID) {
-				each(Letter{Event: dead.ID, State: LetterClosed})
+				each(DeadLetter{Event: dead.ID, State: DeadLetterClosed})
 			}
 			return nil
 		}

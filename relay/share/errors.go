@@ -34,10 +34,27 @@ func (e *CountError) Error() string {
 		e.Shards, e.Topic, e.Partitions, e.Partitions)
 }
 
+// createError is a failed creation of the control topic.
+type createError struct {
+	topic string
+	err   error
+}
+
+func (e *createError) Error() string { return fmt.Sprintf("create topic %s: %v", e.topic, e.err) }
+
+func (e *createError) Unwrap() error { return e.err }
+
 // explain adds the fix to an error of the group that retries cannot resolve; it returns
 // nil for other errors.
 func (c *Config) explain(err error) error {
+	create, ok := errors.AsType[*createError](err)
 	switch {
+	case ok && (errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)):
+		return fmt.Errorf("%w: grant the Kafka user CREATE on it, or create it with --partitions %d", create, c.Shards)
+	case ok && errors.Is(err, kerr.InvalidReplicationFactor):
+		return fmt.Errorf("%w: the cluster has too few brokers for a replication factor of %d", create, c.Replication)
+	case ok && (errors.Is(err, kerr.PolicyViolation) || errors.Is(err, kerr.InvalidTopicException)):
+		return create
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		return fmt.Errorf("join group %s: %w: its instances run with another number of shards than %d, or another application uses the group: stop them first", c.Name, err, c.Shards)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
@@ -47,10 +64,6 @@ func (c *Config) explain(err error) error {
 	case errors.Is(err, kerr.InvalidGroupID), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.SaslAuthenticationFailed),
 		errors.Is(err, kerr.UnsupportedSaslMechanism), errors.Is(err, kerr.IllegalSaslState), errors.Is(err, kerr.GroupMaxSizeReached):
 		return fmt.Errorf("join group %s: %w", c.Name, err)
-	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return fmt.Errorf("create topic %s: %w: the Kafka user needs the right CREATE, or the topic must be created with %d partitions", c.topic(), err, c.Shards)
-	case errors.Is(err, kerr.InvalidReplicationFactor), errors.Is(err, kerr.PolicyViolation), errors.Is(err, kerr.InvalidTopicException):
-		return fmt.Errorf("create topic %s: %w", c.topic(), err)
 	}
 	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // One instance owns every shard; a second one receives half of them once the first has
@@ -329,4 +331,26 @@ func TestMember_SaysWhatTheBrokerDoesNotAllow(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 	})
+}
+
+// A member that may not create the missing control topic ends with the error and the fix.
+func TestMember_ReportsThatItMayNotCreateTheTopic(t *testing.T) {
+	for err, want := range map[*kerr.Error]string{
+		kerr.TopicAuthorizationFailed:   "grant the Kafka user CREATE on it, or create it with --partitions 4",
+		kerr.ClusterAuthorizationFailed: "grant the Kafka user CREATE on it, or create it with --partitions 4",
+		kerr.InvalidReplicationFactor:   "too few brokers for a replication factor of -1",
+		kerr.PolicyViolation:            "create topic outbox.relay.test.shards: POLICY_VIOLATION",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			defer w.close()
+			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: err, Count: -1})
+			a := w.join("a", func(_ *Config, i *instance) { i.work = i.watched })
+			got := <-a.ended
+			close(a.ended)
+			if !errors.Is(got, err) || !strings.Contains(got.Error(), "create topic ") || !strings.Contains(got.Error(), want) {
+				t.Errorf("Run() error = %v, want %q", got, want)
+			}
+		})
+	}
 }

@@ -21,7 +21,7 @@ func (m *Member) ensureTopic(ctx context.Context, admin *kadm.Client) error {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		_, err := admin.CreateTopic(ctx, int32(m.cfg.Shards), m.cfg.Replication, nil, topic)
 		if err != nil {
-			return fmt.Errorf("create topic %s: %w", topic, err)
+			return &createError{topic, err}
 		}
 		m.log.Info("control topic created", "topic", topic, "shards", m.cfg.Shards)
 		return nil

@@ -20,7 +20,7 @@ func TestArchive_PurgeAndRestore(t *testing.T) {
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{Archive: w.keeper}).Run)
 	ids := []gocql.UUID{w.writeDeadLetter(nil), w.writeDeadLetter(nil)}
 	for _, id := range ids {
-		if err := w.letters.Discard(t.Context(), id, dlq.Actor{Name: "jo"}); err != nil {
+		if err := w.deadLetters.Discard(t.Context(), id, dlq.Actor{Name: "jo"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -69,7 +69,7 @@ func TestBulk_LaterDeadLettersAreExcluded(t *testing.T) {
 	for _, id := range ids {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
-	if l, err := w.letters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
+	if l, err := w.deadLetters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
 		t.Errorf("the dead letter from after the preview is %s (%v), want manual", l.Status, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	for range 4 {
 		ids = append(ids, w.writeDeadLetter(nil))
 	}
-	b := w.open(access.Admin, "/letters?status=manual")
+	b := w.open(access.Admin, "/dead-letters?status=manual")
 	b.sees("main", "4 dead letters, newest first")
 	for _, id := range ids[:3] {
 		b.click(`[data-key="pick-` + id.String() + `"]`)
@@ -107,7 +107,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	for _, id := range ids[:3] {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
-	if l, err := w.letters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
+	if l, err := w.deadLetters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
 		t.Errorf("the unselected dead letter is %s (%v), want manual", l.Status, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees(".overview .badge.b-resolved", "closed")
 	b.click(`[data-key="c-record_too_large"]`)
 	b.sees("tbody", "manual")
-	b.at("/letters?status=open&error_class=record_too_large")
+	b.at("/dead-letters?status=open&error_class=record_too_large")
 	b.click("tbody a")
 	b.sees("main", "Parked behind it")
 	b.sees(".payload", "12345678901234567890.50")
@@ -82,7 +82,7 @@ func TestDeadLetter_EditAndReplay(t *testing.T) {
 	ids := w.store(4000, 10)
 	before := w.until(ids[0], "manual", is(dlq.Manual))
 	w.until(ids[1], "parked", is(dlq.Parked))
-	b := w.open(access.Admin, "/letters/"+ids[0].String())
+	b := w.open(access.Admin, "/dead-letters/"+ids[0].String())
 	b.click("[data-key=edit]")
 	b.sees("#problems", "Nothing is changed")
 	if !eval[bool](b, `document.querySelector("[data-key=ask]").disabled`) {
@@ -124,9 +124,9 @@ func TestDeadLetter_EditConflict(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	id := w.writeDeadLetter(nil)
-	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
+	b := w.open(access.Admin, "/dead-letters/"+id.String()+"/edit")
 	b.sees("#problems", "Nothing is changed")
-	if err := w.letters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
+	if err := w.deadLetters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
 		t.Fatal(err)
 	}
 	b.fills("[data-key=payload]", `{"n":2}`)
@@ -147,10 +147,10 @@ func TestDeadLetter_EditBeginsWithTheLastEdit(t *testing.T) {
 	w := start(t)
 	id := w.writeDeadLetter(nil)
 	once := dlq.Edit{Payload: []byte(`{"n":"mended"}`), ContentType: "application/json", Headers: map[string]string{"mended": "once"}}
-	if _, err := w.letters.Edit(t.Context(), id, once, dlq.Actor{Name: "jo", Reason: "test"}, 0); err != nil {
+	if _, err := w.deadLetters.Edit(t.Context(), id, once, dlq.Actor{Name: "jo", Reason: "test"}, 0); err != nil {
 		t.Fatal(err)
 	}
-	b := w.open(access.Admin, "/letters/"+id.String()+"/edit")
+	b := w.open(access.Admin, "/dead-letters/"+id.String()+"/edit")
 	b.sees("#problems", "Nothing is changed")
 	for field, want := range map[string]string{"payload": `{"n":"mended"}`, "type": "application/json", "hk-0": "mended", "hv-0": "once"} {
 		if got := eval[string](b, `document.querySelector("[data-key=`+field+`]").value`); got != want {
@@ -203,37 +203,49 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b.shoot("breaker-open")
 }
 
-// Two processes that run one relay are the first problem on the overview.
-func TestOverview_TwoRelaysOfOneName(t *testing.T) {
+// A relay with one shard has one panel with the details of its owner, and its standbys. A
+// relay without shards of an earlier version, stopped, is not shown beside it.
+func TestOverview_OneShard(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.relay()
-	var relay string
-	if !eventually(func() bool {
-		return w.session.Query("SELECT relay FROM relay_instances WHERE scope = 'keyspace'").Scan(&relay) == nil
-	}) {
-		t.Fatal("the relay reports nothing")
+	speak := func() error {
+		for _, row := range [][3]string{
+			{"orders", "pod-0/1", `{"state":"stopped"}`},
+			{"orders", "pod-a/1/shards", `{"state":"running","ready":true,"sharing":{"shards":1,"owned":[0],"joined":true}}`},
+			{"orders", "pod-b/1/shards", `{"state":"running","ready":true,"sharing":{"shards":1,"owned":[],"joined":true}}`},
+			{"orders/00-of-01", "pod-a/1", `{"state":"running","ready":true,"breaker":{"state":"closed"},"behind_seconds":2.5,"in_flight":3,"rates":{"published":120.4,"failures":0,"found":{}},"shard":{"index":0,"count":1}}`},
+		} {
+			if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?)",
+				row[0], table, row[1], time.Now(), row[2]).Exec(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := speak(); err != nil {
+		t.Fatal(err)
 	}
 	b := w.open(access.Viewer, "/")
-	b.sees(".say-title", "No dead letters are open")
-	w.background("other relay", func(ctx context.Context) error {
-		every := time.NewTicker(100 * time.Millisecond)
-		defer every.Stop()
-		for {
-			if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, 'pod-b/1', ?, ?)",
-				relay, table, time.Now(), `{"state":"running","started_at":"2026-01-01T00:00:00Z"}`).WithContext(ctx).Exec(); err != nil && ctx.Err() == nil {
+	w.background("instances", func(ctx context.Context) error {
+		for ctx.Err() == nil {
+			if err := speak(); err != nil && ctx.Err() == nil {
 				return err
 			}
 			select {
-			case <-every.C:
+			case <-time.After(500 * time.Millisecond):
 			case <-ctx.Done():
-				return nil
 			}
 		}
+		return nil
 	})
-	b.sees(".say.bad .say-title", "runs more than once")
-	b.sees(".say.bad", "pod-b/1")
-	b.shoot("two-relays")
+	b.sees(".overview", "Relay orders")
+	b.sees(".overview", "120 events/s")
+	b.sees(".overview", "pod-b/1")
+	b.sees(".say-title", "No dead letters are open")
+	if n := eval[int](b, `document.querySelectorAll("table.shards").length`); n != 0 {
+		t.Errorf("%d tables of shards are shown for one shard", n)
+	}
+	b.shoot("one-shard")
 }
 
 // A relay with several instances has one panel: owners of shards, unowned

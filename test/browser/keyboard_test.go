@@ -43,7 +43,7 @@ func TestKeyboard_Walk(t *testing.T) {
 	}
 	b.types(kb.Escape)
 	b.gone("dialog")
-	if l, err := w.letters.Read(t.Context(), id); err != nil || l.Version != 1 {
+	if l, err := w.deadLetters.Read(t.Context(), id); err != nil || l.Version != 1 {
 		t.Errorf("Escape changed the dead letter: version %d, %v", l.Version, err)
 	}
 	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
@@ -67,7 +67,7 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 	id := w.furnish()
 	b := w.open(access.Admin, "/")
 	o, m := w.shop()
-	for _, path := range []string{"/groups", "/letters", "/letters/" + id, "/letters/" + id + "/edit", "/orders?customer=17850", "/orders/" + o, "/scheduled", "/scheduled/" + m} {
+	for _, path := range []string{"/groups", "/dead-letters", "/dead-letters/" + id, "/dead-letters/" + id + "/edit", "/orders?customer=17850", "/orders/" + o, "/scheduled", "/scheduled/" + m} {
 		b.visit(path)
 		b.sees(".live", "Live")
 		b.gone(".loading")
@@ -94,7 +94,7 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 func TestKeyboard_ShortcutsOff(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	b := w.open(access.Viewer, "/letters")
+	b := w.open(access.Viewer, "/dead-letters")
 	b.types("?")
 	b.click("dialog .check input")
 	b.types(kb.Escape)

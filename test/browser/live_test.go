@@ -16,7 +16,7 @@ func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	first := w.writeDeadLetter(nil).String()
-	b := w.open(access.Operator, "/letters")
+	b := w.open(access.Operator, "/dead-letters")
 	b.sees("tbody", "manual")
 	b.sees(".live", "Live")
 	eval[bool](b, `(document.querySelector("tbody a").focus(), true)`)
@@ -30,7 +30,7 @@ func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 func TestLive_LostAndBack(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	b := w.open(access.Operator, "/letters")
+	b := w.open(access.Operator, "/dead-letters")
 	b.sees("main", "There are no dead letters")
 	b.sees(".live", "Live")
 	// The page's own retry after a second or more could come before the requested
@@ -57,7 +57,7 @@ func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {
 	w := start(t)
 	b := w.open(access.Viewer, "/")
 	for range 10 {
-		b.visit("/letters")
+		b.visit("/dead-letters")
 		b.sees(".live", "Live")
 	}
 }

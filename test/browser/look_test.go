@@ -93,7 +93,7 @@ func (w *world) furnish() (id string) {
 	by := dlq.Actor{Name: "mara", Reason: "INC-311 the broker is back"}
 	gone := []gocql.UUID{w.writeDeadLetter(nil), w.writeDeadLetter(nil)}
 	for _, id := range gone {
-		if err := w.letters.Discard(w.t.Context(), id, by); err != nil {
+		if err := w.deadLetters.Discard(w.t.Context(), id, by); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -132,9 +132,9 @@ func TestLook_Accessible(t *testing.T) {
 		{"message", "/scheduled/" + m, "It waits for its time"},
 		{"overview", "/", "Causes"},
 		{"groups", "/groups", "topic_not_allowed"},
-		{"letters", "/letters?status=open", "dead letters, newest first"},
-		{"letter", "/letters/" + id, "Parked behind it"},
-		{"edit", "/letters/" + id + "/edit", "Changes"},
+		{"dead_letters", "/dead-letters?status=open", "dead letters, newest first"},
+		{"dead_letter", "/dead-letters/" + id, "Parked behind it"},
+		{"edit", "/dead-letters/" + id + "/edit", "Changes"},
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},
 		{"job", "/jobs/" + job, "History"},
@@ -143,7 +143,7 @@ func TestLook_Accessible(t *testing.T) {
 		{"delivery", "/reactions/" + d, "8 attempts failed"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
-		{"nothing", "/letters?aggregate=none", "No dead letter matches"},
+		{"nothing", "/dead-letters?aggregate=none", "No dead letter matches"},
 		{"missing", "/nowhere", "No such page"},
 	}
 	for _, look := range []struct {
@@ -160,7 +160,7 @@ func TestLook_Accessible(t *testing.T) {
 			b.accessible(where)
 			b.shoot(where)
 		}
-		b.visit("/letters/" + id)
+		b.visit("/dead-letters/" + id)
 		b.click("[data-key=act-discard]")
 		b.sees("dialog", "cannot be undone")
 		b.load(axe)
@@ -209,7 +209,7 @@ func TestLook_Themes(t *testing.T) {
 	w := start(t)
 	b := w.window()
 	b.theme("dark")
-	b.visit("/letters#token=" + w.tokens[access.Viewer])
+	b.visit("/dead-letters#token=" + w.tokens[access.Viewer])
 	b.sees("main", "There are no dead letters")
 	dark := func(want bool, what string) {
 		t.Helper()
@@ -222,7 +222,7 @@ func TestLook_Themes(t *testing.T) {
 	dark(true, "the system is dark and the console is not")
 	b.click(`[aria-label="Switch between light and dark"]`)
 	dark(false, "it was switched and is still dark")
-	b.visit("/letters")
+	b.visit("/dead-letters")
 	dark(false, "the selection is not stored")
 	b.types("t")
 	dark(true, "the shortcut does not switch back")

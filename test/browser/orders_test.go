@@ -302,7 +302,7 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("tbody", "INC-500 wrong delay")
 	b.sees("tbody", "release messages")
 	b.sees("tbody", "cancel messages")
-	for what, rows := range map[string]int{"messages": 2, "letters": 0, "message": 0} {
+	for what, rows := range map[string]int{"messages": 2, "dead-letters": 0, "message": 0} {
 		b.visit("/audit?actor=mara-operator&what=" + what)
 		b.sees("main", map[bool]string{true: "Newest first", false: "No change matches."}[rows > 0])
 		if n := b.count("main tbody tr"); n != rows {

@@ -28,7 +28,7 @@ func TestSafety_PayloadsDoNotRun(t *testing.T) {
 		l.Headers = map[string]string{hostile: hostile, "traceparent": hostile}
 		l.Metadata, l.Raw = map[string]string{hostile: hostile}, map[string]string{hostile: hostile}
 	}).String()
-	b := w.open(access.Admin, "/letters/"+id)
+	b := w.open(access.Admin, "/dead-letters/"+id)
 	for _, at := range []string{".detail-head h1", ".error-text", ".chain", ".payload", ".pairs", ".facts"} {
 		b.sees(at, `onerror=`)
 	}
@@ -41,7 +41,7 @@ func TestSafety_PayloadsDoNotRun(t *testing.T) {
 	b.sees("dialog .preview", "onerror=")
 	b.confirm(hostile)
 	b.sees(".timeline", "onerror=")
-	for _, path := range []string{"/", "/groups", "/letters", "/letters/" + id + "/edit", "/events/" + id, "/audit"} {
+	for _, path := range []string{"/", "/groups", "/dead-letters", "/dead-letters/" + id + "/edit", "/events/" + id, "/audit"} {
 		b.visit(path)
 		b.unharmed(path)
 	}
@@ -74,7 +74,7 @@ func (b *tab) unharmed(where string) {
 func TestSafety_PolicyStopsWhatCodeMayNot(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	b := w.open(access.Viewer, "/letters")
+	b := w.open(access.Viewer, "/dead-letters")
 	b.mu.Lock()
 	b.tries = true
 	b.mu.Unlock()
@@ -111,7 +111,7 @@ func TestSafety_Token(t *testing.T) {
 	w := start(t)
 	id := w.writeDeadLetter(nil).String()
 	b := w.window()
-	b.visit("/letters/" + id)
+	b.visit("/dead-letters/" + id)
 	b.sees("main h1", "Sign in")
 	b.fills("[data-key=token]", "obx_wrong")
 	b.click("button[type=submit]")
@@ -120,9 +120,9 @@ func TestSafety_Token(t *testing.T) {
 	b.click("button[type=submit]")
 	b.sees(".crumbs", id)
 
-	b.visit("/letters?status=open#token=" + w.tokens[access.Operator])
+	b.visit("/dead-letters?status=open#token=" + w.tokens[access.Operator])
 	b.sees(".who", "operator")
-	if at := eval[string](b, `location.href`); strings.Contains(at, "token") || strings.Contains(at, "obx_") || !strings.HasSuffix(at, "/letters?status=open") {
+	if at := eval[string](b, `location.href`); strings.Contains(at, "token") || strings.Contains(at, "obx_") || !strings.HasSuffix(at, "/dead-letters?status=open") {
 		t.Errorf("the address is %s, want it without the token", at)
 	}
 	if c := eval[string](b, `document.cookie`); c != "" {
@@ -145,7 +145,7 @@ func TestSafety_Token(t *testing.T) {
 
 	// A form or page of another site has no token, and the browser sends none
 	// automatically.
-	if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/replay", {method: "POST", credentials: "include", headers: {"Content-Type": "application/json"}, body: "{}"}).then((r) => r.status)`, id); got != 401 {
+	if got := eval[int](b, `fetch("/v1/dlq/dead-letters/"+%s+"/replay", {method: "POST", credentials: "include", headers: {"Content-Type": "application/json"}, body: "{}"}).then((r) => r.status)`, id); got != 401 {
 		t.Errorf("a change without a token = %d, want 401", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		{access.Operator, []string{"act-replay", "act-release", "act-resolve"}},
 		{access.Admin, []string{"act-replay", "act-release", "act-resolve", "act-discard", "edit"}},
 	} {
-		b := w.open(c.role, "/letters/"+id)
+		b := w.open(c.role, "/dead-letters/"+id)
 		b.sees("main", "Cause")
 		for _, key := range []string{"act-replay", "act-release", "act-park", "act-resolve", "act-discard", "edit"} {
 			want := 0
@@ -183,24 +183,24 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		for _, key := range []string{"r", "d", "e", "s"} {
 			b.types(key) // the shortcuts of other roles
 		}
-		if n := b.count("dialog"); n > 0 || b.path() != "/letters/"+id {
+		if n := b.count("dialog"); n > 0 || b.path() != "/dead-letters/"+id {
 			t.Error("a shortcut opens a change for a viewer")
 		}
-		b.visit("/letters/" + id + "/edit")
+		b.visit("/dead-letters/" + id + "/edit")
 		b.sees("main", "Your role may not edit")
-		b.visit("/letters")
+		b.visit("/dead-letters")
 		b.click("tbody input")
 		b.sees(".selection", "Your role is read-only")
 		if n := b.count(".selection [data-key^=act-]"); n > 0 {
 			t.Errorf("a viewer is offered %d actions on many", n)
 		}
 		for _, action := range []string{"replay", "discard"} {
-			if got := eval[int](b, `fetch("/v1/dlq/letters/"+%s+"/"+%s, {method: "POST", headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}, body: '{"reason":"x"}'}).then((r) => r.status)`, id, action); got != 403 {
+			if got := eval[int](b, `fetch("/v1/dlq/dead-letters/"+%s+"/"+%s, {method: "POST", headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}, body: '{"reason":"x"}'}).then((r) => r.status)`, id, action); got != 403 {
 				t.Errorf("%s by a viewer = %d, want 403", action, got)
 			}
 		}
 	}
-	if l, err := w.letters.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
+	if l, err := w.deadLetters.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
 		t.Errorf("the dead letter has version %d (%v), want it unchanged", l.Version, err)
 	}
 }

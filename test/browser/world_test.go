@@ -46,19 +46,19 @@ const (
 
 // world is the whole system: database, broker, relay, jobs, API, console.
 type world struct {
-	t        *testing.T
-	node     *scyllafake.Server
-	session  *gocql.Session
-	letters  *dlq.Store
-	orders   *orders.Service
-	messages *messages.Service
-	broker   *kfake.Cluster
-	kafka    *kgo.Client
-	gate     *access.Gate
-	keeper   *archive.Keeper
-	tokens   map[access.Role]string
-	addr     string // of the API
-	stop     func() // stops the API
+	t           *testing.T
+	node        *scyllafake.Server
+	session     *gocql.Session
+	deadLetters *dlq.Store
+	orders      *orders.Service
+	messages    *messages.Service
+	broker      *kfake.Cluster
+	kafka       *kgo.Client
+	gate        *access.Gate
+	keeper      *archive.Keeper
+	tokens      map[access.Role]string
+	addr        string // of the API
+	stop        func() // stops the API
 }
 
 // start starts everything but the relay.
@@ -67,7 +67,7 @@ func start(t *testing.T) *world {
 	w := &world{t: t, tokens: make(map[access.Role]string)}
 	w.node, w.session = scyllatest.Start(t)
 	var err error
-	if w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace, dlq.WithTimeouts(patience, patience)); err != nil {
+	if w.deadLetters, err = dlq.Open(w.session, schema.DefaultKeyspace, dlq.WithTimeouts(patience, patience)); err != nil {
 		t.Fatal(err)
 	}
 	if w.orders, err = orders.New(w.session, orders.Config{AttemptTimeout: patience, WriteBudget: patience}); err != nil {
@@ -102,7 +102,7 @@ func start(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	sweeper, err := archive.NewSweeper(archive.Config{Store: w.letters, Archive: a, Owner: "test"})
+	sweeper, err := archive.NewSweeper(archive.Config{Store: w.deadLetters, Archive: a, Owner: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func start(t *testing.T) *world {
 func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := admin.New(admin.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, Letters: w.letters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
+		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
@@ -238,7 +238,7 @@ func (w *world) until(id gocql.UUID, what string, ok func(*dlq.DeadLetter) bool)
 	var l dlq.DeadLetter
 	var err error
 	if !eventually(func() bool {
-		l, err = w.letters.Read(w.t.Context(), id)
+		l, err = w.deadLetters.Read(w.t.Context(), id)
 		return err == nil && ok(&l)
 	}) {
 		w.t.Fatalf("dead letter %s is %s (%s), %v; want it %s", id, l.Status, l.ErrorClass, err, what)
@@ -287,7 +287,7 @@ func (w *world) writeDeadLetter(change func(*dlq.DeadLetter)) gocql.UUID {
 	if change != nil {
 		change(&l)
 	}
-	if _, err := w.letters.Write(w.t.Context(), &l); err != nil {
+	if _, err := w.deadLetters.Write(w.t.Context(), &l); err != nil {
 		w.t.Fatal(err)
 	}
 	return l.EventID
@@ -317,4 +317,4 @@ func (w *world) kafkaClient(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.broker.ListenAddrs()...))...)
 }
 
-func (w *world) jobs() *jobs.Store { return jobs.New(w.letters) }
+func (w *world) jobs() *jobs.Store { return jobs.New(w.deadLetters) }

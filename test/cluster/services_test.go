@@ -22,7 +22,7 @@ func TestServices_OneNodeFrozen(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		letters, err := dlq.Open(w.session, schema.DefaultKeyspace)
+		deadLetters, err := dlq.Open(w.session, schema.DefaultKeyspace)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -36,17 +36,17 @@ func TestServices_OneNodeFrozen(t *testing.T) {
 				_, err := s.Accept(ctx, messages.NewMessage{Topic: "billing", Payload: json.RawMessage("{}"), Delay: "1h"}, messages.Options{})
 				return err
 			}
-			l := letter(i)
-			if _, err := letters.Write(ctx, l); err != nil {
+			l := deadLetter(i)
+			if _, err := deadLetters.Write(ctx, l); err != nil {
 				return err
 			}
-			_, err := letters.Read(ctx, l.EventID)
+			_, err := deadLetters.Read(ctx, l.EventID)
 			return err
 		}))
 	})
 }
 
-func letter(i int) *dlq.DeadLetter {
+func deadLetter(i int) *dlq.DeadLetter {
 	return &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint(i), AggregateType: "order", EventType: "OrderCreated",
 		Sequence: 1, Payload: []byte("{}"), ContentType: "application/json", CreatedAt: time.Now().UTC(), WrittenAt: time.Now().UnixMicro(),

@@ -12,12 +12,15 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// ready is the tested part of the relay's /readyz.
+// ready is the tested part of the status of the one shard on the relay's /readyz.
 type ready struct {
 	Ready            bool                          `json:"ready"`
 	Problems         []string                      `json:"problems"`
@@ -38,12 +41,18 @@ func (c *cluster) readyWhen(what string, ok func(*ready) bool) {
 		if resp, err = http.Get("http://" + c.admin + "/readyz"); err != nil { //nolint:noctx // the test ends with the process
 			continue
 		}
-		last = ready{}
-		err = json.NewDecoder(resp.Body).Decode(&last)
-		_ = resp.Body.Close()
-		if last.Ready != (resp.StatusCode == http.StatusOK) {
-			c.t.Errorf("/readyz reports %t with status %d", last.Ready, resp.StatusCode)
+		var body struct {
+			Ready    bool             `json:"ready"`
+			Problems []string         `json:"problems"`
+			Relays   map[string]ready `json:"relays"`
 		}
+		err = json.NewDecoder(resp.Body).Decode(&body)
+		_ = resp.Body.Close()
+		if body.Ready != (resp.StatusCode == http.StatusOK) {
+			c.t.Errorf("/readyz reports %t with status %d", body.Ready, resp.StatusCode)
+		}
+		last = body.Relays["00-of-01"]
+		last.Ready, last.Problems = body.Ready, append(body.Problems, last.Problems...)
 		if err == nil && ok(&last) {
 			return
 		}
@@ -228,16 +237,57 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	c.relay.Stop()
 }
 
-// The broker fails while orders arrive: the breaker opens, events become dead
-// letters, and when it is back everything is published automatically.
-func TestDeadLetters_BrokerAway(t *testing.T) {
+// The broker acknowledges no records while orders arrive: the breaker opens, events become
+// dead letters, and when it accepts records again everything is published automatically.
+func TestDeadLetters_BrokerRefusesRecords(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	// Five attempts, because five failures in a row open the breaker.
+	c := startCluster(t, broker.ListenAddrs()[0], "--relay-retry-delays", "0s,100ms,200ms,100ms,100ms", "--relay-attempt-timeout", "1s",
+		"--relay-breaker-open", "2s", "--relay-topic-replication", "1")
+	const n = 100
+	c.load(n)
+	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)
+	if r := account.Wait(); !r.OK() || r.Events != n {
+		t.Fatalf("%s, want %d events", r, n)
+	}
+	refusing := broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	if s := c.load(n); s.Rejected != 0 {
+		t.Errorf("load = %+v while the broker refuses records", s)
+	}
+	c.readyWhen("open", func(r *ready) bool { return !r.Ready && r.Breaker.State == "open" })
+	if s := c.load(n); s.Rejected != 0 {
+		t.Errorf("load = %+v while the breaker is open", s)
+	}
+	// Some are probes; the producer keeps its earlier events.
+	c.readyWhen("spilling", func(r *ready) bool { return r.Spilled >= n/2 })
+	refusing.Remove()
+	c.readyWhen("healthy again", func(r *ready) bool {
+		return r.Ready && r.Breaker.State == "closed" && r.DeadLetters == 0 && r.InFlight == 0
+	})
+	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {
+		t.Errorf("%s, want %d events, each once", r, 3*n)
+	}
+	var v verified
+	if c.command(0, &v, "verify"); !v.OK || v.Published != 3*n {
+		t.Errorf("verify = %+v", v)
+	}
+	c.relay.Stop()
+}
+
+// The only broker is away while orders arrive: the relay releases its shard and reports why
+// it is not ready, and events wait in the CDC log. When the broker is back everything is
+// published automatically.
+func TestRelay_BrokerAway(t *testing.T) {
 	t.Parallel()
 	kafka := harness.FreeAddrs(t, 1)[0]
 	broker := harness.Start(t, "kafka", "engines", "--data-dir", t.TempDir(), "--cql-addr", "", "--kafka-addr", kafka)
 	harness.Reachable(t, kafka)
-	// Five attempts, because five failures in a row open the breaker.
-	c := startCluster(t, kafka, "--relay-retry-delays", "0s,100ms,200ms,100ms,100ms", "--relay-attempt-timeout", "1s",
-		"--relay-breaker-open", "2s")
+	c := startCluster(t, kafka)
 	const n = 100
 	c.load(n)
 	account := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...)
@@ -248,23 +298,17 @@ func TestDeadLetters_BrokerAway(t *testing.T) {
 	if s := c.load(n); s.Rejected != 0 {
 		t.Errorf("load = %+v while the broker is away", s)
 	}
-	c.readyWhen("open", func(r *ready) bool { return !r.Ready && r.Breaker.State == "open" })
+	c.readyWhen("without its shard", func(r *ready) bool {
+		return !r.Ready && strings.Contains(strings.Join(r.Problems, " "), "no heartbeat is acknowledged by the broker")
+	})
 	if s := c.load(n); s.Rejected != 0 {
-		t.Errorf("load = %+v while the breaker is open", s)
+		t.Errorf("load = %+v while the relay has no shard", s)
 	}
-	// Some are probes; the producer keeps its earlier events.
-	c.readyWhen("spilling", func(r *ready) bool { return r.Spilled >= n/2 })
 	broker.Restart()
 	harness.Reachable(t, kafka)
-	c.readyWhen("healthy again", func(r *ready) bool {
-		return r.Ready && r.Breaker.State == "closed" && r.DeadLetters == 0 && r.InFlight == 0
-	})
+	c.readyWhen("healthy again", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.InFlight == 0 })
 	if r := account.Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 3*n {
 		t.Errorf("%s, want %d events, each once", r, 3*n)
-	}
-	var v verified
-	if c.command(0, &v, "verify"); !v.OK || v.Published != 3*n {
-		t.Errorf("verify = %+v", v)
 	}
 	c.relay.Stop()
 }

@@ -71,7 +71,7 @@ func TestDevOnce_ResumesFromItsData(t *testing.T) {
 	file := filepath.Join(dir, "orders.jsonl")
 	write(t, file, order("1"), order("2"), `{"op":"cancel","invoice":"1","credit_note":"C1"}`)
 	for run := 1; run <= 3; run++ {
-		r, stderr, code := once(t, filepath.Join(dir, "data"), "--load", file, "--relay-shards", []string{"0", "3", "2"}[run-1])
+		r, stderr, code := once(t, filepath.Join(dir, "data"), "--load", file, "--relay-shards", []string{"1", "3", "2"}[run-1])
 		if code != 0 {
 			t.Fatalf("run %d: status %d\n%s", run, code, stderr)
 		}

@@ -19,6 +19,9 @@ const (
 	// retried with its timestamp for up to the order service's write budget of 10
 	// s, so rows can be that late here, and later on a busy machine.
 	window = 30 * time.Second
+	// relaySession is the session timeout of a relay: a killed one restarts, and its shard has
+	// no owner for that long.
+	relaySession = 2 * time.Second
 	// attempts is the maximum number of attempts of the load per line: enough
 	// until the last kill, for any start time of the processes.
 	attempts = "10000"
@@ -182,6 +185,6 @@ func startRelay(t *testing.T, cql, kafka, admin string, more ...string) *harness
 	t.Helper()
 	return harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
-		"--relay-confidence-window", window.String(),
+		"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(),
 	}, more...)...)
 }

@@ -26,6 +26,8 @@ var forbidden = map[string][]string{
 	"dlq":                          {"relay", "orders", "cmd", "devkit/scyllafake"},
 	"internal/admin/console":       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
 	"react":                        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
+	"subscriptions/api":            {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
+	"subscriptions/forward":        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
 	"internal/stream":              {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
 	"schedule":                     {"relay", "orders", "dlq", "messages", "cmd", "devkit/scyllafake"},
 	"messages":                     {"relay", "orders", "dlq", "cmd", "devkit/scyllafake"},

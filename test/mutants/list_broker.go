@@ -34,7 +34,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
 		name: "a chain is replayed before the events that its head follows", file: "relay/internal/publish/replay.go",
-		old: "|| c.head().after > p.letters.passed",
+		old: "|| c.Head().After > p.letters.passed",
 		new: "",
 	}),
 	unit("TestReadback_WaitsForLeadersHoweverLong", mutant{
@@ -43,8 +43,8 @@ var brokerMutants = []mutant{
 		new: "case len(pending) == 0:",
 	}),
 	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
-		name: "events are published to a partition that was not read back", file: "relay/internal/publish/partitions.go",
-		old: "	g.parts[key.Part] = struct{}{}",
+		name: "events are published to a partition that was not read back", file: "relay/internal/topics/partitions.go",
+		old: "	g.parts[part] = struct{}{}",
 		new: "	_ = g",
 	}),
 	unit("TestReadback_PublishesNothingToAnUnreadPartition", mutant{
@@ -53,13 +53,13 @@ var brokerMutants = []mutant{
 		new: "_ = x.awaitUnread",
 	}),
 	unit("TestPartitionCounts_Gates", mutant{
-		name: "a gate is passed when its topic gets more partitions", file: "relay/internal/publish/partitions.go",
+		name: "a gate is passed when its topic gets more partitions", file: "relay/internal/topics/partitions.go",
 		old: "[...]int{g.n, c.of[topic]}",
 		new: "[...]int{c.of[topic]}",
 	}),
 	unit("TestPartitionCounts_Gates", mutant{
 		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/internal/publish/lane.go",
-		old: "if t.counts.shut(t.topic, int32(p)) {",
+		old: "if t.counts.Shut(t.topic, int32(p)) {",
 		new: "if false {",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
@@ -70,7 +70,7 @@ var brokerMutants = []mutant{
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
 		name: "dead letters are replayed while a partition is unread", file: "relay/run.go",
 		old: "if x.p.WritesDeadLetters() && !gated {",
-		new: "if x.p.letters.on() {",
+		new: "if x.p.WritesDeadLetters() {",
 	}),
 	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
 		name: "more is published while a partition is unread than a start remembers", file: "relay/internal/publish/gates.go",
@@ -82,9 +82,9 @@ var brokerMutants = []mutant{
 		old: "l.hold != nil || l.gated && l.outstanding == 0",
 		new: "l.hold != nil",
 	}),
-	unit("TestLetters_AChainIsInTheOrderOfNumbers", mutant{
-		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/publish/chains.go",
-		old: "if ref.seq > 0 && i > 0 && c.letters[i-1].seq > ref.seq {",
+	unit("TestSet_AChainIsInTheOrderOfNumbers", mutant{
+		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/chains/chains.go",
+		old: "if ref.Seq > 0 && i > 0 && c.Letters[i-1].Seq > ref.Seq {",
 		new: "if false {",
 	}),
 	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{

@@ -80,7 +80,7 @@ var clockMutants = []mutant{
 	unit("TestRepair_OfADiscardedDeadLetter", mutant{
 		name: "a repair publishes an event whose dead letter was discarded", file: "relay/internal/backfill/repair.go",
 		old: "} else if withheld {",
-		new: "} else if false {",
+		new: "} else if withheld && false {",
 	}),
 	clocks("react/delivery", mutant{
 		name: "reports have the time of their host", file: "react/delivery/report.go",

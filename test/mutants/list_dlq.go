@@ -30,6 +30,50 @@ var dlqMutants = []mutant{
 		new: "before := ls.db.Now()\n",
 	},
 	{
+		name: "dlq: a removed tag keeps its list", file: "dlq/lists.go", pkg: "./dlq", run: "TestTidy_TablesAndTags",
+		old: "		out = append(out, listKey{tag, t})\n", new: "		out = append(out, listKey{max(tag, kindOpenTag), t})\n",
+	},
+	{
+		name: "dlq: a change of labels wakes the relay", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestSet_ChangesLabelsOnly",
+		old: "if action != ActionSet && (l.Status.Open()", new: "if (l.Status.Open()",
+	},
+	{
+		name: "dlq: a limit by priority takes the latest failures", file: "dlq/jobs/priority.go", pkg: "./dlq/jobs", run: "ByPriority",
+		old: "cmp.Compare(b.Priority, a.Priority), ", new: "",
+	},
+	{
+		name: "dlq: the priority is not archived", file: "dlq/archive/record.go", pkg: "./dlq/archive", run: "TestRecord_",
+		old: "Sequence: r.Sequence, Priority: r.Priority,", new: "Sequence: r.Sequence,",
+	},
+	{
+		name: "a wrong priority prevents a dead letter", file: "relay/internal/publish/labels.go", pkg: "./relay/internal/publish", run: "TestPriorityOf",
+		old: "	return int(min(max(n, dlq.MinPriority), dlq.MaxPriority))", new: "	return int(min(max(n, dlq.MinPriority), 1000))",
+	},
+	{
+		name: "retention: a restored dead letter is archived at once", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "ARestoredOneStays|BesideOperators",
+		old: "|| restoredSince(c.History, p) {", new: "{",
+	},
+	{
+		name: "retention: a process without an archive deletes beside one with it", file: "dlq/archive/sweep.go", pkg: "./dlq/archive", run: "BesideAnArchive",
+		old: "now.Sub(last.Archived) > archiveGrace", new: "true",
+	},
+	{
+		name: "retention: a failed dead letter that blocks others is deleted", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "WithoutAnArchive|BesideOperators",
+		old: "	if err != nil || held {\n		return err\n	}\n	if m.s", new: "	if err != nil || held && false {\n		return err\n	}\n	if m.s",
+	},
+	{
+		name: "retention: a dead letter that changed is deleted", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "AReplayWins",
+		old: "l.Status), Version: l.Version,", new: "l.Status),",
+	},
+	{
+		name: "dlq: a record without event type cannot be edited", file: "dlq/edit.go", pkg: "./dlq/archive", run: "TestSubscription_",
+		old: "SubscriptionOf(l.Table); ok {\n		return nil", new: "SubscriptionOf(l.Table); ok && false {\n		return nil",
+	},
+	{
+		name: "dlq: a replay for a subscription needs a relay", file: "internal/doctor/replay.go", pkg: "./cmd/outbox", run: "TestDLQ_OfASubscription",
+		old: "		return subscription\n", new: "		return subscription && false\n",
+	},
+	{
 		name: "dlq: a job acts on a dead letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
 		old: "	return version > 0, err", new: "	return version < 0, err",
 	},
@@ -87,7 +131,7 @@ var dlqMutants = []mutant{
 		old: "		by.Version = version\n", new: "",
 	},
 	{
-		name: "api: letters are purged to nowhere where there is no archive", file: "internal/admin/preview.go", pkg: "./internal/admin", run: "TestArchives_Refused",
+		name: "api: dead letters are purged without an archive", file: "internal/admin/preview.go", pkg: "./internal/admin", run: "TestArchives_Refused",
 		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
 	},
 	{
@@ -104,7 +148,7 @@ var dlqMutants = []mutant{
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
 		name: "a replay ends for an event whose dead letter is settled", file: "relay/internal/publish/replay.go",
-		old: "	return bool(in)\n", new: "	return bool(in) || r.p.memory.has(id)\n",
+		old: "	return bool(in)\n", new: "	return bool(in) || r.p.dedup.Has(id)\n",
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
 		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/dead_letter.go",

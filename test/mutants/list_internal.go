@@ -39,6 +39,10 @@ var internalMutants = []mutant{
 		old: "drained+time.Second, ", new: "0*drained, ",
 	},
 	{
+		name: "settings: relay.shards 0 is accepted", file: "internal/app/sharing.go", pkg: "./cmd/outbox", run: "TestConfig_Sharing",
+		old: "if r.Shards < 1 ||", new: "if r.Shards < 0 ||",
+	},
+	{
 		name: "settings: dead letters cannot be turned off", file: "internal/app/tables.go", pkg: "./internal/app", run: "RelayConfig_Off",
 		old: "if !c.Relay.WriteDeadLetters {", new: "if c.Relay.Name == \"\" {",
 	},

@@ -4,8 +4,8 @@ package main
 // numbers that are missing.
 var lateMutants = []mutant{
 	unit("TestLate_FirstEvent", mutant{
-		name: "a row that became visible late counts as published", file: "relay/internal/publish/predecessors.go",
-		old: "case f.Written > max(began, min(p.memory.horizon, remembered)):",
+		name: "a row that became visible late counts as published", file: "relay/internal/publish/fate.go",
+		old: "case f.Written > max(began, min(p.dedup.Horizon(), remembered)):",
 		new: "case false:",
 	}),
 	unit("TestLate_FirstEvent", mutant{
@@ -14,32 +14,32 @@ var lateMutants = []mutant{
 		new: "	latest := gen.UnixMicro()\n",
 	}),
 	unit("TestTailGap_Begin", mutant{
-		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/predecessors.go",
-		old: "max(began, min(p.memory.horizon, remembered))",
+		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/fate.go",
+		old: "max(began, min(p.dedup.Horizon(), remembered))",
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/publish/dedup.go",
-		old: "!ok && !m.busy(a) {",
+		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/dedup/index.go",
+		old: "!ok && !x.busy(a) {",
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
 		name: "a number that was passed over counts as published", file: "relay/internal/publish/offer.go",
-		old: "	case p.memory.isGap(e.AggregateID, e.Sequence):",
+		old: "	case p.dedup.IsGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "no gaps are remembered", file: "relay/internal/publish/dedup.go",
-		old: "		if seq > l.next {\n			m.skip(",
-		new: "		if false {\n			m.skip(",
+		name: "no gaps are remembered", file: "relay/internal/dedup/index.go",
+		old: "		if seq > l.Next {\n			x.skip(",
+		new: "		if false {\n			x.skip(",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "numbers that were passed over are not looked up again", file: "relay/internal/publish/gaps.go",
+		name: "numbers that were passed over are not looked up again", file: "relay/internal/dedup/gaps.go",
 		old: "return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)",
 		new: "return g != nil && false",
 	}),
 	unit("TestGaps_AreLookedUpAtGrowingDistances", mutant{
-		name: "numbers that were passed over are looked up with every event", file: "relay/internal/publish/gaps.go",
+		name: "numbers that were passed over are looked up with every event", file: "relay/internal/dedup/gaps.go",
 		old: "g.step = min(2*g.step, maxGapStep)",
 		new: "g.step = 0",
 	}),
@@ -49,14 +49,14 @@ var lateMutants = []mutant{
 		new: "false && busy {",
 	}),
 	unit("TestAside_NumbersWithHoles", mutant{
-		name: "repeated holes are waited for as long as the first", file: "relay/sequencer.go",
-		old: "s.gapWait>>s.publisher.Missing(aggregate)",
+		name: "repeated holes are waited for as long as the first", file: "relay/internal/capture/sequencer.go",
+		old: "s.gapWait>>s.sink.Missing(aggregate)",
 		new: "s.gapWait",
 	}),
 	unit("TestAside_WaitsForTheDatabase", mutant{
-		name: "events overtake those of their aggregate that wait", file: "relay/sequencer.go",
+		name: "events overtake those of their aggregate that wait", file: "relay/internal/capture/sequencer.go",
 		old: "	if !s.aside.has(e.AggregateID) {",
-		new: "	if s.aside.has(e.AggregateID) {\n		return s.publisher.submit(ctx, e, bySweep, settled)\n	} else {",
+		new: "	if s.aside.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
 		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",
@@ -76,7 +76,7 @@ var lateMutants = []mutant{
 	unit("TestProofs_WaitForTheBroker", mutant{
 		name: "a partition that cannot be read proves that an event is not published", file: "relay/internal/readback/proof_near.go",
 		old: "		case p.err != nil:\n				p.answer(proofAnswer{err: p.err})",
-		new: "		case p.err != nil:\n				p.answer(proofAnswer{result: proofUnpublished})",
+		new: "		case p.err != nil:\n				p.answer(proofAnswer{result: ProofUnpublished})",
 	}),
 	scenario("TestLate_EveryKind", mutant{
 		name: "rows that are late across a restart count as published", file: "relay/internal/readback/proof.go",

@@ -68,7 +68,7 @@ var relayMutants = []mutant{
 		new: "	if n < len(s.pending) {\n		s.position = s.pending[n].time\n	}\n	if n == 0 {\n		return\n	}\n	s.base",
 	}),
 	seeds(mutant{
-		name: "an event counts as acknowledged when it is handed on", file: "relay/sequencer.go",
+		name: "an event counts as acknowledged when it is handed on", file: "relay/internal/capture/sequencer.go",
 		old: "if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {",
 		new: "if err := s.pass(ctx, e, p.Since, nil); err == nil { p.Settle(id) } else {",
 	}),
@@ -78,29 +78,29 @@ var relayMutants = []mutant{
 		new: "		return true\n	}\n	return false",
 	}),
 	seeds(mutant{
-		name: "the sweep hands nothing on", file: "relay/sweep.go",
-		old: "return s.sequencer.take(ctx, c.progress, change.Time, events)",
-		new: "return s.sequencer.take(ctx, c.progress, change.Time, events[:0])",
+		name: "the sweep hands nothing on", file: "relay/internal/capture/sweep.go",
+		old: "return c.sequencer.Take(ctx, c.progress, change.Time, events)",
+		new: "return c.sequencer.Take(ctx, c.progress, change.Time, events[:0])",
 	}),
 	seeds(mutant{
-		name: "the sweep has no confidence window", file: "relay/sweep.go",
+		name: "the sweep has no confidence window", file: "relay/internal/capture/sweep.go",
 		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
 		name: "the tail does not remember what it handed on", file: "relay/internal/publish/dead_letter.go",
-		old: "		p.memory.addAs(it.event.ID, it.written, in)",
+		old: "		p.dedup.Add(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
-		name: "what the sweep has shown is forgotten at once", file: "relay/internal/publish/dedup.go",
-		old: "			m.shownAs(id, written, how)\n			return",
+		name: "what the sweep has shown is forgotten at once", file: "relay/internal/dedup/index.go",
+		old: "			x.AddShown(id, written, how)\n			return",
 		new: "			_ = how\n			return",
 	}),
 	seeds(mutant{
 		name: "what was read back is forgotten", file: "relay/internal/readback/readback.go",
 		old: "r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
-		new: "r.publisher.seed(&backEvents{}, time.Now())",
+		new: "r.publisher.Seed(&dedup.Found{}, time.Now())",
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/internal/readback/readback.go",
@@ -109,8 +109,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the sequencer ignores gaps", file: "relay/internal/publish/offer.go",
-		old: "case e.Sequence == l.next, e.Sequence > l.next && o.Anyway:",
-		new: "case e.Sequence >= l.next:",
+		old: "case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:",
+		new: "case e.Sequence >= l.Next:",
 	}),
 	seeds(mutant{
 		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/offer.go",
@@ -143,7 +143,7 @@ var relayMutants = []mutant{
 	scenario("TestGeneration_CheckpointsCannotBeSaved", mutant{
 		name: "a checkpoint that cannot be saved ends the reader", file: "relay/internal/checkpoint/manager.go",
 		old: "if err == nil || ctx.Err() != nil || failure.Classify(err) == failure.Fatal {",
-		new: "if true {",
+		new: "if true || failure.Classify(err) == failure.Fatal {",
 	}),
 	seeds(mutant{
 		name: "acks of the leader alone, and no idempotence", file: "relay/internal/publish/publisher.go",
@@ -151,7 +151,7 @@ var relayMutants = []mutant{
 		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
 	}),
 	scenario("TestGeneration_StoppedAtTheEndOfOne", mutant{
-		name: "a stop does not reach a reader that has generations waiting", file: "relay/sweep.go",
+		name: "a stop does not reach a reader that has generations waiting", file: "relay/internal/capture/sweep.go",
 		old: "		reader.Stop()\n",
 		new: "		_ = reader\n",
 	}),
@@ -181,8 +181,8 @@ var relayMutants = []mutant{
 		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "the sweep hands on rows of other shards", file: "relay/sweep.go",
-		old: "		if !s.own.HasRow(row) {\n",
+		name: "the sweep hands on rows of other shards", file: "relay/internal/capture/sweep.go",
+		old: "		if !s.in.Own.HasRow(row) {\n",
 		new: "		if false {\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
@@ -209,6 +209,26 @@ var relayMutants = []mutant{
 		name: "a shard goes on with the newest generation of those before it", file: "relay/shard_layouts.go",
 		old: "len(before) == 0 || b.generation.Before(generation)",
 		new: "len(before) == 0 || b.generation.After(generation)",
+	}),
+	unit("TestUnsharded_OneShardTakesOver", mutant{
+		name: "one shard begins without the checkpoints of a relay without shards", file: "relay/shard_layouts.go",
+		old: "return c == n }), 0)",
+		new: "return c == n }), n)",
+	}),
+	unit("TestAwaitUnsharded_WaitsForTheEnd", mutant{
+		name: "an instance starts beside a relay without shards", file: "relay/agreement.go",
+		old: "		if alive == 0 {",
+		new: "		if alive >= 0 {",
+	}),
+	unit("TestAwaitUnsharded_StartsImmediately", mutant{
+		name: "an instance waits for instances with shards", file: "relay/agreement.go",
+		old: "return r.Shard == nil && r.Sharing == nil && ",
+		new: "return ",
+	}),
+	sharing("TestMember_ReportsThatItMayNotCreateTheTopic", mutant{
+		name: "a missing right to create the control topic is retried", file: "relay/share/errors.go",
+		old: "case ok && (errors.Is(err, kerr.TopicAuthorizationFailed) ||",
+		new: "case !ok && (errors.Is(err, kerr.TopicAuthorizationFailed) ||",
 	}),
 	unit("TestShards_ReadBackTheirOwn", mutant{
 		name: "read-back keeps what other shards published", file: "relay/internal/readback/scan.go",
@@ -243,11 +263,11 @@ var relayMutants = []mutant{
 	unit("TestDeadLetters_ReadBackGoesToTheClaim", mutant{
 		name: "read-back does not go back to the claim of a dead letter", file: "relay/run.go",
 		old: "			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)\n",
-		new: "			_ = since\n",
+		new: "			_ = checkpoint.Earliest(since, x.dead.Since)\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/publisher.go",
-		old: "(it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
+		old: "(it.death != nil || p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
 		new: "it.death != nil",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
@@ -261,14 +281,14 @@ var relayMutants = []mutant{
 		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "a chain is replayed when its last letter is due", file: "relay/internal/publish/chains.go",
-		old: "return &c.letters[0]",
-		new: "return &c.letters[len(c.letters)-1]",
+		name: "a chain is replayed when its last letter is due", file: "relay/internal/chains/chains.go",
+		old: "return &c.Letters[0]",
+		new: "return &c.Letters[len(c.Letters)-1]",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "the last dead letter of a chain is replayed first", file: "relay/internal/publish/replay.go",
 		old: "		w.refs = append(w.refs, ref)\n",
-		new: "		w.refs = append([]letterRef{ref}, w.refs...)\n",
+		new: "		w.refs = append([]chains.Ref{ref}, w.refs...)\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a replay that an open breaker stopped counts as failed", file: "relay/internal/publish/replay_batch.go",
@@ -277,12 +297,12 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
 		name: "a canary ignores the error", file: "relay/internal/publish/replay_end.go",
-		old: "		if g.failure != key {\n",
+		old: "		if g.Failure != key {\n",
 		new: "		if true {\n",
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
-		name: "there are no canaries", file: "relay/internal/publish/canary.go",
-		old: "	case g.letters <= above || g.stage == len(canaryStages):\n",
+		name: "there are no canaries", file: "relay/internal/chains/group.go",
+		old: "	case g.Letters <= above || g.stage == len(canaryStages):\n",
 		new: "	case true:\n",
 	}),
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
@@ -298,7 +318,7 @@ var relayMutants = []mutant{
 	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
 		name: "an operator's word is lost with a claim", file: "relay/internal/publish/replay_end.go",
 		old: "			r.adopt(id)\n			return false\n",
-		new: "			r.later(id, atOperator)\n			return false\n",
+		new: "			r.later(id, chains.AtOperator)\n			return false\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "attempts are used up while the breaker is open", file: "relay/internal/publish/publisher.go",
@@ -307,7 +327,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
 		name: "the spill limit is ignored", file: "relay/internal/publish/dead_letter.go",
-		old: "|| p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {",
+		old: "|| p.letters.Spilled()+p.letters.writing >= p.cfg.SpillLimit {",
 		new: "{",
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
@@ -322,16 +342,16 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
 		name: "what an operator ended is forgotten", file: "relay/internal/publish/replay_adopt.go",
-		old: "		p.memory.addUnsent(id, written)\n",
+		old: "		p.dedup.AddUnsent(id, written)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
 		name: "the event of a restored letter still counts as out", file: "relay/internal/publish/replay_adopt.go",
-		old: "	r.p.memory.forgetUnsent(e.EventID)\n",
+		old: "	r.p.dedup.ForgetUnsent(e.EventID)\n",
 		new: "",
 	}),
 	{
-		name: "a message's topic follows the relay's template", file: "relay/internal/publish/topics.go", pkg: "./relay", run: "TestConfig_TopicOf",
+		name: "a message's topic follows the relay's template", file: "relay/internal/topics/names.go", pkg: "./relay/internal/topics", run: "TestNames_Of",
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
@@ -357,12 +377,12 @@ var relayMutants = []mutant{
 		new: "	purge := other || strange || true\n",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
-		name: "a quiet stream moves although rows may have expired behind it", file: "relay/quiet.go",
-		old: "		if facts.CDCTTL > 0 && ",
-		new: "		if facts.CDCTTL > Time.Hour && ",
+		name: "a quiet stream moves although rows may have expired behind it", file: "relay/internal/capture/quiet.go",
+		old: "		if facts.Outruns(",
+		new: "		if false && facts.Outruns(",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
-		name: "a quiet stream moves past what may turn up late", file: "relay/quiet.go",
+		name: "a quiet stream moves past what may turn up late", file: "relay/internal/capture/quiet.go",
 		old: "		upTo := now.Add(-q.window)",
 		new: "		upTo := now",
 	}),

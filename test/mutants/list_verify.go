@@ -12,7 +12,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verify: an unreadable row whose dead letter is settled is a problem", file: "internal/verify/check.go", pkg: "./cmd/outbox", run: "TestVerify_DeadLetters",
-		old: "		letter, ok := c.l.letters[id]\n		if !ok {", new: "		letter, ok := c.l.letters[id]\n		if ok = false; !ok {",
+		old: "		deadLetter, ok := c.l.deadLetters[id]\n		if !ok {", new: "		deadLetter, ok := c.l.deadLetters[id]\n		if ok = false; !ok {",
 	},
 	{
 		name: "verify: --wait does not wait", file: "cmd/outbox/verify.go", pkg: "./cmd/outbox", run: "TestVerifyFlags_Wait",
@@ -68,7 +68,7 @@ var verifyMutants = []mutant{
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
 		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/internal/backfill/repair.go",
-		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished", new: "r.publisher.fate(&f, passed.UnixMicro()-1, 0) > fateDoubtful",
+		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished", new: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) > publish.FateDoubtful",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/internal/backfill/repair.go",

@@ -45,7 +45,7 @@ func TestMutants_Apply(t *testing.T) {
 func TestMutants_MustApplyOnce(t *testing.T) {
 	t.Parallel()
 	for _, old := range []string{"no line has this", "return"} {
-		m := mutant{file: "relay/sweep.go", old: old}
+		m := mutant{file: "relay/internal/capture/sweep.go", old: old}
 		if _, err := m.apply(root); err == nil {
 			t.Errorf("apply(%q) error = nil, want one", old)
 		}

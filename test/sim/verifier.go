@@ -55,8 +55,8 @@ func (w *world) startVerifier(every time.Duration) {
 			},
 			Keyspace: keyspace, Table: events,
 			Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.Letter)) error {
-				return lettersOf(ctx, letters, began, ids, each)
+			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
+				return deadLettersOf(ctx, letters, began, ids, each)
 			},
 			Repair: func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
 				var asked []relay.Repair
@@ -79,9 +79,9 @@ func (w *world) startVerifier(every time.Duration) {
 	w.verifier = v
 }
 
-// lettersOf calls each for the events whose dead letter is open, was resolved without a
+// deadLettersOf calls each for the events whose dead letter is open, was resolved without a
 // record, or was published since began.
-func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.Letter)) error {
+func deadLettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
 	for _, id := range ids {
 		l, err := letters.Read(ctx, id)
 		if err != nil {
@@ -92,7 +92,7 @@ func lettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []g
 		}
 		replayed := slices.Contains([]dlq.OutcomeKind{dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased}, l.Outcome.Kind)
 		if l.Status.Open() || !replayed || !l.ResolvedAt.Before(began.Add(-time.Minute)) {
-			each(verify.Letter{Event: id})
+			each(verify.DeadLetter{Event: id})
 		}
 	}
 	return nil

@@ -29,6 +29,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -169,6 +170,7 @@ type place struct {
 	bench    *benchmark
 	keyspace string
 	topics   []string
+	control  []string // control topics of the relays
 	table    outbox.Table
 	session  *gocql.Session
 	streams  [][]byte
@@ -206,10 +208,11 @@ func (p *place) remove(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("drop keyspace %s: %w", p.keyspace, err)
 	}
-	if len(p.topics) == 0 {
+	topics := append(p.topics, p.control...)
+	if len(topics) == 0 {
 		return nil
 	}
-	if _, err := kadm.NewClient(p.bench.client).DeleteTopics(ctx, p.topics...); err != nil {
+	if _, err := kadm.NewClient(p.bench.client).DeleteTopics(ctx, topics...); err != nil {
 		return fmt.Errorf("delete topics of %s: %w", p.keyspace, err)
 	}
 	return nil
@@ -229,6 +232,9 @@ func (p *place) topic(ctx context.Context) (string, error) {
 // startRelay starts a relay. Its hints, if it takes any, are signed with key.
 func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, error) {
 	b := p.bench
+	if control := share.ControlTopic(app.GroupOf(topic)); !slices.Contains(p.control, control) {
+		p.control = append(p.control, control)
+	}
 	args = append(slices.Concat([]string{"bench", "relay"}, b.forward), append([]string{
 		"--scylla-keyspace", p.keyspace, "--relay-name", topic, "--relay-topic", topic,
 		"--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",

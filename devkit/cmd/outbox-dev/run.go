@@ -60,6 +60,7 @@ type dev struct {
 	httpAddr string
 	apiAddr  string // of the admin API
 	apiToken string // its only one
+	subsAddr string // of the subscriptions API
 	adminURL string // of the admin listener
 	window   time.Duration
 	poll     time.Duration
@@ -74,7 +75,7 @@ type dev struct {
 	conf        *app.Config
 	session     *gocql.Session
 	hints       net.PacketConn // receives hints for the relay, nil for none
-	carriers    app.Carriers
+	relays      *app.Sharing
 	stopRelay   func() error
 	ledger      *verify.Ledger
 	consumer    *verify.Consumer
@@ -127,9 +128,10 @@ double or out of order.`,
 	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
 	f.String(app.FlagAdminAddr, app.AdminAddrs["relay"], "address of the admin listener (metrics and readiness); off disables it; none with --once")
 	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; none with --once")
+	f.StringVar(&d.subsAddr, "subscriptions-addr", "127.0.0.1:8082", "address of the subscriptions API; none with --once")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "minimum age of a change before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
-	f.Int("relay-shards", 0, "number of relay shards, all of them in this process; 0 runs one unsharded relay")
+	f.Int("relay-shards", 1, "number of relay shards, all of them in this process")
 	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the order API to the relay")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
@@ -206,7 +208,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err := d.startRelay(ctx, teardown, reg); err != nil {
 		return err
 	}
-	listener.Works(d.carriers.Readiness())
+	listener.Works(d.relays.Readiness())
 	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.HTTP.Listen)
 	if err != nil {
 		return err
@@ -220,6 +222,9 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 		if err := d.startReact(ctx, teardown, reg); err != nil {
 			return err
 		}
+		if err := d.startSubscriptions(ctx, teardown, reg); err != nil {
+			return err
+		}
 	}
 	return d.awaitTail(ctx)
 }
@@ -227,7 +232,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 // awaitTail waits a short time for the tail reader, so that the first orders are as
 // quick as all others. Without it they are only later.
 func (d *dev) awaitTail(ctx context.Context) error {
-	for end := time.Now().Add(devPatience); time.Now().Before(end) && !d.carriers.Reading(); {
+	for end := time.Now().Add(devPatience); time.Now().Before(end) && !d.relays.Reading(); {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
@@ -374,7 +379,7 @@ func (d *dev) settle(ctx context.Context) error {
 		}
 		if time.Since(since) > devStall+d.window {
 			fmt.Fprintf(d.errOut, "gave up: %d of %d events arrived, none in the last %s\n", t.Both, t.Rows, devStall)
-			if ready, detail := d.carriers.Readiness()(); !ready {
+			if ready, detail := d.relays.Readiness()(); !ready {
 				text, err := json.Marshal(detail)
 				fmt.Fprintln(d.errOut, "relay:", string(text))
 				return err

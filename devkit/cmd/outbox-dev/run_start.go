@@ -36,10 +36,10 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 		return err
 	}
 	confs := []relay.Config{conf}
-	if d.carriers, err = app.NewCarriers(d.conf, confs, d.session, d.log, reg, d.hints); err != nil {
+	if d.relays, err = app.NewSharing(d.conf, confs, d.session, d.log, reg, d.hints); err != nil {
 		return err
 	}
-	scheduler, err := app.NewScheduler(d.conf, d.session, confs, d.carriers.Commits(), reg, d.log)
+	scheduler, err := app.NewScheduler(d.conf, d.session, confs, d.relays.Commits(), reg, d.log)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	// still be relayed.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- app.WithScheduler(running, scheduler, d.carriers.Run) }()
+	go func() { done <- app.WithScheduler(running, scheduler, d.relays.Run) }()
 	d.stopRelay = func() error {
 		cancel()
 		err, ok := <-done
@@ -82,12 +82,6 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 // divide sets the number of shards. No other process uses these engines, so nothing
 // needs to be stopped first.
 func (d *dev) divide(ctx context.Context) error {
-	if err := d.conf.Relay.CheckSharing(); err != nil {
-		return cli.Usage(err)
-	}
-	if d.conf.Relay.Shards == 0 {
-		return nil
-	}
 	client, err := d.conf.Kafka.Client()
 	if err != nil {
 		return err
@@ -131,6 +125,18 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	}
 	d.apiAddr = a.Addr
 	teardown.Add("admin API", a.Shutdown)
+	return nil
+}
+
+// startSubscriptions starts the subscriptions and their API.
+func (d *dev) startSubscriptions(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
+	d.conf.Subscriptions.Addr = d.subsAddr
+	a, err := app.StartSubscriptions(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.ListenSubscriptions)
+	if err != nil {
+		return err
+	}
+	d.subsAddr = a.Addr
+	teardown.Add("subscriptions API", a.Shutdown)
 	return nil
 }
 
@@ -198,6 +204,7 @@ func (d *dev) printWhere() {
   order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs
   admin API     http://%[3]s      OpenAPI at /openapi.json and /docs; its token, of this run alone, is
                 %[4]s
+  subscriptions http://%[14]s      OpenAPI at /openapi.json and /docs
   console       http://%[3]s/console/#token=%[4]s
   admin         %[13]s      metrics at /metrics, readiness of the relay at /readyz
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
@@ -207,7 +214,7 @@ func (d *dev) printWhere() {
   data          %[12]s
 
 `, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(app.OrderEvents, ", "),
-		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL)
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr)
 }
 
 func (d *dev) printTour() {
@@ -232,6 +239,11 @@ func (d *dev) printTour() {
     curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
     curl -s 'http://%[1]s/v1/messages?state=scheduled'
 
+  consume orders in any language: create a subscription, receive from it, acknowledge by the receipts
+    curl -s -X PUT http://%[6]s/v1/subscriptions/mail -H 'Content-Type: application/json' -d '{"topics":["OrderCreated"],"start":"earliest"}'
+    curl -s http://%[6]s/v1/subscriptions/mail/receive -H 'Content-Type: application/json' -d '{"max":1,"wait":"20s"}'
+    go run ./cmd/outbox consume mail --max 3 --api http://%[6]s
+
   see what the example rule told of the order above (in EUR; --rules FILE runs your own), and tell it again
     go run ./cmd/outbox deliveries list --scylla-hosts %[4]s
     go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
@@ -240,5 +252,5 @@ func (d *dev) printTour() {
     curl -s %[5]s/metrics | grep ^outbox_
 
 Ctrl-C stops it.
-`, d.httpAddr, d.KafkaAddr, strings.Join(app.OrderEvents, " "), d.CQLAddr, d.adminURL)
+`, d.httpAddr, d.KafkaAddr, strings.Join(app.OrderEvents, " "), d.CQLAddr, d.adminURL, d.subsAddr)
 }

@@ -17,16 +17,16 @@ import (
 // Metrics are on the admin listener alone, and there only for allowed hosts.
 func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 	t.Parallel()
-	addrs, err := ports.Take(3)
+	addrs, err := ports.Take(4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, api, adminAPI := addrs[0], addrs[1], addrs[2]
+	admin, api, adminAPI, subscriptions := addrs[0], addrs[1], addrs[2], addrs[3]
 	ctx, stop := context.WithCancel(t.Context())
 	root := newRoot(io.Discard, io.Discard)
 	root.SetArgs([]string{
 		"run", "--data-dir", "", "--load", os.DevNull, "--cql-addr", "127.0.0.1:0", "--kafka-addr", "127.0.0.1:0",
-		"--http-addr", api, "--admin-api-addr", adminAPI, "--admin-addr", admin,
+		"--http-addr", api, "--admin-api-addr", adminAPI, "--subscriptions-addr", subscriptions, "--admin-addr", admin,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
@@ -36,7 +36,7 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 			t.Errorf("run ended with %v", err)
 		}
 	}()
-	for _, addr := range []string{admin, api, adminAPI} {
+	for _, addr := range []string{admin, api, adminAPI, subscriptions} {
 		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if code, _ := get(t, addr, "/readyz", ""); code == http.StatusOK {
 				break
@@ -58,6 +58,8 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 		{api, "", "/debug/pprof/", 404},
 		{adminAPI, "", "/metrics", 404},
 		{adminAPI, "", "/debug/pprof/", 404},
+		{subscriptions, "", "/metrics", 404},
+		{subscriptions, "", "/debug/pprof/", 404},
 	} {
 		code, text := get(t, x.addr, x.path, x.host)
 		if code != x.want || code == 200 && !strings.Contains(text, "\noutbox_relay_streams") {

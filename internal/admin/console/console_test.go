@@ -41,8 +41,8 @@ func TestHandler_Paths(t *testing.T) {
 	}{
 		{"GET", "/console", 200, "text/html; charset=utf-8"},
 		{"GET", "/console/", 200, "text/html; charset=utf-8"},
-		{"HEAD", "/console/letters?status=open", 200, "text/html; charset=utf-8"},
-		{"GET", "/console/letters/01a1fdab-a873-7804-8159-8f6ba00d992c/edit", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/console/dead-letters?status=open", 200, "text/html; charset=utf-8"},
+		{"GET", "/console/dead-letters/01a1fdab-a873-7804-8159-8f6ba00d992c/edit", 200, "text/html; charset=utf-8"},
 		{"GET", "/console/static/js/main.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/console/static/css/palette.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/console/static/icon.svg", 200, "image/svg+xml"},
@@ -51,7 +51,7 @@ func TestHandler_Paths(t *testing.T) {
 		{"GET", "/console/static/../../console.go", 404, ""},
 		{"GET", "/console/static/js", 404, ""},
 		{"GET", "/consoles", 404, ""},
-		{"GET", "/v1/dlq/letters", 404, ""},
+		{"GET", "/v1/dlq/dead-letters", 404, ""},
 		{"POST", "/console/", 405, ""},
 		{"DELETE", "/console/static/js/main.js", 405, ""},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -53,7 +54,7 @@ type Backfill struct {
 	streams   *checkpoint.Streams
 	publisher *publish.Publisher
 	readback  *readback.Reader
-	older     *publish.OlderRows
+	older     *older.Rows
 	limiter   *rate.Limiter
 	table     outbox.Table
 	arc       cdclog.TokenRange // tokens to scan
@@ -109,7 +110,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if due := need.position.Before(need.now.Add(-Part(need.facts.CDCTTL, Due))); need.ran && due && !need.auto && need.facts.CDCTTL > 0 {
+	if need.ran && !need.auto && need.facts.Outruns(need.position, need.now) {
 		b.log.Error("unpublished events expired in the CDC log and backfill is off: events are missing from the topics",
 			"position", need.position.UTC(), "cdc_ttl", need.facts.CDCTTL, "setting", "relay.backfill")
 	}
@@ -150,7 +151,7 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 			return err
 		}
 		position = checkpoint.Later(position, facts.Logged)
-		if now := time.Now(); facts.CDCTTL > 0 && position.Before(now.Add(-Part(facts.CDCTTL, Due))) {
+		if facts.Outruns(position, time.Now()) {
 			b.sayLost(position, facts.CDCTTL)
 		}
 	}
@@ -278,7 +279,7 @@ func (b *Backfill) Prepare(ctx context.Context) error {
 	}
 	b.read.Store(row.Read)
 	b.handed.Store(row.Published)
-	b.older = publish.NewOlderRows(row, b.arc, b.cfg.MaxAggregates)
+	b.older = older.New(row, b.arc, b.cfg.MaxAggregates)
 	for {
 		known, err := b.readTopics(ctx, row)
 		if err != nil {
@@ -346,7 +347,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 			}
 		})
 	}
-	every := min(backfillWatch, Part(max(b.facts.CDCTTL, time.Minute), 1./64))
+	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
 		now := time.Now()
@@ -355,7 +356,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
 		switch ttl := b.facts.CDCTTL; {
-		case ttl == 0 || b.Left(now) >= Part(ttl, 1-Due):
+		case ttl == 0 || b.Left(now) >= part(ttl, 1-cdclog.OutrunAfter):
 		case !b.table.Plain():
 			b.sayLost(now.Add(b.Left(now)-ttl), ttl)
 		case b.cfg.Auto:
@@ -480,8 +481,8 @@ func (b *Backfill) SaveDone(ctx context.Context) (left int, err error) {
 	return left, nil
 }
 
-// BackfillStatus is the state of a scan of the outbox table.
-type BackfillStatus struct {
+// Status is the state of a scan of the outbox table.
+type Status struct {
 	// Running is true during a scan, and Alone while no other part of the relay runs
 	// until a part of the scan is done.
 	Running, Alone bool
@@ -502,7 +503,7 @@ type BackfillStatus struct {
 
 // Status returns the state of the scan. It is zero for a nil Backfill, before the relay
 // starts.
-func (b *Backfill) Status() (s BackfillStatus) {
+func (b *Backfill) Status() (s Status) {
 	if b == nil {
 		return s
 	}

@@ -16,13 +16,10 @@ const (
 )
 
 // The oldest rows of the log expire while they are read, so a scan replaces the log
-// well before: a position older than Due of the CDC ttl counts as outrun, and a scan
-// covers rows older than backfillTakes of it. The difference prevents a scan directly
-// after another one.
-const (
-	Due           = 15. / 16
-	backfillTakes = 7. / 8
-)
+// well before: a position older than cdclog.OutrunAfter of the CDC ttl counts as outrun,
+// and a scan covers rows older than backfillTakes of it. The difference prevents a scan
+// directly after another one.
+const backfillTakes = 7. / 8
 
 // decision is the state from which a start decides whether a scan is needed.
 type decision struct {
@@ -81,7 +78,7 @@ func (n *decision) decide() *checkpoint.Scan {
 			// The sweep reader reads the rows of the log, even if others are missing.
 			out.State, out.Until = checkpoint.ScanNotNeeded, n.now.Add(-max(n.firstAge, n.facts.CDCTTL)).Truncate(time.Millisecond)
 		}
-	case n.facts.CDCTTL > 0 && n.position.Before(n.now.Add(-Part(n.facts.CDCTTL, Due))):
+	case n.facts.Outruns(n.position, n.now):
 		if n.auto {
 			out = row(Outrun, n.position, n.keeps(), n.position)
 		}
@@ -111,11 +108,11 @@ func (n *decision) keeps() time.Time {
 	if age == 0 || !n.ran && age > n.firstAge {
 		age = n.firstAge
 	}
-	return n.now.Add(-Part(age, backfillTakes))
+	return n.now.Add(-part(age, backfillTakes))
 }
 
-// Part returns the fraction of d.
-func Part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
+// part returns the fraction of d.
+func part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }
 
 // isEmpty reports whether the table has no rows.
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
@@ -32,7 +32,7 @@ func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		return row.Ranges, nil // nothing was ever published
 	}
 	began := time.Now()
-	f := publish.NewOlderFound(b.older, max(r.Most(), 1))
+	f := older.NewFound(b.older, max(r.Most(), 1))
 	r.Begin(true)
 	r.Came()
 	r.Sink = func(e *readback.Event) { f.Take(e.Aggregate, e.ID) }

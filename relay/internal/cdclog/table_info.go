@@ -53,6 +53,15 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 	return f, options
 }
 
+// OutrunAfter is the fraction of the CDC ttl after which a position counts as outrun: the
+// oldest rows of the log expire while they are read, so their reader needs some time.
+const OutrunAfter = 15. / 16
+
+// Outruns reports whether the log may lose rows after a position before they are read.
+func (f *TableInfo) Outruns(position, now time.Time) bool {
+	return f.CDCTTL > 0 && position.Before(now.Add(-time.Duration(float64(f.CDCTTL)*OutrunAfter)))
+}
+
 // timeOf returns the time of a UUID of version 1, zero for any other version.
 func timeOf(id gocql.UUID) time.Time {
 	if id.Version() != 1 {

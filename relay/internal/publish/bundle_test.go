@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -34,14 +33,14 @@ func testConfig() Config {
 		panic(err)
 	}
 	return Config{
-		Name: "outbox", ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
+		ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
 		TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
 		MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
 		MaxAggregates: 500_000, MaxRememberedEvents: 1_000_000,
 		RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond},
 		RetryJitter: 0.2, RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, HoldRetry: time.Minute,
 		AttemptTimeout: 2 * time.Second, BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
-		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, StallAfter: 30 * time.Second, Rules: rules,
+		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, Rules: rules,
 		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
 		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
 		Load: func(context.Context) (Load, error) { return Load{}, nil }, ClaimFor: 30 * time.Second,
@@ -93,18 +92,7 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 // after limit.
 func (b *bundle) drain(limit time.Duration) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
-	defer cancel()
-	for {
-		b.publisher.Drain(ctx)
-		open, blocked := b.publisher.Remaining()
-		if open == blocked {
-			return
-		}
-		if retry.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
-			b.t.Fatalf("%d events are left after %s", open-blocked, limit)
-		}
-	}
+	relaytest.Drain(b.t, b.publisher, limit)
 }
 
 // consume reads all topics of the broker to their ends.

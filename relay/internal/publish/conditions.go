@@ -27,8 +27,9 @@ func (c conditions) first(names []string) string {
 // machine where the container has no limit.
 type Load = cgroup.Load
 
-// conditions returns the conditions that do not hold now.
-func (p *Publisher) conditions(ctx context.Context) conditions {
+// conditions returns the conditions that do not hold now; load was just measured, or
+// loadErr is the reason why not.
+func (p *Publisher) conditions(ctx context.Context, load Load, loadErr error) conditions {
 	out := make(conditions)
 	began := time.Now()
 	_, err := p.letters.store.Holds(ctx, p.letters.table)
@@ -38,8 +39,7 @@ func (p *Publisher) conditions(ctx context.Context) conditions {
 	case took > p.cfg.ConditionDatabase:
 		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: a read took %s, more than %s", dlq.ConditionDatabase, took.Round(time.Millisecond), p.cfg.ConditionDatabase)
 	}
-	load, err := p.cfg.Load(ctx)
-	if err != nil { // an unknown condition does not hold
+	if err := loadErr; err != nil { // an unknown condition does not hold
 		out[dlq.ConditionCPU] = fmt.Sprintf("%s: %v", dlq.ConditionCPU, err)
 		out[dlq.ConditionMemory] = fmt.Sprintf("%s: %v", dlq.ConditionMemory, err)
 	}

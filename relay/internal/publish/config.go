@@ -9,15 +9,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // Config configures a publisher. All fields are required unless documented as optional.
 // relay.Config documents the fields of the same name.
 type Config struct {
-	// Name, ShardName and Table identify the relay in dead letters and checkpoints.
-	Name, ShardName                    string
-	Table, TableKeyspace, Keyspace     string
+	// ShardName identifies the relay in dead letters, Table and TableKeyspace its table.
+	ShardName                          string
+	Table, TableKeyspace               string
 	Brokers                            []string
 	Kafka                              []kgo.Opt
 	Fence                              func() error // optional
@@ -45,7 +44,6 @@ type Config struct {
 	BreakerProbes                      int
 	Spill                              bool // while the breaker is open, up to SpillLimit
 	SpillLimit                         int
-	StallAfter                         time.Duration
 	DeadLetters                        *dlq.Store // nil without dead letters
 	Rules                              *dlq.StrategyRules
 	Relaxed                            bool            // for event types that RelaxedTypes does not contain
@@ -72,10 +70,10 @@ func (c *Config) relaxed(eventType string) bool {
 }
 
 // UsedUpAfter returns the time with the producer after which the attempts of an event
-// count as used up.
-func (c *Config) UsedUpAfter() time.Duration {
-	d := time.Duration(len(c.RetryDelays)) * c.AttemptTimeout
-	for _, w := range c.RetryDelays {
+// count as used up, by the delays before its attempts and the timeout of one.
+func UsedUpAfter(delays []time.Duration, attemptTimeout time.Duration) time.Duration {
+	d := time.Duration(len(delays)) * attemptTimeout
+	for _, w := range delays {
 		d += w
 	}
 	return d
@@ -90,10 +88,4 @@ func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
 func (c *Config) retryWait(attempts int) time.Duration {
 	d := c.RetryDelays[min(attempts, len(c.RetryDelays)-1)]
 	return time.Duration(float64(d) * (1 + max(c.RetryJitter, 0)*(2*rand.Float64()-1)))
-}
-
-// askAgain returns the wait before the next attempt of a required request to the database
-// or the broker.
-func (c *Config) askAgain(attempt int) time.Duration {
-	return retry.Backoff(c.RetryMin, min(c.RetryMax, 5*time.Second), attempt)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // WriteConcurrency is the maximum number of concurrent dead-letter writes.
@@ -34,22 +36,22 @@ var errBreakerOpen = errors.New("the breaker is open")
 // classOf returns the error class of a dead letter that err causes.
 func classOf(err error) string {
 	if _, ok := errors.AsType[*outbox.RowError](err); ok {
-		return ClassUndecodable
+		return chains.ClassUndecodable
 	}
 	if _, ok := errors.AsType[*failure.TopicError](err); ok {
-		return ClassTopicRefused
+		return chains.ClassTopicRefused
 	}
 	switch {
 	case errors.Is(err, errBreakerOpen):
-		return ClassBreakerOpen
+		return chains.ClassBreakerOpen
 	case tooLarge(err):
-		return ClassTooLarge
+		return chains.ClassTooLarge
 	case failure.IsTopicRefused(err), errors.Is(err, kerr.PolicyViolation):
-		return ClassTopicRefused
+		return chains.ClassTopicRefused
 	case failure.Classify(err) == failure.Permanent:
-		return ClassRefused
+		return chains.ClassRefused
 	default:
-		return ClassAttemptsUsed
+		return chains.ClassAttemptsUsed
 	}
 }
 
@@ -68,27 +70,27 @@ func (p *Publisher) mayWrite(l *lane, it *item) bool {
 	if l.ended != nil || !p.letters.on() {
 		return false
 	}
-	if it.death != nil && it.death.class == ClassBehind && l.outstanding == 0 {
+	if it.death != nil && it.death.class == chains.ClassBehind && l.outstanding == 0 {
 		it.death = nil // the producer has no earlier record of the aggregate any more
 	}
-	if it.death != nil && it.death.class != ClassBreakerOpen {
+	if it.death != nil && it.death.class != chains.ClassBreakerOpen {
 		return true
 	}
 	it.death = nil // the spill decision is made when the item is written
-	behind := p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type)
+	behind := p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type)
 	switch p.breaker.status.State {
 	case BreakerHalfOpen:
 		return false // the probes decide soon
 	case BreakerOpen:
-		if !p.cfg.Spill || p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
+		if !p.cfg.Spill || p.letters.Spilled()+p.letters.writing >= p.cfg.SpillLimit {
 			return false
 		}
 		if !behind {
-			it.death = &death{class: ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())}
+			it.death = &death{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())}
 		}
 		return true
 	}
-	if c := p.letters.chains[l.id]; behind && c.draining && len(c.letters) <= maxChase {
+	if c := p.letters.Of(l.id); behind && c.Draining && len(c.Letters) <= maxChase {
 		return false // few dead letters remain: the event waits until they are published
 	}
 	return behind
@@ -137,9 +139,9 @@ func (p *Publisher) writeFront(l *lane) bool {
 	if !strict {
 		key = it.event.ID
 	}
-	behind := strict && (p.letters.blocks(l.id) || l.outstanding > 0)
+	behind := strict && (p.letters.Blocks(l.id) || l.outstanding > 0)
 	letter := p.letterOf(it, behind)
-	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == ClassBreakerOpen || letter.ErrorClass == ClassAttemptsUsed
+	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == chains.ClassBreakerOpen || letter.ErrorClass == chains.ClassAttemptsUsed
 	p.letters.writing++
 	p.mu.Unlock()
 
@@ -153,9 +155,9 @@ func (p *Publisher) writeFront(l *lane) bool {
 	}
 	delete(p.letters.begun, it.event.ID)
 	if status.Open() {
-		at := notBefore(atOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
-		group := p.letters.group(letter.Rule, letter.FailureKey)
-		p.letters.add(key, strict, letterRef{id: it.event.ID, seq: it.event.Sequence, at: at, group: group}, spill)
+		at := chains.NotBefore(chains.AtOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
+		group := p.letters.Group(letter.Rule, letter.FailureKey)
+		p.letters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
 	} else {
 		p.remembered(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
@@ -169,7 +171,7 @@ func (p *Publisher) writeFront(l *lane) bool {
 	p.budget.Give(it.bytes)
 
 	log, text := p.log.Warn, "event is a dead letter"
-	if letter.ErrorClass == ClassBehind || letter.ErrorClass == ClassBreakerOpen {
+	if letter.ErrorClass == chains.ClassBehind || letter.ErrorClass == chains.ClassBreakerOpen {
 		log = p.log.Debug // there may be thousands; the cause is logged already
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
@@ -256,12 +258,13 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
-		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now,
+		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: priorityOf(e.Headers),
 		Metadata: map[string]string{
 			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.breaker.status.State.String(),
 			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: FoundBy[it.by],
 		},
 	}
+	p.state(letter.Metadata)
 	if e.IDText != "" {
 		letter.Metadata[metaIDText] = e.IDText
 	}
@@ -279,7 +282,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	case it.topicErr != nil: // takes precedence: unchanged, the event can never be published
 		d = &death{class: classOf(it.topicErr), err: it.topicErr}
 	case d == nil:
-		d = &death{class: ClassBehind, err: ErrBehind}
+		d = &death{class: chains.ClassBehind, err: ErrBehind}
 	}
 	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
 	letter.ErrorCode = codeOf(d.err)
@@ -288,7 +291,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		letter.Strategy = dlq.StrategyFollow
 		return letter
 	}
-	if d.class == ClassInterrupted { // it has not failed, so no rule applies
+	if d.class == chains.ClassInterrupted { // it has not failed, so no rule applies
 		letter.Strategy = dlq.StrategyBreakerClose
 		return letter
 	}
@@ -363,13 +366,13 @@ func (p *Publisher) settle(l *lane, it *item, published bool) {
 
 // remembered adds the event to the dedup index; in reports whether it is in its topic.
 // Called locked.
-func (p *Publisher) remembered(it *item, in inTopic) {
+func (p *Publisher) remembered(it *item, in dedup.InTopic) {
 	if it.scanned {
 		return // it is not offered again
 	}
 	if it.shown {
-		p.memory.shownAs(it.event.ID, it.written, in)
+		p.dedup.AddShown(it.event.ID, it.written, in)
 	} else {
-		p.memory.addAs(it.event.ID, it.written, in)
+		p.dedup.Add(it.event.ID, it.written, in)
 	}
 }

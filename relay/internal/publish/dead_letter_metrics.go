@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // publishingMetrics contains the metrics of the breaker and of dead letters.
@@ -36,7 +37,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		}),
 		CanaryStops: Counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
-	for _, c := range []string{ClassBreakerOpen, ClassAttemptsUsed, ClassTooLarge, ClassTopicRefused, ClassUndecodable, ClassRefused, ClassBehind, ClassInterrupted} {
+	for _, c := range []string{chains.ClassBreakerOpen, chains.ClassAttemptsUsed, chains.ClassTooLarge, chains.ClassTopicRefused, chains.ClassUndecodable, chains.ClassRefused, chains.ClassBehind, chains.ClassInterrupted} {
 		m.buried.WithLabelValues(c)
 	}
 	for _, s := range dlq.Strategies {

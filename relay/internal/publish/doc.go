@@ -7,8 +7,8 @@
 //     dedup index), or that an earlier event of its aggregate is missing.
 //   - lane: the queue of one aggregate. Events of a lane for one partition are sent one
 //     after the other without waiting; an event for another topic waits for all before it.
-//   - memory: the dedup index, with the ids of published events and the next number of
-//     each aggregate.
+//   - dedup index: the ids of published events and the next number of each aggregate, see
+//     package dedup.
 //   - call: the records sent within 50 ms; the unit that the circuit breaker counts.
 //   - dead letter: an event that the publisher gave up on. The chain of an aggregate is its
 //     dead letters, which block its later events.
@@ -19,7 +19,8 @@
 // letter, without Publisher.mu.
 //
 // Publisher.mu guards lanes, dedup index, breaker, dead letters and flows; methods that
-// are documented as "Called locked" need it. OlderRows.mu may be taken while it is held.
+// are documented as "Called locked" need it. It also guards dedup.Index, chains.Set and
+// topics.Names. The locks of older, topics and swept may be taken while it is held.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index.

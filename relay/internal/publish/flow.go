@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // Partition identifies a partition. Part is -1 while the number of partitions of the
@@ -19,7 +21,7 @@ type Partition struct {
 // partition is stalled if it acknowledges nothing for AttemptTimeout while the breaker is
 // closed because others do. The relay then sends nothing more to it, so that its events
 // do not fill the producer. The waiting events become dead letters after
-// Config.UsedUpAfter, or when half of the in-flight budget is used. Records that the
+// UsedUpAfter, or when half of the in-flight budget is used. Records that the
 // producer has stay there: the broker may have written them.
 type partFlow struct {
 	open  int       // records with the producer
@@ -79,7 +81,7 @@ func (p *Publisher) partOf(l *lane, it *item) Partition {
 	if l.outstanding > 0 && l.part.Topic == it.topic {
 		return l.part
 	}
-	return Partition{it.topic, p.partitions.part(it.topic, it.event.Key())}
+	return Partition{it.topic, p.partitions.Part(it.topic, it.event.Key())}
 }
 
 // stalls reports whether the lane has to wait because the partition is stalled or the
@@ -195,7 +197,7 @@ func (p *Publisher) checkFlows(now time.Time) {
 	}
 	pressed := p.pressed()
 	for key, f := range stalled {
-		if silent := now.Sub(f.since); pressed || silent >= p.cfg.UsedUpAfter() {
+		if silent := now.Sub(f.since); pressed || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout) {
 			p.spill(key, f, silent)
 		}
 	}
@@ -218,7 +220,7 @@ func (p *Publisher) stall(key Partition, f *partFlow, now time.Time) {
 // Config.SpillLimit. Called locked.
 func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 	for l := range f.waiting {
-		if p.letters.spilled+p.letters.writing >= p.cfg.SpillLimit {
+		if p.letters.Spilled()+p.letters.writing >= p.cfg.SpillLimit {
 			if !f.holding {
 				f.holding = true
 				p.log.Error("a partition acknowledges nothing and no more dead letters are made; its events wait in memory, and reading stops when that is full",
@@ -240,7 +242,7 @@ func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 		case l.ended != nil:
 			p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errStalled, err)})
 		case l.outstanding > 0:
-			it.death = &death{class: ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}
+			it.death = &death{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}
 			p.write(l)
 		default:
 			it.attempts = max(it.attempts, len(p.cfg.RetryDelays))

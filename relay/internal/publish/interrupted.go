@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 var errInterrupted = errors.New("a relay before this one began to make it a dead letter, and may still end that")
@@ -24,5 +25,5 @@ func (d *letters) interrupted(event gocql.UUID) *death {
 	if _, ok := d.begun[event]; !ok {
 		return nil
 	}
-	return &death{class: ClassInterrupted, err: errInterrupted}
+	return &death{class: chains.ClassInterrupted, err: errInterrupted}
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // lane is the ordered queue of one aggregate: first the events that the producer
 // has, then the waiting ones. Publisher.mu guards it.
 type lane struct {
 	id   gocql.UUID
-	line line
+	line dedup.Line
 
 	items       []*item
 	outstanding int       // items with the producer
@@ -72,7 +74,7 @@ type item struct {
 	topicErr error
 	bytes    int64
 	state    itemState
-	by       source
+	by       Source
 	buried   int32 // attempts before it became the replayed dead letter
 	attempts int
 	handed   time.Time // when the producer received it
@@ -87,7 +89,7 @@ type item struct {
 	one   [1]func() // usual storage of settled
 }
 
-func newLane(id gocql.UUID, known line) *lane {
+func newLane(id gocql.UUID, known dedup.Line) *lane {
 	l := &lane{id: id, line: known}
 	l.ctx.Context, l.ctx.lane = context.Background(), l
 	l.partition.Store(-1)
@@ -194,13 +196,13 @@ func (c *laneContext) Value(key any) any {
 //     later records of its lane, until no record of the aggregate is outstanding.
 //
 // It reports the number of partitions of each topic to counts.
-func partitioner(counts *partitionCounts) kgo.Partitioner {
+func partitioner(counts *topics.Partitions) kgo.Partitioner {
 	return lanes{kgo.StickyKeyPartitioner(nil), counts}
 }
 
 type lanes struct {
 	byKey  kgo.Partitioner
-	counts *partitionCounts
+	counts *topics.Partitions
 }
 
 // ForTopic implements kgo.Partitioner.
@@ -213,7 +215,7 @@ func (p lanes) ForTopic(topic string) kgo.TopicPartitioner {
 type lanesOfTopic struct {
 	byKey      kgo.TopicPartitioner
 	topic      string
-	counts     *partitionCounts
+	counts     *topics.Partitions
 	partitions int // last number reported to counts
 	// follows means that earlier records of the last record's lane are outstanding,
 	// begins that the last record would be the first of a batch.
@@ -234,7 +236,7 @@ const turnedAway = -1
 func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 	if n != t.partitions {
 		t.partitions = n
-		t.counts.saw(t.topic, n)
+		t.counts.Saw(t.topic, n)
 	}
 	l, _ := r.Context.Value(laneKey{}).(*lane)
 	if l == nil {
@@ -257,8 +259,8 @@ func (t *lanesOfTopic) Partition(r *kgo.Record, n int) int {
 		return int(p)
 	}
 	p := t.byKey.Partition(r, n)
-	if t.counts.shut(t.topic, int32(p)) { // the topic got more partitions since the last comparison
-		t.counts.saw(t.topic, n) // the relay compares with this number before it sends again
+	if t.counts.Shut(t.topic, int32(p)) { // the topic got more partitions since the last comparison
+		t.counts.Saw(t.topic, n) // the relay compares with this number before it sends again
 		l.turned.Store(true)
 		r.Context = turnedContext{r.Context}
 		return turnedAway

@@ -9,7 +9,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // A lane's records stay in one batch: the partitioner rejects a record that would begin
@@ -17,7 +19,7 @@ import (
 func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
-	topic := partitioner(&partitionCounts{log: relaytest.Logger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
+	topic := partitioner(&topics.Partitions{Log: relaytest.Logger(t)}).ForTopic("OrderCreated").(*lanesOfTopic)
 	record := func(l *lane) *kgo.Record { return &kgo.Record{Key: l.id[:], Context: &l.ctx} }
 	// as calls the partitioner like the client; batch means that r would begin a batch.
 	as := func(r *kgo.Record, batch bool) int {
@@ -28,7 +30,7 @@ func TestPartitioner_KeepsALaneInOneBatch(t *testing.T) {
 		}
 		return p
 	}
-	a, b := newLane(relaytest.Event(0, 1, "OrderCreated").AggregateID, line{}), newLane(relaytest.Event(1, 1, "OrderCreated").AggregateID, line{})
+	a, b := newLane(relaytest.Event(0, 1, "OrderCreated").AggregateID, dedup.Line{}), newLane(relaytest.Event(1, 1, "OrderCreated").AggregateID, dedup.Line{})
 	first := as(record(a), true)
 	if first < 0 {
 		t.Fatalf("the first record of a lane goes to %d", first)

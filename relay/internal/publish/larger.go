@@ -35,7 +35,7 @@ func (p *Publisher) mayBeTooLarge(it *item) bool {
 	for k, v := range e.Headers {
 		size += len(k) + len(v) + 20
 	}
-	return size > int(p.topics.maxBytes(it.topic))
+	return size > int(p.topics.MaxBytes(it.topic))
 }
 
 // clientFor returns the client that sends the item. Called locked.
@@ -55,7 +55,7 @@ func (p *Publisher) measure(l *lane, topic string) {
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
 		defer cancel()
-		n, ok := p.topics.messageBytes(ctx, topic)
+		n, ok := p.topics.MessageBytes(ctx, topic)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if ok && !p.closed {
@@ -74,7 +74,7 @@ func (p *Publisher) measure(l *lane, topic string) {
 
 // enlarge creates a client for larger records if the topic accepts them. Called locked.
 func (p *Publisher) enlarge(topic string, limit int32) {
-	before := p.topics.maxBytes(topic)
+	before := p.topics.MaxBytes(topic)
 	if c, ok := p.larger[topic]; ok {
 		before = c.limit
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 )
 
 // Metrics contains the metrics of publishing.
@@ -16,8 +17,7 @@ type Metrics struct {
 	Repeated       prometheus.Counter
 	Late           prometheus.Counter
 	Found          [ByBackfill + 1]prometheus.Counter
-	Swept          [SweptCauses]prometheus.Counter
-	TailLeft       prometheus.Counter
+	Swept          [swept.Causes]prometheus.Counter
 	dataLoss       prometheus.Counter
 
 	publishingMetrics
@@ -43,9 +43,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Repeated: Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
 		Late:     Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
 		dataLoss: Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
-		TailLeft: Counter("outbox_relay_tail_left_total", "Events that the tail left to the sweep, not being sure of what is before them."),
 	}
-	m.Swept = newSwept(reg)
+	m.Swept = swept.NewMetrics(reg)
 	m.publishingMetrics = newPublishingMetrics(reg)
 	for c := range failure.Permanent + 1 {
 		m.Failures.WithLabelValues(c.String())
@@ -58,7 +57,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for by, name := range FoundBy {
 		m.Found[by] = found.WithLabelValues(name)
 	}
-	reg.MustRegister(found, m.Published, m.publishSeconds, m.commitSeconds, m.Failures, m.Repeated, m.Late, m.TailLeft, m.dataLoss)
+	reg.MustRegister(found, m.Published, m.publishSeconds, m.commitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss)
 	return m
 }
 

@@ -9,15 +9,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
-// source is the reader that found an event.
-type source uint8
+// Source is the reader that found an event.
+type Source uint8
 
 const (
 	// BySweep is the sweep reader, which moves the checkpoint and reads every row of the log.
-	BySweep source = iota
+	BySweep Source = iota
 	// ByTail is the tail reader. The sweep reader offers the events that it skips.
 	ByTail
 	// ByKey is a read of the outbox table by key.
@@ -28,12 +30,12 @@ const (
 	byUnknown
 )
 
-// verdict is the result of an offer.
-type verdict uint8
+// Verdict is the result of an offer.
+type Verdict uint8
 
 const (
 	// Taken: the event is accepted.
-	Taken verdict = iota
+	Taken Verdict = iota
 	// Repeated: the event is in progress or published; it is settled when it is acknowledged.
 	Repeated
 	// Ahead: earlier events of its aggregate are missing.
@@ -50,7 +52,7 @@ const (
 type Offer struct {
 	Event   outbox.Event
 	Written int64 // write time in microseconds, 0 if unknown
-	By      source
+	By      Source
 	// Bad is the reason why the row is not a valid event; nil if it is valid.
 	Bad error
 	// Owner reports that the caller has claimed the aggregate.
@@ -66,7 +68,7 @@ type Offer struct {
 
 // Offer accepts an event if it is next in its aggregate. It waits for room in the
 // budget, except for a published event; an error means that it was not accepted.
-func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) {
+func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) {
 	var size int64
 	paid := false
 	for {
@@ -88,8 +90,8 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) 
 			return v, nil
 		}
 		if !paid {
-			size = SizeOf(&o.Event)
-			paid = p.budget.try(size)
+			size = budget.SizeOf(&o.Event)
+			paid = p.budget.Try(size)
 		}
 		if paid {
 			p.take(o, size)
@@ -101,7 +103,7 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) 
 			return v, err
 		}
 		if o.By == ByTail {
-			p.TailWaited(time.Now())
+			p.tailed.Waited(time.Now())
 		}
 		paid = true // while it waited, another caller may have offered the event
 	}
@@ -114,16 +116,16 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v verdict, err error) 
 
 // Submit accepts a row, which may be an invalid event. The caller ensures that it is
 // next in its aggregate.
-func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by source, settled func()) error {
+func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source, settled func()) error {
 	_, err := p.Offer(ctx, &Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
 	return err
 }
 
 // judge returns the verdict for an event, and its item if it is already in progress.
 // Called locked.
-func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
+func (p *Publisher) judge(o *Offer) (v Verdict, it *item) {
 	e := &o.Event
-	if it = p.items[e.ID]; it != nil || p.memory.has(e.ID) || p.letters.has(e.ID) {
+	if it = p.items[e.ID]; it != nil || p.dedup.Has(e.ID) || p.letters.Has(e.ID) {
 		return Repeated, it
 	}
 	if e.Sequence == 0 {
@@ -133,7 +135,7 @@ func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 		return Claimed, nil
 	}
 	l, known := p.line(e.AggregateID)
-	if !o.Owner && p.older.holdsBack(e, o.Written, l, known, p.memory.gaps[e.AggregateID] != nil) {
+	if !o.Owner && p.older.HoldsBack(e, o.Written, l, known, p.dedup.HasGaps(e.AggregateID)) {
 		return Unknown, nil
 	}
 	switch {
@@ -143,17 +145,17 @@ func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 		return Taken, nil
 	case !known:
 		return Unknown, nil
-	case e.Sequence >= l.next && !o.Owner && p.memory.gapsDue(e.AggregateID, e.Sequence):
+	case e.Sequence >= l.Next && !o.Owner && p.dedup.GapsDue(e.AggregateID, e.Sequence):
 		return Ahead, nil // the skipped numbers are looked up again first
-	case e.Sequence == l.next, e.Sequence > l.next && o.Anyway:
+	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
 		return Taken, nil
-	case e.Sequence > l.next:
+	case e.Sequence > l.Next:
 		return Ahead, nil
-	case p.memory.isGap(e.AggregateID, e.Sequence):
+	case p.dedup.IsGap(e.AggregateID, e.Sequence):
 		return Taken, nil
 	case o.By == ByTail:
 		return Left, nil
-	case e.Sequence < l.first || o.Written > p.memory.horizon:
+	case e.Sequence < l.First || o.Written > p.dedup.Horizon():
 		// The id identifies an event as long as ids are in the index: this one was
 		// never accepted, whatever its number.
 		return Taken, nil
@@ -164,7 +166,7 @@ func (p *Publisher) judge(o *Offer) (v verdict, it *item) {
 
 // repeat records a repeated event and reports whether the caller must settle it.
 // Called locked.
-func (p *Publisher) repeat(o *Offer, v verdict, it *item) (settle bool) {
+func (p *Publisher) repeat(o *Offer, v Verdict, it *item) (settle bool) {
 	if v != Repeated {
 		return false
 	}
@@ -176,7 +178,7 @@ func (p *Publisher) repeat(o *Offer, v verdict, it *item) (settle bool) {
 			p.noteAgain(o)
 		}
 		if o.By == BySweep {
-			p.memory.show(o.Event.ID, o.Written)
+			p.dedup.Show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
 	}
@@ -193,24 +195,24 @@ func (p *Publisher) take(o *Offer, size int64) {
 	switch {
 	case o.Event.Sequence == 0:
 		p.noteTime(l, o)
-	case l.line.next > o.Event.Sequence:
+	case l.line.Next > o.Event.Sequence:
 		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.next, trace.Attrs(o.Event.Headers))
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
-		l.line = p.memory.advance(l.id, l.line, o.Event.Sequence)
+		l.line = p.dedup.Advance(l.id, l.line, o.Event.Sequence)
 	}
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
 	if o.By != ByBackfill && p.older != nil {
-		p.older.took(&o.Event, o.Written)
+		p.older.Took(&o.Event, o.Written)
 	}
-	topic, topicErr := p.topic(&o.Event)
+	topic, topicErr := p.names.Of(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
-	it := &item{by: o.By, scanned: o.By == ByBackfill && p.older.old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	it := &item{by: o.By, scanned: o.By == ByBackfill && p.older.Old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && p.letters.on() {
 		it.death = &death{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
 	} else {
@@ -224,26 +226,17 @@ func (p *Publisher) take(o *Offer, size int64) {
 	p.bytes += size
 	p.Metrics.Found[o.By].Inc()
 	if o.By == BySweep {
-		p.Metrics.Swept[p.tailed.swept(o)].Inc()
+		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID, o.Written)].Inc()
 	}
 	p.pump(l)
 }
 
-// SizeOf returns the memory that an event uses, in bytes, as the budget counts it.
-func SizeOf(e *outbox.Event) int64 {
-	size := int64(len(e.Payload)) + 512
-	for k, v := range e.Headers {
-		size += int64(len(k) + len(v))
-	}
-	return size
-}
-
 // line returns the line of an aggregate. Called locked.
-func (p *Publisher) line(aggregate gocql.UUID) (line, bool) {
+func (p *Publisher) line(aggregate gocql.UUID) (dedup.Line, bool) {
 	if l, ok := p.lanes[aggregate]; ok {
 		return l.line, true
 	}
-	return p.memory.line(aggregate)
+	return p.dedup.Line(aggregate)
 }
 
 // Expect returns the next number of the aggregate, and whether the aggregate is known.
@@ -251,14 +244,14 @@ func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, known := p.line(aggregate)
-	return l.next, known
+	return l.Next, known
 }
 
 // lane returns the aggregate's lane and creates it if necessary. Called locked.
 func (p *Publisher) lane(aggregate gocql.UUID) *lane {
 	l, ok := p.lanes[aggregate]
 	if !ok {
-		known, _ := p.memory.line(aggregate)
+		known, _ := p.dedup.Line(aggregate)
 		l = newLane(aggregate, known)
 		p.lanes[aggregate] = l
 	}
@@ -270,7 +263,7 @@ func (p *Publisher) rest(l *lane) {
 	if len(l.items) > 0 || l.ended != nil || l.writing {
 		return
 	}
-	p.memory.keep(l.id, l.line)
+	p.dedup.Keep(l.id, l.line)
 	delete(p.lanes, l.id)
 }
 
@@ -278,7 +271,7 @@ func (p *Publisher) rest(l *lane) {
 // called, it prevents other callers from publishing events of the aggregate.
 func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release func(), err error) {
 	for {
-		release, busy := p.TryClaim(aggregate)
+		release, busy := p.tryClaim(aggregate)
 		if release != nil {
 			return release, nil
 		}
@@ -290,9 +283,9 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 	}
 }
 
-// TryClaim is Claim without waiting. If release is nil, another caller has the claim,
+// tryClaim is Claim without waiting. If release is nil, another caller has the claim,
 // and busy is closed when that caller releases it.
-func (p *Publisher) TryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
+func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c, ok := p.claims[aggregate]; ok {
@@ -312,6 +305,6 @@ func (p *Publisher) TryClaim(aggregate gocql.UUID) (release func(), busy <-chan 
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.memory.pass(upTo, time.Now(), every)
+	p.dedup.Pass(upTo, time.Now(), every)
 	p.letters.passed = max(p.letters.passed, upTo)
 }

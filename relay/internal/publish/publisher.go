@@ -17,7 +17,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // Publisher writes events to Kafka, those of an aggregate in the order in which they
@@ -35,10 +40,10 @@ type Publisher struct {
 	cfg        *Config
 	log        *slog.Logger
 	Metrics    *Metrics
-	budget     *Budget
+	budget     *budget.Budget
 	client     *kgo.Client
-	topics     *topics
-	partitions partitionCounts
+	topics     *topics.Catalog
+	partitions topics.Partitions
 	larger     map[string]largerClient // by topic, where it accepts larger records than client's limit
 	clients    []*kgo.Client           // clients of larger, to be closed
 	// remember saves the name of a topic before its first event is sent; nil if a
@@ -62,6 +67,7 @@ type Publisher struct {
 	woken         chan struct{} // wakes the replayer
 	burying       chan struct{} // holds a token per dead letter being written
 	loss          atomic.Pointer[DataLoss]
+	load          atomic.Pointer[Load] // as measured last, nil if unknown
 
 	mu      sync.Mutex
 	closed  bool
@@ -77,23 +83,23 @@ type Publisher struct {
 		open  int
 		bytes int64
 	}
-	pinging    bool
-	asking     int // callers of attempt
-	letters    *letters
-	unwritten  map[gocql.UUID]UnstoredDeadLetter // dead letters that could not be stored so far
-	sending    map[*lane]struct{}                // lanes with records outstanding
-	replaying  map[*lane]struct{}
-	lanes      map[gocql.UUID]*lane // aggregates with events in progress
-	items      map[gocql.UUID]*item // unacknowledged events, by id
-	bytes      int64
-	gateRoom   *int // events that may still be published while partitions are gated; nil without gates
-	held       map[gocql.UUID]*Hold
-	memory     *memory // dedup index
-	tailed     tailTrack
-	older      *OlderRows                   // rows that a backfill has not offered yet, nil without one
-	claims     map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
-	probes     map[Partition]*probe         // by partition with a suspect
-	topicNames map[topicKey]topicEntry
+	pinging   bool
+	asking    int // callers of attempt
+	letters   *letters
+	unwritten map[gocql.UUID]UnstoredDeadLetter // dead letters that could not be stored so far
+	sending   map[*lane]struct{}                // lanes with records outstanding
+	replaying map[*lane]struct{}
+	lanes     map[gocql.UUID]*lane // aggregates with events in progress
+	items     map[gocql.UUID]*item // unacknowledged events, by id
+	bytes     int64
+	gateRoom  *int // events that may still be published while partitions are gated; nil without gates
+	held      map[gocql.UUID]*Hold
+	dedup     *dedup.Index
+	tailed    *swept.Tracker               // has its own lock
+	older     *older.Rows                  // rows that a backfill has not offered yet, nil without one
+	claims    map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
+	probes    map[Partition]*probe         // by partition with a suspect
+	names     *topics.Names
 }
 
 // Hold is an aggregate whose front event cannot be published.
@@ -112,16 +118,15 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
-		budget:     NewBudget(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		budget:     budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
 		lanes:      make(map[gocql.UUID]*lane),
 		items:      make(map[gocql.UUID]*item),
-		memory:     newMemory(cfg.MaxRememberedEvents, cfg.MaxAggregates),
 		claims:     make(map[gocql.UUID]chan struct{}),
-		topicNames: make(map[topicKey]topicEntry),
+		names:      topics.NewNames(cfg.Topics, cfg.TopicTemplate),
 		held:       make(map[gocql.UUID]*Hold),
 		probes:     make(map[Partition]*probe),
-		topics:     newTopics(cfg),
-		partitions: partitionCounts{log: cfg.Logger},
+		topics:     topics.NewCatalog(cfg.Partitions, cfg.Replication, cfg.MaxRecordBytes),
+		partitions: topics.Partitions{Log: cfg.Logger},
 		larger:     make(map[string]largerClient),
 		breaker:    newBreaker(cfg, m),
 		letters:    newLetters(cfg),
@@ -135,16 +140,15 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		woken:      make(chan struct{}, 1),
 		burying:    make(chan struct{}, WriteConcurrency),
 	}
-	p.memory.busy = func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil }
-	p.tailed.off, p.tailed.window = !cfg.Tail, cfg.ConfidenceWindow.Microseconds()
-	p.tailed.left = make(map[gocql.UUID]struct{})
-	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.maxBytes))
+	p.dedup = dedup.New(cfg.MaxRememberedEvents, cfg.MaxAggregates, func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil })
+	p.tailed = swept.New(!cfg.Tail, cfg.ConfidenceWindow)
+	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.MaxBytes))
 	if err != nil {
 		stop()
 		return nil, err
 	}
 	p.client = client
-	p.topics.admin = kadm.NewClient(client)
+	p.topics.Admin = kadm.NewClient(client)
 	p.wg.Go(p.watch)
 	return p, nil
 }
@@ -195,7 +199,7 @@ func (p *Publisher) pump(l *lane) {
 			p.endReplay(l, replayEnd{err: errClaimLost})
 			return
 		case p.stays(l, it):
-			if l.outstanding > 0 && (l.ended != nil || !p.letters.blocks(l.id)) {
+			if l.outstanding > 0 && (l.ended != nil || !p.letters.Blocks(l.id)) {
 				return
 			}
 			if l.ended != nil {
@@ -216,7 +220,7 @@ func (p *Publisher) pump(l *lane) {
 			p.resume(l, wait)
 			return
 		}
-		if !p.topics.known(it.topic) {
+		if !p.topics.Known(it.topic) {
 			p.makeTopic(it.topic, l)
 			return
 		}
@@ -232,7 +236,7 @@ func (p *Publisher) stays(l *lane, it *item) bool {
 	if p.breaker.status.State == BreakerOpen {
 		return true
 	}
-	return l.ended == nil && (it.death != nil || p.letters.blocks(l.id) && !p.cfg.relaxed(it.event.Type))
+	return l.ended == nil && (it.death != nil || p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))
 }
 
 // send passes the item to the producer and reports whether the breaker admitted it. It
@@ -354,7 +358,7 @@ func (p *Publisher) back(l *lane, it *item, err error) {
 		p.Metrics.Failures.WithLabelValues(class.String()).Inc()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
-		p.topics.forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
+		p.topics.Forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
 	}
 	// Of several errors returned together the most serious decides.
 	if l.failed == nil || failure.Classify(l.failed) < class {
@@ -435,8 +439,8 @@ func (p *Publisher) restart(l *lane) {
 }
 
 // EnsureTopics creates topics in the background and logs permanent failures.
-func (p *Publisher) EnsureTopics(topics map[string]string) {
-	for _, topic := range topics {
+func (p *Publisher) EnsureTopics(byType map[string]string) {
+	for _, topic := range byType {
 		p.wg.Go(func() {
 			if err := p.EnsureTopic(p.ctx, topic); err != nil && failure.Classify(err) == failure.Permanent {
 				p.log.Error("failed to create topic", "topic", topic, "err", err)
@@ -448,8 +452,11 @@ func (p *Publisher) EnsureTopics(topics map[string]string) {
 // WritesDeadLetters reports whether a table for dead letters exists.
 func (p *Publisher) WritesDeadLetters() bool { return p.letters.on() }
 
+// Swept returns the tracker of the tail reader's activity.
+func (p *Publisher) Swept() *swept.Tracker { return p.tailed }
+
 // Kafka returns the producer's client, and an administrator of topics that uses it.
-func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.admin }
+func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.Admin }
 
 // OnFirstUse sets the function that saves the name of a topic before its first event is
 // sent. It is called before anything is published.
@@ -535,9 +542,10 @@ func (p *Publisher) State() publisherState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := publisherState{Open: len(p.items), Bytes: p.bytes, Held: len(p.held)}
-	s.Fresh, s.Shown, s.Aggregates = p.memory.size()
-	s.DeadLetters, s.Spilled, s.Breaker = len(p.letters.known), p.letters.spilled, p.breaker.status
-	s.Parked, s.Stalled = p.letters.strict, p.stalled()
+	s.Fresh, s.Shown, s.Aggregates = p.dedup.Size()
+	s.DeadLetters, _, s.Parked = p.letters.Size()
+	s.Spilled = p.letters.Spilled()
+	s.Breaker, s.Stalled = p.breaker.status, p.stalled()
 	s.Unstored, s.OldestUnstored = p.oldestUnstored()
 	return s
 }

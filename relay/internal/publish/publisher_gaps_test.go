@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.MaxAggregates = 10 })
+		b := setup(t, func(c *Config) { c.MaxAggregates, c.MaxRememberedEvents = 10, 8 })
 		defer b.close()
 		p := b.publisher
 		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
@@ -29,9 +30,14 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
 		p.mu.Lock()
 		for i := range 100 {
-			p.memory.keep(relaytest.EventID(i), line{1, 2})
+			p.dedup.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
 		}
-		p.memory.horizon = 1000
+		for i := range 6 { // more than are kept
+			p.dedup.AddShown(relaytest.EventID(1000+i), 1000, true)
+		}
+		if p.dedup.Horizon() != 1000 {
+			t.Error("no id is evicted")
+		}
 		p.mu.Unlock()
 		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
 		v, err := p.Offer(t.Context(), &Offer{Event: late.Event, Written: late.Written, By: BySweep})

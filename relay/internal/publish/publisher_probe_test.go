@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -34,7 +35,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
-		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, line{})
+		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, dedup.Line{})
 		l.ended = func(e replayEnd) { ended <- e.err }
 		l.claimed = func() bool { return true }
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})

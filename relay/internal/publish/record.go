@@ -49,9 +49,9 @@ func (p *Publisher) record(it *item) *kgo.Record {
 }
 
 // sourceOf returns the source with the given name in FoundBy.
-func sourceOf(name string) source {
+func sourceOf(name string) Source {
 	if i := slices.Index(FoundBy[:], name); i >= 0 {
-		return source(i)
+		return Source(i)
 	}
 	return byUnknown
 }

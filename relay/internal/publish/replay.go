@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"container/heap"
 	"context"
 	"log/slog"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // Replayer publishes dead letters. Those written because the breaker was open are due
@@ -34,10 +34,10 @@ type Replayer struct {
 	state   BreakerState
 
 	// Guarded by the publisher's lock.
-	next    []*chain // continue immediately
+	next    []*chains.Chain // continue immediately
 	health  conditions
 	recheck bool // the set of waiting groups or a reason changed
-	noted   map[groupKey]dlq.Hold
+	noted   map[chains.GroupKey]dlq.Hold
 }
 
 const (
@@ -58,7 +58,7 @@ func NewReplayer(p *Publisher, find cdclog.Lookup) *Replayer {
 		lookup: find,
 		p:      p, log: p.log, metrics: p.Metrics, owner: p.cfg.ShardName + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
-		noted: make(map[groupKey]dlq.Hold),
+		noted: make(map[chains.GroupKey]dlq.Hold),
 	}
 }
 
@@ -141,30 +141,30 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 
 // pick returns a chain whose head is to be replayed now, nil if there is none. It
 // lowers wait to the time until the next chain is due. Called locked.
-func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chain {
+func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
 	d := r.p.letters
 	for {
-		var c *chain
+		var c *chains.Chain
 		goesOn := len(r.next) > 0
 		switch {
 		case goesOn:
 			c = r.next[0]
 			r.next = r.next[1:]
-			c.draining = false
-			if d.chains[c.key] != c {
+			c.Draining = false
+			if d.Of(c.Key) != c {
 				continue
 			}
-			d.touch(c)
-			if c.place < 0 {
+			d.Touch(c)
+			if !c.Queued() {
 				r.letPass(c)
 				continue
 			}
-		case d.due.Len() > 0:
-			c = d.due[0]
 		default:
-			return nil
+			if c = d.Front(); c == nil {
+				return nil
+			}
 		}
-		due, in := c.isDue(now, state)
+		due, in := c.IsDue(now, state == BreakerOpen)
 		if !due {
 			*wait = min(*wait, in)
 			if goesOn {
@@ -175,26 +175,25 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 		}
 		if r.p.comesFirst(c) {
 			// Not yet: retry in a second.
-			c.head().at = now.Add(time.Second).UnixMilli()
-			d.touch(c)
+			c.Head().At = now.Add(time.Second).UnixMilli()
+			d.Touch(c)
 			if goesOn {
 				r.letPass(c)
 			}
 			continue
 		}
-		g := c.head().group
+		g := c.Head().Group
 		if g == nil {
 			return c
 		}
-		why, until := r.gate(g, c.head().asked, now)
+		why, until := r.gate(g, c.Head().Asked, now)
 		if why == "" {
 			return c
 		}
-		heap.Remove(&d.due, c.place)
-		g.enter(d, c)
+		d.Hold(c, g)
 		r.letPass(c)
-		if g.reason != why {
-			g.reason, g.since, r.recheck = why, now, true
+		if g.Reason != why {
+			g.Reason, g.Since, r.recheck = why, now, true
 		}
 		sooner(wait, now, until)
 	}
@@ -202,12 +201,12 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 
 // comesFirst reports whether events before those of the chain may still have to be
 // published: they are in the producer, or the sweep may still read them. Called locked.
-func (p *Publisher) comesFirst(c *chain) bool {
-	if !c.strict {
+func (p *Publisher) comesFirst(c *chains.Chain) bool {
+	if !c.Strict {
 		return false
 	}
-	l := p.lanes[c.key]
-	return l != nil && l.outstanding > 0 || c.head().after > p.letters.passed
+	l := p.lanes[c.Key]
+	return l != nil && l.outstanding > 0 || c.Head().After > p.letters.passed
 }
 
 // Passed records that an earlier relay published the events written up to the given time.
@@ -229,8 +228,8 @@ func sooner(wait *time.Duration, now, at time.Time) {
 
 // letPass lets later events of the aggregate be added to the chain as dead letters,
 // because the chain is not replayed now. Called locked.
-func (r *Replayer) letPass(c *chain) {
-	if l, busy := r.p.lanes[c.key]; busy {
+func (r *Replayer) letPass(c *chains.Chain) {
+	if l, busy := r.p.lanes[c.Key]; busy {
 		r.p.pump(l)
 	}
 }
@@ -240,9 +239,9 @@ func (r *Replayer) settleNext() {
 	next := r.next
 	r.next = nil
 	for _, c := range next {
-		c.draining = false
-		if r.p.letters.chains[c.key] == c {
-			r.p.letters.touch(c)
+		c.Draining = false
+		if r.p.letters.Of(c.Key) == c {
+			r.p.letters.Touch(c)
 			r.letPass(c)
 		}
 	}
@@ -250,24 +249,24 @@ func (r *Replayer) settleNext() {
 
 // take selects up to most dead letters from the front of a chain for replay. Called
 // locked.
-func (r *Replayer) take(c *chain, now time.Time, state BreakerState, most int) *replayWork {
+func (r *Replayer) take(c *chains.Chain, now time.Time, state BreakerState, most int) *replayWork {
 	p := r.p
 	run := 1
-	if g := c.head().group; state == BreakerClosed && (g == nil || g.room(now, p.cfg.ReplayCanary) < 0) {
+	if g := c.Head().Group; state == BreakerClosed && (g == nil || g.Room(now, p.cfg.ReplayCanary) < 0) {
 		run = min(replayRun, most)
 	}
 	w := &replayWork{chain: c}
-	for i, ref := range c.letters {
-		if i == run || i > 0 && (ref.group != nil || ref.at == atOperator || ref.at > now.UnixMilli()) {
+	for i, ref := range c.Letters {
+		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli()) {
 			break
 		}
-		if ref.group != nil {
-			ref.group.begin(now)
+		if ref.Group != nil {
+			ref.Group.Begin(now)
 		}
 		w.refs = append(w.refs, ref)
 	}
-	c.draining = true
-	p.letters.touch(c)
+	c.Draining = true
+	p.letters.Touch(c)
 	p.letters.underWay += len(w.refs)
 	return w
 }
@@ -284,7 +283,7 @@ func (p *Publisher) wake() {
 func (r *Replayer) isOut(id gocql.UUID) bool {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	_, in := r.p.memory.find(id)
+	_, in := r.p.dedup.Find(id)
 	return bool(in)
 }
 
@@ -292,7 +291,7 @@ func (r *Replayer) isOut(id gocql.UUID) bool {
 func (p *Publisher) ReplayNow(ids ...gocql.UUID) {
 	p.mu.Lock()
 	for _, id := range ids {
-		p.letters.set(id, func(ref *letterRef) { ref.at = atOnce })
+		p.letters.Change(id, func(ref *chains.Ref) { ref.At = chains.AtOnce })
 	}
 	p.mu.Unlock()
 	p.wake()

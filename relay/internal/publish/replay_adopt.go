@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // adopt brings the state of a dead letter that another process changed in line with
@@ -28,19 +29,19 @@ func (r *Replayer) adopt(id gocql.UUID) {
 			r.follow(&e, false)
 			// Not immediately: two workers would keep taking the dead letter from each other.
 			soon := time.Now().Add(time.Second).UnixMilli()
-			r.p.letters.set(id, func(ref *letterRef) {
-				if ref.at != atOperator {
-					ref.at = max(ref.at, soon)
+			r.p.letters.Change(id, func(ref *chains.Ref) {
+				if ref.At != chains.AtOperator {
+					ref.At = max(ref.At, soon)
 				}
 			})
 			r.p.mu.Unlock()
 			return
 		case ctx.Err() != nil:
-			r.later(id, atOperator)
+			r.later(id, chains.AtOperator)
 			return
 		}
 		r.log.Warn("failed to read dead letter, retrying", "event_id", id, "attempt", attempt, "err", err)
-		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
+		_ = retry.Wait(ctx, retry.Required(r.p.cfg.RetryMin, r.p.cfg.RetryMax, attempt))
 	}
 }
 
@@ -52,19 +53,19 @@ func (r *Replayer) follow(e *dlq.ChainEntry, asked bool) {
 		r.p.dropLetter(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
 		return
 	}
-	if !r.Own.All() && byItself(e.EventID, e.AggregateID) {
+	if !r.Own.All() && chains.ByItself(e.EventID, e.AggregateID) {
 		r.takeIn(e) // the relay of the stream's shard has written it
 	}
 	if e.Released {
 		r.takeIn(e)
-		d.loosen(e.EventID, atOperator)
+		d.Loosen(e.EventID, chains.AtOperator)
 	}
-	d.set(e.EventID, func(ref *letterRef) {
-		ref.group = d.group(e.Rule, e.FailureKey)
-		ref.asked = asked
-		ref.at = notBefore(atOfEntry(e, asked), e.DeliverAt)
-		if asked && ref.group != nil {
-			ref.group.wanted()
+	d.Change(e.EventID, func(ref *chains.Ref) {
+		ref.Group = d.Group(e.Rule, e.FailureKey)
+		ref.Asked = asked
+		ref.At = chains.NotBefore(chains.AtOfEntry(e, asked), e.DeliverAt)
+		if asked && ref.Group != nil {
+			ref.Group.Wanted()
 		}
 	})
 }
@@ -75,13 +76,13 @@ func (r *Replayer) follow(e *dlq.ChainEntry, asked bool) {
 // and an event known to be in its topic stays in the dedup index. Called locked.
 func (r *Replayer) takeIn(e *dlq.ChainEntry) {
 	d := r.p.letters
-	if d.has(e.EventID) {
+	if d.Has(e.EventID) {
 		return
 	}
 	// While it was archived its event counted as published. Now it must be published.
-	r.p.memory.forgetUnsent(e.EventID)
-	d.add(e.EventID, false, letterRef{id: e.EventID, seq: e.Sequence, at: atOperator, group: d.group(e.Rule, e.FailureKey)},
-		e.ErrorClass == ClassBreakerOpen || e.ErrorClass == ClassAttemptsUsed)
+	r.p.dedup.ForgetUnsent(e.EventID)
+	d.Add(e.EventID, false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
+		chains.IsSpillClass(e.ErrorClass))
 }
 
 // drop removes a settled dead letter.
@@ -94,9 +95,9 @@ func (r *Replayer) drop(id gocql.UUID) {
 // dropLetter removes a settled dead letter. Its event then counts as published, even if
 // it is in no topic, because its row in the log may not have been read yet. Called locked.
 func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
-	p.letters.remove(id)
-	if !p.memory.has(id) {
-		p.memory.addUnsent(id, written)
+	p.letters.Remove(id)
+	if !p.dedup.Has(id) {
+		p.dedup.AddUnsent(id, written)
 	}
 }
 
@@ -104,11 +105,5 @@ func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
 func (r *Replayer) later(id gocql.UUID, at int64) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	r.p.letters.set(id, func(ref *letterRef) { ref.at = at })
+	r.p.letters.Change(id, func(ref *chains.Ref) { ref.At = at })
 }
-
-// byItself reports whether a dead letter is of a row without a number in its aggregate,
-// or without an aggregate: it is an aggregate of its own (badRow). The relay of the
-// row's stream writes it. The relay of the shard of its id replays it, because only its
-// id is known.
-func byItself(event gocql.UUID, aggregate string) bool { return aggregate == event.String() }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // replayWork contains dead letters from the front of a chain, to be replayed one after
 // the other.
 type replayWork struct {
-	chain   *chain
-	refs    []letterRef
+	chain   *chains.Chain
+	refs    []chains.Ref
 	letters []dlq.DeadLetter // claimed, from the front of refs
 	at      int              // index of the dead letter being published
 	left    int              // dead letters whose result is not stored yet
@@ -64,7 +65,7 @@ func (b *batch) run(ctx context.Context) {
 	var ids []gocql.UUID
 	for _, w := range b.works {
 		for _, ref := range w.refs {
-			ids = append(ids, ref.id)
+			ids = append(ids, ref.ID)
 		}
 	}
 	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)
@@ -124,20 +125,20 @@ func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 }
 
 // notClaimed processes a dead letter that could not be claimed.
-func (b *batch) notClaimed(ref letterRef, err error) {
+func (b *batch) notClaimed(ref chains.Ref, err error) {
 	r := b.r
 	r.uncount(ref)
 	refused, ok := errors.AsType[*dlq.RefusedError](err)
 	switch {
 	case ok && refused.Status == dlq.Processing:
-		r.later(ref.id, refused.ClaimedUntil.UnixMilli())
+		r.later(ref.ID, refused.ClaimedUntil.UnixMilli())
 	case ok, errors.Is(err, dlq.ErrNotFound):
-		r.adopt(ref.id) // an operator or another worker has changed it
+		r.adopt(ref.ID) // an operator or another worker has changed it
 	default:
 		if r.p.ctx.Err() == nil {
-			r.log.Warn("failed to claim dead letter, retrying", "event_id", ref.id, "err", err)
+			r.log.Warn("failed to claim dead letter, retrying", "event_id", ref.ID, "err", err)
 		}
-		r.later(ref.id, time.Now().Add(time.Second).UnixMilli())
+		r.later(ref.ID, time.Now().Add(time.Second).UnixMilli())
 	}
 }
 
@@ -192,7 +193,7 @@ var errCalledOff = errors.New("relay is stopping")
 // settledLetter is a dead letter whose event is in its topic.
 type settledLetter struct {
 	work   *replayWork
-	ref    letterRef
+	ref    chains.Ref
 	result string
 	dlq.Settlement
 }
@@ -224,17 +225,17 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 		case errors.Is(end.err, errStalled), errors.Is(end.err, errNotRead):
 			r.calledOff(ref, letter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
-			r.calledOff(ref, letter, end.err, atBreaker)
+			r.calledOff(ref, letter, end.err, chains.AtBreaker)
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
-			r.calledOff(ref, letter, end.err, atOnce)
+			r.calledOff(ref, letter, end.err, chains.AtOnce)
 		case failure.Classify(end.err) == failure.Stopped:
 			// The next start finds it claimed, and reads whether it is in its topic.
 			r.uncount(ref)
-			r.later(ref.id, atOperator)
+			r.later(ref.ID, chains.AtOperator)
 		default:
 			r.failed(ref, letter, end)
 		}
-		b.close(ref.id)
+		b.close(ref.ID)
 	})
 }
 
@@ -254,12 +255,12 @@ func (b *batch) settle(settled []settledLetter) {
 		if errs[i] != nil {
 			continue
 		}
-		if g := s.ref.group; g != nil {
-			g.succeeded()
+		if g := s.ref.Group; g != nil {
+			g.Succeeded()
 		}
 		r.metrics.settled(&s.DeadLetter, s.result)
-		r.p.dropLetter(s.ref.id, time.Now().UnixMicro())
-		b.close(s.ref.id)
+		r.p.dropLetter(s.ref.ID, time.Now().UnixMicro())
+		b.close(s.ref.ID)
 		s.work.left--
 	}
 	r.p.mu.Unlock()
@@ -269,11 +270,11 @@ func (b *batch) settle(settled []settledLetter) {
 		}
 		b.do(s.work, func() {
 			r.uncount(s.ref)
-			if r.insist(s.ref.id, "resolve", func() error { return r.p.letters.store.Resolve(r.p.ctx, s.ref.id, r.owner, s.How) }) {
+			if r.insist(s.ref.ID, "resolve", func() error { return r.p.letters.store.Resolve(r.p.ctx, s.ref.ID, r.owner, s.How) }) {
 				r.metrics.settled(&s.DeadLetter, s.result)
-				r.drop(s.ref.id)
+				r.drop(s.ref.ID)
 			}
-			b.close(s.ref.id)
+			b.close(s.ref.ID)
 		})
 	}
 }
@@ -296,11 +297,11 @@ func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 }
 
 // calledOff removes the claim of a dead letter whose replay was canceled; it is due at at.
-func (r *Replayer) calledOff(ref letterRef, letter *dlq.DeadLetter, why error, at int64) {
+func (r *Replayer) calledOff(ref chains.Ref, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
-	if r.insist(ref.id, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.id, r.owner, why.Error()) }) {
-		r.later(ref.id, at)
+	if r.insist(ref.ID, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
+		r.later(ref.ID, at)
 	}
 }
 
@@ -365,13 +366,13 @@ func (r *Replayer) finish(ctx context.Context, w *replayWork) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d.underWay -= len(w.refs)
-	c.draining = false
-	if d.chains[c.key] == c { // another batch may drain the chain that replaced it
-		if due, _ := c.isDue(time.Now(), p.breaker.status.State); due && ctx.Err() == nil && !p.closed {
-			c.draining = true
+	c.Draining = false
+	if d.Of(c.Key) == c { // another batch may drain the chain that replaced it
+		if due, _ := c.IsDue(time.Now(), p.breaker.status.State == BreakerOpen); due && ctx.Err() == nil && !p.closed {
+			c.Draining = true
 			r.next = append(r.next, c)
 		} else {
-			d.touch(c)
+			d.Touch(c)
 		}
 	}
 	r.letPass(c)
@@ -379,11 +380,11 @@ func (r *Replayer) finish(ctx context.Context, w *replayWork) {
 }
 
 // uncount records that the replay of a dead letter ended without a result.
-func (r *Replayer) uncount(ref letterRef) {
-	if ref.group == nil {
+func (r *Replayer) uncount(ref chains.Ref) {
+	if ref.Group == nil {
 		return
 	}
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	ref.group.returned()
+	ref.Group.Returned()
 }

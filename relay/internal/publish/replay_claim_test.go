@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -34,7 +35,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := setup(t, func(c *Config) { c.Keyspace, c.TableKeyspace, c.DeadLetters = "outbox", "outbox", store })
+				w := setup(t, func(c *Config) { c.TableKeyspace, c.DeadLetters = "outbox", store })
 				defer func() {
 					session.Close()
 					w.close()
@@ -56,7 +57,9 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				work := &replayWork{chain: &chain{key: e.AggregateID, place: -1}, refs: []letterRef{{id: e.ID}}}
+				open := chains.New(nil)
+				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID}, false)
+				work := &replayWork{chain: open.Of(e.AggregateID), refs: []chains.Ref{{ID: e.ID}}}
 				b := newBatch(NewReplayer(p, nil), []*replayWork{work})
 				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, w.cfg.ClaimFor))
 				if begun {

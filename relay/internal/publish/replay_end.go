@@ -14,10 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // failed stores a failed replay and sets when the dead letter is due next.
-func (r *Replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) {
+func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
@@ -28,7 +30,7 @@ func (r *Replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 		Class: class, Code: code, Text: text, Chain: chainOf(end.err), Attempts: end.attempts,
 		Strategy: choice.Strategy, Rule: choice.Rule, NextAttempt: choice.NextAttempt,
 		MaxReplays: choice.MaxReplays, SameError: choice.SameError,
-		Final: choice.Strategy == dlq.StrategyManual,
+		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.stateAgain(letter.Metadata),
 	}
 	if f.NextAttempt.IsZero() {
 		f.NextAttempt = now // the strategy does not depend on time
@@ -37,11 +39,11 @@ func (r *Replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 		f.Waiting = "by the rule " + choice.Rule
 	}
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "failed").Inc()
-	r.log.Warn("replay failed", "event_id", ref.id, "aggregate_id", letter.AggregateID, "class", class, "rule", choice.Rule,
+	r.log.Warn("replay failed", "event_id", ref.ID, "aggregate_id", letter.AggregateID, "class", class, "rule", choice.Rule,
 		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(letter.Headers))
 	var status dlq.Status
-	if !r.insist(ref.id, "record the failure of", func() (err error) {
-		status, err = p.letters.store.Fail(p.ctx, ref.id, r.owner, f)
+	if !r.insist(ref.ID, "record the failure of", func() (err error) {
+		status, err = p.letters.store.Fail(p.ctx, ref.ID, r.owner, f)
 		return err
 	}) {
 		r.uncount(ref)
@@ -54,20 +56,20 @@ func (r *Replayer) failed(ref letterRef, letter *dlq.DeadLetter, end replayEnd) 
 		next = time.Time{}
 	}
 	key := dlq.FailureKey(class, code, text)
-	if g := ref.group; g != nil {
-		if g.failure != key {
-			g.returned()
-		} else if g.died(now, next, p.cfg.ReplayCanary, text) {
+	if g := ref.Group; g != nil {
+		if g.Failure != key {
+			g.Returned()
+		} else if g.Died(now, next, p.cfg.ReplayCanary, text) {
 			r.recheck = true
 			r.metrics.CanaryStops.Inc()
-			r.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.rule, "class", class,
-				"letters", g.letters, "until", g.until, "err", end.err)
+			r.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.Rule, "class", class,
+				"letters", g.Letters, "until", g.Until, "err", end.err)
 		}
 	}
-	p.letters.set(ref.id, func(own *letterRef) {
-		own.asked, own.group, own.at = false, p.letters.group(choice.Rule, key), atOperator
+	p.letters.Change(ref.ID, func(own *chains.Ref) {
+		own.Asked, own.Group, own.At = false, p.letters.Group(choice.Rule, key), chains.AtOperator
 		if status == dlq.Pending {
-			own.at = atOf(choice.Strategy, next)
+			own.At = chains.AtOf(choice.Strategy, next)
 		}
 	})
 }
@@ -99,11 +101,11 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 			r.adopt(id)
 			return false
 		case ctx.Err() != nil:
-			r.later(id, atOperator)
+			r.later(id, chains.AtOperator)
 			return false
 		}
 		r.log.Warn("failed to "+what+" a dead letter, retrying", "event_id", id, "attempt", attempt, "err", err)
-		_ = retry.Wait(ctx, r.p.cfg.askAgain(attempt))
+		_ = retry.Wait(ctx, retry.Required(r.p.cfg.RetryMin, r.p.cfg.RetryMax, attempt))
 	}
 }
 
@@ -122,10 +124,10 @@ type replayEnd struct {
 func (p *Publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := newLane(e.AggregateID, line{})
+	l := newLane(e.AggregateID, dedup.Line{})
 	l.ended = ended
 	l.claimed = func() bool { return holds(letter.EventID) }
-	topic, topicErr := p.topic(&e)
+	topic, topicErr := p.names.Of(&e)
 	it := &item{
 		event: e, written: letter.WrittenAt, topic: topic, topicErr: topicErr,
 		by: sourceOf(letter.Metadata[metaCaptured]), buried: int32(min(letter.Attempts, math.MaxInt32)),

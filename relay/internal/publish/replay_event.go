@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // errNotRead cancels a replay because the database did not answer when the row was
@@ -41,7 +42,7 @@ func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 // mustReadAgain reports whether the dead letter contains only the readable part of a
 // row, and no event that can be published.
 func mustReadAgain(l *dlq.DeadLetter) bool {
-	return l.Edit == nil && (l.ErrorClass == ClassUndecodable || l.Metadata[metaBadRow] != "")
+	return l.Edit == nil && (l.ErrorClass == chains.ClassUndecodable || l.Metadata[metaBadRow] != "")
 }
 
 // eventOfLetter returns the event stored in the dead letter, or its edited version.

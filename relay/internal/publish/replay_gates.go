@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // gate returns why a due dead letter of the group has to wait, empty if it has not, and
 // until when if that is known. Called locked.
-func (r *Replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, until time.Time) {
+func (r *Replayer) gate(g *chains.Group, asked bool, now time.Time) (why string, until time.Time) {
 	p := r.p
 	if !asked {
-		if open, next := p.cfg.Rules.Window(g.rule, now); !open {
+		if open, next := p.cfg.Rules.Window(g.Rule, now); !open {
 			return "an off-peak window, which begins at " + next.UTC().Format(time.RFC3339), next
 		}
-		if names := p.cfg.Rules.Conditions(g.rule); len(names) > 0 {
+		if names := p.cfg.Rules.Conditions(g.Rule); len(names) > 0 {
 			if s := p.breaker.status.State; s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
 				return fmt.Sprintf("a condition, %s: the breaker is %s", dlq.ConditionBreaker, s), time.Time{}
 			}
@@ -30,11 +31,11 @@ func (r *Replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, 
 			}
 		}
 	}
-	if g.room(now, p.cfg.ReplayCanary) != 0 {
+	if g.Room(now, p.cfg.ReplayCanary) != 0 {
 		return "", time.Time{}
 	}
-	if now.Before(g.until) {
-		return "the next canary, at " + g.until.UTC().Format(time.RFC3339) + ": the last one failed again: " + g.canaryText, g.until
+	if now.Before(g.Until) {
+		return "the next canary, at " + g.Until.UTC().Format(time.RFC3339) + ": the last one failed again: " + g.CanaryText, g.Until
 	}
 	return "canaries of equal dead letters, which are in progress", time.Time{}
 }
@@ -42,23 +43,23 @@ func (r *Replayer) gate(g *letterGroup, asked bool, now time.Time) (why string, 
 // openGates continues chains that no longer have to wait. Called locked.
 func (r *Replayer) openGates(now time.Time, wait *time.Duration) {
 	d := r.p.letters
-	for g := range d.gated {
+	for g := range d.Gates() {
 		for _, from := range []struct {
-			chains map[*chain]struct{}
+			chains map[*chains.Chain]struct{}
 			asked  bool
-		}{{g.asked, true}, {g.waiting, false}} {
+		}{{g.Asked, true}, {g.Waiting, false}} {
 			if len(from.chains) == 0 {
 				continue
 			}
 			why, until := r.gate(g, from.asked, now)
 			if why != "" {
 				sooner(wait, now, until)
-				if g.reason != why {
-					g.reason, g.since, r.recheck = why, now, true
+				if g.Reason != why {
+					g.Reason, g.Since, r.recheck = why, now, true
 				}
 				continue
 			}
-			g.open(d, from.chains, g.room(now, r.p.cfg.ReplayCanary))
+			g.Open(d.Set, from.chains, g.Room(now, r.p.cfg.ReplayCanary))
 		}
 	}
 }
@@ -83,25 +84,26 @@ func (r *Replayer) check(ctx context.Context) {
 	p, d := r.p, r.p.letters
 	r.checked = time.Now()
 	p.mu.Lock()
-	conditional := d.counts[dlq.StrategyConditional] > 0
+	conditional := d.Waiting(dlq.StrategyConditional) > 0
 	p.mu.Unlock()
 	var health conditions
+	load, err := p.measureLoad(ctx)
 	if conditional {
-		health = p.conditions(ctx)
+		health = p.conditions(ctx, load, err)
 	}
 	p.mu.Lock()
 	r.health, r.recheck = health, false
 	now := time.Now()
-	holds := make(map[groupKey]dlq.Hold)
-	for g := range d.gated {
+	holds := make(map[chains.GroupKey]dlq.Hold)
+	for g := range d.Gates() {
 		if len(holds) == maxNoted {
 			break
 		}
-		if why, until := r.gate(g, len(g.waiting) == 0, now); why != "" {
-			if g.reason != why {
-				g.reason, g.since = why, now
+		if why, until := r.gate(g, len(g.Waiting) == 0, now); why != "" {
+			if g.Reason != why {
+				g.Reason, g.Since = why, now
 			}
-			holds[g.groupKey] = dlq.Hold{Rule: g.rule, FailureKey: g.failure, Reason: why, Since: g.since, Until: until}
+			holds[g.GroupKey] = dlq.Hold{Rule: g.Rule, FailureKey: g.Failure, Reason: why, Since: g.Since, Until: until}
 		}
 	}
 	p.mu.Unlock()

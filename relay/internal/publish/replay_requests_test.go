@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -32,11 +33,11 @@ func TestComplaint(t *testing.T) {
 // be in its topic ends a replay.
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
-	p := &Publisher{memory: newMemory(100, 100)}
-	p.memory.addAs(relaytest.EventID(1), 1, false)
-	p.memory.addAs(relaytest.EventID(2), 1, true)
+	p := &Publisher{dedup: dedup.New(100, 100, nil)}
+	p.dedup.Add(relaytest.EventID(1), 1, false)
+	p.dedup.Add(relaytest.EventID(2), 1, true)
 	r := &Replayer{p: p}
-	if !p.memory.has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
+	if !p.dedup.Has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // OpenDeadLetters contains the open dead letters at the relay's start.
@@ -66,11 +67,11 @@ func (p *Publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate s
 	if own.HasText(aggregate) {
 		return true
 	}
-	if byItself(event, aggregate) {
+	if chains.ByItself(event, aggregate) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.memory.has(event) {
-			p.memory.addUnsent(event, written)
+		if !p.dedup.Has(event) {
+			p.dedup.AddUnsent(event, written)
 		}
 	}
 	return false
@@ -104,14 +105,14 @@ func (p *Publisher) trySettled(ctx context.Context, own *cdclog.Portion, since t
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.memory.has(l.EventID) {
+		if p.dedup.Has(l.EventID) {
 			return nil // the read-back found it
 		}
 		if n++; n > most {
 			p.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
 			return dlq.ErrStop
 		}
-		p.memory.addUnsent(l.EventID, l.WrittenAt)
+		p.dedup.AddUnsent(l.EventID, l.WrittenAt)
 		return nil
 	})
 }
@@ -134,12 +135,12 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 		}
 		// Events behind a spilled dead letter were usually spilled too. The limit
 		// includes them, or each restart in an outage would allow SpillLimit more.
-		spill := e.ErrorClass == ClassBreakerOpen || e.ErrorClass == ClassAttemptsUsed
-		if c, ok := p.letters.chains[key]; ok && e.ErrorClass == ClassBehind {
-			spill = p.letters.known[c.head().id].spill
+		spill := chains.IsSpillClass(e.ErrorClass)
+		if c := p.letters.Of(key); c != nil && e.ErrorClass == chains.ClassBehind {
+			spill = p.letters.IsSpill(c.Head().ID)
 		}
-		p.letters.add(key, strict, letterRef{
-			id: e.EventID, seq: e.Sequence, at: notBefore(atOfEntry(e, false), e.DeliverAt), group: p.letters.group(e.Rule, e.FailureKey),
+		p.letters.Add(key, strict, chains.Ref{
+			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.letters.Group(e.Rule, e.FailureKey),
 		}, spill)
 	}
 	// The head of a chain may follow an event that is no open dead letter: either that
@@ -147,33 +148,14 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	// ended.
 	for i := range d.entries {
 		e := &d.entries[i]
-		if c, ok := p.letters.chains[outbox.IDOf(e.AggregateID)]; ok && c.head().id == e.EventID && e.ErrorClass == ClassBehind && e.Sequence > 1 {
-			c.head().after = e.WrittenAt
+		if c := p.letters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
+			c.Head().After = e.WrittenAt
 		}
 	}
 	if n := len(d.entries); n > 0 {
-		p.log.Info("dead letters wait", "letters", n, "chains", len(p.letters.chains))
+		_, chains, _ := p.letters.Size()
+		p.log.Info("dead letters wait", "letters", n, "chains", chains)
 	}
-}
-
-// atOfEntry returns when a dead letter is replayed, as letterRef.at; asked means that an
-// operator requested the replay.
-func atOfEntry(e *dlq.ChainEntry, asked bool) int64 {
-	switch e.Status {
-	case dlq.Manual, dlq.Failed:
-		return atOperator
-	case dlq.Processing:
-		return e.ClaimedUntil.UnixMilli()
-	case dlq.Parked:
-		return atOnce
-	}
-	if !asked && (e.Strategy == dlq.StrategyBreakerClose || e.Strategy == "" && e.ErrorClass == ClassBreakerOpen) {
-		return atBreaker
-	}
-	if e.NextAttempt.IsZero() {
-		return atOnce
-	}
-	return e.NextAttempt.UnixMilli()
 }
 
 // claims sets d.Since from the history of the claimed dead letters.
@@ -210,11 +192,11 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
-			if known, ok := p.memory.line(agg); ok {
-				if c := p.letters.chains[agg]; c != nil && c.head().id == e.EventID && known.next == e.Sequence {
-					c.head().after = 0 // the previous event is in its topic
+			if known, ok := p.dedup.Line(agg); ok {
+				if c := p.letters.Of(agg); c != nil && c.Head().ID == e.EventID && known.Next == e.Sequence {
+					c.Head().After = 0 // the previous event is in its topic
 				}
-				p.memory.keep(agg, p.memory.advance(agg, known, e.Sequence))
+				p.dedup.Keep(agg, p.dedup.Advance(agg, known, e.Sequence))
 			}
 		}
 	}
@@ -249,7 +231,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 				}
 				continue
 			}
-			r.later(e.EventID, atOnce)
+			r.later(e.EventID, chains.AtOnce)
 		}
 	}
 	d.entries = nil

@@ -36,7 +36,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventOut
 		case it.death != nil:
 			return EventDead
-		case l.writing && p.letters.blocks(l.id):
+		case l.writing && p.letters.Blocks(l.id):
 			return EventParked
 		case l.failed != nil && it.attempts > 0:
 			return EventReturned
@@ -44,20 +44,20 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventQueued
 		}
 	}
-	if p.memory.has(e.ID) {
+	if p.dedup.Has(e.ID) {
 		return EventOut
 	}
-	if k, ok := p.letters.known[e.ID]; ok {
-		switch c := p.letters.chains[k.chain]; {
-		case c.head().id != e.ID:
+	if ref, c := p.letters.Ref(e.ID); ref != nil {
+		switch {
+		case c.Head().ID != e.ID:
 			return EventParked
-		case c.draining:
+		case c.Draining:
 			return EventReplaying
 		default:
 			return EventDead
 		}
 	}
-	if l, ok := p.line(e.AggregateID); ok && l.next > e.Sequence {
+	if l, ok := p.line(e.AggregateID); ok && l.Next > e.Sequence {
 		return EventOut
 	}
 	return ""

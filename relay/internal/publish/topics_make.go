@@ -5,8 +5,17 @@ import (
 	"errors"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
+
+// TopicName returns the topic of an event.
+func (p *Publisher) TopicName(e *outbox.Event) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.names.Of(e)
+}
 
 // makeTopic creates the topic and then restarts the lanes that wait for it. Called locked.
 func (p *Publisher) makeTopic(topic string, l *lane) {
@@ -46,9 +55,9 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 			err = p.remember(ctx, topic)
 		}
 		if err == nil {
-			var found foundTopic
+			var found topics.Found
 			if err = p.attempt(ctx, func() (err error) {
-				found, err = p.topics.ensure(ctx, topic)
+				found, err = p.topics.Ensure(ctx, topic)
 				return err
 			}); err == nil {
 				p.noteTopic(topic, &found)
@@ -83,8 +92,8 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 // partitions. The same topic is therefore not purged while records are in progress: a
 // broker that temporarily does not know it is no reason to send them twice. When none
 // is in progress, the purge corrects an id that the client read from an outdated broker.
-func (p *Publisher) noteTopic(topic string, found *foundTopic) {
-	other, strange := p.topics.replaced(topic, found)
+func (p *Publisher) noteTopic(topic string, found *topics.Found) {
+	other, strange := p.topics.Replaced(topic, found)
 	p.mu.Lock()
 	purge := other || strange && !p.flowing(topic)
 	larger := p.larger[topic].client
@@ -95,6 +104,6 @@ func (p *Publisher) noteTopic(topic string, found *foundTopic) {
 			larger.PurgeTopicsFromProducing(topic)
 		}
 	}
-	p.partitions.know(topic, found.partitions)
-	p.topics.know(topic, found)
+	p.partitions.Know(topic, found.Partitions)
+	p.topics.Know(topic, found)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -148,37 +147,4 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 			t.Errorf("%d events are in the topic, want 12", len(seen))
 		}
 	})
-}
-
-func TestConfig_TopicOf(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		template string
-		topics   map[string]string
-		want     string
-		bad      bool
-	}{
-		{"", nil, "OrderCreated", false},
-		{"{aggregate_type}.events", nil, "order.events", false},
-		{"prod-{aggregate_type}-{event_type}", nil, "prod-order-OrderCreated", false},
-		{"{event_type}", map[string]string{"OrderCreated": "orders.created"}, "orders.created", false},
-		{"{event_type}", map[string]string{"OrderUpdated": "orders.updated"}, "OrderCreated", false},
-		{"{event_type}/x", nil, "", true},
-	} {
-		c := testConfig()
-		c.Topics = tt.topics
-		if tt.template != "" {
-			c.TopicTemplate = tt.template
-		}
-		e := outbox.Event{Type: "OrderCreated", AggregateType: "order"}
-		got, err := c.topicOf(&e)
-		if (err != nil) != tt.bad || !tt.bad && got != tt.want {
-			t.Errorf("topicOf() by %q = %q, %v, want %q", tt.template, got, err, tt.want)
-		}
-		message := outbox.Event{Type: "billing.events", AggregateType: outbox.MessageAggregate}
-		c.Topics = map[string]string{message.Type: "elsewhere"}
-		if got, err := c.topicOf(&message); err != nil || got != message.Type {
-			t.Errorf("topicOf() a message, by %q = %q, %v, want the topic in the message", tt.template, got, err)
-		}
-	}
 }

@@ -11,8 +11,8 @@ import (
 
 // judgeByTime returns the verdict for an event without a number that is not in the dedup
 // index. It does not check for earlier events: the caller keeps the order.
-func (p *Publisher) judgeByTime(o *Offer) verdict {
-	if o.By == ByTail && o.Written > 0 && o.Written <= p.memory.horizon {
+func (p *Publisher) judgeByTime(o *Offer) Verdict {
+	if o.By == ByTail && o.Written > 0 && o.Written <= p.dedup.Horizon() {
 		return Left // it may be published and its id evicted; the sweep reader decides
 	}
 	return Taken
@@ -20,31 +20,31 @@ func (p *Publisher) judgeByTime(o *Offer) verdict {
 
 // noteTime records that the lane accepts an event without a number. Called locked.
 func (p *Publisher) noteTime(l *lane, o *Offer) {
-	if o.Written > 0 && o.Written < l.line.next {
-		p.late(o, l.line.next-o.Written)
+	if o.Written > 0 && o.Written < l.line.Next {
+		p.late(o, l.line.Next-o.Written)
 	}
-	l.line.next = max(l.line.next, o.Written)
+	l.line.Next = max(l.line.Next, o.Written)
 }
 
 // noteAgain records the write time of an event that was already published, by this
 // process or an earlier one: after a start nothing else is known of its aggregate. An
 // older event accepted since the start was late. Called locked.
 func (p *Publisher) noteAgain(o *Offer) {
-	if o.Written == 0 || !p.memory.has(o.Event.ID) {
+	if o.Written == 0 || !p.dedup.Has(o.Event.ID) {
 		return
 	}
 	l, _ := p.line(o.Event.AggregateID)
-	if o.Written <= l.next {
+	if o.Written <= l.Next {
 		return
 	}
-	if l.next > 0 {
-		p.late(o, o.Written-l.next)
+	if l.Next > 0 {
+		p.late(o, o.Written-l.Next)
 	}
-	l.next = o.Written
+	l.Next = o.Written
 	if lane, ok := p.lanes[o.Event.AggregateID]; ok {
 		lane.line = l
 	} else {
-		p.memory.keep(o.Event.AggregateID, l)
+		p.dedup.Keep(o.Event.AggregateID, l)
 	}
 }
 

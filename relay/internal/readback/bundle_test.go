@@ -10,10 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish/publishtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -25,23 +25,10 @@ type settings struct {
 
 // newSettings are the ones of a relay without changes, for a broker at the addresses.
 func newSettings(log *slog.Logger, topics map[string]string, brokers []string, kafka ...kgo.Opt) settings {
-	rules, err := dlq.NewStrategyRules(nil)
-	if err != nil {
-		panic(err)
-	}
+	p := publishtest.Config(log)
+	p.Brokers, p.Kafka, p.Topics = brokers, kafka, topics
 	return settings{
-		publish: publish.Config{
-			Name: "outbox", ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
-			Brokers: brokers, Kafka: kafka, Topics: topics,
-			TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
-			MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
-			MaxAggregates: 500_000, MaxRememberedEvents: 1_000_000,
-			RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond}, RetryMin: 100 * time.Millisecond,
-			RetryMax: 30 * time.Second, HoldRetry: time.Minute, AttemptTimeout: 2 * time.Second,
-			BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
-			BreakerMinCalls: 20, BreakerProbes: 3, StallAfter: 30 * time.Second, Rules: rules,
-			ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReadBackMargin: 30 * time.Second, Logger: log,
-		},
+		publish: p,
 		read: Config{
 			Source: "scylla-outbox", Topics: topics, FirstAge: 72 * time.Hour, ReadBackMargin: 30 * time.Second,
 			ReadBackQuiet: 250 * time.Millisecond, MaxInFlightRecords: 10_000, MaxRememberedEvents: 1_000_000,

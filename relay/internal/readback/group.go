@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // readBackGather is the maximum wait of a shard for the other starting shards of its
@@ -78,7 +78,7 @@ type backReader struct {
 	// Set when the reading is done.
 	t      *Topics
 	denied []string
-	found  publish.Found
+	found  dedup.Found
 	ours   bool // an event of this relay's source was found
 	alone  bool // it has to read for itself
 }
@@ -169,7 +169,7 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 	since := w.since
 	for _, o := range party {
 		o.r.follow(w.r)
-		o.found, o.alone = publish.NewFound(), false
+		o.found, o.alone = dedup.NewFound(), false
 		topics, owns = append(topics, o.topics...), append(owns, o.r.Own)
 		if o.since.Before(since) {
 			since = o.since
@@ -195,6 +195,6 @@ func (w *backReader) take(e *Event) {
 	}
 	w.ours = w.ours || e.Ours
 	if e.addTo(&w.found); w.found.Size() > w.most {
-		w.alone, w.found = true, publish.Found{}
+		w.alone, w.found = true, dedup.Found{}
 	}
 }

@@ -114,7 +114,7 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 		if err == nil || attempt == proofTries {
 			return err
 		}
-		if err := retry.Wait(ctx, d.cfg.askAgain(attempt)); err != nil {
+		if err := retry.Wait(ctx, retry.Required(d.cfg.RetryMin, d.cfg.RetryMax, attempt)); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -76,7 +77,7 @@ type Reader struct {
 	running bool
 	waiting error // the error of the last failed attempt
 	unread  unreadPartitions
-	found   publish.Found
+	found   dedup.Found
 	ours    bool    // an event of this relay was found since came was last called
 	leader  *Reader // the reader that reads for this one
 }
@@ -86,7 +87,7 @@ func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generati
 	r := &Reader{
 		cfg: cfg, log: cfg.Logger, Metrics: m, Store: store, source: source, publisher: p,
 		saved: make(map[string]bool),
-		found: publish.NewFound(),
+		found: dedup.NewFound(),
 	}
 	p.OnFirstUse(r.remember)
 	return r
@@ -157,7 +158,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	r.gate(t, since)
 	r.report(t, denied, mark, time.Since(began))
 	r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
-	r.found, r.ours = publish.Found{}, false
+	r.found, r.ours = dedup.Found{}, false
 	return nil
 }
 
@@ -374,7 +375,7 @@ func (r *Reader) Retry(ctx context.Context, f func() error) error {
 
 // pause waits before the next attempt.
 func (r *Reader) pause(ctx context.Context, attempt int, err error) error {
-	wait := r.cfg.askAgain(attempt)
+	wait := retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)
 	if attempt == 3 { // the broker may be starting during the first attempts
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}

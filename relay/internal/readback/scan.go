@@ -11,7 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // Event contains the fields of a record that read-back needs.
@@ -248,7 +248,7 @@ func (f *fields) bytes() []byte {
 
 // addTo adds the event to found, unless a scan of the outbox table published it: only the
 // scan would submit it again, and it reads back separately.
-func (e *Event) addTo(found *publish.Found) {
+func (e *Event) addTo(found *dedup.Found) {
 	if !e.scanned {
 		found.Add(e.ID, e.Aggregate, e.Sequence)
 	}

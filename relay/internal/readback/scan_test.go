@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -106,7 +106,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	if want := (Event{ID: outbox.IDOf("event-1"), Aggregate: outbox.IDOf("42"), Ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
-	found := publish.NewFound()
+	found := dedup.NewFound()
 	got[0].addTo(&found)
 	if found.Size() != 1 {
 		t.Errorf("%d events, want 1", found.Size())

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -92,6 +93,28 @@ func Consume(t testing.TB, brokers []string, kafka []kgo.Opt, topics ...string) 
 		return int(x.Offset - y.Offset)
 	})
 	return out
+}
+
+// Drain waits until p has settled all events except blocked ones, and fails the test after
+// limit.
+func Drain(t *testing.T, p interface {
+	Drain(context.Context) int
+	Remaining() (open, blocked int)
+}, limit time.Duration,
+) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for {
+		p.Drain(ctx)
+		open, blocked := p.Remaining()
+		if open == blocked {
+			return
+		}
+		if retry.Wait(ctx, 10*time.Millisecond) != nil { // the breaker may be open
+			t.Fatalf("%d events are left after %s", open-blocked, limit)
+		}
+	}
 }
 
 // CheckOrder fails the test unless got contains exactly the events of want, each once,

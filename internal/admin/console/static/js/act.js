@@ -32,8 +32,8 @@ export function act(action, target, done) {
   const force = h("input", { type: "checkbox", "data-key": "force", onchange: look });
   const option = action === "purge" && h("label", { class: "check" }, force, " Include failed and manual dead letters, whose events are in no topic; the events parked behind them proceed");
   // Dead letters written after the preview are not included.
-  const letters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
-  const wanted = () => ({ action, ...letters, ...(force.checked ? { force: true } : {}) });
+  const deadLetters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
+  const wanted = () => ({ action, ...deadLetters, ...(force.checked ? { force: true } : {}) });
   look();
 
   async function look() {
@@ -55,24 +55,24 @@ export function act(action, target, done) {
       !one && action !== "archive" && h("details", null, h("summary", null, "Rate"), h("div", { class: "row top" },
         h("label", { class: "grow" }, "Dead letters per second, at most", rate, takes),
         action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
-      guarded() && h("label", null, `Type ${preview.letters} to confirm`, typed),
+      guarded() && h("label", null, `Type ${preview.dead_letters} to confirm`, typed),
       trouble,
     ];
   }
 
   function estimate() {
     const at = Number(rate.value);
-    fill(takes, at > 0 ? `takes about ${span(Math.max(1000, (preview.letters / at) * 1000))}` : "");
+    fill(takes, at > 0 ? `takes about ${span(Math.max(1000, (preview.dead_letters / at) * 1000))}` : "");
   }
 
   // A sweep may only remove expired objects.
-  function something() { return preview?.letters > 0 || preview?.objects_expired > 0; }
+  function something() { return preview?.dead_letters > 0 || preview?.objects_expired > 0; }
 
-  function guarded() { return a.danger && preview.letters > 1; }
+  function guarded() { return a.danger && preview.dead_letters > 1; }
 
   function update() {
-    yes.textContent = preview?.letters > 1 || !one ? `${a.title} ${count(preview?.letters ?? 0)}` : a.title;
-    yes.disabled = busy || !something() || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.letters));
+    yes.textContent = preview?.dead_letters > 1 || !one ? `${a.title} ${count(preview?.dead_letters ?? 0)}` : a.title;
+    yes.disabled = busy || !something() || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.dead_letters));
   }
 
   async function confirm(e) {
@@ -88,7 +88,7 @@ export function act(action, target, done) {
         done?.();
       } else {
         const job = await api.startJob({ ...wanted(), reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
-        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.letters, "dead letter")}.`);
+        toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.dead_letters, "dead letter")}.`);
         box.close();
         done?.(job);
       }
@@ -104,12 +104,12 @@ const before = (until) => (until && new Date(until) < Date.now() ? until : new D
 
 // previewView shows the effect of an action.
 function previewView(p, a, one) {
-  const refused = Object.entries(p.refused ?? {}).filter(([, n]) => n > 0), none = !p.letters;
+  const refused = Object.entries(p.refused ?? {}).filter(([, n]) => n > 0), none = !p.dead_letters;
   const many = (map) => Object.keys(map ?? {}).length > 1 || !one;
   return [
     none
       ? p.objects_expired > 0 || h("p", { class: "callout warn" }, one ? "The status of this dead letter does not allow this action." : "No dead letter has a status that allows this action.")
-      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.letters, "dead letter")), p.aggregates > 0 ? ` of ${plural(p.aggregates, "aggregate")}. ` : ". ", one ? a.one : a.many),
+      : h("p", { class: `callout ${a.danger ? "bad" : ""}` }, h("b", null, plural(p.dead_letters, "dead letter")), p.aggregates > 0 ? ` of ${plural(p.aggregates, "aggregate")}. ` : ". ", one ? a.one : a.many),
     !none && h("div", { class: "preview" },
       many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
       p.action !== "archive" && h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),

@@ -26,7 +26,7 @@ import { overview } from "./pages/overview.js";
 import { reactions } from "./pages/reactions.js";
 import { scheduled } from "./pages/scheduled.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/reactions", "Reactions", "e"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/reactions", "Reactions", "e"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -204,9 +204,9 @@ keys.shortcut("t", "light or dark", switchTheme);
 
 route("/", overview);
 route("/groups", groups);
-route("/letters", deadLetters);
-route("/letters/:id", deadLetter);
-route("/letters/:id/edit", edit);
+route("/dead-letters", deadLetters);
+route("/dead-letters/:id", deadLetter);
+route("/dead-letters/:id/edit", edit);
 route("/events/:id", event);
 route("/jobs", jobs);
 route("/jobs/:id", job);

@@ -5,7 +5,7 @@ const base = "/console";
 const routes = [];
 let show = () => {}, shown = "";
 
-// route maps a pattern such as "/letters/:id" to a page.
+// route maps a pattern such as "/dead-letters/:id" to a page.
 export function route(pattern, page) {
   routes.push([new RegExp(`^${pattern.replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`), page]);
 }

@@ -42,7 +42,7 @@ export function leave() {
 
 const ranks = { viewer: 0, operator: 1, admin: 2 };
 const needs = {
-  replay: "operator", release: "operator", park: "operator", resolve: "operator", pause: "operator", resume: "operator", repeat: "operator",
+  replay: "operator", release: "operator", park: "operator", resolve: "operator", pause: "operator", resume: "operator", repeat: "operator", set: "operator",
   confirm: "operator", ship: "operator", "cancel-order": "operator", "release-message": "operator", "take-back": "operator",
   discard: "admin", edit: "admin", purge: "admin", cancel: "admin",
 };

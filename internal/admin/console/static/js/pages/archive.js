@@ -25,16 +25,16 @@ export function archive(ctx) {
   };
   const draw = () => {
     fill(tools, page.configured && may("archive") && [
-      h("a", { class: "button", href: href("/letters", { status: "resolved" }), "data-key": "settled" }, "Choose dead letters to purge"),
+      h("a", { class: "button", href: href("/dead-letters", { status: "resolved" }), "data-key": "settled" }, "Choose dead letters to purge"),
       h("button", { type: "button", class: "button primary", "data-key": "sweep", onclick: () => act("archive", {}, started) }, "Sweep now"),
     ]);
-    if (!page.configured) return fill(body, empty("There is no archive.", "This server has no retention.archive, so old dead letters stay in the database and cannot be purged here."));
-    if (!page.objects.length) return fill(body, empty("The archive is empty.", "Resolved and failed dead letters are moved here when their retention ends or when they are purged.", h("a", { class: "button", href: href("/letters", { status: "archived" }) }, "Archived dead letters")));
+    if (!page.configured) return fill(body, empty("There is no archive.", "This server has no retention.archive, so old dead letters are deleted at the end of their retention, except for their outlines, and cannot be purged here."));
+    if (!page.objects.length) return fill(body, empty("The archive is empty.", "Resolved and failed dead letters are moved here when their retention ends or when they are purged.", h("a", { class: "button", href: href("/dead-letters", { status: "archived" }) }, "Archived dead letters")));
     return fill(body, h("div", { class: "scroll", role: "region", "aria-label": "Objects of the archive", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Objects of the archive, oldest first"),
       h("thead", null, h("tr", null, ["Object", "Dead letters", "Size", "Failed from", "Failed until", "Written", "By", "Expires", may("restore") && "Restore"].filter(Boolean).map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, page.objects.map((o, i) => h("tr", null,
         h("td", { "data-label": "Object" }, h("span", { class: "mono break", title: `SHA-256 ${o.sha256}` }, visible(o.object))),
-        h("td", { "data-label": "Dead letters", class: "nowrap" }, count(o.letters)),
+        h("td", { "data-label": "Dead letters", class: "nowrap" }, count(o.dead_letters)),
         h("td", { "data-label": "Size", class: "nowrap" }, bytes(o.bytes)),
         h("td", { "data-label": "Failed from", class: "nowrap" }, utc(o.from)),
         h("td", { "data-label": "Failed until", class: "nowrap" }, utc(o.to)),

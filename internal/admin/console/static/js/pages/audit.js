@@ -13,7 +13,7 @@ const states = {
 
 // kinds are the kinds of changes: the label and the actions.
 const kinds = {
-  letters: ["Dead letters, one at a time", "replay,discard,release,park,resolve,edit"],
+  "dead-letters": ["Dead letters, one at a time", "replay,discard,release,park,resolve,edit,set"],
   jobs: ["Jobs, for many dead letters", "create-job,pause-job,resume-job,cancel-job"],
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
@@ -26,7 +26,7 @@ const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "
 // place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
   const what = /[a-z]+$/.exec(e.action)?.[0];
-  return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "letters"}/${e.target}`, short(e.target)];
+  return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
 };
 
 export function audit(ctx) {
@@ -57,13 +57,13 @@ export function audit(ctx) {
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
       , all.pager(page, lines.length ? "Newest first" : "None on this page")]
       : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")
-      : empty("Nothing was changed yet.", "Replays, discards, edits and other changes are listed here, with the user and the reason.", h("a", { class: "button", href: href("/letters") }, "Show dead letters")));
+      : empty("Nothing was changed yet.", "Replays, discards, edits and other changes are listed here, with the user and the reason.", h("a", { class: "button", href: href("/dead-letters") }, "Show dead letters")));
   };
   const on = (e, i) => {
     if (!e.target) return h("span", { class: "muted" }, "–");
     const [path, name] = place(e);
     return h("a", { class: "mono", href: href(path), title: e.target, "data-key": `a-${i}` }, name);
   };
-  ctx.soon(["letters", "job", "deliveries"], read, 1500);
+  ctx.soon(["dead_letters", "job", "deliveries"], read, 1500);
   read();
 }

@@ -20,7 +20,7 @@ export function deadLetter(ctx) {
 
   const read = async () => {
     try {
-      const now = await api.letter(id, ctx.signal);
+      const now = await api.deadLetter(id, ctx.signal);
       // The biography reads the topics, which takes longer, so it is drawn later.
       if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page shows the error */ });
       l = now;
@@ -28,7 +28,7 @@ export function deadLetter(ctx) {
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such dead letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is not a dead letter."), h("p", { class: "muted" }, "It may have been published, or retention has removed its dead letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "History of the event"), h("a", { class: "button", href: href("/letters") }, "All dead letters"))));
+      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such dead letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is not a dead letter."), h("p", { class: "muted" }, "It may have been published, or retention has removed its dead letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "History of the event"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
       if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Dead letter"), failed(err, read));
     }
   };
@@ -38,16 +38,16 @@ export function deadLetter(ctx) {
     const [why, help] = classMeans(l.error_class);
     fill(ctx.el, h("div", { class: "stack" },
       h("header", { class: "detail-head" },
-        h("p", { class: "crumbs small" }, h("a", { href: href("/letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
+        h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.released), h("span", { class: "muted" }, statusMeans[l.status])),
           h("div", { class: "row actions" }, buttons(names, run),
-            may("edit") && editable(l) && h("a", { class: "button", href: href(`/letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
+            may("edit") && editable(l) && h("a", { class: "button", href: href(`/dead-letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
             !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay is replaying it; no other action is allowed." : "It is settled; no action is left.") : "Your role is read-only.")))),
       standing(l),
       h("div", { class: "detail" },
         h("div", { class: "stack" },
-          panel("Cause", { aside: h("a", { href: href("/letters", { status: "open", error_class: l.error_class }), "data-key": "same" }, "Same error class") },
+          panel("Cause", { aside: h("a", { href: href("/dead-letters", { status: "open", error_class: l.error_class }), "data-key": "same" }, "Same error class") },
             h("p", null, h("b", null, l.error_class), l.error_code && h("span", { class: "code-tag mono" }, l.error_code)), h("p", null, why, " ", h("span", { class: "muted" }, help)),
             l.error_text && h("pre", { class: "code error-text", tabindex: "0", "aria-label": "Error text" }, visible(l.error_text)),
             (l.error_chain ?? []).length > 0 && h("details", { open: true }, h("summary", null, `Error chain, ${plural(l.error_chain.length, "step")}`), h("ol", { class: "chain" }, l.error_chain.map((s) => h("li", { class: "mono break" }, visible(s)))))),
@@ -62,12 +62,12 @@ export function deadLetter(ctx) {
           biography(state.life)))));
   };
 
-  ctx.soon(["letters"], read, 700);
+  ctx.soon(["dead_letters"], read, 700);
   for (const [key, name] of [["r", "replay"], ["l", "release"], ["s", "resolve"], ["d", "discard"]]) {
     if (may(name)) keys.onPage(key, actions[name].title.toLowerCase(), () => ctx.el.querySelector(`[data-key="act-${name}"]`)?.click());
   }
-  if (may("edit")) keys.onPage("e", "edit and replay", () => l && editable(l) && go(`/letters/${id}/edit`));
-  keys.onPage("u", "up to the dead letters", () => go("/letters?status=open"));
+  if (may("edit")) keys.onPage("e", "edit and replay", () => l && editable(l) && go(`/dead-letters/${id}/edit`));
+  keys.onPage("u", "up to the dead letters", () => go("/dead-letters?status=open"));
   read();
 }
 
@@ -75,7 +75,7 @@ export const editable = (l) => ["pending", "parked", "failed", "manual"].include
 
 // standing shows why this dead letter waits, and what to do about it.
 function standing(l) {
-  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
+  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? utc(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
   if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
   if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
@@ -88,8 +88,8 @@ const outcomes = { replayed: "Published.", found: "It was in its topic already."
 function details(l, conf) {
   const trace = traceLink(l, conf);
   return panel("Event", {}, facts([
-    ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
-    ["Sequence", l.sequence ? count(l.sequence) : null], ["Topic", l.topic], ["Table", l.table],
+    ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/dead-letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
+    ["Sequence", l.sequence ? count(l.sequence) : null], ["Priority", String(l.priority ?? 0)], ["Tags", (l.tags ?? []).join(", ")], ["Topic", l.topic], [l.table?.startsWith("subscription.") ? "Subscription" : "Table", l.table && h("a", { href: href("/dead-letters", { table: l.table }), "data-key": "table" }, l.table.replace(/^subscription\./, ""))],
     ["Stored", known(l.created_at) ? utc(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? utc(l.deliver_at) : null],
     ["First failed", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Last failed", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
     ["Attempts", count(l.attempts)], ["Failed replays", l.replays ? count(l.replays) : null],
@@ -120,12 +120,12 @@ const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ?
 
 const said = {
   write: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
-  replay: "Replay requested", discard: "Discarded", release: "Released", park: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited",
+  replay: "Replay requested", discard: "Discarded", release: "Released", park: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited", set: "Priority or tags set",
 };
 
 function followers(l) {
   const all = l.followers ?? [], n = l.follower_count ?? all.length;
   return panel("Parked behind it", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
-    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
+    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
     : h("p", { class: "muted" }, "It blocks no later event of its aggregate."));
 }

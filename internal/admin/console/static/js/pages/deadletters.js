@@ -9,7 +9,7 @@ import { badge, empty, failed, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { open, statuses } from "../words.js";
 
-const fields = ["status", "error_class", "event_type", "aggregate", "since", "until"];
+const fields = ["status", "error_class", "event_type", "aggregate", "table", "tag", "min_priority", "since", "until"];
 
 // asked is the filter as the API has it.
 function asked(q) {
@@ -24,38 +24,41 @@ function asked(q) {
 function filterOf(q) {
   const f = asked(q);
   if (f.status) f.status = f.status.split(",");
+  if (f.tag) f.tags = f.tag.split(",");
+  delete f.tag;
+  if (f.min_priority) f.min_priority = Number(f.min_priority);
   return f;
 }
 
 export function deadLetters(ctx) {
   ctx.title("Dead letters");
-  const all = listing("/letters", fields, "dead letters"), { q } = all;
+  const all = listing("/dead-letters", fields, "dead letters"), { q } = all;
   let page = null;
   const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw);
   fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
 
   async function read() {
     try {
-      page = await api.letters({ ...asked(q), limit: 50, cursor: q.cursor }, ctx.signal);
+      page = await api.deadLetters({ ...asked(q), limit: 50, cursor: q.cursor }, ctx.signal);
     } catch (err) {
       if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
       return;
     }
-    chosen.keep(page.letters.map((l) => l.event_id));
+    chosen.keep(page.dead_letters.map((l) => l.event_id));
     draw();
   }
 
   function draw() {
-    const letters = page.letters;
-    if (!letters.length) {
+    const deadLetters = page.dead_letters;
+    if (!deadLetters.length) {
       fill(list, all.filtered || q.cursor
-        ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/letters") }, "Show all dead letters"))
+        ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/dead-letters") }, "Show all dead letters"))
         : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, table(letters, chosen), all.pager(page, `${plural(letters.length, "dead letter")}, newest first`));
+      fill(list, table(deadLetters, chosen), all.pager(page, `${plural(deadLetters.length, "dead letter")}, newest first`));
     }
-    const here = letters.filter((l) => chosen.has(l.event_id));
-    chosen.show(here.length === letters.length && (page.next || q.cursor), () => {
+    const here = deadLetters.filter((l) => chosen.has(l.event_id));
+    chosen.show(here.length === deadLetters.length && (page.next || q.cursor), () => {
       const names = possible(here.map((l) => l.status));
       return names.length ? buttons(names, run) : h("span", { class: "muted" }, possible(open).length ? "All of these are settled." : "Your role is read-only.");
     });
@@ -65,19 +68,20 @@ export function deadLetters(ctx) {
     act(action, chosen.target(filterOf(q)), (job) => { chosen.clear(); if (job?.id) go(`/jobs/${job.id}`); else read(); });
   }
 
-  ctx.soon(["letters"], read);
+  ctx.soon(["dead_letters"], read);
   for (const [key, name] of [["r", "replay"], ["d", "discard"]]) keys.onPage(key, `${name} what is chosen`, () => chosen.bar.querySelector(`[data-key="act-${name}"]`)?.click());
   read();
 }
 
-function table(letters, chosen) {
+function table(deadLetters, chosen) {
   return h("div", { class: "scroll", role: "region", "aria-label": "Dead letters, newest first", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Dead letters, newest first"),
-    h("thead", null, h("tr", null, chosen.head(letters.map((l) => l.event_id)),
-      ["Event", "Status", "Error", "Type", "Aggregate", "Attempts", "Failed", "Next attempt"].map((t) => h("th", { scope: "col", class: t === "Attempts" ? "num" : null }, t)))),
-    h("tbody", null, letters.map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
-      h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
+    h("thead", null, h("tr", null, chosen.head(deadLetters.map((l) => l.event_id)),
+      ["Event", "Status", "Priority", "Error", "Type", "Aggregate", "Attempts", "Failed", "Next attempt"].map((t) => h("th", { scope: "col", class: t === "Attempts" || t === "Priority" ? "num" : null }, t)))),
+    h("tbody", null, deadLetters.map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
+      h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/dead-letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
       h("td", { "data-label": "Status" }, badge(l.status, l.released)),
+      h("td", { "data-label": "Priority", class: "num", title: (l.tags ?? []).join(", ") }, String(l.priority ?? 0), (l.tags ?? []).length > 0 && h("span", { class: "muted" }, ` ${l.tags.join(", ")}`)),
       h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "Consecutive failures with the same error" }, ` ×${count(l.failure_repeats)}`)),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),
       h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: l.aggregate_id }, short(l.aggregate_id)), l.sequence ? h("span", { class: "muted" }, ` #${count(l.sequence)}`) : null),
@@ -90,7 +94,8 @@ function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
   const el = all.form("Filter dead letters", "aggregate",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
-    typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"),
+    typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
+    all.text("min_priority", "Least priority", { type: "number", min: -100, max: 100 }),
     all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
   api.stats().then((s) => el.append(values("error_class", s.open_by_error_class ?? s.open_by_class), values("event_type", s.open_by_event_type ?? s.open_by_type))).catch(() => { /* it only helps typing */ });
   return el;

@@ -17,8 +17,8 @@ export function edit(ctx) {
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), loading("the dead letter"));
   const read = async () => {
     try {
-      const l = await api.letter(id, ctx.signal);
-      const back = h("a", { class: "button", href: href(`/letters/${id}`) }, "Back to the dead letter");
+      const l = await api.deadLetter(id, ctx.signal);
+      const back = h("a", { class: "button", href: href(`/dead-letters/${id}`) }, "Back to the dead letter");
       if (!may("edit")) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty("Your role may not edit dead letters.", "The role admin is required.", back));
       if (!editable(l)) return fill(ctx.el, h("h1", { tabindex: "-1" }, "Edit and replay"), empty(`The dead letter is ${l.status}.`, "Only a dead letter that is neither settled nor being replayed can be edited.", back));
       return draw(l);
@@ -108,7 +108,7 @@ export function edit(ctx) {
           const r = await send(reason.value.trim(), false);
           toast("The edited event is being published.", { link: href(`/events/${r.new_event_id}`), label: "Show it" });
           box.close();
-          go(`/letters/${id}`);
+          go(`/dead-letters/${id}`);
         } catch (err) {
           if (err.status === 412) { box.close(); return moved(); }
           fill(trouble, sentence(err.message), err.errors.map((x) => [h("br"), [x.location, x.message].filter(Boolean).join(": ")]));
@@ -121,10 +121,10 @@ export function edit(ctx) {
     const tidy = json && h("button", { type: "button", class: "button", "data-key": "tidy", onclick: () => { const p = prettyText(text.value); if (p) { text.value = p; changed(); } } }, "Line breaks");
     headerRows();
     fill(ctx.el, h("div", { class: "stack" },
-      h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/letters") }, "Dead letters"), " / ", h("a", { class: "mono", href: href(`/letters/${id}`) }, id), " / edit"), h("h1", { tabindex: "-1" }, `Edit and replay: ${l.event_type}`)),
+      h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters") }, "Dead letters"), " / ", h("a", { class: "mono", href: href(`/dead-letters/${id}`) }, id), " / edit"), h("h1", { tabindex: "-1" }, `Edit and replay: ${l.event_type}`)),
       h("div", { class: "edit" },
         h("div", { class: "stack" }, panel(binary ? "Payload, base64" : "Payload", { aside: tidy }, text), panel("Headers", { aside: h("span", { class: "small muted" }, plural(rows.length, "header")) }, h("label", null, "Content type", type), headers)),
-        h("div", { class: "stack sticky" }, panel("Changes", {}, changes), panel("Validation", {}, problems, h("div", { class: "row" }, ask, h("a", { class: "button quiet", href: href(`/letters/${id}`) }, "Cancel")))))));
+        h("div", { class: "stack sticky" }, panel("Changes", {}, changes), panel("Validation", {}, problems, h("div", { class: "row" }, ask, h("a", { class: "button quiet", href: href(`/dead-letters/${id}`) }, "Cancel")))))));
     changed();
   }
   read();

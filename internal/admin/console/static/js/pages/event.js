@@ -9,18 +9,18 @@ export function event(ctx) {
   const id = ctx.params.id;
   ctx.title(`Event ${short(id)}`);
   const body = h("div", { class: "stack" }, loading("its history"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/letters") }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")), h("h1", { tabindex: "-1" }, "Event")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters") }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")), h("h1", { tabindex: "-1" }, "Event")), body));
   const read = async () => {
     try {
       const life = await api.event(id, ctx.signal);
       fill(body, biography(life, true));
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/letters") }, "All dead letters"))));
+      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
       else fill(body, failed(err, read));
     }
   };
-  ctx.soon(["letters"], read);
+  ctx.soon(["dead_letters"], read);
   read();
 }
 
@@ -30,15 +30,15 @@ export function biography(life, alone) {
   return panel("Biography", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
     facts([...(alone ? [["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null]] : []),
       ["Captured by", life.captured && (captured[life.captured] ?? life.captured)], ["Attempts", life.attempts ? count(life.attempts) : null], ["Breaker", life.breaker],
-      ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),
+      ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/dead-letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),
     life.steps.length
       ? h("ol", { class: "timeline gap" }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
         h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? utc(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
         s.detail && h("p", { class: "small break" }, visible(s.detail)))))
       : h("p", { class: "muted" }, "Nothing is recorded."),
     life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Unknown"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
-    alone && life.letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/letters/${life.letter_id}`), "data-key": "letter" }, "Show the dead letter")));
+    alone && life.dead_letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/dead-letters/${life.dead_letter_id}`), "data-key": "dead-letter" }, "Show the dead letter")));
 }
 
 const captured = { tail: "the tail reader", sweep: "the sweep reader", key: "a lookup by its key", backfill: "a backfill" };
-const tones = { published: "resolved", dead_letter: "failed", edited: "manual", letter: "processing" };
+const tones = { published: "resolved", dead_letter: "failed", edited: "manual", dead_letter_changed: "processing" };

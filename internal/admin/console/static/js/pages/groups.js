@@ -36,17 +36,17 @@ export function groups(ctx) {
     return h("li", { class: "panel group" },
       h("div", { class: "group-count" }, h("b", null, count(g.count)), h("span", { class: "muted small" }, g.count === 1 ? "dead letter" : "dead letters")),
       h("div", { class: "grow stack tight" },
-        h("h2", { class: "break" }, h("a", { href: href("/letters", q), "data-key": `g-${key}` }, g.error_class || "(none)"), g.event_type && h("span", { class: "muted" }, ` · ${g.event_type}`)),
+        h("h2", { class: "break" }, h("a", { href: href("/dead-letters", q), "data-key": `g-${key}` }, g.error_class || "(none)"), g.event_type && h("span", { class: "muted" }, ` · ${g.event_type}`)),
         h("p", null, why, " ", h("span", { class: "muted" }, help)),
-        h("ul", { class: "causes", tabindex: "0", "aria-label": `Errors of the group ${name}` }, g.causes.map((c) => h("li", null, g.causes.length > 1 ? h("b", null, `${count(c.count)} × `) : null, c.error_code && h("span", { class: "code-tag first mono" }, c.error_code), h("span", { class: "mono small break" }, visible(c.error_text) || "(no error text)"), " ", h("a", { class: "small nowrap", href: href(`/letters/${c.sample_event_id}`), "data-key": `s-${c.sample_event_id}` }, "an example")))),
+        h("ul", { class: "causes", tabindex: "0", "aria-label": `Errors of the group ${name}` }, g.causes.map((c) => h("li", null, g.causes.length > 1 ? h("b", null, `${count(c.count)} × `) : null, c.error_code && h("span", { class: "code-tag first mono" }, c.error_code), h("span", { class: "mono small break" }, visible(c.error_text) || "(no error text)"), " ", h("a", { class: "small nowrap", href: href(`/dead-letters/${c.sample_event_id}`), "data-key": `s-${c.sample_event_id}` }, "an example")))),
         h("p", { class: "small muted row" },
           Object.entries(g.by_status).filter(([, n]) => n > 0).map(([s, n]) => h("span", null, badge(s), ` ${count(n)}`)),
           h("span", null, "first ", ago(g.first)), h("span", null, "last ", ago(g.last))),
         h("div", { class: "group-actions", role: "group", "aria-label": `Act on all dead letters of ${name}` },
           names.length ? buttons(names, (action) => act(action, { filter }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read())), "") : null,
-          h("a", { class: "button quiet", href: href("/letters", q), "data-key": `look-${key}` }, "Show them"))));
+          h("a", { class: "button quiet", href: href("/dead-letters", q), "data-key": `look-${key}` }, "Show them"))));
   }
-  ctx.soon(["letters"], read, 5000); // it reads thousands of dead letters
+  ctx.soon(["dead_letters"], read, 5000); // it reads thousands of dead letters
   read();
 }
 

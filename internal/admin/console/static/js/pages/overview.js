@@ -93,14 +93,15 @@ function heard(all) {
   }
   const relays = [...by.values()];
   for (const r of relays) if (r.shard) r.members = members.filter((m) => m.table === r.table && `${m.name}/` === r.name.slice(0, m.name.length + 1));
-  // A shard of a number that nobody shares any more is no news.
-  const now = (r) => !r.shard || !r.members.length || r.members.some((m) => m.sharing.shards === r.shard.count);
+  // A shard of an earlier number is no news, nor is a relay without shards of an earlier version.
+  const now = (r) => (r.shard ? !r.members.length || r.members.some((m) => m.sharing.shards === r.shard.count)
+    : !(r.silent || r.state === "stopped") || !members.some((m) => m.table === r.table && m.name === r.name));
   return relays.filter(now).concat(members.filter((m) => !m.sharing.owned.length && !relays.some((r) => r.members?.includes(m))).map((m) => ({ ...m, before: [] })));
 }
 
 // whole is the name of the relay of a shard, called its label.
 const whole = (r) => (r.shard ? r.name.slice(0, r.name.lastIndexOf("/")) : r.name);
-const called = (r) => (r.shard ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : r.name);
+const called = (r) => (r.shard?.count > 1 ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : whole(r));
 
 // processOf is the host and process of one that shares, as its shards have it.
 const processOf = (m) => m.instance.replace(/\/shards$/, "");
@@ -113,12 +114,10 @@ function say(s, relays, relaysErr) {
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
   const parked = s.by_status?.parked ?? 0, others = s.open - yours - parked;
   const waits = "Its events wait until it is back.";
-  const twins = relays.filter((r) => !r.silent && r.state !== "stopped" && r.other_instances?.length);
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
-  else if (twins.length) { tone = "bad"; title = `Relay ${called(twins[0])} runs more than once.`; more.push(`${[twins[0].instance, ...twins[0].other_instances].join(" and ")} both publish every event of ${twins[0].table}. Stop all but one.`); }
   else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${utc(quiet[0].at)}.`; more.push(waits); }
-  else if (off.length) { tone = "bad"; title = off[0].shard ? `No instance owns shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${off[0].name} is stopped.`; more.push(waits); }
+  else if (off.length) { tone = "bad"; title = off[0].shard?.count > 1 ? `No instance owns shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${whole(off[0])} is stopped.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
   else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
@@ -138,11 +137,11 @@ function say(s, relays, relaysErr) {
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
-  return panel("Dead letters", { aside: h("a", { href: href("/letters", { status: "open" }), "data-key": "all-open" }, "All open") },
+  return panel("Dead letters", { aside: h("a", { href: href("/dead-letters", { status: "open" }), "data-key": "all-open" }, "All open") },
     h("div", { class: "figures" }, h("p", { class: "figure" }, h("b", null, count(s.open)), " open")),
     meter(open.map((st) => ({ name: st, value: n(st) }))),
     h("ul", { class: "statuses" }, statuses.map((st) => h("li", { title: statusMeans[st] },
-      h("a", { href: href("/letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), h("b", null, count(n(st))))))));
+      h("a", { href: href("/dead-letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), h("b", null, count(n(st))))))));
 }
 
 function classesOf(s) {
@@ -150,7 +149,7 @@ function classesOf(s) {
   const most = all[0]?.[1] ?? 1;
   return panel("Causes", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, "Groups") },
     all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
-      h("a", { href: href("/letters", { status: "open", error_class: name }), "data-key": `c-${name}` }, h("span", { class: "bars-name" }, name || "(none)"), h("b", null, count(n)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(n / most) * 100}%` } })),
+      h("a", { href: href("/dead-letters", { status: "open", error_class: name }), "data-key": `c-${name}` }, h("span", { class: "bars-name" }, name || "(none)"), h("b", null, count(n)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(n / most) * 100}%` } })),
       h("p", { class: "small muted" }, classMeans(name)[0]))))
       : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, most frequent first."));
 }
@@ -180,6 +179,8 @@ function sharedPanel(shards) {
   const first = shards[0], name = whole(first), members = first.members;
   const idle = members.filter((m) => !m.sharing.owned.length);
   const off = (r) => r.silent || r.state === "stopped";
+  const standby = ["Standby", idle.length > 0 && idle.map(processOf).join(", ")];
+  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: "badge b-failed" }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
     h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
@@ -193,7 +194,7 @@ function sharedPanel(shards) {
     facts([
       ["Table", first.table],
       ["Instances", members.length > 0 && members.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
-      ["Standby", idle.length > 0 && idle.map(processOf).join(", ")],
+      standby,
     ]),
   ]);
 }
@@ -210,7 +211,6 @@ function relayView(r) {
   const said = (r.problems ?? []).slice(stale ? 1 : 0); // the first one of a stale relay is the server's
   return [
     stale && h("p", { class: "callout bad" }, sentence(r.problems[0]), " The data below is from ", utc(r.at), "."),
-    !stale && r.other_instances?.length > 0 && h("p", { class: "callout bad" }, `${plural(r.other_instances.length, "other process", "other processes")} of this name on this table: ${r.other_instances.join(", ")}. Every event is published more than once; stop all but one.`),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],

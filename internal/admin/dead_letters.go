@@ -1,0 +1,294 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+type meOutput struct {
+	Body struct {
+		Name string      `json:"name"`
+		Role access.Role `json:"role" enum:"viewer,operator,admin"`
+	}
+}
+
+// The inputs repeat the members of the filter, because huma ignores unexported embedded
+// types.
+
+type listInput struct {
+	Status      []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
+	ErrorClass  string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
+	EventType   string    `query:"event_type" maxLength:"500"`
+	Aggregate   string    `query:"aggregate" maxLength:"1000" doc:"Dead letters of this aggregate id"`
+	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
+	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
+	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`
+	Since       time.Time `query:"since" doc:"Dead letters whose first failure was at this time or later (RFC 3339)"`
+	Until       time.Time `query:"until" doc:"Dead letters whose first failure was before this time"`
+	Limit       int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Cursor      string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+}
+
+type listOutput struct {
+	Body struct {
+		DeadLetters []Summary `json:"dead_letters" doc:"Latest failure first"`
+		Next        string    `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
+	}
+}
+
+type deadLetterInput struct {
+	EventID string `path:"event_id" format:"uuid"`
+}
+
+type deadLetterOutput struct {
+	ETag string `header:"ETag" doc:"Version of the dead letter"`
+	Body deadLetterBody
+}
+
+type statsOutput struct{ Body statsBody }
+
+// statsBody contains the counts of dead letters.
+type statsBody struct {
+	At          time.Time            `json:"at" doc:"Time of the count"`
+	Total       int64                `json:"total"`
+	Open        int64                `json:"open"`
+	ByStatus    map[dlq.Status]int64 `json:"by_status"`
+	OpenByClass map[string]int64     `json:"open_by_error_class"`
+	OpenByType  map[string]int64     `json:"open_by_event_type"`
+	Oldest      *time.Time           `json:"oldest,omitempty" doc:"First failure of the oldest open dead letter"`
+}
+
+// same reports whether only the time differs.
+func (b *statsBody) same(c *statsBody) bool {
+	if b.Total != c.Total || b.Open != c.Open || (b.Oldest == nil) != (c.Oldest == nil) || b.Oldest != nil && !b.Oldest.Equal(*c.Oldest) {
+		return false
+	}
+	return equalCounts(b.ByStatus, c.ByStatus) && equalCounts(b.OpenByClass, c.OpenByClass) && equalCounts(b.OpenByType, c.OpenByType)
+}
+
+func equalCounts[K comparable](a, b map[K]int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// deadLetterEndpoints read dead letters: one, many, their counts and their groups.
+type deadLetterEndpoints struct {
+	*operations
+	store *dlq.Store
+	stats *remembered[statsBody]
+	now   func() time.Time
+}
+
+func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
+	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, now: cfg.Now}
+	ep.stats = newRemembered(cfg.LiveInterval, ep.readStats)
+	return ep
+}
+
+func (ep *deadLetterEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Get the user and role of the token",
+	}), me)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dlq/dead-letters", Summary: "List dead letters",
+	}), ep.list)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-dead-letter", Method: http.MethodGet, Path: "/v1/dlq/dead-letters/{event_id}", Summary: "Get a dead letter with its history",
+	}, 404), ep.deadLetter)
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
+	}), ep.getStats)
+}
+
+func me(ctx context.Context, _ *struct{}) (*meOutput, error) {
+	p, _ := access.From(ctx)
+	out := new(meOutput)
+	out.Body.Name, out.Body.Role = p.Name, p.Role
+	return out, nil
+}
+
+func statusesOf(names []string) (out []dlq.Status) {
+	for _, n := range names {
+		if st := dlq.Status(n); !slices.Contains(out, st) {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// span checks two times of a request.
+func span(ctx context.Context, prefix string, since, until time.Time) error {
+	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		return invalid(ctx, prefix+"since", "must be before until")
+	}
+	return nil
+}
+
+// atLeast returns the filter for a least priority; nil for the least of all.
+func atLeast(priority int) *int {
+	if priority == dlq.MinPriority {
+		return nil
+	}
+	return &priority
+}
+
+func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	f := dlq.Filter{
+		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
+		Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority),
+	}
+	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
+		return nil, err
+	}
+	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
+		return nil, err
+	}
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &f.After); err != nil {
+			return nil, err
+		}
+		if f.After.FirstFailedAt.IsZero() {
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+		}
+	}
+	deadLetters := make([]dlq.DeadLetter, 0, in.Limit)
+	more := false
+	err := ep.heavily(ctx, func() error {
+		return ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
+			if len(deadLetters) == in.Limit {
+				more = true
+				return dlq.ErrStop
+			}
+			deadLetters = append(deadLetters, *l)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	out := new(listOutput)
+	if out.Body.DeadLetters, err = ep.summaries(ctx, deadLetters); err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	if more {
+		out.Body.Next = cursorOf(deadLetters[len(deadLetters)-1].Position())
+	}
+	return out, nil
+}
+
+// summaries returns dead letters as in lists, with the conditions that they wait for.
+func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.DeadLetter) ([]Summary, error) {
+	holds := make(map[string][]dlq.Hold)
+	out := make([]Summary, 0, len(deadLetters))
+	for i := range deadLetters {
+		l := &deadLetters[i]
+		if _, known := holds[l.Table]; !known && l.Status == dlq.Pending {
+			var err error
+			if holds[l.Table], err = ep.store.Holds(ctx, l.Table); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, summaryOf(l, holds[l.Table], ep.now()))
+	}
+	return out, nil
+}
+
+func (ep *deadLetterEndpoints) deadLetter(ctx context.Context, in *deadLetterInput) (*deadLetterOutput, error) {
+	id, err := eventID(ctx, "path.event_id", in.EventID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := ep.complete(ctx, id)
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	return out, nil
+}
+
+// complete returns a dead letter with its history and its position in its aggregate.
+func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*deadLetterOutput, error) {
+	l, err := ep.store.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	some, err := ep.summaries(ctx, []dlq.DeadLetter{l})
+	if err != nil {
+		return nil, err
+	}
+	b := deadLetterBody{
+		Summary: some[0], ContentType: l.ContentType, Headers: l.Headers, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
+		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: outcomeOf(&l.Outcome), ResolvedAt: when(l.ResolvedAt),
+		History: []dlq.Change{}, Followers: []follower{}, May: []dlq.Action{},
+	}
+	if b.Headers == nil {
+		b.Headers = map[string]string{}
+	}
+	if l.WrittenAt != 0 {
+		b.WrittenAt = when(time.UnixMicro(l.WrittenAt))
+	}
+	b.PayloadText, b.PayloadBase64 = forms(l.Payload)
+	b.PayloadBytes = len(l.Payload)
+	if l.EditedID != (gocql.UUID{}) {
+		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
+	}
+	if h, err := ep.store.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
+		return nil, err
+	} else if len(h) > 0 {
+		b.History = h
+	}
+	if l.Status.Open() {
+		chain, err := ep.store.Chain(ctx, l.Table, l.AggregateID)
+		if err != nil {
+			return nil, err
+		}
+		b.chain(&l, chain)
+	}
+	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {
+		if ep.store.Check(a.action, &l) == nil {
+			b.May = append(b.May, a.action)
+		}
+	}
+	return &deadLetterOutput{ETag: etag(l.Version), Body: b}, nil
+}
+
+func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+	b, err := ep.stats.get(ctx)
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	return &statsOutput{b}, nil
+}
+
+// statsTimeout bounds a count of all dead letters.
+const statsTimeout = 30 * time.Second
+
+func (ep *deadLetterEndpoints) readStats(ctx context.Context) (statsBody, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	b := statsBody{At: ep.now().UTC()}
+	st, err := ep.store.Stats(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.Open, b.ByStatus, b.OpenByClass, b.OpenByType, b.Oldest = st.Open, st.ByStatus, st.OpenByClass, st.OpenByType, when(st.Oldest)
+	for _, n := range st.ByStatus {
+		b.Total += n
+	}
+	return b, nil
+}

@@ -1,0 +1,154 @@
+package admin
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// listBody is the answer of a listing.
+type listBody struct {
+	DeadLetters []Summary `json:"dead_letters"`
+	Next        string    `json:"next"`
+}
+
+// all walks a listing by its cursors and returns the event ids.
+func (b *bundle) all(t *testing.T, query url.Values, limit int) (ids []string) {
+	t.Helper()
+	query.Set("limit", fmt.Sprint(limit))
+	for page := 0; ; page++ {
+		var l listBody
+		b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters?"+query.Encode(), "").into(t, http.StatusOK, &l)
+		for _, s := range l.DeadLetters {
+			ids = append(ids, s.EventID)
+		}
+		if l.Next == "" {
+			return ids
+		}
+		if len(l.DeadLetters) != limit || page > 1000 {
+			t.Fatalf("page %d has %d dead letters and a cursor, want %d", page, len(l.DeadLetters), limit)
+		}
+		query.Set("cursor", l.Next)
+	}
+}
+
+// Pages of any size show the same letters, once each and in the same order, also
+// where they lie in several hours and some at the same time.
+func TestList_CursorsCrossHours(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	for i := range 40 {
+		l := testDeadLetter(fmt.Sprint("a", i), 1)
+		if i%2 == 0 {
+			l.ErrorClass = "refused"
+		}
+		b.writeDeadLetter(t, l, now.Add(-time.Duration(i/4)*25*time.Minute)) // four at a time, over four hours
+	}
+	want := b.all(t, url.Values{}, 500)
+	if len(want) != 40 {
+		t.Fatalf("listed %d dead letters of 40", len(want))
+	}
+	for _, limit := range []int{1, 3, 4, 7, 39, 40} {
+		if got := b.all(t, url.Values{}, limit); !slices.Equal(got, want) {
+			t.Errorf("by %d: other letters, or in another order", limit)
+		}
+	}
+	some := b.all(t, url.Values{"error_class": {"refused"}, "status": {"manual,pending"}, "since": {now.Add(-99 * time.Minute).Format(time.RFC3339)}, "until": {now.Add(-20 * time.Minute).Format(time.RFC3339)}}, 3)
+	if len(some) != 6 { // of the groups at -25, -50 and -75 minutes, two each
+		t.Errorf("by class and time %d letters, want 6", len(some))
+	}
+}
+
+func TestLetter_HasAllOfIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	binary := testDeadLetter("a", 1)
+	binary.Payload = []byte{0xff, 0x00, 0xfe}
+	b.writeDeadLetter(t, binary, time.Time{})
+	for i := range 3 {
+		f := testDeadLetter("a", int64(i+2))
+		f.Status, f.ErrorClass = dlq.Parked, "behind"
+		b.writeDeadLetter(t, f, time.Time{})
+	}
+	text := testDeadLetter("b", 1)
+	text.Payload = []byte(`{"s":"</script><script>alert(1)</script>ä"}`)
+	b.writeDeadLetter(t, text, time.Time{})
+	empty := testDeadLetter("c", 1)
+	empty.Payload, empty.Headers = nil, nil
+	b.writeDeadLetter(t, empty, time.Time{})
+
+	var got deadLetterBody
+	a := b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+binary.EventID.String(), "").into(t, http.StatusOK, &got)
+	if a.header.Get("ETag") != `"1"` || got.Version != 1 || got.PayloadText != nil || got.PayloadBase64 == nil || *got.PayloadBase64 != base64.StdEncoding.EncodeToString(binary.Payload) {
+		t.Errorf("binary dead letter: %s %s", a.header.Get("ETag"), a.body)
+	}
+	if got.Position != 1 || got.ChainLength != 4 || got.FollowerCount != 3 || len(got.Followers) != 3 || got.Followers[0].Sequence != 2 {
+		t.Errorf("its chain: position %d of %d, %d followers %+v", got.Position, got.ChainLength, got.FollowerCount, got.Followers)
+	}
+	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionWrite {
+		t.Errorf("its parts: %s", a.body)
+	}
+	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
+		t.Errorf("may = %v, want %v", got.May, want)
+	}
+	got = deadLetterBody{}
+	a = b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+text.EventID.String(), "").into(t, http.StatusOK, &got)
+	if got.PayloadText == nil || *got.PayloadText != string(text.Payload) || a.header.Get("Content-Type") != "application/json" {
+		t.Errorf("text dead letter: %s", a.body)
+	}
+	got = deadLetterBody{}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+empty.EventID.String(), "").into(t, http.StatusOK, &got)
+	if got.PayloadText != nil || got.PayloadBase64 != nil || got.Headers == nil {
+		t.Errorf("null payload: %+v", got)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/01a2005c-395d-72e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
+}
+
+func TestStatsAndGroups(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	at := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Minute)
+	for i := range 5 {
+		l := testDeadLetter(fmt.Sprint("a", i), 1)
+		l.ErrorText = fmt.Sprintf("record of %d bytes is too large", 1000+i)
+		b.writeDeadLetter(t, l, at.Add(time.Duration(i)*time.Second))
+	}
+	other := testDeadLetter("b", 1)
+	other.ErrorClass, other.ErrorText = "refused", "no"
+	b.writeDeadLetter(t, other, at)
+	done := b.writeDeadLetter(t, testDeadLetter("c", 1), at)
+	if err := b.store.Discard(t.Context(), done.EventID, dlq.Actor{Name: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	var st statsBody
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/stats", "").into(t, http.StatusOK, &st)
+	if st.Total != 7 || st.Open != 6 || st.ByStatus[dlq.Manual] != 6 || st.ByStatus[dlq.Resolved] != 1 || st.OpenByClass["record_too_large"] != 5 || st.Oldest == nil || !st.Oldest.Equal(at) {
+		t.Errorf("stats: %+v", st)
+	}
+	var g struct {
+		Groups   []groupBody `json:"groups"`
+		LookedAt int         `json:"looked_at"`
+		Sampled  bool        `json:"sampled"`
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups", "").into(t, http.StatusOK, &g)
+	if len(g.Groups) != 2 || g.LookedAt != 6 || g.Sampled {
+		t.Fatalf("groups: %+v", g)
+	}
+	first := g.Groups[0]
+	if first.Count != 5 || first.ErrorText != "record of # bytes is too large" || first.ErrorCode != "MESSAGE_TOO_LARGE" || !first.First.Equal(at) || !first.Last.Equal(at.Add(4*time.Second)) ||
+		first.EventType != "OrderCreated" || first.Topic != "OrderCreated" || first.ByStatus[dlq.Manual] != 5 || first.Sample == "" {
+		t.Errorf("the first group: %+v", first)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups?status=resolved", "").into(t, http.StatusOK, &g)
+	if len(g.Groups) != 1 || g.Groups[0].Sample != done.EventID.String() {
+		t.Errorf("groups of resolved ones: %+v", g)
+	}
+}

@@ -1,0 +1,24 @@
+// Package capture reads the CDC log of an outbox table and passes its events to a Sink.
+//
+//   - Tail: the tail reader. It reads new rows immediately and offers the events of which it
+//     knows that all earlier events of their aggregate are published. It guarantees nothing:
+//     whatever it misses or is not sure of is left to the sweep reader.
+//   - group: adjacent streams that one goroutine of the tail reader reads. A reading reaches
+//     back by an overlap, because rows do not become visible in the order of their write
+//     times.
+//   - held row: a row of a table without sequence numbers that waits until a covering
+//     reading, which would have found an earlier row of its aggregate, has ended.
+//   - Sweep: the sweep reader. It reads every row once it is older than the confidence
+//     window, and moves the positions of the streams.
+//   - Sequencer: passes the events of the sweep reader on in order of sequence number and
+//     reads missing ones by key. Aggregates with a missing event wait aside, beside their
+//     stream.
+//   - Quiet: moves the positions of streams without rows.
+//
+// The package publishes nothing, does not know which events are published, and saves no
+// positions: the Sink and package checkpoint do.
+//
+// Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
+// swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
+// aside.mu and readerLog.mu are taken alone.
+package capture

@@ -1,0 +1,245 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+)
+
+// Sequencer submits the events of each aggregate in order of sequence number.
+//
+// The log orders events by write time, which differs where two clocks wrote them:
+// a batch has its client's time, a conditional write its ballot's. For an event
+// ahead of its turn the sequencer reads the preceding events by key. Log rows are at
+// least as old as the confidence window, so preceding events are visible too, unless
+// they are exceptionally late. The aggregate waits for them beside its stream (aside).
+type Sequencer struct {
+	sink     SweepSink
+	aside    *aside
+	lookup   cdclog.Lookup
+	gapWait  time.Duration
+	retryMin time.Duration
+	log      *slog.Logger
+	metrics  *Metrics
+}
+
+// NewSequencer returns a sequencer. Its aggregates wait at most until ctx ends.
+func NewSequencer(ctx context.Context, cfg *Config, m *Metrics, sink SweepSink, find cdclog.Lookup) *Sequencer {
+	s := &Sequencer{
+		sink: sink, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
+	}
+	s.aside = newAside(ctx, cfg, func(ctx context.Context, e *asideEvent) error {
+		return s.admit(ctx, e.StoredEvent, e.began, e.settled)
+	})
+	return s
+}
+
+// Take submits the events of one change of a stream. The stream's progress passes
+// the change when all its events are acknowledged. Take blocks while the publisher is
+// full, or while the stream is too far ahead of its oldest unsettled change.
+func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) error {
+	if len(events) == 0 {
+		p.Idle(t)
+		return nil
+	}
+	id := p.Begin(t, len(events))
+	for _, e := range events {
+		if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {
+			return err
+		}
+	}
+	p.HandedOn(t)
+	return p.Wait(ctx)
+}
+
+// pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
+func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
+	if !s.aside.has(e.AggregateID) {
+		v, err := s.sink.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+		if err != nil || v == publish.Taken || v == publish.Repeated {
+			return err
+		}
+	}
+	return s.aside.add(ctx, &asideEvent{StoredEvent: e, began: began, settled: settled})
+}
+
+// admit submits the missing events before e in its aggregate, then e.
+// began is the time from which this run reads e's stream, in microseconds.
+// settled is called when e is acknowledged.
+func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
+	v, err := s.sink.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+	if err != nil || v == publish.Taken || v == publish.Repeated {
+		return err
+	}
+	release, err := s.sink.ClaimPassed(ctx, s.lookup, e.AggregateID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	next, known := s.sink.Expect(e.AggregateID)
+	if !known && e.Sequence > 1 {
+		if next, err = s.lead(ctx, e, began); err != nil {
+			return err
+		}
+	}
+	if err := s.retry(ctx, &e.Event, func() error { return s.sink.FindGaps(ctx, s.lookup, &e.Event, e.Sequence) }); err != nil {
+		return err
+	}
+	if next > 0 && e.Sequence > next {
+		if err := s.fill(ctx, e.Event, next); err != nil {
+			return err
+		}
+	}
+	return s.sink.Submit(ctx, e, publish.BySweep, settled)
+}
+
+// patience returns the wait for a missing number of an aggregate. It halves for each
+// number missing among the last ones: a writer that skips numbers would otherwise
+// delay its events without bound.
+func (s *Sequencer) patience(aggregate gocql.UUID) time.Duration {
+	return max(s.gapWait>>s.sink.Missing(aggregate), s.gapWait/gapWaitShare)
+}
+
+// gapWaitShare is the divisor that bounds patience from below.
+const gapWaitShare = 64
+
+// fill submits the events from next up to e. It retries lookups until patience ends.
+func (s *Sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
+	wait := s.patience(e.AggregateID)
+	deadline := time.Now().Add(wait)
+	for attempt := 1; ; attempt++ {
+		var err error
+		next, err = s.close(ctx, e, next, !time.Now().Before(deadline))
+		s.aside.read(err)
+		if h, ok := errors.AsType[*publish.HandoverError](err); ok {
+			return h.Err
+		}
+		if err != nil && (ctx.Err() != nil || failure.Classify(err) == failure.Fatal) {
+			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
+		}
+		if err != nil {
+			// A failed lookup proves nothing about the gap, so the wait restarts.
+			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
+			deadline = time.Now().Add(wait)
+		} else if next == e.Sequence {
+			return nil
+		}
+		if err := retry.Wait(ctx, min(retry.Backoff(s.retryMin, time.Second, attempt), max(time.Until(deadline), s.retryMin))); err != nil {
+			return err
+		}
+	}
+}
+
+// errHole ends a lookup at an event that follows a missing one.
+var errHole = errors.New("an event is missing")
+
+// close submits the visible events of the gap from next up to e and returns the new
+// start of the gap, or e's number if the gap is closed. It ends at a missing event,
+// unless timeIsUp is set: then the aggregate skips missing events.
+func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeIsUp bool) (int64, error) {
+	pass := func(upTo int64) {
+		for ; next < upTo; next++ {
+			s.metrics.Gaps.Inc()
+			s.log.Error("an event is missing from the outbox table; its aggregate goes on without it",
+				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo)
+		}
+	}
+	err := s.lookup(ctx, &e, next, e.Sequence, func(f cdclog.StoredEvent) error {
+		if f.Sequence > next {
+			if !timeIsUp {
+				return errHole
+			}
+			pass(f.Sequence)
+		}
+		if err := s.recover(ctx, f); err != nil {
+			return &publish.HandoverError{Err: err}
+		}
+		next = f.Sequence + 1
+		return nil
+	})
+	switch {
+	case errors.Is(err, errHole):
+		return next, nil
+	case err == nil && timeIsUp:
+		pass(e.Sequence)
+	}
+	return next, err
+}
+
+// lead returns the number with which an aggregate without a dedup entry continues:
+// e's own if nothing before it is missing. It submits missed events before that number.
+func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
+	earlier := predecessors{sink: s.sink, lookup: s.lookup}
+	var found earlierRows
+	if err := s.retry(ctx, &e.Event, func() (err error) {
+		// No row written after e is forgotten: the stream has not shown it.
+		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.Written)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	if found.late() {
+		if err := s.retry(ctx, &e.Event, func() error {
+			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f cdclog.StoredEvent) error {
+				if s.sink.Fate(&f, began, e.Written) != publish.FateUnpublished {
+					return nil
+				}
+				if err := s.recover(ctx, f); err != nil {
+					return &publish.HandoverError{Err: err}
+				}
+				return nil
+			})
+		}); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case found.lowest == 0:
+		return e.Sequence, nil // those before it are expired
+	case found.published == 0:
+		next = found.lowest
+	default:
+		next = found.published + 1
+	}
+	s.sink.Begins(e.AggregateID, next)
+	return next, nil
+}
+
+// retry calls read until it succeeds, while the database is unavailable.
+func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := read()
+		s.aside.read(err)
+		if err == nil {
+			return nil
+		}
+		if h, ok := errors.AsType[*publish.HandoverError](err); ok {
+			return h.Err
+		}
+		if ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
+			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
+		}
+		s.log.Warn("failed to look up earlier events; retrying", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
+		if err := retry.Wait(ctx, retry.Backoff(s.retryMin, time.Second, attempt)); err != nil {
+			return err
+		}
+	}
+}
+
+// recover submits an event that was read by key. Its log row, if read later, is a
+// duplicate.
+func (s *Sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
+	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
+	return s.sink.Submit(ctx, f, publish.ByKey, nil)
+}

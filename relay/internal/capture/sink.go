@@ -1,0 +1,59 @@
+package capture
+
+import (
+	"context"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
+)
+
+// Sink accepts the events that the readers find. *publish.Publisher implements it, with
+// SweepSink and TailSink. Its methods are safe for concurrent use.
+type Sink interface {
+	// Fate returns whether an event was accepted, and Prove whether it is published. With
+	// quick set Prove returns publish.ErrLeft instead of a slow proof.
+	Fate(f *cdclog.StoredEvent, began, remembered int64) publish.Fate
+	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
+	// Offer accepts an event if it is next in its aggregate.
+	Offer(ctx context.Context, o *publish.Offer) (publish.Verdict, error)
+	// Submit accepts an event that the caller knows to be next in its aggregate.
+	Submit(ctx context.Context, e cdclog.StoredEvent, by publish.Source, settled func()) error
+	// Expect returns the next number of an aggregate, and whether the aggregate is known.
+	Expect(aggregate gocql.UUID) (next int64, known bool)
+	// FindGaps offers events of skipped numbers before seq that became visible since.
+	FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error
+}
+
+// SweepSink is the sink of the sweep reader.
+type SweepSink interface {
+	Sink
+	// ClaimPassed keeps other readers from the aggregate until release.
+	ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error)
+	// Begins sets the next number of an unknown aggregate.
+	Begins(aggregate gocql.UUID, next int64)
+	// Missing returns how many of the last numbers of an aggregate are missing.
+	Missing(aggregate gocql.UUID) int
+}
+
+// TailSink is the sink of the tail reader.
+type TailSink interface {
+	Sink
+	// TryClaimPassed is ClaimPassed without waiting; release is nil if another reader has
+	// the claim.
+	TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error)
+	// MemoryFull reports whether the tail reader has to wait for the sweep reader, and
+	// MemoryUse how close it is to that.
+	MemoryFull() bool
+	MemoryUse() (events, limit int, near bool)
+	// Swept returns the tracker of the tail reader's activity.
+	Swept() *swept.Tracker
+}
+
+var _ interface {
+	SweepSink
+	TailSink
+} = (*publish.Publisher)(nil)

@@ -1,0 +1,223 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gocql/gocql"
+	scyllacdc "github.com/scylladb/scylla-cdc-go"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+)
+
+// Sweep reads the CDC log with scylla-cdc-go and passes its events to a Sequencer.
+type Sweep struct {
+	cfg     *Config
+	log     *slog.Logger
+	metrics *Metrics
+	in      Input
+	store   checkpoint.Store
+	streams *checkpoint.Streams
+	sink    SweepSink
+	skipped *checkpoint.Skipped
+
+	sequencer atomic.Pointer[Sequencer] // nil unless Run runs
+}
+
+// NewSweep returns a sweep reader of the input. It begins at the positions of the store.
+func NewSweep(cfg *Config, m *Metrics, in Input, store checkpoint.Store, streams *checkpoint.Streams, sink SweepSink) *Sweep {
+	return &Sweep{cfg: cfg, log: cfg.Logger, metrics: m, in: in, store: store, streams: streams, sink: sink}
+}
+
+// Run reads until ctx ends, the reader fails, or an event cannot be passed on, and returns
+// the reason. The events that wait beside their streams are then discarded. Run must not be
+// called concurrently.
+func (s *Sweep) Run(ctx context.Context) error {
+	reading, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
+	sequencer.aside.fail = fail
+	s.sequencer.Store(sequencer)
+	err := s.read(reading)
+	fail(nil)
+	sequencer.aside.wg.Wait()
+	s.sequencer.Store(nil)
+	return err
+}
+
+// Waiting returns the aggregates that wait beside their streams; zero for a nil Sweep and
+// while Run does not run. It is safe for concurrent use.
+func (s *Sweep) Waiting() WaitingAggregates {
+	if s == nil {
+		return WaitingAggregates{}
+	}
+	return s.sequencer.Load().Waiting()
+}
+
+// maxFailedDelay bounds the library's backoff after failed queries. Its default of
+// 30 s would be most of the time to catch up after a short outage.
+const maxFailedDelay = 5 * time.Second
+
+// read reads until ctx ends or the reader fails. Either way the checkpoints that can be
+// saved are saved.
+func (s *Sweep) read(ctx context.Context) error {
+	s.skipped = checkpoint.NewSkipped(s.in.Own, s.in.Generations, s.log)
+	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
+		Session:               s.cfg.Session,
+		TableNames:            []string{s.in.Table.String()},
+		Consistency:           gocql.LocalQuorum,
+		ChangeConsumerFactory: s,
+		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
+		Logger:                &readerLog{log: s.log, metrics: s.metrics},
+		Advanced: scyllacdc.AdvancedReaderConfig{
+			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
+			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,
+			PostEmptyQueryDelay:      s.cfg.IdleDelay,
+			QueryTimeWindowSize:      s.cfg.QueryWindow,
+			MaxPostFailedQueryDelay:  maxFailedDelay,
+			ChangeAgeLimit:           s.cfg.FirstAge,
+			PostGenerationFetchDelay: s.cfg.GenerationDelay,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("start the CDC reader: %w", err)
+	}
+	s.log.Info("reading the CDC log", "confidence_window", s.cfg.ConfidenceWindow)
+	// While the library waits for the next generation it checks only Stop, not the
+	// context, so Stop comes first.
+	reading, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		reader.Stop()
+		end(context.Cause(ctx))
+	})()
+	err = reader.Run(reading)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("read the CDC log: %w", err)
+	}
+	return nil
+}
+
+// CreateChangeConsumer opens a stream. It never fails: the library would continue
+// with a nil consumer.
+func (s *Sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
+	if s.skipped.Has(in.StreamID) {
+		return passedOver{}, nil
+	}
+	return &consumer{sweep: s, sequencer: s.sequencer.Load(), progress: s.streams.Begin(in.StreamID)}, nil
+}
+
+// consumer takes the changes of one stream. The library calls it from one
+// goroutine. An error that it returns ends the whole reader, so it returns one
+// only when the reader is to end.
+type consumer struct {
+	sweep     *Sweep
+	sequencer *Sequencer
+	progress  *checkpoint.Stream
+}
+
+var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
+
+// Consume submits the events of a change. It blocks while the publisher is full, which
+// throttles the reader.
+func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
+	s := c.sweep
+	s.streams.SawWindow()
+	var events []cdclog.StoredEvent
+	for i, row := range change.Delta {
+		if !s.in.Own.HasRow(row) {
+			continue // of a stream at the edge of the shard
+		}
+		e, ok, err := cdclog.EventOf(s.in.Table, row)
+		bad, isRow := errors.AsType[*outbox.RowError](err)
+		switch {
+		case err != nil && (!isRow || bad.Mismatch):
+			return c.hold(ctx, change, err)
+		case err != nil:
+			s.metrics.RowsUndecodable.Inc()
+			fallthrough
+		case ok:
+			events = append(events, cdclog.BadRow(s.in.Table, cdclog.StoredEvent{Event: e, Written: cdclog.WriteTime(change.Time), Err: err}, i))
+		default:
+			s.metrics.rowsIgnored.Inc()
+		}
+	}
+	return c.sequencer.Take(ctx, c.progress, change.Time, events)
+}
+
+// hold stops the stream at a change that cannot be read because the table was altered
+// after the relay started. No later change is submitted and the checkpoint stays before
+// this one until the relay is restarted.
+func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
+	c.progress.Begin(change.Time, 1)
+	c.sweep.streams.Hold(c.progress, err)
+	c.sweep.log.Error("a row of the log cannot be read; its stream is held, nothing is skipped",
+		"stream", c.progress.ID.String(), "time", change.Time.Time(), "err", err)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// Empty records a window without rows.
+func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
+	c.sweep.streams.SawWindow()
+	c.progress.Idle(upTo)
+	return nil
+}
+
+// End does nothing: StartGeneration waits for what is not acknowledged yet.
+func (c *consumer) End() error { return nil }
+
+// readerLog receives the library's log lines. Lines with an error are warnings;
+// repeated ones are rate-limited by repeatAfter.
+type readerLog struct {
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu     sync.Mutex
+	last   string
+	lastAt time.Time
+}
+
+// repeatAfter is the minimum interval between identical warnings of the reader.
+const repeatAfter = time.Minute
+
+// Printf is the library's Logger.
+func (l *readerLog) Printf(format string, args ...any) {
+	failed := false
+	for _, a := range args {
+		err, ok := a.(error)
+		failed = failed || ok && failure.Classify(err) != failure.Stopped
+	}
+	text := fmt.Sprintf(format, args...)
+	if !failed {
+		l.log.Debug("cdc reader: " + text)
+		return
+	}
+	l.metrics.readerErrors.Inc()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); text != l.last || now.Sub(l.lastAt) > repeatAfter {
+		l.last, l.lastAt = text, now
+		l.log.Warn("cdc reader: " + text)
+	}
+}
+
+// passedOver is the consumer of a stream without rows of the shard.
+type passedOver struct{}
+
+// Consume does nothing.
+func (passedOver) Consume(context.Context, scyllacdc.Change) error { return nil }
+
+// End does nothing.
+func (passedOver) End() error { return nil }

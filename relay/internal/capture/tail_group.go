@@ -1,0 +1,431 @@
+package capture
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+)
+
+const (
+	// tailMinOverlap is how far back a quick reading looks at least.
+	tailMinOverlap = 20 * time.Millisecond
+	// tailMaxFailWait bounds the wait after a failed query.
+	tailMaxFailWait = 5 * time.Second
+	// tailBehind is after how long without a reading there may be a backlog.
+	tailBehind = 10 * time.Second
+	// tailFewRows is how many rows may be read once more with every query.
+	tailFewRows = 20
+	// tailHinted is how long a stream that had a hint is expected to have others.
+	tailHinted = 10 * time.Second
+	// tailHintSpacing gathers the hints that come in quick succession.
+	tailHintSpacing = time.Millisecond
+)
+
+// tailGroup reads some streams of a generation, in one query while they have few
+// rows. One goroutine runs it, so no two queries show the rows of a stream in two orders.
+//
+// Rows do not become visible by their time: writes take a while, retries keep
+// their timestamp, clocks differ. So a reading begins before the last one did,
+// by an overlap that follows how late rows were seen to come. Every TailOverlap
+// a reading goes back all that far; where there are few rows, each does.
+type tailGroup struct {
+	tail       *Tail
+	generation *cdclog.Generation
+	from, to   int // in generation.streams
+	list       *cdclog.StreamList
+	all        []int // the streams from from to to
+	// width and wideWidth are how many streams the first query of the next reading
+	// reads, the latter of one that goes back by TailOverlap.
+	width, wideWidth int
+
+	// polled is when the last reading of all streams began, zero before the
+	// first; wide, when one that went far back did. Times are in microseconds.
+	polled, wide int64
+	// order is nil for a table with numbers. alone says that generations before
+	// this one are read to their ends.
+	order       *tailOrder
+	alone       bool
+	next        time.Time    // when all streams are read again
+	settled     atomic.Int64 // begin of the last reading after which nothing was held
+	covered     atomic.Int64 // settled, of covering readings once the generation has ended
+	overlap     int64
+	hinted      map[int]*hintedStream
+	seen, older map[cdclog.RowKey]struct{}
+	turned      int64 // when seen was last turned over
+	latency     time.Duration
+	interval    time.Duration
+
+	wait   atomic.Int64 // the wait until the next reading
+	wake   chan struct{}
+	mu     sync.Mutex
+	hints  []int // streams with a hint that were not read since
+	hinter map[int]struct{}
+}
+
+type hintedStream struct{ polled, at int64 }
+
+func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
+	var order *tailOrder
+	if t.byTime {
+		order = &tailOrder{window: t.cfg.TailReorder, counts: make(map[int]*rowCounts)}
+	}
+	all := make([]int, to-from)
+	for i := range all {
+		all[i] = from + i
+	}
+	return &tailGroup{
+		all: all, width: GroupStreams, wideWidth: GroupStreams, order: order, tail: t, generation: g, from: from, to: to,
+		list:   cdclog.NewStreamList(g.Streams[from:to]...),
+		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
+		seen: make(map[cdclog.RowKey]struct{}), older: make(map[cdclog.RowKey]struct{}),
+		overlap: (50 * time.Millisecond).Microseconds(), interval: t.cfg.TailMinInterval,
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// run reads until ctx ends.
+func (g *tailGroup) run(ctx context.Context) {
+	cfg := g.tail.cfg
+	timer, due := time.NewTimer(0), time.NewTimer(time.Hour)
+	defer timer.Stop()
+	defer due.Stop()
+	for failures := 0; ; {
+		var only []int
+		kind := readAll
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-g.wake:
+			if only, kind = g.takeHints(), readHinted; len(only) == 0 {
+				continue
+			}
+		case <-due.C:
+			only, kind = g.dueAgain(due)
+			if len(only) == 0 {
+				continue
+			}
+		}
+		wait, err := g.poll(ctx, kind, only)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			g.tail.failed(ctx, err)
+			wait = retry.Backoff(cfg.RetryMin, tailMaxFailWait, failures)
+			if retry.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
+				return
+			}
+			timer.Reset(0)
+		default:
+			failures = 0
+			g.tail.succeeded()
+			switch kind {
+			case readAll:
+				g.wait.Store(int64(wait))
+				g.next = time.Now().Add(wait)
+				timer.Reset(wait)
+			case readHinted:
+				if retry.Wait(ctx, tailHintSpacing) != nil {
+					return
+				}
+			}
+		}
+		g.dueAgain(due)
+	}
+}
+
+// hint notes that the stream has rows.
+func (g *tailGroup) hint(stream int) {
+	g.mu.Lock()
+	if _, ok := g.hinter[stream]; !ok {
+		g.hinter[stream] = struct{}{}
+		g.hints = append(g.hints, stream)
+	}
+	g.mu.Unlock()
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (g *tailGroup) takeHints() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := g.hints
+	g.hints = nil
+	clear(g.hinter)
+	return out
+}
+
+// dueAgain returns the streams with rows that are held and may go after one more
+// reading, and sets the timer for the next.
+func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
+	if g.order == nil {
+		return nil, readAgain
+	}
+	now := time.Now()
+	streams, next := g.order.due(now)
+	// Where all streams are read often anyway that will do.
+	if least := g.tail.cfg.TailMinInterval; !next.IsZero() && g.next.After(next.Add(least)) {
+		timer.Reset(max(next.Sub(now), least))
+	}
+	return streams, readAgain
+}
+
+// poll reads some streams, or all, hands on what is new, and returns the wait
+// until all are to be read again.
+func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
+	t := g.tail
+	for t.sink.MemoryFull() {
+		t.sink.Swept().Waited(time.Now())
+		if err := retry.Wait(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.limiter.Wait(ctx); err != nil {
+		return 0, err
+	}
+	select {
+	case t.querying <- struct{}{}:
+		defer func() { <-t.querying }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+
+	started := time.Now()
+	now := started.UnixMicro()
+	g.turnOver(now)
+	last := g.polled
+	if kind != readAll {
+		last = g.lastOf(only)
+	}
+	// What is older the sweep reads at once.
+	reach := started.Add(-t.reach()).UnixMicro()
+	if !g.follows(last, reach) {
+		return tailNotReady, nil
+	}
+	last = max(last, reach)
+	widely := g.widely(now, kind == readAll)
+	after := last - g.overlap
+	if widely {
+		// Rows may have come since the last reading that went so far back.
+		after = last - 2*t.cfg.TailOverlap.Microseconds()
+	}
+	var c cover
+	covering, ended := false, false
+	if g.order != nil {
+		c = cover{g.order.depth(only, now, t.cfg.ConfidenceWindow, 2*t.cfg.TailOverlap), reach, g.overlap}
+		if due, _ := g.order.due(started); len(due) > 0 {
+			covering = true
+			after = g.order.back(only, after, c)
+		}
+		if ended = kind == readAll && !started.Before(g.order.next) && t.ended(g.generation, started); ended {
+			covering = true
+			after = min(after, now-c.depth-t.cfg.TailOverlap.Microseconds()) // of a row that became visible since the last one
+		}
+	}
+	after = max(after, g.generation.Start.UnixMicro()-1)
+
+	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
+	r.follows = g.order != nil && t.coveredBefore(g.generation, started).Before(started)
+	width := &g.width
+	if widely {
+		width = &g.wideWidth
+	}
+	if now-last > tailBehind.Microseconds() {
+		*width = tailBehindStreams
+	}
+	next, err := g.readRows(ctx, only, after, *width, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
+	t.metrics.tailQuery(kind, &r)
+	if err != nil {
+		return 0, err
+	}
+	if kind == readAll {
+		*width = next
+	}
+	g.latency += (r.answered - g.latency) / 8
+	g.learn(r.need)
+	if covering {
+		read := time.Now()
+		if err := g.handOn(ctx, g.order.take(only, t.coveredBefore(g.generation, started))); err != nil {
+			return 0, err
+		}
+		g.order.next = read.Add(min(3*read.Sub(started), time.Second))
+	}
+	switch kind {
+	case readHinted:
+		for _, s := range only {
+			g.hinted[s] = &hintedStream{polled: now, at: now}
+		}
+		return 0, nil
+	case readAgain:
+		return 0, nil
+	}
+	g.polled = now
+	if g.order != nil && len(g.order.rows) == 0 {
+		g.settled.Store(now)
+		if ended {
+			g.covered.Store(now)
+		}
+	}
+	if widely {
+		g.wide = now
+	}
+	if r.unannounced {
+		g.interval = t.cfg.TailMinInterval
+	} else {
+		g.interval = min(max(2*g.interval, t.cfg.TailMinInterval), t.cfg.TailMaxInterval)
+	}
+	return max(g.interval, 2*g.latency), nil
+}
+
+// widely says whether a reading goes back by TailOverlap.
+func (g *tailGroup) widely(now int64, all bool) bool {
+	return len(g.seen)+len(g.older) <= tailFewRows || all && now-g.wide >= g.tail.cfg.TailOverlap.Microseconds()
+}
+
+// learn adapts the overlap to how late rows were: at once to more, slowly to less.
+func (g *tailGroup) learn(need int64) {
+	most := g.tail.cfg.TailOverlap.Microseconds() / 4
+	if want := need + need/2 + 5000; need > 0 && want > g.overlap {
+		g.overlap = min(want, most)
+		return
+	}
+	g.overlap = max(g.overlap-g.overlap/1000, min(tailMinOverlap.Microseconds(), most))
+}
+
+// turnOver forgets rows that no reading shows again.
+func (g *tailGroup) turnOver(now int64) {
+	after := 3 * g.tail.cfg.TailOverlap
+	if g.order != nil {
+		after = max(after, g.tail.cfg.ConfidenceWindow) // covering readings reach that far
+	}
+	if now-g.turned >= after.Microseconds() || len(g.seen) >= 50_000 {
+		g.turned = now
+		g.seen, g.older = g.older, g.seen
+		clear(g.seen)
+	}
+}
+
+// listOf is the list of streams with hints.
+func (g *tailGroup) listOf(hinted []int) *cdclog.StreamList {
+	ids := make([][]byte, len(hinted))
+	for i, s := range hinted {
+		ids[i] = g.generation.Streams[s]
+	}
+	return cdclog.NewStreamList(ids...)
+}
+
+// lastOf is when the one of the streams that was read longest ago was.
+func (g *tailGroup) lastOf(hinted []int) int64 {
+	last := int64(0)
+	for i, s := range hinted {
+		at := g.polled
+		if h := g.hinted[s]; h != nil {
+			at = max(at, h.polled)
+		}
+		if i == 0 || at < last {
+			last = at
+		}
+	}
+	return last
+}
+
+// announced says whether the stream's writer sends hints.
+func (g *tailGroup) announced(stream []byte, now int64) bool {
+	if len(g.hinted) == 0 {
+		return false
+	}
+	h := g.hinted[g.generation.Index(stream)]
+	return h != nil && now-h.at < tailHinted.Microseconds()
+}
+
+// reading is one reading of some streams and its results.
+type reading struct {
+	group       *tailGroup
+	last, after int64
+	cover       cover // where order is kept by time
+	started     time.Time
+	follows     bool // rows of earlier generations may still become visible
+	regular     bool
+	answered    time.Duration // until the first row
+	rows, again int
+	queries     int
+	need        int64 // by how much the oldest new row is older than the last reading
+	unannounced bool  // there was a row that no hint would have told of
+}
+
+// answer notes that the database has answered. What follows is the time that
+// handing on takes.
+func (r *reading) answer() {
+	if r.answered == 0 {
+		r.answered = time.Since(r.started)
+	}
+}
+
+// known says whether the row was read before.
+func (r *reading) known(k cdclog.RowKey) bool {
+	r.answer()
+	g := r.group
+	_, known := g.seen[k]
+	if !known {
+		_, known = g.older[k]
+	}
+	if known {
+		r.again++
+	}
+	return known
+}
+
+// take hands on a row, unless it is of no interest.
+func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
+	g, t := r.group, r.group.tail
+	g.seen[row.RowKey] = struct{}{}
+	r.rows++
+	if !row.Insert {
+		return nil
+	}
+	if row.Err != nil {
+		t.metrics.TailLeft.Inc()
+		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
+		return nil
+	}
+	written, now := cdclog.WriteTime(row.Time), r.started.UnixMicro()
+	if r.regular && !r.unannounced {
+		r.unannounced = !g.announced(row.Stream, now)
+	}
+	if g.polled > 0 {
+		r.need = max(r.need, r.last-written)
+	}
+	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
+		if upTo, ok := t.streams.Handed(g.generation.Start, row.Stream); ok && written <= upTo {
+			return nil // the sweep was here
+		}
+	}
+	if g.order != nil {
+		stream := g.generation.Index(row.Stream)
+		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
+		before, _ := t.sink.Expect(row.Event.AggregateID)
+		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
+			return g.keep(ctx, row, stream, written, before)
+		}
+	}
+	v, err := t.sink.Offer(ctx, &publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
+	switch {
+	case err != nil:
+		return err
+	case v == publish.Ahead, v == publish.Unknown, v == publish.Claimed:
+		i := g.generation.Index(row.Stream)
+		t.gaps.await(ctx, &row.Event, func() (int64, bool) { return t.streams.Began(g.generation.Start, g.generation.Streams[i]) })
+	case v == publish.Left:
+		t.leave(row.Event.AggregateID)
+	}
+	return nil
+}

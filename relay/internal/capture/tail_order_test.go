@@ -1,0 +1,228 @@
+package capture
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+// byTime makes the tail that of a table without numbers.
+func byTime(b *tailBench) { b.tail.byTime = true }
+
+// unnumbered is event n of an aggregate in a table without numbers.
+func unnumbered(aggregate, n int) outbox.Event {
+	e := relaytest.Event(aggregate, int64(n), "OrderUpdated")
+	e.Sequence, e.AggregateText = 0, fmt.Sprintf("order-%d", aggregate)
+	e.AggregateID = outbox.IDOf(e.AggregateText)
+	return e
+}
+
+// order is the events of the topic by aggregate, by the order of the broker.
+func order(b *tailBench) map[gocql.UUID][]gocql.UUID {
+	out := make(map[gocql.UUID][]gocql.UUID)
+	for _, d := range b.consume("OrderUpdated") {
+		out[d.AggregateID] = append(out[d.AggregateID], d.ID)
+	}
+	return out
+}
+
+// isOut says whether the event is acknowledged.
+func (b *tailBench) isOut(id gocql.UUID) bool {
+	indexed, _ := b.publisher.Indexed(id)
+	return indexed
+}
+
+// Writers that do not know of each other: rows become visible late by up to the
+// window, and in another order than that of their times.
+func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
+	t.Parallel()
+	for seed := range seeds.Range(t, relaytest.Fewer(10)) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(seed, 7))
+				window := time.Duration(5+rnd.IntN(60)) * time.Millisecond
+				hints := rnd.IntN(2) == 0
+				b := newTailBench(t, func(c *settings) { c.TailReorder = window }, byTime)
+				defer b.stop()
+				time.Sleep(time.Second)
+				want := make(map[gocql.UUID][]gocql.UUID)
+				const aggregates = 10
+				for i := range 600 {
+					a := rnd.IntN(aggregates)
+					e := unnumbered(a, i)
+					want[e.AggregateID] = append(want[e.AggregateID], e.ID)
+					late := time.Duration(rnd.Int64N(int64(window)))
+					if rnd.IntN(3) > 0 {
+						late = 0
+					}
+					b.log.add(a%4, e, late)
+					if hints {
+						time.AfterFunc(late, func() { b.tail.Hint([]int64{int64(a % 4)}) })
+					}
+					time.Sleep(time.Duration(1+rnd.IntN(6000)) * time.Microsecond)
+					if rnd.IntN(100) == 0 {
+						time.Sleep(time.Duration(rnd.IntN(int(3 * time.Second))))
+					}
+					if rnd.IntN(100) == 0 {
+						b.log.set(nil, time.Duration(rnd.IntN(30))*time.Millisecond)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				got := order(b)
+				for a, ids := range want {
+					if !slices.Equal(got[a], ids) {
+						t.Errorf("aggregate %s: %d events in another order than written, or not all of %d", a, len(got[a]), len(ids))
+					}
+				}
+				if n := relaytest.Count(b.published.Late); n != 0 {
+					t.Errorf("%v events came late", n)
+				}
+			})
+		})
+	}
+}
+
+// A row later than the window goes out behind the others, and is counted.
+func TestTailOrder_WhatIsLaterGoesOutLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newTailBench(t, nil, byTime)
+		defer b.stop()
+		time.Sleep(time.Second)
+		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		b.log.add(1, first, 500*time.Millisecond)
+		time.Sleep(time.Millisecond)
+		b.log.add(1, second, 0)
+		time.Sleep(5 * time.Second)
+		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{second.ID, first.ID}) {
+			t.Errorf("the topic has %v, want the late one behind", got)
+		}
+		if n := relaytest.Count(b.published.Late); n != 1 {
+			t.Errorf("%v late events are counted, want 1", n)
+		}
+	})
+}
+
+// Holding costs the window and little else; without it a row goes out at once.
+func TestTailOrder_HoldsNoLongerThanItMust(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		window      time.Duration
+		least, most time.Duration
+	}{
+		{20 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond},
+		{-1, 0, 5 * time.Millisecond},
+	} {
+		t.Run(tt.window.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newTailBench(t, func(c *settings) { c.TailReorder = tt.window }, byTime)
+				defer b.stop()
+				b.log.add(0, unnumbered(0, 0), 0) // makes the topic
+				time.Sleep(time.Minute)
+				for i := range 20 {
+					e := unnumbered(1, i+1)
+					began := time.Now()
+					b.log.add(1, e, 0)
+					b.tail.Hint([]int64{1})
+					for !b.isOut(e.ID) {
+						time.Sleep(100 * time.Microsecond)
+					}
+					if took := time.Since(began); took < tt.least || took > tt.most {
+						t.Errorf("event %d went out after %s, want %s to %s", i, took, tt.least, tt.most)
+					}
+					time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+				}
+				queries := len(b.log.since(time.Now().Add(-10 * time.Second)))
+				time.Sleep(10 * time.Second)
+				if n := len(b.log.since(time.Now().Add(-10 * time.Second))); n > 120 || n > queries {
+					t.Errorf("%d queries in 10 s without rows", n)
+				}
+			})
+		})
+	}
+}
+
+// The sweep is an hour behind: what it has still to hand on comes first.
+func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var opened []*checkpoint.Stream
+		b := newTailBench(t, nil, byTime, func(b *tailBench) {
+			store := relaytest.NewCheckpoints()
+			b.streams = checkpoint.NewStreams(store, 100, b.cfg.Logger, prometheus.NewRegistry())
+			b.tail.streams = b.streams
+			if err := checkpoint.NewManager(store, b.streams, b.cfg.Logger, nil).StartGeneration(t.Context(), b.gen.Start); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range b.gen.Streams {
+				b.streams.Starts(b.gen.Start, s, gocql.MinTimeUUID(time.Now().Add(-30*time.Minute)))
+				opened = append(opened, b.streams.Begin(s))
+			}
+		})
+		defer b.stop()
+		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		b.log.add(1, second, 0)
+		written := time.Now().Add(-20 * time.Minute)
+		time.Sleep(time.Minute)
+		if got := order(b); len(got) != 0 {
+			t.Errorf("the topic has %v before the sweep is there", got)
+		}
+		if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, publish.BySweep, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range opened {
+			p.Idle(gocql.MinTimeUUID(time.Now().Add(-2 * time.Minute)))
+		}
+		time.Sleep(time.Second)
+		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{first.ID, second.ID}) {
+			t.Errorf("the topic has %v, want the sweep's event first", got)
+		}
+	})
+}
+
+// When a generation begins, an aggregate goes on in another stream: what is in
+// the old one goes first, though it becomes visible much later.
+func TestTailOrder_AGenerationBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now().Add(20 * time.Second)
+		b := newTailBench(t, nil, byTime, func(b *tailBench) {
+			b.gens = []*cdclog.Generation{cdclog.NewGeneration(begin, [][]byte{memStream(10), memStream(11)}, func(i int) int64 { return int64(i) })}
+		})
+		defer b.stop()
+		time.Sleep(time.Until(begin) - 50*time.Millisecond)
+		var want []gocql.UUID
+		for i := range 200 {
+			e := unnumbered(1, i)
+			stream, late := 1, time.Duration(i%4)*5*time.Millisecond
+			switch left := time.Until(begin); {
+			case left <= 0:
+				stream = 10
+			case left <= 5*time.Millisecond: // the last one of the old stream
+				late = b.cfg.TailOverlap / 2
+			}
+			b.log.add(stream, e, late)
+			want = append(want, e.ID)
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		if got := order(b)[unnumbered(1, 0).AggregateID]; !slices.Equal(got, want) {
+			t.Errorf("%d events in another order than written, or not all of %d", len(got), len(want))
+		}
+	})
+}

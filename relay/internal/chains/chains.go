@@ -1,0 +1,320 @@
+package chains
+
+import (
+	"cmp"
+	"container/heap"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// Set contains the open dead letters of the table as chains. A chain contains the
+// dead letters of an aggregate in order, or a single one that blocks no events. It is not
+// safe for concurrent use.
+type Set struct {
+	chains map[gocql.UUID]*Chain // by aggregate; by event id if the dead letter blocks no events
+	known  map[gocql.UUID]letterKey
+	due    dueChains           // chains that wait for a replay, except chains that need an operator
+	groups map[GroupKey]*Group // by rule and error
+	gated  map[*Group]struct{} // groups in which due chains wait
+	counts map[string]int      // number of dead letters by strategy
+	rules  *dlq.StrategyRules
+	// spilled is the number of dead letters with the cause open breaker or used-up attempts,
+	// strict the number of chains that block an aggregate.
+	spilled, strict int
+}
+
+type letterKey struct {
+	chain gocql.UUID
+	spill bool
+}
+
+// Chain is a list of dead letters that are replayed one after the other.
+type Chain struct {
+	Key      gocql.UUID
+	Letters  []Ref
+	Draining bool // a replay is in progress
+	Strict   bool // it blocks later events of the aggregate
+	place    int  // index in Set.due, -1 outside
+	// gate is the group in which it waits although it is due.
+	gate *Group
+}
+
+// Ref is the part of a dead letter that is kept in memory.
+type Ref struct {
+	ID  gocql.UUID
+	Seq int64
+	// At is the time of the next replay in milliseconds, or AtOperator, AtBreaker or AtOnce.
+	At    int64
+	Group *Group // nil for a blocked event
+	Asked bool   // an operator requested a replay now, regardless of the strategy
+	// After is a write time in microseconds, 0 for none. The replay waits until the sweep
+	// reader has read up to it, because earlier events that are not dead letters may
+	// still be unpublished.
+	After int64
+}
+
+// Values of Ref.At.
+const (
+	AtOperator int64 = -1 // when an operator requests it
+	AtBreaker  int64 = -2 // when the breaker is not open
+	AtOnce     int64 = 0
+)
+
+// New returns an empty set. The rules select the strategy of each dead letter.
+func New(rules *dlq.StrategyRules) *Set {
+	return &Set{
+		rules: rules, chains: make(map[gocql.UUID]*Chain), known: make(map[gocql.UUID]letterKey),
+		groups: make(map[GroupKey]*Group), gated: make(map[*Group]struct{}), counts: make(map[string]int),
+	}
+}
+
+// Size returns the number of dead letters, of chains, and of chains that block an aggregate.
+func (d *Set) Size() (letters, chains, blocking int) { return len(d.known), len(d.chains), d.strict }
+
+// Spilled returns the number of dead letters that count for the spill limit.
+func (d *Set) Spilled() int { return d.spilled }
+
+// Waiting returns the number of dead letters that wait under a strategy.
+func (d *Set) Waiting(strategy string) int { return d.counts[strategy] }
+
+// Of returns the chain with the key, nil if there is none.
+func (d *Set) Of(key gocql.UUID) *Chain { return d.chains[key] }
+
+// IsSpill reports whether the open dead letter has the cause open breaker or used-up
+// attempts.
+func (d *Set) IsSpill(id gocql.UUID) bool { return d.known[id].spill }
+
+// Front returns the chain that is due first, nil if no chain waits for a time.
+func (d *Set) Front() *Chain {
+	if len(d.due) == 0 {
+		return nil
+	}
+	return d.due[0]
+}
+
+// Hold makes a chain that is due wait in a group.
+func (d *Set) Hold(c *Chain, g *Group) {
+	heap.Remove(&d.due, c.place)
+	g.enter(d, c)
+}
+
+// Gates returns the groups in which due chains wait.
+func (d *Set) Gates() iter.Seq[*Group] { return maps.Keys(d.gated) }
+
+// Has reports whether the event is an open dead letter.
+func (d *Set) Has(id gocql.UUID) bool {
+	_, ok := d.known[id]
+	return ok
+}
+
+// Blocks reports whether a dead letter blocks the aggregate.
+func (d *Set) Blocks(aggregate gocql.UUID) bool {
+	c, ok := d.chains[aggregate]
+	return ok && c.Strict
+}
+
+// Add adds a dead letter to its chain, in the order of sequence numbers.
+func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
+	if d.Has(ref.ID) {
+		return
+	}
+	c, ok := d.chains[key]
+	if !ok {
+		c = &Chain{Key: key, Strict: strict, place: -1}
+		d.chains[key] = c
+		if strict {
+			d.strict++
+		}
+	}
+	i := len(c.Letters)
+	if ref.Seq > 0 && i > 0 && c.Letters[i-1].Seq > ref.Seq {
+		i, _ = slices.BinarySearchFunc(c.Letters, ref.Seq, func(r Ref, seq int64) int { return cmp.Compare(r.Seq, seq) })
+	}
+	c.Letters = slices.Insert(c.Letters, i, ref)
+	d.known[ref.ID] = letterKey{chain: key, spill: spill}
+	d.count(&ref, 1)
+	if spill {
+		d.spilled++
+	}
+	if i == 0 {
+		d.Touch(c)
+	}
+}
+
+// Remove removes a dead letter, and its chain if it was the last one.
+func (d *Set) Remove(id gocql.UUID) {
+	k, ok := d.known[id]
+	if !ok {
+		return
+	}
+	delete(d.known, id)
+	if k.spill {
+		d.spilled--
+	}
+	c := d.chains[k.chain]
+	i := slices.IndexFunc(c.Letters, func(r Ref) bool { return r.ID == id })
+	d.count(&c.Letters[i], -1)
+	c.Letters = slices.Delete(c.Letters, i, i+1)
+	if len(c.Letters) == 0 {
+		delete(d.chains, k.chain)
+		if c.Strict {
+			d.strict--
+		}
+	}
+	if i == 0 {
+		d.Touch(c)
+	}
+}
+
+// Head returns the first dead letter of the chain.
+func (c *Chain) Head() *Ref { return &c.Letters[0] }
+
+// Queued reports whether the chain waits for a time; a draining chain does not.
+func (c *Chain) Queued() bool { return c.place >= 0 }
+
+// IsDue reports whether the chain's head is due for a replay. If not, in is the time
+// until then, or 0 if the replay needs an operator or waits for the breaker to close.
+func (c *Chain) IsDue(now time.Time, breakerOpen bool) (yes bool, in time.Duration) {
+	switch at := c.Head().At; {
+	case at == AtOperator:
+		return false, 0
+	case breakerOpen:
+		return false, 0
+	case at == AtBreaker, at <= now.UnixMilli():
+		return true, 0
+	default:
+		return false, time.Duration(at-now.UnixMilli()) * time.Millisecond
+	}
+}
+
+// AtOf returns Ref.At for a strategy and the time of the next replay, zero for none.
+func AtOf(strategy string, next time.Time) int64 {
+	switch {
+	case strategy == dlq.StrategyBreakerClose:
+		return AtBreaker
+	case strategy == dlq.StrategyFollow:
+		return AtOnce
+	case next.IsZero():
+		return AtOperator
+	default:
+		return next.UnixMilli()
+	}
+}
+
+// NotBefore delays a replay until the event's delivery time. A started replay that waits
+// for it would delay other replays.
+func NotBefore(at int64, deliver time.Time) int64 {
+	if at == AtOperator || deliver.IsZero() || !deliver.After(time.Now()) {
+		return at
+	}
+	return max(at, deliver.UnixMilli())
+}
+
+// Ref returns the dead letter and its chain, or nil if the event is no open dead letter.
+func (d *Set) Ref(id gocql.UUID) (*Ref, *Chain) {
+	k, ok := d.known[id]
+	if !ok {
+		return nil, nil
+	}
+	c := d.chains[k.chain]
+	for i := range c.Letters {
+		if c.Letters[i].ID == id {
+			return &c.Letters[i], c
+		}
+	}
+	return nil, nil
+}
+
+// Change applies change to a dead letter and updates counts and queues.
+func (d *Set) Change(id gocql.UUID, change func(*Ref)) {
+	ref, c := d.Ref(id)
+	if ref == nil {
+		return
+	}
+	d.count(ref, -1)
+	change(ref)
+	d.count(ref, 1)
+	if ref == c.Head() {
+		d.Touch(c)
+	}
+}
+
+// Loosen moves a dead letter into a chain of its own, so that it blocks no other event.
+func (d *Set) Loosen(id gocql.UUID, at int64) {
+	ref, _ := d.Ref(id)
+	k := d.known[id]
+	if ref == nil || k.chain == id {
+		return
+	}
+	alone := *ref
+	alone.At = at
+	d.Remove(id)
+	d.Add(id, false, alone, k.spill)
+}
+
+// Touch updates the position of a chain whose head changed: it leaves its group and
+// enters, moves in or leaves the due heap.
+func (d *Set) Touch(c *Chain) {
+	if c.gate != nil {
+		c.gate.leave(d, c)
+	}
+	in := !c.Draining && len(c.Letters) > 0 && c.Head().At != AtOperator
+	switch {
+	case in && c.place < 0:
+		heap.Push(&d.due, c)
+	case in:
+		heap.Fix(&d.due, c.place)
+	case c.place >= 0:
+		heap.Remove(&d.due, c.place)
+	}
+}
+
+// count adds by to the counts of the dead letter's strategy and group.
+func (d *Set) count(ref *Ref, by int) {
+	strategy := dlq.StrategyFollow
+	if ref.Group != nil {
+		strategy = ref.Group.strategy
+		if ref.Group.Letters += by; ref.Group.Letters == 0 && ref.Group.underWay == 0 {
+			delete(d.groups, ref.Group.GroupKey)
+		} else {
+			d.groups[ref.Group.GroupKey] = ref.Group
+		}
+	}
+	if ref.At == AtOperator {
+		strategy = dlq.StrategyManual
+	}
+	d.counts[strategy] += by
+}
+
+// dueChains is a heap of chains by the due time of their heads.
+type dueChains []*Chain
+
+func (q dueChains) Len() int           { return len(q) }
+func (q dueChains) Less(i, j int) bool { return q[i].Head().At < q[j].Head().At }
+func (q dueChains) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (q *dueChains) Push(x any) {
+	c := x.(*Chain)
+	c.place = len(*q)
+	*q = append(*q, c)
+}
+
+// Pop implements heap.Interface.
+func (q *dueChains) Pop() any {
+	old := *q
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	c.place = -1
+	return c
+}

@@ -1,0 +1,67 @@
+package dedup
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Found contains the events that read-back found in the topics.
+type Found struct {
+	ids  map[gocql.UUID]InTopic
+	runs map[gocql.UUID]run
+}
+
+// run contains the events found of an aggregate: the last one, and a mask of it and the
+// 63 before it, bit 0 being the last.
+type run struct {
+	last int64
+	mask uint64
+}
+
+// NewFound returns an empty set.
+func NewFound() Found {
+	return Found{ids: make(map[gocql.UUID]InTopic), runs: make(map[gocql.UUID]run)}
+}
+
+// Add adds an event; sequence is 0 where the table has no numbers.
+func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
+	b.ids[id] = true
+	if sequence == 0 {
+		return
+	}
+	r := b.runs[aggregate]
+	switch d := sequence - r.last; {
+	case r.mask == 0 || d >= 64:
+		r = run{sequence, 1}
+	case d > 0:
+		r = run{sequence, r.mask<<d | 1}
+	case d > -64:
+		r.mask |= 1 << -d
+	}
+	b.runs[aggregate] = r
+}
+
+// Size returns the number of events.
+func (b *Found) Size() int { return len(b.ids) }
+
+// Line returns the events up to the last one that have no gap between them. Only their
+// ids identify earlier events.
+func (r run) line() Line {
+	return Line{First: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, Next: r.last + 1}
+}
+
+// Seed adds events that were published before this relay started; newest limits their write
+// times, in microseconds.
+func (x *Index) Seed(found *Found, newest int64, now time.Time) {
+	if len(found.ids) > 0 {
+		// Later events are added to another part, which is evicted later.
+		x.fresh = append(x.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
+			freshEvents{ids: make(map[gocql.UUID]InTopic), since: now})
+		x.freshN += len(found.ids)
+	}
+	for aggregate, r := range found.runs {
+		x.Keep(aggregate, r.line())
+	}
+}

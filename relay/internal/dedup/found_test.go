@@ -1,0 +1,42 @@
+package dedup
+
+import (
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// The events of an aggregate up to the last one without a gap are known to be published,
+// in whatever order they were found.
+func TestBackEvents_Lines(t *testing.T) {
+	t.Parallel()
+	long := make([]int64, 100)
+	for i := range long {
+		long[i] = int64(i + 1)
+	}
+	for _, tt := range []struct {
+		found []int64
+		want  Line
+	}{
+		{[]int64{1}, Line{1, 2}},
+		{[]int64{1, 2, 3}, Line{1, 4}},
+		{[]int64{3, 1, 2}, Line{1, 4}},
+		{[]int64{7, 5, 4, 4, 7}, Line{7, 8}},
+		{[]int64{7, 5, 4, 6}, Line{4, 8}},
+		{[]int64{1, 200}, Line{200, 201}},
+		{[]int64{200, 1}, Line{200, 201}},
+		{[]int64{1, 64}, Line{64, 65}},
+		{[]int64{1, 65}, Line{65, 66}},
+		{long, Line{37, 101}},
+	} {
+		b := Found{ids: make(map[gocql.UUID]InTopic), runs: make(map[gocql.UUID]run)}
+		for _, seq := range tt.found {
+			b.Add(outbox.NameID(gocql.UUID{}, string(rune(seq))), gocql.UUID{}, seq)
+		}
+		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
+			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)
+		}
+	}
+}

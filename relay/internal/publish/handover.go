@@ -1,0 +1,179 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
+)
+
+// OlderOf returns the scan in progress, nil if there is none.
+func (p *Publisher) OlderOf() *older.Rows {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.older
+}
+
+// SetOlder sets the rows that a scan has still to pass on; nil ends the scan.
+func (p *Publisher) SetOlder(o *older.Rows) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.older = o
+}
+
+// passOlder offers the rows of an aggregate that a scan has not reached. The caller
+// has claimed the aggregate.
+func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) error {
+	o := p.OlderOf()
+	if o == nil || !o.Behind(aggregate) {
+		return nil
+	}
+	h := OlderHandover{Publisher: p, Older: o, Ahead: o.AheadOf(aggregate)}
+	if ok, _ := o.Room(); !ok && h.Ahead == 0 {
+		return older.ErrTooFarAhead
+	}
+	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
+		err := h.Row(ctx, &f, nil)
+		if err == nil && o.Old(f.Written) {
+			h.Ahead = max(h.Ahead, f.Sequence)
+		}
+		return err
+	}); err != nil {
+		if h.Ahead > 0 {
+			o.Note(aggregate, h.Ahead) // their ids are not in the index, and they are read again
+		}
+		return err
+	}
+	o.Passed(aggregate)
+	return nil
+}
+
+// TryClaimPassed is ClaimPassed without waiting. If release and err are nil, another
+// caller has the claim. The error is ErrLeft if a scan has to advance first.
+func (p *Publisher) TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
+	release, _ = p.tryClaim(aggregate)
+	if release == nil {
+		return nil, nil
+	}
+	if err := p.passOlder(ctx, find, aggregate); err != nil {
+		release()
+		if errors.Is(err, older.ErrTooFarAhead) {
+			err = ErrLeft
+		}
+		return nil, err
+	}
+	return release, nil
+}
+
+// ClaimPassed claims the aggregate after its older rows were accepted. It retries as
+// long as the database is unavailable.
+func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
+	for attempt := 1; ; attempt++ {
+		release, err := p.Claim(ctx, aggregate)
+		if err != nil {
+			return nil, err
+		}
+		if err = p.passOlder(ctx, find, aggregate); err == nil {
+			return release, nil
+		}
+		release()
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, failure.ErrStopping), failure.Classify(err) == failure.Fatal:
+			return nil, err
+		case errors.Is(err, older.ErrTooFarAhead):
+			if _, wait := p.OlderOf().Room(); wait != nil {
+				select {
+				case <-wait:
+				case <-ctx.Done():
+				}
+			}
+			continue
+		}
+		p.log.Warn("failed to look up older rows of an aggregate, retrying", "aggregate_id", aggregate, "attempt", attempt, "err", err)
+		if err := retry.Wait(ctx, retry.Backoff(p.cfg.RetryMin, time.Second, attempt)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// maxNewerRows bounds the newer rows between two older ones of an aggregate that are
+// offered with them. Rows beyond the bound are read from the log, out of sequence.
+const maxNewerRows = 1000
+
+// OlderHandover offers the rows of one aggregate, in sequence. The caller has claimed
+// the aggregate.
+type OlderHandover struct {
+	Publisher *Publisher
+	Older     *older.Rows
+	Ahead     int64
+	// newer contains rows that are still in the log; they are offered if an older row
+	// follows them, which occurs where two clocks wrote them.
+	newer []cdclog.StoredEvent
+	// Handed and Known count the rows that were offered and those already published.
+	Handed, Known int64
+}
+
+// Row processes the next row. settled, if not nil, returns the function to call once
+// the row's event is acknowledged; Row does not call settled if nothing is to be waited for.
+func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+	if !h.Older.Old(f.Written) {
+		if len(h.newer) < maxNewerRows {
+			h.newer = append(h.newer, *f)
+		}
+		return nil
+	}
+	for i := range h.newer {
+		if err := h.hand(ctx, &h.newer[i], settled); err != nil {
+			return err
+		}
+	}
+	h.newer = h.newer[:0]
+	return h.hand(ctx, f, settled)
+}
+
+func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+	if h.Older.Known(f.AggregateID, f.ID, f.Written) {
+		h.Known++
+		return nil
+	}
+	var done func()
+	if settled != nil {
+		done = settled()
+	}
+	if f.Sequence <= h.Ahead {
+		h.Known++
+		h.Publisher.whenSettled(f.ID, done)
+		return nil
+	}
+	h.Handed++
+	_, err := h.Publisher.Offer(ctx, &Offer{
+		Event: f.Event, Written: f.Written, Bad: f.Err, By: ByBackfill, Owner: true, Anyway: true, Settled: done,
+	})
+	return err
+}
+
+// whenSettled calls settled, if not nil, once the event is no longer in progress.
+func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
+	if settled == nil {
+		return
+	}
+	p.mu.Lock()
+	it := p.items[id]
+	if it != nil {
+		it.settled = append(it.settled, settled)
+	}
+	p.mu.Unlock()
+	if it == nil {
+		settled()
+	}
+}

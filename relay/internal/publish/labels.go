@@ -1,0 +1,69 @@
+package publish
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// HeaderPriority is the header of an event with the priority of its dead letter, an
+// integer. Values beyond the limits of package dlq count as the limit, other texts as 0:
+// a wrong header must not prevent a dead letter.
+const HeaderPriority = "priority"
+
+// priorityOf returns the priority of an event's dead letter.
+func priorityOf(headers map[string]string) int {
+	text := strings.TrimSpace(headers[HeaderPriority])
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && n == 0 { // out of range: n is the limit
+		return 0
+	}
+	return int(min(max(n, dlq.MinPriority), dlq.MaxPriority))
+}
+
+// Metadata of a dead letter: the load of the relay's container at the last failure, as
+// fractions of its limits.
+const (
+	metaCPU    = "cpu"
+	metaMemory = "memory"
+)
+
+// measureLoad measures the load for the metadata of dead letters and for conditions.
+func (p *Publisher) measureLoad(ctx context.Context) (Load, error) {
+	load, err := p.cfg.Load(ctx)
+	if err != nil {
+		p.load.Store(nil)
+		return load, err
+	}
+	p.load.Store(&load)
+	return load, nil
+}
+
+// state adds the last measured load to metadata and returns it; unchanged if the load
+// is unknown.
+func (p *Publisher) state(metadata map[string]string) map[string]string {
+	load := p.load.Load()
+	if load == nil {
+		return metadata
+	}
+	if metadata == nil {
+		metadata = make(map[string]string, 2)
+	}
+	metadata[metaCPU], metadata[metaMemory] = fraction(load.CPU), fraction(load.Memory)
+	return metadata
+}
+
+// stateAgain returns the metadata of a dead letter whose replay failed; nil if the load
+// is unknown, which leaves the stored metadata unchanged.
+func (p *Publisher) stateAgain(metadata map[string]string) map[string]string {
+	if p.load.Load() == nil {
+		return nil
+	}
+	return p.state(maps.Clone(metadata))
+}
+
+// fraction returns a percentage as a fraction with two digits.
+func fraction(percent float64) string { return strconv.FormatFloat(percent/100, 'f', 2, 64) }

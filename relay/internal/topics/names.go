@@ -1,0 +1,82 @@
+package topics
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+)
+
+// Valid reports whether Kafka accepts the name of a topic.
+func Valid(name string) bool {
+	return pattern.MatchString(name) && name != "." && name != ".."
+}
+
+// Expand returns the topic of an event by a template: {event_type} and {aggregate_type},
+// with or without a preceding $, are replaced by the values of the event.
+func Expand(template, eventType, aggregateType string) string {
+	return strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType,
+		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
+}
+
+// Names are the topics of events, by event type or by a template. It is not safe for
+// concurrent use.
+type Names struct {
+	topics   map[string]string // by event type
+	template string
+	cache    map[nameKey]nameEntry
+}
+
+// maxNames bounds the cached names; event types are few.
+const maxNames = 1000
+
+type nameKey struct{ event, aggregate string }
+
+type nameEntry struct {
+	name string
+	err  error
+}
+
+// NewNames returns the names of topics; the template names the topic of an event type that
+// topics does not contain.
+func NewNames(topics map[string]string, template string) *Names {
+	return &Names{topics: topics, template: template, cache: make(map[nameKey]nameEntry)}
+}
+
+// Of returns the topic of an event. The error is a *failure.TopicError if the name is not
+// valid.
+func (n *Names) Of(e *outbox.Event) (string, error) {
+	k := nameKey{e.Type, e.AggregateType}
+	t, ok := n.cache[k]
+	if !ok {
+		t.name, t.err = n.find(e)
+		if len(n.cache) >= maxNames {
+			clear(n.cache)
+		}
+		n.cache[k] = t
+	}
+	return t.name, t.err
+}
+
+// find returns the topic of an event: a message contains its topic; the topic of any other
+// event is in n.topics, or else follows from the template.
+func (n *Names) find(e *outbox.Event) (string, error) {
+	if e.AggregateType == outbox.MessageAggregate {
+		if !Valid(e.Type) {
+			return e.Type, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
+		}
+		return e.Type, nil
+	}
+	if t, ok := n.topics[e.Type]; ok {
+		return t, nil
+	}
+	t := Expand(n.template, e.Type, e.AggregateType)
+	if !Valid(t) {
+		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
+	}
+	return t, nil
+}
+
+// pattern matches the names that Kafka allows.
+var pattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
