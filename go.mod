@@ -55,6 +55,7 @@ require (
 	golang.org/x/text v0.43.0
 	golang.org/x/time v0.16.0
 	gopkg.in/inf.v0 v0.9.1
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -92,16 +92,16 @@ func TestHTTP_QueuedCannotBeTakenBack(t *testing.T) {
 
 // known returns the answers of a test.
 type known struct {
-	letter *DeadLetter
-	place  *Place
-	err    error
+	deadLetter *DeadLetter
+	place      *Place
+	err        error
 }
 
 func (k *known) DeadLetter(context.Context, gocql.UUID) (DeadLetter, bool, error) {
-	if k.letter == nil {
+	if k.deadLetter == nil {
 		return DeadLetter{}, false, nil
 	}
-	return *k.letter, true, nil
+	return *k.deadLetter, true, nil
 }
 
 func (k *known) Find(context.Context, string, []byte, gocql.UUID, time.Time) (Place, bool, error) {
@@ -129,12 +129,12 @@ func TestHTTP_StateFollowsDeadLetterAndTopic(t *testing.T) {
 		t.Errorf("state %s before it is published, want queued", s)
 	}
 	for _, s := range []State{DLQPending, DLQProcessing, Retrying, Failed, Resolved, Archived} {
-		k.letter = &DeadLetter{State: s, Since: time.Now(), At: time.Now(), Error: "broken"}
+		k.deadLetter = &DeadLetter{State: s, Since: time.Now(), At: time.Now(), Error: "broken"}
 		if got := state(); got != string(s) {
 			t.Errorf("state %s with a dead letter in state %s", got, s)
 		}
 	}
-	k.letter, k.err = nil, fmt.Errorf("no broker")
+	k.deadLetter, k.err = nil, fmt.Errorf("no broker")
 	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["state"] != "queued" || r.Body["note"] == nil {
 		t.Errorf("GET without a broker = %s, want a note", r.Text)
 	}

@@ -126,8 +126,8 @@ func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	b := setup(t, func(c *Config) { c.DeadLetters, c.Finder = k, k })
 	path := "/v1/messages/" + world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`).ID(t).String()
 	for state, want := range map[State]string{Queued: "already released or published", DLQPending: "Replay the dead letter", Retrying: "Replay the dead letter", Failed: "Replay the dead letter", Resolved: "is resolved", Archived: "is resolved"} {
-		if k.letter = nil; state != Queued {
-			k.letter = &DeadLetter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
+		if k.deadLetter = nil; state != Queued {
+			k.deadLetter = &DeadLetter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
 		}
 		r := world.Request(t, b.handler, "POST", path+"/release", "")
 		if r.Status != 409 || r.Body["state"] != string(state) || !strings.Contains(r.Text, want) {

@@ -165,15 +165,15 @@ func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
 		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
 	}
 	v.add(Queued, e.writtenAt, "")
-	letter, dead, err := s.cfg.DeadLetters.DeadLetter(ctx, e.ID)
+	deadLetter, dead, err := s.cfg.DeadLetters.DeadLetter(ctx, e.ID)
 	if err != nil || !dead {
 		return v, err
 	}
-	v.History = append(v.History, Step{DLQPending, letter.Since, letter.Error})
-	if letter.State != DLQPending {
-		v.History = append(v.History, Step{letter.State, letter.At, ""})
+	v.History = append(v.History, Step{DLQPending, deadLetter.Since, deadLetter.Error})
+	if deadLetter.State != DLQPending {
+		v.History = append(v.History, Step{deadLetter.State, deadLetter.At, ""})
 	}
-	v.State = letter.State
+	v.State = deadLetter.State
 	return v, nil
 }
 

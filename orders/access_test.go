@@ -191,7 +191,7 @@ func TestHTTP_WrongTokensBehindAProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxies, err := access.NewProxies([]string{"192.0.2.1"}, access.XForwardedFor) // httptest's caller
+	proxies, err := access.NewProxies([]string{"192.0.2.1"}) // httptest's caller
 	if err != nil {
 		t.Fatal(err)
 	}

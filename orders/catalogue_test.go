@@ -130,6 +130,9 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 func TestHTTP_DocsWorkOffline(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)
+	if r := world.Request(t, h, "GET", "/", ""); r.Status != 302 || r.Header.Get("Location") != "/docs" {
+		t.Errorf("/ = %d to %q, want a redirect to /docs", r.Status, r.Header.Get("Location"))
+	}
 	page := world.Request(t, h, "GET", "/docs", "")
 	if page.Status != 200 || !strings.HasPrefix(page.Header.Get("Content-Type"), "text/html") || strings.Contains(page.Header.Get("Content-Security-Policy"), "http") {
 		t.Fatalf("/docs = %d %v", page.Status, page.Header)

@@ -157,6 +157,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "No such page. See /docs."))
 	}))
+	mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
 	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": problems})
 	})

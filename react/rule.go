@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
@@ -144,7 +145,7 @@ func (r *Rule) validate() error {
 // concurrent use.
 type compiled struct {
 	Rule
-	when   *expression // nil is always true
+	when   *filter.Expression // nil is always true
 	plugin Plugin
 }
 
@@ -155,7 +156,7 @@ func (c *Config) compileRule(r Rule) (*compiled, error) {
 	out := &compiled{Rule: r}
 	var err error
 	if strings.TrimSpace(r.When) != "" {
-		if out.when, err = compile(r.When); err != nil {
+		if out.when, err = filter.Compile(r.When); err != nil {
 			errs = append(errs, fmt.Errorf("when: %w", err))
 		}
 	}
@@ -195,7 +196,7 @@ func (r *compiled) matches(e *kafkarecord.Event) (ok bool, err error) {
 		return false, nil
 	}
 	if r.when != nil {
-		if ok, err := r.when.holds(e); !ok || err != nil {
+		if ok, err := r.when.Holds(e); !ok || err != nil {
 			return false, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/react/delivery"
@@ -20,89 +21,6 @@ func testEvent() kafkarecord.Event {
 		AggregateID: "order-1", AggregateType: "order", Sequence: 7, Time: "2026-01-02T03:04:04.5Z", ContentType: "application/json",
 		Headers: map[string]string{"region": "eu"},
 		Data:    json.RawMessage(`{"total":"1250.00","lines":[{"sku":"a","quantity":2},{"sku":"b","quantity":1000000}],"customer":null,"n":3}`),
-	}
-}
-
-func TestExpression_OverTheEvent(t *testing.T) {
-	t.Parallel()
-	e := testEvent()
-	for text, want := range map[string]bool{
-		`topic == "OrderCreated" && partition == 3 && offset == 41 && key == "order-1"`:           true,
-		`event_id == "e-1" && event_type.startsWith("Order") && sequence > 6`:                     true,
-		`aggregate_id == "order-1" && aggregate_type == "order" && content_type.contains("json")`: true,
-		`double(data.total) >= 1250.0`:                                         true,
-		`data.n == 3 && data.n < 4 && data.n >= 2.5`:                           true,
-		`data.lines.exists(l, l.quantity > 999)`:                               true,
-		`data.lines.all(l, l.sku == "a")`:                                      false,
-		`has(data.missing) && data.missing > 3`:                                false,
-		`data.customer == null`:                                                true,
-		`headers["region"] == "eu" && !("x" in headers)`:                       true,
-		`time < at && at - time == duration("500ms")`:                          true,
-		`time.getFullYear() == 2026 && at > timestamp("2026-01-01T00:00:00Z")`: true,
-		`event_type.matches("^Order(Created|Cancelled)$")`:                     true,
-		`aggregate_id.split("-")[1] == "1"`:                                    true,
-		"// big orders\n  double(data.total) >\n  1e6":                         false,
-		`data_text == ""`:                                                      true,
-	} {
-		x, err := compile(text)
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if got, err := x.holds(&e); got != want || err != nil {
-			t.Errorf("%s = %v, %v", text, got, err)
-		}
-	}
-	x, err := compile(`data_text == "hello" && data == null && time == at`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := kafkarecord.Decode(&kgo.Record{Value: []byte("hello"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("text/plain")}}})
-	if got, err := x.holds(&plain); !got || err != nil {
-		t.Errorf("of a text: %v, %v", got, err)
-	}
-}
-
-func TestExpression_ErrorsSayWhere(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		`total > 3`:      "line 1, column 1: undeclared reference to 'total'",
-		`event_type == `: "line 1, column 15: Syntax error",
-		"event_type == \"a\" &&\n  sequence == \"b\"": "line 2, column 12: found no matching overload for '_==_'",
-		`sequence + 1`:  "the type is int, want bool",
-		`data.flag`:     "the type is dyn, want bool",
-		`nosuch(topic)`: "column 7: undeclared reference to 'nosuch'",
-		`"` + strings.Repeat("x", maxExpression) + `" == topic`: "size",
-		`event_type.matches("(")`:                               "",
-	} {
-		x, err := compile(text)
-		if want == "" { // the type is known at run time
-			e := testEvent()
-			if err == nil {
-				_, err = x.holds(&e)
-			}
-			if err == nil {
-				t.Errorf("%s is no error", text)
-			}
-			continue
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60s: %v, want %q", text, err, want)
-		}
-	}
-}
-
-// The cost of an expression is bounded for any expression and event.
-func TestExpression_CostIsBounded(t *testing.T) {
-	t.Parallel()
-	list := "[" + strings.Repeat("1,", 2000) + "1]"
-	e := kafkarecord.Event{Data: json.RawMessage(`{"l":` + list + `}`)}
-	x, err := compile(`data.l.all(a, data.l.all(b, data.l.all(c, a + b + c > 0.0)))`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := x.holds(&e); err == nil || !strings.Contains(err.Error(), "cost") {
-		t.Errorf("holds() = %v, want an error of its cost", err)
 	}
 }
 
@@ -228,8 +146,8 @@ func FuzzRule(f *testing.F) {
 	f.Add(`data.map(x, [x, x])[0][0] == null`, `{{json .data}}{{$.topic}}`, []byte(`[null]`))
 	f.Fuzz(func(t *testing.T, when, words string, payload []byte) {
 		e := kafkarecord.Decode(&kgo.Record{Value: payload, Timestamp: time.Now()})
-		if x, err := compile(when); err == nil {
-			_, _ = x.holds(&e) // it must return
+		if x, err := filter.Compile(when); err == nil {
+			_, _ = x.Holds(&e) // it must return
 		}
 		_, _ = parseText("text", words)
 		w, err := parseText("text", defaultText)

@@ -27,11 +27,12 @@ var listenerCommands = map[string]struct {
 	metric string
 	more   []string
 }{
-	"relay":     {metric: "outbox_relay_streams"},
-	"react":     {metric: "outbox_react_", more: []string{"--config", "RULES"}},
-	"dlq watch": {metric: "outbox_dead_letter_"},
-	"orders":    {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
-	"admin":     {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
+	"relay":               {metric: "outbox_relay_streams"},
+	"react":               {metric: "outbox_react_", more: []string{"--config", "RULES"}},
+	"dlq watch":           {metric: "outbox_dead_letter_"},
+	"orders":              {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
+	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: "outbox_subscription_request_seconds"},
+	"admin":               {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 
 // Every command serves metrics, and profiles if they are enabled, on its admin listener
@@ -185,8 +186,8 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 			}
 		}
 	})
-	if len(owners) != 9 {
-		t.Errorf("found %v, want 9 addresses", owners)
+	if len(owners) != 11 {
+		t.Errorf("found %v, want 11 addresses", owners)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	_, _, doc := ask("", "GET", a.Addr+"/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
-	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dlq/letters"} {
+	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dlq/dead-letters"} {
 		if paths[path] == nil {
 			t.Errorf("the description has no %s", path)
 		}

@@ -43,7 +43,7 @@ func token(t *testing.T, role string) (secret, file string) {
 func TestAdmin_TokenIsLetIn(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
-	event := b.bury(1, nil)
+	event := b.writeDeadLetter(1, nil)
 	secret, file := token(t, "operator")
 	yaml, err := os.ReadFile(file)
 	if err != nil {
@@ -91,8 +91,8 @@ func TestAdmin_TokenIsLetIn(t *testing.T) {
 	if code, _ := get("/v1/me", secret+"x"); code != 401 {
 		t.Errorf("another token = %d, want 401", code)
 	}
-	if code, body := get("/v1/dlq/letters/"+event, secret); code != 200 || !strings.Contains(string(body), event) {
-		t.Errorf("the letter = %d %s", code, body)
+	if code, body := get("/v1/dlq/dead-letters/"+event, secret); code != 200 || !strings.Contains(string(body), event) {
+		t.Errorf("the dead letter = %d %s", code, body)
 	}
 	if code, body := get("/console/", secret); code != 200 || !strings.Contains(string(body), "<html") {
 		t.Errorf("/console/ = %d %.200s", code, body)

@@ -86,6 +86,7 @@ var commandArguments = map[string][]string{
 	"dlq purge":           {"00000000-0000-0000-0000-000000000001"},
 	"dlq release":         {"00000000-0000-0000-0000-000000000001"},
 	"dlq replay":          {"00000000-0000-0000-0000-000000000001"},
+	"dlq set":             {"00000000-0000-0000-0000-000000000001", "--priority", "5"},
 	"dlq resolve":         {"00000000-0000-0000-0000-000000000001"},
 	"scheduled cancel":    {"--all"},
 	"scheduled release":   {"--all"},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -36,7 +37,7 @@ relay had not published all dead letters within --wait.`,
 	for _, c := range dlqChanges {
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
-	cmd.AddCommand(newDLQEditCommand(), newDLQJobsCommand())
+	cmd.AddCommand(newDLQSetCommand(), newDLQEditCommand(), newDLQJobsCommand())
 	cmd.AddCommand(newDLQPurgeCommand(), newDLQArchiveCommand(), newDLQWatchCommand())
 	return cmd
 }
@@ -44,8 +45,9 @@ relay had not published all dead letters within --wait.`,
 // dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
 	cli.Listing
-	errorType, eventType, aggregate string
-	statuses                        []string
+	errorType, eventType, aggregate, table string
+	statuses, tags                         []string
+	minPriority                            *int
 }
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
@@ -53,6 +55,13 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.errorType, "error-type", "", "dead letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
+	fl.StringVar(&f.table, "table", "", "dead letters of this outbox table, keyspace.table, or of subscription.NAME")
+	fl.StringSliceVar(&f.tags, "tag", nil, "dead letters with all of these tags")
+	fl.Func("min-priority", "dead letters with this `priority` or a higher one", func(text string) error {
+		n, err := strconv.Atoi(text)
+		f.minPriority = &n
+		return err
+	})
 	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: pending, parked, processing, failed, manual, resolved, archived")
 	f.Listing.AddFlags(cmd, "dead letters", "failed last", limit)
 	f.complete(cmd)
@@ -60,7 +69,10 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 
 // filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
-	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate}
+	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority}
+	if err := out.Validate(); err != nil {
+		return out, cli.Usage(err)
+	}
 	for _, s := range f.statuses {
 		if err := cli.OneOf("status", s, statusNames()...); err != nil {
 			return out, err
@@ -73,7 +85,8 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 
 // empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.Start == "" && f.End == "" && len(f.statuses) == 0
+	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.Start == "" && f.End == "" &&
+		len(f.statuses)+len(f.tags) == 0 && f.minPriority == nil
 }
 
 func statusNames() (out []string) {

@@ -72,7 +72,7 @@ var manifestTable = cli.Table[manifestView]{
 		if v.Expires != nil {
 			expires = v.Expires.Format(time.DateOnly)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.Letters, v.Bytes, v.From.UTC().Format(cli.ListTime), v.To.UTC().Format(cli.ListTime), expires)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.DeadLetters, v.Bytes, v.From.UTC().Format(cli.ListTime), v.To.UTC().Format(cli.ListTime), expires)
 	},
 	View: func(v manifestView) any { return v },
 	None: "the archive is empty",

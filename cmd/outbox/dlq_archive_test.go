@@ -36,10 +36,10 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	dir := filepath.Join(t.TempDir(), "archive")
-	done := b.bury(1, nil)
+	done := b.writeDeadLetter(1, nil)
 	b.discard(done)
-	open := b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
-	manual := b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
+	open := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
+	manual := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
 	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
@@ -52,7 +52,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("purge --dry-run printed %q, %q", out, errOut)
 	}
 	if b.status(done) != dlq.Resolved {
-		t.Fatal("a dry run or a refused purge changed the letter")
+		t.Fatal("a dry run or a refused purge changed the dead letter")
 	}
 	if out, _ := b.run(cli.ExitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
 		t.Errorf("purge printed %q", out)
@@ -80,7 +80,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	}
 	out = b.archive(cli.ExitOK, "list", "-o", "json", "--retention-archive", dir)
 	var objects []manifestView
-	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].Letters != 1 || objects[0].Expires == nil {
+	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].DeadLetters != 1 || objects[0].Expires == nil {
 		t.Fatalf("archive list printed %s, %v", out, err)
 	}
 	if out := b.archive(cli.ExitOK, "list", "--retention-archive", dir); !strings.Contains(out, objects[0].Object) {
@@ -130,7 +130,7 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	old := time.Now().Add(-48 * time.Hour)
-	id := b.bury(1, func(l *dlq.DeadLetter) { l.FirstFailedAt, l.LastFailedAt = old, old })
+	id := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.FirstFailedAt, l.LastFailedAt = old, old })
 	clock, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return old }))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 		t.Errorf("with 30 days: %q", out)
 	}
 	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed dead letters") || b.status(id) != dlq.Resolved {
-		t.Errorf("a dry run: %q, and the letter is %s", out, b.status(id))
+		t.Errorf("a dry run: %q, and the dead letter is %s", out, b.status(id))
 	}
 	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed dead letters moved to 1 object") {
 		t.Errorf("with a day: %q", out)
@@ -155,7 +155,7 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	}
 }
 
-func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
+func TestVerify_ArchivedDeadLettersAreNotMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		l      dlq.DeadLetter
@@ -168,8 +168,8 @@ func TestVerify_ArchivedLettersAreNotMissing(t *testing.T) {
 		"replayed":       {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
 	} {
 		tt.l.Status = dlq.Archived
-		got, ok := app.ClosedLetter(&tt.l, time.Now().Add(-time.Minute))
-		if ok != tt.ok || ok && (got.State != verify.LetterClosed || !strings.Contains(got.Detail, tt.detail)) {
+		got, ok := app.ClosedDeadLetter(&tt.l, time.Now().Add(-time.Minute))
+		if ok != tt.ok || ok && (got.State != verify.DeadLetterClosed || !strings.Contains(got.Detail, tt.detail)) {
 			t.Errorf("%s: %+v, %v", name, got, ok)
 		}
 	}

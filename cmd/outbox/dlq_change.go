@@ -67,13 +67,18 @@ type dlqChangeFlags struct {
 	dlqConfirm
 	dlqActor
 	dlqRun
-	all, canary, force, noArchive bool
-	output, object                string
-	rate                          float64
-	batchSize                     int
+	all, canary, force, noArchive, byPriority bool
+	set                                       *dlq.Labels // of ActionSet
+	output, object                            string
+	rate                                      float64
+	batchSize                                 int
 }
 
-func newDLQChangeCommand(c dlqChange) *cobra.Command {
+func newDLQChangeCommand(c dlqChange) *cobra.Command { return newDLQChangeWith(c, nil) }
+
+// newDLQChangeWith is newDLQChangeCommand with a function that reads the flags of one
+// action; nil for none.
+func newDLQChangeWith(c dlqChange, read func(*cobra.Command, *dlqChangeFlags) error) *cobra.Command {
 	var f dlqChangeFlags
 	cmd := &cobra.Command{
 		Use:   string(c.action) + " [EVENT_ID...]",
@@ -86,6 +91,9 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
+			if err == nil && read != nil {
+				err = read(cmd, &f)
+			}
 			if err != nil {
 				return err
 			}
@@ -121,6 +129,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
+		fl.BoolVar(&f.byPriority, "by-priority", false, "higher priorities first, then the oldest failures; at most 10000 dead letters")
 		fl.BoolVar(&f.force, "force", false, "skip the checks of relay, breaker and broker")
 		sections = append(sections, app.SectionKafka)
 	}
@@ -133,7 +142,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 // meantWithout contains the statuses that a change selects without --status.
 var meantWithout = map[dlq.Action]string{
 	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionRelease: "open",
-	dlq.ActionResolve: "open", dlq.ActionPark: "open",
+	dlq.ActionResolve: "open", dlq.ActionPark: "open", dlq.ActionSet: "open",
 	dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
 
@@ -188,7 +197,7 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jobs.Spec, error) {
 	spec := jobs.Spec{
 		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.Limit,
-		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
+		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive, ByPriority: f.byPriority, Set: f.set,
 	}
 	var err error
 	spec.Filter, err = f.scope(named, f.all, f.output, now)
@@ -251,7 +260,7 @@ func needsArchive(spec *jobs.Spec) error {
 }
 
 // target reads the selected dead letters: by ids, by object, or by the filter.
-func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
+func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (deadLetters []dlq.DeadLetter, missing []string, err error) {
 	if f.object != "" {
 		events, err := f.objectIDs(cmd, conf)
 		if err != nil {
@@ -261,11 +270,14 @@ func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 			return nil, nil, err
 		}
 	}
-	if len(ids) > 0 {
-		return readLetters(cmd.Context(), s, ids)
+	if spec.ByPriority {
+		return byPriority(cmd.Context(), s, spec, ids)
 	}
-	letters, _, err = collect(cmd, s, spec.Filter, f.Limit)
-	return slices.DeleteFunc(letters, func(l dlq.DeadLetter) bool { return !spec.Means(&l) }), nil, err
+	if len(ids) > 0 {
+		return readDeadLetters(cmd.Context(), s, ids)
+	}
+	deadLetters, _, err = collect(cmd, s, spec.Filter, f.Limit)
+	return slices.DeleteFunc(deadLetters, func(l dlq.DeadLetter) bool { return !spec.Means(&l) }), nil, err
 }
 
 // change prints the preview of the job and, after the confirmation, creates and runs it. a
@@ -277,22 +289,22 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 		return needsArchive(&spec)
 	}
 	var out changed
-	letters, missing, err := f.target(cmd, conf, s, &spec, ids)
+	deadLetters, missing, err := f.target(cmd, conf, s, &spec, ids)
 	if err != nil {
 		return err
 	}
 	out.Missing = missing
 	named := len(ids) > 0 || f.object != ""
 	var may []dlq.DeadLetter
-	if out.Preview, may, err = js.Preview(ctx, &spec, letters); err == nil {
+	if out.Preview, may, err = js.Preview(ctx, &spec, deadLetters); err == nil {
 		err = js.Estimate(ctx, &out.Preview, f.rate)
 	}
 	if err != nil {
 		return err
 	}
 	if named {
-		for i := range letters {
-			if err := js.Check(&spec, &letters[i]); err != nil {
+		for i := range deadLetters {
+			if err := js.Check(&spec, &deadLetters[i]); err != nil {
 				out.refuse(err)
 			}
 		}
@@ -334,7 +346,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 
 // narrow returns the job for the dead letters of the preview.
 func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.DeadLetter) jobs.Spec {
-	if named || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
+	if named || spec.ByPriority || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
 		spec.Filter, spec.Limit = dlq.Filter{}, 0
 		for i := range may { // only dead letters of the preview
 			spec.IDs = append(spec.IDs, may[i].EventID)
@@ -390,8 +402,8 @@ func skipped(action dlq.Action, c *changed) string {
 	return fmt.Sprintf("skipped: %s, %s; events that they no longer block: %d", cli.Plural(c.Changed, "event"), what, c.Preview.Followers)
 }
 
-// readLetters reads the dead letters of events, each once; missing contains the ids without one.
-func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters []dlq.DeadLetter, missing []string, err error) {
+// readDeadLetters reads the dead letters of events, each once; missing contains the ids without one.
+func readDeadLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (deadLetters []dlq.DeadLetter, missing []string, err error) {
 	found, err := s.ReadMany(ctx, ids)
 	if err != nil {
 		return nil, nil, err
@@ -403,12 +415,12 @@ func readLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (letters [
 		}
 		seen[id] = true
 		if l, ok := found[id]; ok {
-			letters = append(letters, l)
+			deadLetters = append(deadLetters, l)
 		} else {
 			missing = append(missing, id.String())
 		}
 	}
-	return letters, missing, nil
+	return deadLetters, missing, nil
 }
 
 func printPreview(w io.Writer, out *changed) {

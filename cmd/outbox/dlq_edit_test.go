@@ -29,7 +29,7 @@ func TestDLQ_Edit(t *testing.T) {
 	}
 	write("OrderCreated.json", `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`)
 	good, bad := write("good", `{"id":2}`), write("bad", `{"id":"2"}`)
-	id := b.bury(1, func(l *dlq.DeadLetter) { l.CreatedAt = testTime })
+	id := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.CreatedAt = testTime })
 	schemas := []string{"--dlq-schemas", dir}
 	edit := func(want int, args ...string) (string, string) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestDLQ_Edit(t *testing.T) {
 	}
 	l, err := b.store.Read(t.Context(), u)
 	if err != nil || l.EditedID.String() != v.EditedID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
-		t.Errorf("the letter is %+v, %v", l, err)
+		t.Errorf("the dead letter is %+v, %v", l, err)
 	}
 	out, _ = b.run(cli.ExitOK, "show", id)
 	for _, want := range []string{v.EditedID, `{"id":1}`, `+  "id": 2`, "typo"} {

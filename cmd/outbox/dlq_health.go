@@ -15,10 +15,10 @@ import (
 
 // healthy returns nil if relays and broker are ready for a replay of the dead letters, or
 // with --force. The error lists the problems.
-func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, letters []dlq.DeadLetter) error {
+func (f *dlqChangeFlags) healthy(cmd *cobra.Command, c *app.Config, deadLetters []dlq.DeadLetter) error {
 	tables := make(map[string]bool)
-	for i := range letters {
-		tables[letters[i].Table] = true
+	for i := range deadLetters {
+		tables[deadLetters[i].Table] = true
 	}
 	problems := doctor.ReplayProblems(cmd.Context(), c, tables)
 	if len(problems) == 0 {

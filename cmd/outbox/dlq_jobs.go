@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -18,33 +19,35 @@ import (
 
 // jobView is a job for people and scripts.
 type jobView struct {
-	ID        string           `json:"id"`
-	State     jobs.State       `json:"state"`
-	Action    dlq.Action       `json:"action"`
-	Filter    *dlq.Filter      `json:"filter,omitempty"`
-	IDs       int              `json:"ids,omitempty"`
-	Limit     int              `json:"limit,omitempty"`
-	Rate      float64          `json:"rate,omitempty"`
-	BatchSize int              `json:"batch_size"`
-	Canary    bool             `json:"canary,omitempty"`
-	Force     bool             `json:"force,omitempty"`
-	NoArchive bool             `json:"no_archive,omitempty"`
-	Actor     string           `json:"actor"`
-	Reason    string           `json:"reason,omitempty"`
-	Progress  jobs.Progress    `json:"progress"`
-	Error     string           `json:"error,omitempty"`
-	RunBy     string           `json:"run_by,omitempty"`
-	Created   time.Time        `json:"created_at"`
-	Started   *time.Time       `json:"started_at,omitempty"`
-	Finished  *time.Time       `json:"finished_at,omitempty"`
-	Version   int64            `json:"version"`
-	History   []jobs.JobChange `json:"history"`
+	ID         string           `json:"id"`
+	State      jobs.State       `json:"state"`
+	Action     dlq.Action       `json:"action"`
+	Filter     *dlq.Filter      `json:"filter,omitempty"`
+	IDs        int              `json:"ids,omitempty"`
+	Limit      int              `json:"limit,omitempty"`
+	Rate       float64          `json:"rate,omitempty"`
+	BatchSize  int              `json:"batch_size"`
+	Canary     bool             `json:"canary,omitempty"`
+	Force      bool             `json:"force,omitempty"`
+	NoArchive  bool             `json:"no_archive,omitempty"`
+	ByPriority bool             `json:"by_priority,omitempty"`
+	Set        *dlq.Labels      `json:"set,omitempty"`
+	Actor      string           `json:"actor"`
+	Reason     string           `json:"reason,omitempty"`
+	Progress   jobs.Progress    `json:"progress"`
+	Error      string           `json:"error,omitempty"`
+	RunBy      string           `json:"run_by,omitempty"`
+	Created    time.Time        `json:"created_at"`
+	Started    *time.Time       `json:"started_at,omitempty"`
+	Finished   *time.Time       `json:"finished_at,omitempty"`
+	Version    int64            `json:"version"`
+	History    []jobs.JobChange `json:"history"`
 }
 
 func viewOfJob(j *jobs.Job) *jobView {
 	v := &jobView{
 		ID: j.ID.String(), State: j.State, Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize,
-		Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
+		Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
 		Created: j.Created(), Started: timeOrNil(j.Started), Finished: timeOrNil(j.Finished), Version: j.Version, History: j.History,
 	}
 	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
@@ -193,10 +196,13 @@ func printJob(w io.Writer, output string, v *jobView) error {
 	field("action", v.Action)
 	if f := v.Filter; f != nil {
 		field("status", f.Status)
-		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"type", f.EventType}, {"aggregate", f.Aggregate}} {
+		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"type", f.EventType}, {"aggregate", f.Aggregate}, {"table", f.Table}, {"tags", strings.Join(f.Tags, ", ")}} {
 			if x.value != "" {
 				field(x.name, x.value)
 			}
+		}
+		if f.MinPriority != nil {
+			field("least priority", *f.MinPriority)
 		}
 		if !f.Since.IsZero() {
 			field("failed since", f.Since.UTC().Format(time.RFC3339))
@@ -207,6 +213,16 @@ func printJob(w io.Writer, output string, v *jobView) error {
 	}
 	if v.Force {
 		field("force", "includes failed and manual dead letters")
+	}
+	if v.ByPriority {
+		field("order", "higher priorities first, then the oldest failures")
+	}
+	if c := v.Set; c != nil {
+		if c.Priority != nil {
+			field("priority", *c.Priority)
+		}
+		field("tags added", strings.Join(c.AddTags, ", "))
+		field("tags removed", strings.Join(c.RemoveTags, ", "))
 	}
 	if v.NoArchive {
 		field("archive", "none: the dead letters are deleted")

@@ -37,11 +37,11 @@ func newDLQListCommand() *cobra.Command {
 				return err
 			}
 			return withDLQ(cmd, func(s *dlq.Store) error {
-				letters, more, err := collect(cmd, s, filter, f.Limit)
+				deadLetters, more, err := collect(cmd, s, filter, f.Limit)
 				if err != nil {
 					return err
 				}
-				return letterTable.Print(cmd, output, letters, more)
+				return deadLetterTable.Print(cmd, output, deadLetters, more)
 			})
 		},
 	}
@@ -53,21 +53,21 @@ func newDLQListCommand() *cobra.Command {
 
 // collect reads up to limit dead letters that match filter; more reports that there are
 // others.
-func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (letters []dlq.DeadLetter, more bool, err error) {
+func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (deadLetters []dlq.DeadLetter, more bool, err error) {
 	err = s.List(cmd.Context(), filter, func(l *dlq.DeadLetter) error {
-		if limit > 0 && len(letters) == limit {
+		if limit > 0 && len(deadLetters) == limit {
 			more = true
 			return dlq.ErrStop
 		}
-		letters = append(letters, *l)
+		deadLetters = append(deadLetters, *l)
 		return nil
 	})
-	return letters, more, err
+	return deadLetters, more, err
 }
 
 // shown is the result of show as JSON.
 type shown struct {
-	letterView
+	deadLetterView
 	History []dlq.Change `json:"history"`
 	// Edits are the replacements of the event, oldest first; the last one is published.
 	Edits []editView `json:"edits,omitempty"`
@@ -156,7 +156,7 @@ func newDLQShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				v := shown{letterView: viewOf(&l)}
+				v := shown{deadLetterView: viewOf(&l)}
 				holds, err := s.Holds(cmd.Context(), l.Table)
 				if err != nil {
 					return err
@@ -188,7 +188,7 @@ func newDLQShowCommand() *cobra.Command {
 }
 
 func printShown(w io.Writer, v *shown) error {
-	if err := printLetter(w, &v.letterView); err != nil {
+	if err := printDeadLetter(w, &v.deadLetterView); err != nil {
 		return err
 	}
 	tw := cli.NewColumns(w)
@@ -220,8 +220,8 @@ func printShown(w io.Writer, v *shown) error {
 	return tw.Flush()
 }
 
-// printLetter prints a dead letter, one field per line.
-func printLetter(w io.Writer, v *letterView) error {
+// printDeadLetter prints a dead letter, one field per line.
+func printDeadLetter(w io.Writer, v *deadLetterView) error {
 	tw := cli.NewColumns(w)
 	field := cli.FieldsOn(tw)
 	at := func(t *time.Time) string {
@@ -236,6 +236,8 @@ func printLetter(w io.Writer, v *letterView) error {
 		status += ", released: later events of the aggregate do not wait for it"
 	}
 	field("status", status)
+	field("priority", v.Priority)
+	field("tags", strings.Join(v.Tags, ", "))
 	field("outcome", v.Outcome)
 	field("note", v.OutcomeNote)
 	field("resolved at", at(v.ResolvedAt))

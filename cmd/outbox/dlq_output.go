@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// letterView is a dead letter as JSON. Its keys are the columns of the table.
-type letterView struct {
+// deadLetterView is a dead letter as JSON. Its keys are the columns of the table.
+type deadLetterView struct {
 	EventID       string            `json:"event_id"`
 	Status        dlq.Status        `json:"status"`
 	Table         string            `json:"table"`
@@ -23,6 +24,8 @@ type letterView struct {
 	AggregateType string            `json:"aggregate_type"`
 	EventType     string            `json:"event_type"`
 	Sequence      int64             `json:"seq"`
+	Priority      int               `json:"priority"`
+	Tags          []string          `json:"tags,omitempty"`
 	Topic         string            `json:"topic,omitempty"`
 	ErrorClass    string            `json:"error_class"`
 	ErrorCode     string            `json:"error_code,omitempty"`
@@ -55,10 +58,10 @@ type letterView struct {
 	Raw           map[string]string `json:"raw,omitempty"`
 }
 
-func viewOf(l *dlq.DeadLetter) letterView {
-	v := letterView{
+func viewOf(l *dlq.DeadLetter) deadLetterView {
+	v := deadLetterView{
 		EventID: l.EventID.String(), Status: l.Status, Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType,
-		EventType: l.EventType, Sequence: l.Sequence, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode,
+		EventType: l.EventType, Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode,
 		ErrorText: l.ErrorText, ErrorChain: l.ErrorChain, Attempts: l.Attempts, Replays: l.Replays, FirstFailedAt: l.FirstFailedAt,
 		LastFailedAt: l.LastFailedAt, Strategy: l.Strategy, Rule: l.Rule, Waiting: l.WaitsFor(nil, time.Now()), NextAttempt: timeOrNil(l.NextAttempt), Released: l.Released,
 		ClaimedBy: l.ClaimedBy, ClaimedUntil: timeOrNil(l.ClaimedUntil), OutcomeNote: l.Outcome.Note, ResolvedAt: timeOrNil(l.ResolvedAt),
@@ -95,9 +98,9 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// letterTable prints dead letters as a list.
-var letterTable = cli.Table[dlq.DeadLetter]{
-	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT",
+// deadLetterTable prints dead letters as a list.
+var deadLetterTable = cli.Table[dlq.DeadLetter]{
+	Header: "EVENT\tSTATUS\tPRIORITY\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT\tTAGS",
 	Row: func(w io.Writer, l dlq.DeadLetter) {
 		status := string(l.Status)
 		if l.Released && l.Status.Open() {
@@ -107,8 +110,8 @@ var letterTable = cli.Table[dlq.DeadLetter]{
 		if !l.NextAttempt.IsZero() {
 			next = l.NextAttempt.UTC().Format(cli.ListTime)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
-			cli.Clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(cli.ListTime), next)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, l.Priority, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
+			cli.Clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(cli.ListTime), next, strings.Join(l.Tags, ","))
 	},
 	View: func(l dlq.DeadLetter) any { return viewOf(&l) },
 	None: "no dead letter matches",

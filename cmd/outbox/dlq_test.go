@@ -46,8 +46,8 @@ func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
 	}
 }
 
-// bury stores a letter of aggregate a, changed by f.
-func (b *dlqBundle) bury(seq int64, f func(*dlq.DeadLetter)) string {
+// writeDeadLetter stores a dead letter of aggregate a, changed by f.
+func (b *dlqBundle) writeDeadLetter(seq int64, f func(*dlq.DeadLetter)) string {
 	b.t.Helper()
 	l := &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a", AggregateType: "order", EventType: "OrderCreated",
@@ -82,7 +82,7 @@ func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 func (b *dlqBundle) ids(args ...string) (ids []string) {
 	b.t.Helper()
 	out, _ := b.run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
-	var views []letterView
+	var views []deadLetterView
 	if err := json.Unmarshal([]byte(out), &views); err != nil {
 		b.t.Fatalf("list printed %q: %v", out, err)
 	}
@@ -116,11 +116,11 @@ func TestDLQ_Commands(t *testing.T) {
 		t.Errorf("list of nothing: %v", got)
 	}
 	day := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	head := b.bury(1, func(l *dlq.DeadLetter) { l.FirstFailedAt = day })
-	next := b.bury(2, func(l *dlq.DeadLetter) {
+	head := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.FirstFailedAt = day })
+	next := b.writeDeadLetter(2, func(l *dlq.DeadLetter) {
 		l.Status, l.ErrorClass, l.EventType, l.FirstFailedAt = dlq.Parked, "behind", "OrderCancelled", day.Add(time.Minute)
 	})
-	other := b.bury(1, func(l *dlq.DeadLetter) {
+	other := b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
 		l.AggregateID, l.Status, l.FirstFailedAt, l.Payload = "b\x1b[2J", dlq.Manual, day.AddDate(0, 0, 1), []byte{0xff, 0}
 	})
 
@@ -222,7 +222,7 @@ func TestDLQ_Commands(t *testing.T) {
 			}
 		}
 		if s := b.status(head); s != dlq.Pending {
-			t.Errorf("the letter is %s", s)
+			t.Errorf("the dead letter is %s", s)
 		}
 	})
 	t.Run("changes", func(t *testing.T) {
@@ -230,9 +230,9 @@ func TestDLQ_Commands(t *testing.T) {
 		if s := b.status(head); s != dlq.Manual {
 			t.Errorf("after park: %s", s)
 		}
-		// A parked letter waits for the one before it.
+		// A parked dead letter waits for the one before it.
 		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
-			t.Errorf("replay of a parked letter says %q", errOut)
+			t.Errorf("replay of a parked dead letter says %q", errOut)
 		}
 		out, _ := b.run(cli.ExitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
 		var v changed
@@ -262,7 +262,7 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 150 {
-			b.bury(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("m", i) })
+			b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("m", i) })
 		}
 		out, errOut := b.run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
 		if !strings.Contains(out, "discard: 120 changed") || !strings.Contains(errOut, "120/120") {

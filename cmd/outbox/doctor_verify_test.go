@@ -25,13 +25,13 @@ func TestVerifier_OneOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Verify = app.VerifyConfig{RowsPerSecond: 1000}
-	letters, err := dlq.Open(b.session, "outbox")
+	deadLetters, err := dlq.Open(b.session, "outbox")
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := func(ctx context.Context) (passes func() float64, ended chan struct{}) {
 		reg := prometheus.NewRegistry()
-		run, err := c.Verifier(b.session, letters, reg, slog.New(slog.DiscardHandler))
+		run, err := c.Verifier(b.session, deadLetters, reg, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestVerifier_OneOfSeveral(t *testing.T) {
 	}
 	stop()
 	<-ended
-	duty, err := letters.Duty(app.VerifyDuty, "another", app.VerifyTTL)
+	duty, err := deadLetters.Duty(app.VerifyDuty, "another", app.VerifyTTL)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ configuration.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			if f.to < 1 || f.to > share.MaxShards {
-				return cli.Usage(fmt.Errorf("--to %d: write a number from 1 to %d; an instance that is to be alone (relay.shards 0) needs none", f.to, share.MaxShards))
+				return cli.Usage(fmt.Errorf("--to %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
 			}
 			return reshard(c, cmd, &f)
 		}),

@@ -111,7 +111,7 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 			t.Fatal("it owns no shard")
 		}
 	}
-	if ready, text := s.detail(t); ready || !strings.Contains(text, "owned and not carried yet: shard 0") {
+	if ready, text := s.detail(t); ready || !strings.Contains(text, "owned and not started yet: shard 0") {
 		t.Errorf("an instance that carries nothing of what it owns: ready %t, %s", ready, text)
 	}
 }
@@ -229,54 +229,12 @@ func TestSharing_StandsBy(t *testing.T) {
 	two.owned(t, 1)
 }
 
-// A relay of the same name that is alone is waited for.
-func TestSharing_WaitsForOneThatIsAlone(t *testing.T) {
+// An instance with one shard takes over from a relay without shards that runs when it
+// starts: it waits, not ready, until that relay has stopped. Each event is published once
+// and in order.
+func TestSharing_TakesOverFromARelayWithoutShards(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	confs, err := c.RelayConfigs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	confs[0].Session = b.session
-	alone, err := relay.New(confs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	gone := make(chan struct{})
-	go func() {
-		alone.Heartbeat(ctx, "v1", 200*time.Millisecond)
-		close(gone)
-	}()
-	for n := 0; n == 0; time.Sleep(20 * time.Millisecond) {
-		if err := b.session.Query("SELECT count(*) FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-	}
-	one := b.share(2)
-	for began, said := time.Now(), false; !said || time.Since(began) < 4*time.Second; time.Sleep(50 * time.Millisecond) { // it looks again and again
-		ready, text := one.detail(t)
-		if ready || one.Member.Status().Joined || time.Since(began) > 5*time.Minute {
-			t.Fatalf("beside one that is alone it says %s", text)
-		}
-		said = said || strings.Contains(text, "is alone is waited for")
-	}
-	stop()
-	<-gone
-	one.owned(t, 2)
-}
-
-// One that would carry the table whole waits for instances that share it, says so on
-// /readyz, and publishes nothing twice.
-func TestSharing_OneThatIsAloneWaits(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	one := b.share(2)
-	one.owned(t, 2)
 	c, err := configOf(t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
@@ -285,47 +243,53 @@ func TestSharing_OneThatIsAloneWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := app.NewRelays(c, confs, b.session, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	confs[0].Session = b.session
+	old, err := relay.New(confs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- alone.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	go func() { ended <- old.Run(ctx) }()
+	beats, stopBeats := context.WithCancel(t.Context())
+	beating := make(chan struct{})
+	go func() {
+		old.Heartbeat(beats, "v0", 200*time.Millisecond)
+		close(beating)
 	}()
-	says := func() (bool, string) {
-		ready, d := alone.Readiness()()
-		text, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ready, string(text)
-	}
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				_, text := says()
-				t.Fatalf("not so after five minutes: %s; it says %s", what, text)
-			}
-		}
-	}
-	wait("it waits", func() bool {
-		ready, text := says()
-		return !ready && strings.Contains(text, "it waits and publishes nothing")
-	})
 	a := outbox.NewID()
 	b.add(1, a, 0)
-	if got := b.published(t, 1); !slices.Equal(got[a], []int64{1}) {
-		t.Errorf("the topic has %v of its aggregate, want the event once", got[a])
+	b.add(2, a, 0)
+	if got := b.published(t, 2); !slices.Equal(got[a], []int64{1, 2}) {
+		t.Fatalf("the relay without shards has published %v", got[a])
 	}
-	one.leave()
-	wait("it begins", func() bool { ready, _ := says(); return ready })
+
+	one := b.share(1)
+	for end, said := time.Now().Add(5*time.Minute), ""; !strings.Contains(said, "waiting until no relay without shards runs"); time.Sleep(20 * time.Millisecond) {
+		ready, text := one.detail(t)
+		if said = text; ready || one.Member.Status().Joined || time.Now().After(end) {
+			t.Fatalf("beside a relay without shards: ready %t, %s", ready, text)
+		}
+	}
+	b.add(3, a, 0)
+	if got := b.published(t, 3); !slices.Equal(got[a], []int64{1, 2, 3}) {
+		t.Errorf("the topic has %v of the aggregate, want 1 to 3 once", got[a])
+	}
+	if one.Member.Status().Joined {
+		t.Error("the instance has joined the group beside a relay without shards")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	b.add(4, a, 0)
+	stopBeats()
+	<-beating
+	one.owned(t, 1)
+	b.add(5, a, 0)
+	if got := b.published(t, 5); !slices.Equal(got[a], []int64{1, 2, 3, 4, 5}) {
+		t.Errorf("the topic has %v of the aggregate, want each event once and in order", got[a])
+	}
 }
 
 // Another number of shards than the others have is refused, with what to do.
@@ -343,29 +307,32 @@ func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
 	}
 }
 
-// Wrong settings of sharing are named, with the fix.
+// Wrong settings of sharing are refused with the name of the setting and the fix.
 func TestConfig_Sharing(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]string{
-		"--relay-shards=-1":                                               "relay.shards -1: write a number from 1 to 256",
-		"--relay-shards=2 --relay-session-timeout=1ms":                    "relay.session_timeout 1ms: write a time from 1s to 5m0s",
-		"--relay-drain-timeout=50s":                                       "",
-		"--relay-shards=2 --relay-name=Bestellungen":                      "",
-		"--relay-shards=257 --relay-session-timeout=10m --relay-name=a,b": "relay.session_timeout 10m0s",
+		"--relay-shards=0":                             "relay.shards: 0 is not allowed; set it to 1 for one active instance and standbys",
+		"--relay-shards=-1":                            "relay.shards: -1 is not allowed; set it to 1",
+		"--relay-shards=257":                           "at most 256",
+		"--relay-session-timeout=1ms":                  "relay.session_timeout: 1ms is below the limit of 1s",
+		"--relay-session-timeout=10m":                  "relay.session_timeout: 10m is above the limit of 5m",
+		"--relay-drain-timeout=50s":                    "",
+		"--relay-shards=256 --relay-name=Bestellungen": "",
 	} {
 		c, err := configOf(t, "", nil, strings.Fields(flags)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = c.Relay.CheckSharing()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: checkSharing() error = %v, want %q", flags, err, want)
+			t.Errorf("%s: error = %v, want %q", flags, err, want)
 		}
+		if flags == "--relay-drain-timeout=50s" && err == nil && c.Relay.Shards != 1 {
+			t.Errorf("relay.shards is %d by default, want 1", c.Relay.Shards)
+		}
+	}
+	if _, err := configOf(t, "relay: {shards: 0}", nil); err == nil || !strings.Contains(err.Error(), "relay.shards: 0 is not allowed") {
+		t.Errorf("relay.shards 0 in the file: %v", err)
 	}
 }
 
-// Where relay_instances may not be used nobody knows who else runs, and that is no reason
-// to carry nothing.
+// Without access to relay_instances an instance does not wait for a relay without shards.
 func TestSharing_WithoutTheRowsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

@@ -15,8 +15,10 @@ func newTokenCommand() *cobra.Command {
 		Use:   "token NAME",
 		Short: "Create a bearer token and its entry for http.tokens or admin.tokens",
 		Long: `Create a bearer token of 256 random bits and print it. It is not stored.
-The second line is its entry for http.tokens (orders and messages), admin.tokens
-(admin API and console), or both. The entry contains only the token's hash.`,
+The second line is its entry for http.tokens (orders, messages, subscriptions),
+admin.tokens (admin API and console), or both. The entry contains only the token's
+hash. A token with --role 'consumer(orders-*|mail)' receives and acknowledges the
+messages of these subscriptions, and does nothing else.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, hash := access.NewToken()
@@ -30,6 +32,6 @@ The second line is its entry for http.tokens (orders and messages), admin.tokens
 		},
 	}
 	cmd.Flags().StringVar(&role, "role", string(access.Viewer),
-		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves) or admin (also discards, edits, cancels jobs)")
+		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves), admin (also discards, edits, cancels jobs) or consumer(NAMES) (consumes these subscriptions only)")
 	return cmd
 }

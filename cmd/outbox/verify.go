@@ -24,6 +24,7 @@ import (
 // verifyFlags contains the flags of verify that are not settings.
 type verifyFlags struct {
 	since, until, state, output string
+	subscription                string
 	topics                      []string
 	rate, parallel              int
 	fromFirst, repair, wait     bool
@@ -59,6 +60,10 @@ reports the result of each. The exit status is then 0 if all of them were publis
 and no other problem was found. Dead letters are not repaired: use outbox dlq. Events
 of a relay that is only late need no repair; the command waits for them.
 
+With --subscription NAME the command instead accounts for the topics of a
+subscription: every offset is settled, waiting, stored, or lost because the topic
+deleted it first. It also finds wrong positions and replays that nobody delivers.
+
 Memory is 100 bytes per event, whatever its payload. With --resume FILE the command
 keeps its progress in the file, and the same command continues after an
 interruption.`,
@@ -76,6 +81,7 @@ interruption.`,
 	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish missing events")
 	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "maximum wait for its answers")
 	fl.StringVar(&f.state, "resume", "", "keep the progress in this file and continue from it")
+	fl.StringVar(&f.subscription, "subscription", "", "account for the messages of this subscription instead")
 	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
@@ -130,6 +136,9 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	if err := cli.OneOf("output", f.output, "text", "json"); err != nil {
 		return err
 	}
+	if f.subscription != "" {
+		return verifySubscription(c, cmd, &f)
+	}
 	if f.rate < 0 || f.parallel < 1 {
 		return cli.Usage(errors.New("--rate must not be negative, and --parallel at least 1"))
 	}
@@ -147,7 +156,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	defer disconnect()
-	letters, err := dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...)
+	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...)
 	if err != nil {
 		return err
 	}
@@ -164,8 +173,8 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		},
 		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.Client,
 		Topics: f.topics, Window: window, State: f.state,
-		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(verify.Letter)) error {
-			return app.LettersOf(ctx, letters, app.TableName(&conf), events, began, each)
+		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(verify.DeadLetter)) error {
+			return app.DeadLettersOf(ctx, deadLetters, app.TableName(&conf), events, began, each)
 		},
 	}
 	for _, t := range conf.Topics {

@@ -37,7 +37,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Verify = app.VerifyConfig{RowsPerSecond: 100_000, Repair: true}
-	letters, err := dlq.Open(b.session, "outbox")
+	deadLetters, err := dlq.Open(b.session, "outbox")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf.Session = b.session
-	table := c.VerifierTable(conf, letters)
+	table := c.VerifierTable(conf, deadLetters)
 	if at, err := table.Passed(t.Context()); err != nil || !at.IsZero() {
 		t.Errorf("a relay that never ran has passed %s, %v", at, err)
 	}
@@ -77,7 +77,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 	c.Verify.RowsPerSecond = 0
-	if run, err := c.Verifier(b.session, letters, reg, slog.New(slog.DiscardHandler)); err != nil {
+	if run, err := c.Verifier(b.session, deadLetters, reg, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	} else {
 		run(t.Context()) // returns: it is switched off

@@ -3,7 +3,8 @@
 // A Gate maps the bearer token of a request to a Principal with a Role. A token is
 // either in the configuration, which contains only its hash, or a JWT of an OpenID
 // Connect issuer. Huma checks the role that an operation needs; an operation without a
-// role needs the role admin. There are no cookies, so a page of another origin cannot
+// role needs the role admin. A token with the role consumer receives and settles messages of
+// the subscriptions that it names, and nothing else. There are no cookies, so a page of another origin cannot
 // use the rights of a user through the browser. Browsers refuses such requests to
 // servers without tokens.
 //

@@ -198,5 +198,5 @@ func Permit(p Principal, needed Role) error {
 	if p.Role.May(needed) {
 		return nil
 	}
-	return &Error{Status: http.StatusForbidden, Detail: fmt.Sprintf("This needs the role %s; %s has the role %s.", needed, p.Name, p.Role)}
+	return &Error{Status: http.StatusForbidden, Detail: fmt.Sprintf("This needs the role %s; %s has the role %s.", needed, p.Name, p.grant())}
 }

@@ -27,7 +27,7 @@ func ParseRole(s string) (Role, error) {
 	if slices.Contains(Roles, Role(s)) {
 		return Role(s), nil
 	}
-	return "", fmt.Errorf("role %q: use viewer, operator or admin", s)
+	return "", fmt.Errorf("role %q: use viewer, operator, admin or consumer(NAMES)", s)
 }
 
 // May reports whether the role includes another. It is false for unknown roles.
@@ -43,6 +43,9 @@ type Principal struct {
 	Name string
 	// Role is what the principal may do.
 	Role Role
+	// Subscriptions are the names and patterns that a Consumer may consume, separated
+	// by |. Empty for other roles.
+	Subscriptions string
 }
 
 type principalKey struct{}

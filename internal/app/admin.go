@@ -49,7 +49,7 @@ type AdminAPI struct {
 // order API in the same process; with nil the admin API creates its own, and runs the
 // continuous verification.
 func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *AdminAPI, err error) {
-	letters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
+	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -57,8 +57,8 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	conf.Letters, conf.Gate, conf.Registerer, conf.Logger = letters, gate, reg, log
-	keeper, closeArchive, err := c.Keeper(ctx, letters)
+	conf.DeadLetters, conf.Gate, conf.Registerer, conf.Logger = deadLetters, gate, reg, log
+	keeper, closeArchive, err := c.Keeper(ctx, deadLetters)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	conf.Archive, conf.Routes = keeper, beside.routes()
 	verify := func(context.Context) {}
 	if own != nil {
-		if verify, err = c.Verifier(session, letters, reg, log); err != nil {
+		if verify, err = c.Verifier(session, deadLetters, reg, log); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +100,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if keeper != nil {
 		runs.Archive = keeper
 	}
-	runner := jobs.NewRunner(jobs.New(letters), runs)
+	runner := jobs.NewRunner(jobs.New(deadLetters), runs)
 	go func() {
 		// A process that creates jobs also runs them; of several runners one takes each job.
 		working, stopJobs := context.WithCancel(context.WithoutCancel(running))

@@ -13,24 +13,24 @@ import (
 
 // showBackfill shows a progress bar on a terminal while the relay scans the outbox table;
 // elsewhere the log of the relay reports the progress. stop ends it.
-func showBackfill(ctx context.Context, w io.Writer, r *relay.Relay) (stop func()) {
-	bar := cli.NewProgress(w, 0, func() int64 { return int64(r.Status().Backfill.Done) }, func() string {
-		b := r.Status().Backfill
+func showBackfill(ctx context.Context, w io.Writer, status func() relay.BackfillStatus) (stop func()) {
+	bar := cli.NewProgress(w, 0, func() int64 { return int64(status().Done) }, func() string {
+		b := status()
 		return fmt.Sprintf("ranges of the outbox, %d rows, %d published", b.Rows, b.Published)
 	})
 	if !bar.Terminal {
 		return func() {}
 	}
-	bar.Total = func() int64 { return int64(r.Status().Backfill.Ranges) }
+	bar.Total = func() int64 { return int64(status().Ranges) }
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
-			if r.Status().Backfill.Running {
+			if status().Running {
 				drawing, done := context.WithCancel(ctx)
 				go func() {
-					for r.Status().Backfill.Running && retry.Wait(drawing, 200*time.Millisecond) == nil {
+					for status().Running && retry.Wait(drawing, 200*time.Millisecond) == nil {
 					}
 					done()
 				}()

@@ -71,6 +71,7 @@ func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 	if _, wrong := dlq.NewStrategyRules(c.Relay.Rules); wrong != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", rulesKey, wrong))
 	}
+	err = errors.Join(err, c.Relay.checkShards())
 	if err != nil {
 		return nil, cli.Usage(err)
 	}

@@ -56,7 +56,7 @@ func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, c
 	return archive.NewKeeper(sweeper), a.Close, nil
 }
 
-// Sweep returns the configuration of a sweeper.
+// Sweep returns the configuration of a sweeper; a is nil without an archive.
 func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{

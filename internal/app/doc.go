@@ -13,8 +13,7 @@
 //     not connected ([WithReception]).
 //   - upkeep: notifications and retention of dead letters; one process at a time does it
 //     ([Upkeep]).
-//   - carrier: the relays of a process, one per table, or one per table and owned shard
-//     ([Carriers]).
+//   - sharing: the relays of a process, one per table and owned shard ([Sharing]).
 //
 // # Lifecycle of a service
 //

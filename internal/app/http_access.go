@@ -35,19 +35,24 @@ func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 // Listen listens on http.addr, with TLS if there is a certificate. Beyond loopback it requires
 // TLS and tokens, unless http.insecure is set.
 func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	return c.listen(ctx, log, c.Addr, "http.addr", "--http-addr")
+}
+
+// listen is Listen on the address of a setting with its flag.
+func (c *HTTPConfig) listen(ctx context.Context, log *slog.Logger, addr, key, flag string) (net.Listener, error) {
 	if err := c.checkPair(); err != nil {
 		return nil, err
 	}
-	ln, err := access.Listen(ctx, c.Addr, c.TLSCert, c.TLSKey, c.Insecure, log)
+	ln, err := access.Listen(ctx, addr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	if errors.Is(err, access.ErrInClear) {
-		return nil, cli.Usage(cli.WithHint(fmt.Errorf("http.addr: %w", err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the connection"))
+		return nil, cli.Usage(cli.WithHint(fmt.Errorf("%s: %w", key, err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the connection"))
 	}
 	if err != nil {
-		return nil, cli.PortHint(err, c.Addr, "--http-addr")
+		return nil, cli.PortHint(err, addr, flag)
 	}
 	at, ok := ln.Addr().(*net.TCPAddr)
 	if len(c.Tokens) == 0 && !c.Insecure && !(ok && at.IP.IsLoopback()) {
-		err := fmt.Errorf("http.addr %s is beyond loopback and http.tokens is empty: every client could change orders", c.Addr)
+		err := fmt.Errorf("%s %s is beyond loopback and http.tokens is empty: every client could change everything", key, addr)
 		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; set http.insecure if something else protects the connection")), ln.Close())
 	}
 	return ln, nil
@@ -73,9 +78,9 @@ func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
 
 // Proxies returns the trusted reverse proxies.
 func (c *HTTPConfig) Proxies() (access.Proxies, error) {
-	p, err := access.NewProxies(c.TrustedProxies, access.ForwardedHeader(c.ForwardedHeader))
+	p, err := access.NewProxies(c.TrustedProxies)
 	if err != nil {
-		return p, cli.Usage(fmt.Errorf("http.trusted_proxies and http.forwarded_header: %w", err))
+		return p, cli.Usage(fmt.Errorf("http.trusted_proxies: %w", err))
 	}
 	return p, nil
 }

@@ -25,7 +25,7 @@ import (
 
 // newMessages returns the API of messages on the session. committed may be nil.
 func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
-	letters, err := dlq.Open(session, c.Scylla.Keyspace)
+	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, comm
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
-		Consistency: cons, DeadLetters: messageDeadLetters{letters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
+		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
 		Committed: committed, Logger: log, Registerer: reg,
 	})
 	if err != nil {

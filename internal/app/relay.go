@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -55,7 +54,7 @@ func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
 		for i := range confs {
 			confs[i].BackfillFrom = backfillFrom
 		}
-		return errors.Join(c.Relay.CheckSharing(), checkRelays(confs))
+		return checkRelays(confs)
 	}
 	return WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
@@ -76,7 +75,7 @@ func carry(
 		}
 		teardown.Add("hints", hints.Close)
 	}
-	carriers, err := NewCarriers(c, confs, session, log, reg, hints)
+	relays, err := NewSharing(c, confs, session, log, reg, hints)
 	if err != nil {
 		return err
 	}
@@ -84,47 +83,20 @@ func carry(
 	if err != nil {
 		return err
 	}
-	scheduler, err := NewScheduler(c, session, confs, carriers.Commits(), reg, log)
+	scheduler, err := NewScheduler(c, session, confs, relays.Commits(), reg, log)
 	if err != nil {
 		return err
 	}
-	admin.Works(carriers.Readiness())
+	admin.Works(relays.Readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
 		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints))
-	if one, ok := carriers.(*Relays); ok && len(one.all) == 1 { // several bars would overwrite each other
-		stop := showBackfill(ctx, bar, one.all[0])
-		defer stop()
-	}
-	err = upkeep.Run(ctx, func(ctx context.Context) error { return WithScheduler(ctx, scheduler, carriers.Run) })
+	stop := showBackfill(ctx, bar, relays.backfill)
+	defer stop()
+	err = upkeep.Run(ctx, func(ctx context.Context) error { return WithScheduler(ctx, scheduler, relays.Run) })
 	if err == nil {
 		log.Info("relay stopped", "cause", context.Cause(ctx))
 	}
 	return err
-}
-
-// Carriers are the relays of the process: one per table, or one per table and owned shard.
-type Carriers interface {
-	Run(context.Context) error
-	Readiness() daemon.Readiness
-	Reading() bool // reports that every tail reader has read once
-	Commits() []func(gocql.UUID)
-}
-
-// NewCarriers creates the relays. hints may be nil.
-func NewCarriers(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (Carriers, error) {
-	var fan *hintFan
-	if hints != nil {
-		fan = newHintFan(hints)
-	}
-	if c.Relay.Shards > 0 {
-		return NewSharing(c, confs, session, log, reg, fan)
-	}
-	for i := range confs {
-		if fan != nil {
-			confs[i].Hints = fan.branch()
-		}
-	}
-	return NewRelays(c, confs, session, log, reg)
 }
 
 // hintAddr returns the address of the hint listener, empty for none.
@@ -156,14 +128,10 @@ func relayReadiness(r *relay.Relay) daemon.Readiness {
 			Spilled              int      `json:"spilled"`
 			ParkedAggregates     int      `json:"parked_aggregates"`
 			Holding              bool     `json:"holding"`
-			OtherInstances       []string `json:"other_instances,omitempty"` // of the same name: both publish everything
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
 			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
-			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding, nil,
-		}
-		for _, o := range s.Others {
-			detail.OtherInstances = append(detail.OtherInstances, o.Instance)
+			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding,
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}
@@ -211,6 +179,7 @@ func NewRegistry() *prometheus.Registry {
 	reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		cli.BuildInfo(),
 	)
 	return reg
 }

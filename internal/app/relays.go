@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// Relays are the relays of a process, one for each table.
+// Relays are the relays of one shard, one for each table.
 type Relays struct {
 	names []string // of the tables
 	all   []*relay.Relay
@@ -45,15 +45,6 @@ func NewRelays(c *Config, confs []relay.Config, session *gocql.Session, log *slo
 	return out, nil
 }
 
-// Commits returns the functions that announce a stored event, by table.
-func (r *Relays) Commits() []func(gocql.UUID) {
-	out := make([]func(gocql.UUID), len(r.all))
-	for i, one := range r.all {
-		out[i] = one.Committed
-	}
-	return out
-}
-
 // Reading reports that each tail reader has read once.
 func (r *Relays) Reading() bool {
 	return !slices.ContainsFunc(r.all, func(one *relay.Relay) bool { return one.Status().Tail.LastRead.IsZero() })
@@ -69,9 +60,6 @@ func (r *Relays) Run(ctx context.Context) error {
 	}
 	defer beating.Wait()
 	defer stop()
-	if err := relay.GiveWay(ctx, cli.Version, r.all...); err != nil {
-		return Stopped(ctx, err)
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i, one := range r.all {
 		g.Go(func() error {

@@ -31,7 +31,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	consistency, _ := c.Scylla.Consistencies()
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
 	var err error
-	if conf.RepairWindow, err = repairWindow(ctx, session, c.Scylla.Keyspace, log); err != nil {
+	if conf.RepairWindow, err = repairWindow(ctx, &c.Scylla, session, log); err != nil {
 		return nil, err
 	}
 	s := new(Services)
@@ -67,20 +67,24 @@ func (s *Services) Close() error {
 // repairWindow returns the maximum age of an order whose missing event is written again: the
 // default, or less if the outbox keeps its rows for less. An event whose row has expired is
 // not missing, and writing it again would publish it twice. It retries while the database is
-// unreachable.
-func repairWindow(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger) (time.Duration, error) {
+// unreachable, and while the migrations have not created the table yet: a process that starts
+// during them must not end.
+func repairWindow(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
 	for attempt := 1; ; attempt++ {
 		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
-			keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
-		if errors.Is(err, gocql.ErrNotFound) {
-			return 0, cli.WithHint(fmt.Errorf("keyspace %s has no table %s", keyspace, outbox.DefaultTableName), "outbox schema migrate creates it")
-		}
+			c.Keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
 		if err == nil {
 			break
 		}
+		if errors.Is(err, gocql.ErrNotFound) {
+			err = cli.WithHint(fmt.Errorf("keyspace %s has no table %s", c.Keyspace, outbox.DefaultTableName), "outbox schema migrate creates it")
+		}
+		if c.Waits != nil {
+			c.Waits(err)
+		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err)
+		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err, "hint", cli.HintOf(err))
 		if err := retry.Wait(ctx, wait); err != nil {
 			return 0, err
 		}

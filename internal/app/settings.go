@@ -25,10 +25,12 @@ const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
 	SectionHTTP          = "http"
+	SectionAccess        = "http access" // the part of the section http that the subscriptions API uses too
 	SectionServer        = "http server" // the part of the section http that the admin API uses too
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
 	SectionReact         = "react"
+	SectionSubscriptions = "subscriptions"
 	SectionAdmin         = "admin"
 	SectionAdminAPI      = "admin API" // the part of the section admin that only the admin API uses
 	SectionRelay         = "relay"
@@ -45,7 +47,9 @@ var (
 	// RelaySections are the sections of the relay.
 	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are the sections of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
+	// SubscriptionsSections are the sections of the process that runs subscriptions.
+	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionAdmin, SectionLog}
 )
 
 // Config is every setting. A field with its tags is the only place of a setting; package
@@ -63,6 +67,7 @@ type Config struct {
 	Schema   schemaConfig   `setting:"schema"`
 	Log      logConfig      `setting:"log"`
 
+	Subscriptions SubscriptionsConfig `setting:"subscriptions"`
 	Notifications notificationsConfig `setting:"notifications"`
 	Retention     retentionConfig     `setting:"retention"`
 	Verify        VerifyConfig        `setting:"verify"`
@@ -105,23 +110,28 @@ type tlsConfig struct {
 // HTTPConfig is the order API.
 type HTTPConfig struct {
 	Addr         string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-	Tokens       []string `setting:"tokens" secret:"true" usage:"tokens of the API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; empty permits everybody, on loopback only"`
-	TokenRate    float64  `setting:"token_rate" default:"1000" min:"0.001" usage:"requests per second with one token; a burst of twice as many"`
-	Insecure     bool     `setting:"insecure" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
-	Hosts        []string `setting:"hosts" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
+	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, and consumer(NAMES) of subscriptions; empty permits everybody, on loopback only"`
+	TokenRate    float64  `setting:"token_rate" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
+	Insecure     bool     `setting:"insecure" section:"http access" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
+	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
 	serverConfig `section:"http server"`
 
 	HintAddrs []string `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
 }
 
+// SubscriptionsConfig is the process that runs subscriptions.
+type SubscriptionsConfig struct {
+	Addr      string `setting:"addr" default:"127.0.0.1:8082" usage:"address of the subscriptions API"`
+	Advertise string `setting:"advertise" usage:"URL at which other instances reach subscriptions.addr; empty derives it from the address or, for all addresses, from the host name"`
+}
+
 // serverConfig is the settings of the section http that order API and admin API share: both
 // are servers of one installation, behind the same proxies and with the same certificate.
 type serverConfig struct {
-	TLSCert         string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of order API and admin API, used anew when it is renewed; with tls_key it turns TLS on"`
-	TLSKey          string        `setting:"tls_key" usage:"file with the server key (PEM)"`
-	TrustedProxies  []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose forwarded headers are used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
-	ForwardedHeader string        `setting:"forwarded_header" usage:"header with the client address: x-forwarded-for or forwarded (RFC 7239), the one that the proxies write; the other is ignored"`
-	DrainDelay      time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
+	TLSCert        string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of order API and admin API, used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSKey         string        `setting:"tls_key" usage:"file with the server key (PEM)"`
+	TrustedProxies []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose X-Forwarded-For is used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
+	DrainDelay     time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
 }
 
 // messagesConfig is the intake of messages by the order API.
@@ -135,7 +145,6 @@ type messagesConfig struct {
 // watchConfig is the event streams.
 type watchConfig struct {
 	Topics []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
-	Buffer int      `setting:"buffer" min:"1" usage:"events that may wait for one client before it is disconnected"`
 }
 
 // ReactConfig is the rules by which events are delivered. Delivered events are kept for
@@ -151,7 +160,7 @@ type ReactConfig struct {
 
 // AdminConfig is the admin listener of each process, and the admin API.
 type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin"`
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
 	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
 	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 	adminAPIConfig `section:"admin API"`
@@ -193,8 +202,8 @@ type RelayConfig struct {
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
 	DrainTimeout          time.Duration      `setting:"drain_timeout" min:"1ms" usage:"how long acknowledgements may take after SIGTERM"`
-	Shards                int                `setting:"shards" usage:"number of equal parts of the work that several instances of this relay share, the same in all of them; 1 is one active instance and standbys, 0 a single instance"`
-	SessionTimeout        time.Duration      `setting:"session_timeout" usage:"with relay.shards: time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
+	Shards                int                `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
+	SessionTimeout        time.Duration      `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
 	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
 	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
 	AttemptTimeout        time.Duration      `setting:"attempt_timeout" min:"1ms" usage:"how long the broker may take to acknowledge before that is a failure"`
@@ -241,10 +250,10 @@ type notificationsConfig struct {
 
 // retentionConfig is the archive of old dead letters.
 type retentionConfig struct {
-	Archive  string        `setting:"archive" usage:"where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty keeps all in the database"`
+	Archive  string        `setting:"archive" usage:"where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty deletes them at the end of their retention"`
 	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
-	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, unless others wait behind them; off keeps them"`
-	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them; off keeps them"`
+	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, or longer while others wait behind them; off keeps them"`
+	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them, and the database their outlines; off keeps them"`
 }
 
 // VerifyConfig is the continuous verification.
@@ -258,9 +267,8 @@ type VerifyConfig struct {
 // are the ones of relay.Config.
 func defaults() *Config {
 	c := &Config{
-		HTTP:     HTTPConfig{serverConfig: serverConfig{ForwardedHeader: string(access.XForwardedFor)}},
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
-		Watch:    watchConfig{Topics: stream.DefaultTopics(), Buffer: stream.DefaultBuffer},
+		Watch:    watchConfig{Topics: stream.DefaultTopics()},
 		React: ReactConfig{
 			Group: react.DefaultGroup, KeepFailed: delivery.DefaultKeepFailed,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
@@ -27,17 +29,13 @@ import (
 // saves its checkpoints, and says that it stopped.
 const relayStopMargin = 15 * time.Second
 
-// CheckSharing returns what is wrong with the settings of sharing.
-func (r *RelayConfig) CheckSharing() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if r.Shards < 0 || r.Shards > share.MaxShards {
-		bad("relay.shards %d: write a number from 1 to %d, or 0 for an instance that is alone", r.Shards, share.MaxShards)
+// checkShards returns an error if the number of shards is out of bounds.
+func (r *RelayConfig) checkShards() error {
+	if r.Shards < 1 || r.Shards > share.MaxShards {
+		return fmt.Errorf("relay.shards: %d is not allowed; set it to 1 for one active instance and standbys, or to a larger number, at most %d, for instances that share the work",
+			r.Shards, share.MaxShards)
 	}
-	if r.SessionTimeout < share.MinSessionTimeout || r.SessionTimeout > share.MaxSessionTimeout {
-		bad("relay.session_timeout %s: write a time from %s to %s", r.SessionTimeout, share.MinSessionTimeout, share.MaxSessionTimeout)
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // rebalanceTimeout is how long an instance may take to give up shards: long enough to
@@ -48,8 +46,8 @@ func (r *RelayConfig) rebalanceTimeout() time.Duration {
 	return max(share.DefaultRebalanceTimeout, drained+time.Second, r.SessionTimeout/2)
 }
 
-// Sharing is the relays of a process that shares the tables with others: for each
-// shard that it owns those of all tables.
+// Sharing runs the relays of one process: for each shard that the process owns, those of
+// all tables.
 type Sharing struct {
 	c       *Config
 	confs   []relay.Config // of the tables, whole
@@ -64,22 +62,26 @@ type Sharing struct {
 
 	mu      sync.Mutex
 	running map[int]*Relays // by shard
-	waiting bool            // for a relay that is alone
+	waiting bool            // for a relay without shards
 }
 
-// NewSharing makes it; reg receives the metrics of the relays too, as long as they run.
-func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints *hintFan) (*Sharing, error) {
-	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, hints: hints, running: make(map[int]*Relays), backs: make([]relay.ReadBacks, len(confs))}
-	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: cli.Version, Status: s.status, Logger: log}
+// NewSharing returns the relays; Run starts them. reg receives the metrics of the relays
+// too, as long as they run. hints may be nil.
+func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (*Sharing, error) {
+	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, running: make(map[int]*Relays), backs: make([]relay.ReadBacks, len(confs))}
+	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: cli.Version, Status: s.status}
 	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
 	for i := range confs {
 		s.rows.Tables = append(s.rows.Tables, TableName(&confs[i]))
-		// What is wrong with a configuration is to be known before a shard is owned.
+		// An invalid configuration is reported before a shard is owned.
 		conf := confs[i]
 		conf.Session, conf.Shard = session, relay.Shard{Count: c.Relay.Shards}
 		if _, err := relay.New(conf); err != nil {
 			return nil, cli.Usage(fmt.Errorf("table %s: %w", TableName(&conf), InSettings(err)))
 		}
+	}
+	if hints != nil {
+		s.hints = newHintFan(hints)
 	}
 	var err error
 	s.Member, err = share.New(share.Config{
@@ -98,17 +100,17 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 	return s, nil
 }
 
-// Run shares until ctx ends.
+// Run works on the shards that the group assigns until ctx ends.
 func (s *Sharing) Run(ctx context.Context) error {
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
 	beating.Go(func() { s.rows.Beat(beats) })
 	defer beating.Wait()
 	defer stop()
-	if err := s.awaitSharers(ctx); err != nil {
+	if err := s.awaitUnsharded(ctx); err != nil {
 		return Stopped(ctx, err)
 	}
-	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is made
+	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is created
 		return Stopped(ctx, err)
 	}
 	var count *share.CountError
@@ -123,29 +125,60 @@ func (s *Sharing) Run(ctx context.Context) error {
 	return s.refusal(count.Partitions, err)
 }
 
-// agree returns an error if another number of shards than the configured one was
-// agreed on, however long the database is away.
-func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, error)) error {
+// untilKnown calls ask until it succeeds, however long the database is away. It returns
+// the error of ask only if retries cannot resolve it.
+func (s *Sharing) untilKnown(ctx context.Context, failed string, ask func() error) error {
 	for said := false; ; said = true {
-		n, err := ask(ctx)
+		err := ask()
 		switch {
-		case err == nil && (n == 0 || n == s.c.Relay.Shards):
-			return nil
-		case err == nil:
-			return s.refusal(n, nil)
+		case err == nil || ctx.Err() == nil && failure.Classify(err) == failure.Fatal:
+			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case failure.Classify(err) == failure.Fatal:
-			return cli.WithHint(err, "outbox schema migrate makes the table relay_sharing, on which the relay's user needs SELECT and MODIFY")
 		case !said:
-			s.log.Warn("cannot tell into how many shards the relay is divided; trying again", "err", err)
+			s.log.Warn(failed+"; retrying", "relay", s.c.Relay.Name, "err", err)
 		}
-		select {
-		case <-time.After(relay.DefaultHeartbeat):
-		case <-ctx.Done():
+		if retry.Wait(ctx, relay.DefaultHeartbeat) != nil {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// agree returns an error if another number of shards than the configured one was
+// agreed on.
+func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, error)) error {
+	var n int
+	err := s.untilKnown(ctx, "cannot read the number of shards", func() (err error) {
+		n, err = ask(ctx)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return cli.WithHint(err, "outbox schema migrate creates the table relay_sharing, on which the relay's user needs SELECT and MODIFY")
+	case n != 0 && n != s.c.Relay.Shards:
+		return s.refusal(n, nil)
+	}
+	return nil
+}
+
+// awaitUnsharded waits until no relay without shards of an earlier version runs. If the
+// user may not read relay_instances, it logs a warning and does not wait.
+func (s *Sharing) awaitUnsharded(ctx context.Context) error {
+	wait := func(on bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = on
+	}
+	wait(true)
+	defer wait(false)
+	err := s.untilKnown(ctx, "cannot read the running relays", func() error { return s.agreed.AwaitUnsharded(ctx, s.log) })
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot check for a relay without shards; events are published twice if one runs", "relay", s.c.Relay.Name, "err", err)
+		return nil
+	}
+	return err
 }
 
 // refusal says that the relay is divided into another number of shards.
@@ -155,36 +188,6 @@ func (s *Sharing) refusal(n int, why error) error {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
 	return cli.Usage(cli.WithHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, s.c.Relay.Shards))
-}
-
-// awaitSharers waits for a relay of the name that is alone, however long the database
-// is away. Where the user may not read or write relay_instances nothing can be told; the
-// log says so, as it does for one that is alone (relay.GiveWay).
-func (s *Sharing) awaitSharers(ctx context.Context) error {
-	wait := func(on bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.waiting = on
-	}
-	wait(true)
-	defer wait(false)
-	for said := false; ; said = true {
-		err := s.rows.AwaitSharers(ctx)
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return err
-		case failure.Classify(err) == failure.Fatal:
-			s.log.Warn("cannot tell whether a relay of this name runs alone; if one does, everything is published twice", "err", err)
-			return nil
-		case !said:
-			s.log.Warn("cannot tell whether a relay of this name runs alone; trying again", "err", err)
-		}
-		select {
-		case <-time.After(relay.DefaultHeartbeat):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // Carry carries a shard of all tables.
@@ -246,6 +249,21 @@ func (s *Sharing) Reading() bool {
 	return len(s.running) == s.c.Relay.Shards
 }
 
+// backfill returns the sum of the scans of the outbox tables.
+func (s *Sharing) backfill() (sum relay.BackfillStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range s.running {
+		for _, one := range all.all {
+			b := one.Status().Backfill
+			sum.Running = sum.Running || b.Running
+			sum.Done, sum.Ranges = sum.Done+b.Done, sum.Ranges+b.Ranges
+			sum.Rows, sum.Published = sum.Rows+b.Rows, sum.Published+b.Published
+		}
+	}
+	return sum
+}
+
 // status is what other instances are told.
 func (s *Sharing) status() (relay.Sharing, []string) {
 	st := s.Member.Status()
@@ -261,14 +279,14 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	var problems []string
 	switch {
 	case waiting:
-		problems = append(problems, "a relay of this name that is alone is waited for, or it is not known yet whether one runs")
+		problems = append(problems, "waiting until no relay without shards runs, as of an earlier version: stop it")
 	case !st.Joined && st.Err != nil:
-		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so no shard is carried here: %v", st.Err))
+		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so it owns no shard: %v", st.Err))
 	case !st.Joined:
-		problems = append(problems, "joining the group of instances that share")
+		problems = append(problems, "joining the group of instances")
 	}
 	if len(begin) > 0 {
-		problems = append(problems, "owned and not carried yet: shard "+strings.Join(begin, ", "))
+		problems = append(problems, "owned and not started yet: shard "+strings.Join(begin, ", "))
 	}
 	return relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}, problems
 }

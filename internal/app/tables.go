@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -66,6 +67,9 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 func (c *Config) RelayConfigs() ([]relay.Config, error) {
 	base, err := c.RelayConfig()
 	base.TableKeyspace = base.Keyspace
+	if base.Keyspace == dlq.ReservedKeyspace {
+		return nil, cli.Usage(fmt.Errorf("scylla.keyspace: %q is reserved for the dead letters of subscriptions: use another name", base.Keyspace))
+	}
 	if err != nil || len(c.Relay.Tables) == 0 {
 		return []relay.Config{base}, err
 	}
@@ -76,6 +80,9 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 		conf := base
 		conf.TableKeyspace, conf.Table = cmp.Or(t.Keyspace, base.Keyspace), cmp.Or(t.Table, base.Table)
 		name := TableName(&conf)
+		if conf.TableKeyspace == dlq.ReservedKeyspace {
+			return nil, cli.Usage(fmt.Errorf("%s: keyspace %q is reserved for the dead letters of subscriptions: use another name", tablesKey, conf.TableKeyspace))
+		}
 		if seen[name] {
 			return nil, cli.Usage(fmt.Errorf("%s: %s is listed twice: list it once", tablesKey, name))
 		}

@@ -159,3 +159,21 @@ func TestFanOut(t *testing.T) {
 		}
 	})
 }
+
+// The dead letters of subscriptions are stored under this name.
+func TestTables_KeyspaceOfSubscriptionsIsReserved(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"scylla: {keyspace: subscription}", "relay: {tables: [{keyspace: subscription, table: events}]}"} {
+		c, err := configOf(t, text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RelayConfigs(); err == nil || !strings.Contains(err.Error(), "reserved") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	// Its outlines need not outlive rows: there are none.
+	if ttl, err := RowTTL(t.Context(), nil, "subscription.inventory"); err != nil || ttl != time.Second {
+		t.Errorf("RowTTL() = %s, %v", ttl, err)
+	}
+}

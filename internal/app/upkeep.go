@@ -23,12 +23,12 @@ import (
 )
 
 // Upkeep does the tasks that one process does for all: it sends notifications about dead
-// letters, moves old ones to the archive, and trims their lists.
+// letters, archives or deletes old ones, and trims their lists.
 type Upkeep struct {
 	store   *dlq.Store
 	log     *slog.Logger
 	watcher *notifications.Watcher
-	sweeper *archive.Sweeper // nil without an archive
+	sweeper *archive.Sweeper
 }
 
 // NewUpkeep returns the upkeep. teardown closes its archive.
@@ -50,14 +50,13 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	}); err != nil {
 		return nil, cli.Usage(err)
 	}
-	if c.Retention.Archive == "" {
-		return u, nil
+	var a *archive.Archive
+	if c.Retention.Archive != "" {
+		if a, err = archive.Open(ctx, c.Retention.Archive); err != nil {
+			return nil, fmt.Errorf("retention.archive: %w", err)
+		}
+		teardown.Add("archive", a.Close)
 	}
-	a, err := archive.Open(ctx, c.Retention.Archive)
-	if err != nil {
-		return nil, fmt.Errorf("retention.archive: %w", err)
-	}
-	teardown.Add("archive", a.Close)
 	conf := c.Sweep(store, a)
 	conf.RowTTL = func(ctx context.Context, table string) (time.Duration, error) { return RowTTL(ctx, session, table) }
 	conf.Logger, conf.Registerer = log, reg
@@ -73,16 +72,18 @@ func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) er
 	g, gctx := errgroup.WithContext(own)
 	g.Go(func() error { return u.watcher.Run(gctx) })
 	g.Go(func() error { u.tidy(gctx); return nil })
-	if u.sweeper != nil {
-		g.Go(func() error { return u.sweeper.Run(gctx) })
-	}
+	g.Go(func() error { return u.sweeper.Run(gctx) })
 	err := beside(ctx)
 	cancel()
 	return errors.Join(err, g.Wait())
 }
 
-// RowTTL returns the default TTL of a table; 0 is none.
+// RowTTL returns the default TTL of a table; 0 is none. A subscription has no rows: its
+// committed offset has passed the record of each dead letter, so a second suffices.
 func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Duration, error) {
+	if _, ok := dlq.SubscriptionOf(table); ok {
+		return time.Second, nil
+	}
 	keyspace, name := tableParts(table)
 	var seconds int
 	err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, name).

@@ -27,7 +27,7 @@ const (
 const repairPatience = 10 * time.Minute
 
 // Verifier returns the function that verifies the relay's tables until its context ends.
-func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
+func (c *Config) Verifier(session *gocql.Session, deadLetters *dlq.Store, reg prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	if c.Verify.RowsPerSecond < 0 {
 		return nil, cli.Usage(errors.New("verify.rows_per_second must not be negative; 0 disables it"))
 	}
@@ -47,12 +47,12 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 			continue
 		}
 		confs[i].Session = session
-		conf.Tables = append(conf.Tables, c.VerifierTable(confs[i], letters))
+		conf.Tables = append(conf.Tables, c.VerifierTable(confs[i], deadLetters))
 	}
 	if len(conf.Tables) == 0 {
 		return func(context.Context) {}, nil
 	}
-	if conf.Duty, err = letters.Duty(VerifyDuty, self.Unique(), VerifyTTL); err != nil {
+	if conf.Duty, err = deadLetters.Duty(VerifyDuty, self.Unique(), VerifyTTL); err != nil {
 		return nil, err
 	}
 	return verify.NewVerifier(conf).Run, nil
@@ -60,14 +60,14 @@ func (c *Config) Verifier(session *gocql.Session, letters *dlq.Store, reg promet
 
 // VerifierTable returns the verification of one table, whose session conf contains. Missing
 // events are published by the relay if verify.repair is set, and only reported otherwise.
-func (c *Config) VerifierTable(conf relay.Config, letters *dlq.Store) verify.VerifierTable {
+func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify.VerifierTable {
 	name := TableName(&conf)
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
 		Keyspace: conf.TableKeyspace, Table: conf.Table, Topics: append([]string{}, c.Verify.Topics...),
 		Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.Letter)) error {
-			return LettersOf(ctx, letters, name, events, began, each)
+		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.DeadLetter)) error {
+			return DeadLettersOf(ctx, deadLetters, name, events, began, each)
 		},
 	}
 	for _, topic := range conf.Topics {

@@ -17,7 +17,7 @@ func newHub(c *Config, reg prometheus.Registerer, log *slog.Logger) (*stream.Hub
 		return nil, err
 	}
 	h, err := stream.New(stream.Config{
-		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics, Buffer: c.Watch.Buffer,
+		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics,
 		Logger: log, Registerer: reg,
 	})
 	if err != nil {

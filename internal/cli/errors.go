@@ -24,7 +24,7 @@ const (
 
 // Execute runs a command line and returns the exit status. Errors go to errOut.
 func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
-	ctx, stop := daemon.Signals(context.Background())
+	ctx, stop := daemon.Signals(contextOf(root))
 	defer stop()
 	root.SetArgs(args)
 	began := false
@@ -112,9 +112,6 @@ func OneOf(flag, value string, allowed ...string) error {
 	return Usage(fmt.Errorf("--%s %q: use %s", flag, value, strings.Join(allowed, " or ")))
 }
 
-// Version is set by the linker.
-var Version = "dev"
-
 // Plural returns n and the noun what, with a plural s unless n is 1.
 func Plural(n int, what string) string {
 	if n == 1 {
@@ -126,7 +123,8 @@ func Plural(n int, what string) string {
 // NewRoot returns the command of a program, without subcommands: results are written to
 // out, everything else to errOut, and a wrong flag is an error of usage.
 func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
-	root := &cobra.Command{Use: name, Short: short, Long: long, SilenceErrors: true, SilenceUsage: true}
+	root := &cobra.Command{Use: name, Short: short, Long: long, Version: Version, SilenceErrors: true, SilenceUsage: true}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
@@ -135,15 +133,10 @@ func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// NewVersionCommand returns the command that prints Version.
-func NewVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), Version)
-			return err
-		},
+// contextOf returns the context of a command, which tests set.
+func contextOf(cmd *cobra.Command) context.Context {
+	if ctx := cmd.Context(); ctx != nil {
+		return ctx
 	}
+	return context.Background()
 }

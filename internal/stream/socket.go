@@ -55,8 +55,7 @@ func (h *Hub) socket(hctx huma.Context) {
 		return
 	}
 	defer leave()
-	// Accept refuses pages of another origin.
-	conn, err := websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+	conn, err := Accept(w, r)
 	if err != nil {
 		return // it has responded
 	}
@@ -66,7 +65,11 @@ func (h *Hub) socket(hctx huma.Context) {
 	defer cancel()
 	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
 	var all sync.WaitGroup
-	all.Go(func() { c.keepAlive(ctx, cancel) })
+	all.Go(func() {
+		if KeepAlive(ctx, conn, h.cfg.Heartbeat, h.cfg.WriteTimeout) != nil {
+			cancel()
+		}
+	})
 	all.Go(func() {
 		select {
 		case <-h.ended:
@@ -90,6 +93,32 @@ func (h *Hub) socket(hctx huma.Context) {
 	all.Wait()
 }
 
+// Accept upgrades a request to a WebSocket. It refuses pages of another origin. After an
+// error it has responded with a problem document.
+func Accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
+	return websocket.Accept(&refusal{ResponseWriter: w}, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+}
+
+// KeepAlive sends a ping at each interval until ctx ends. It returns the error of the first
+// ping without a pong within timeout; nil if ctx ends.
+func KeepAlive(ctx context.Context, conn *websocket.Conn, interval, timeout time.Duration) error {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+		ping, cancel := context.WithTimeout(ctx, timeout)
+		err := conn.Ping(ping)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // connection is one WebSocket with its subscriptions. Several goroutines may write; the
 // library serializes the writes.
 type connection struct {
@@ -100,26 +129,6 @@ type connection struct {
 
 	mu   sync.Mutex
 	subs map[string]context.CancelFunc
-}
-
-// keepAlive sends pings and closes a connection without a pong.
-func (c *connection) keepAlive(ctx context.Context, gone func()) {
-	t := time.NewTicker(c.hub.cfg.Heartbeat)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		}
-		ping, cancel := context.WithTimeout(ctx, c.hub.cfg.WriteTimeout)
-		err := c.conn.Ping(ping)
-		cancel()
-		if err != nil {
-			gone()
-			return
-		}
-	}
 }
 
 func (c *connection) send(ctx context.Context, m *wsMessage) error {

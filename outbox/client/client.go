@@ -1,4 +1,4 @@
-// Package client is a Go client of the API of orders and messages.
+// Package client is a Go client of the APIs of orders, messages and subscriptions.
 //
 // A Client retries reads and changes. Each change has an Idempotency-Key,
 // random unless the caller sets one, so that a retry has the effect and the
@@ -35,7 +35,7 @@ const (
 	maxAnswer          = 8 << 20
 )
 
-// Client accesses a service for orders and messages. Do not change its fields
+// Client accesses a service for orders and messages, or one for subscriptions. Do not change its fields
 // after the first use; it is safe for concurrent use.
 type Client struct {
 	// URL is the base URL of the service, such as http://127.0.0.1:8080.

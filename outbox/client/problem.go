@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The most common problem types; GET /problems lists all.
+// The most common problem types of the order API; GET /problems lists all.
 const (
 	ProblemNotFound    = "urn:scylla-outbox:problem:order-not-found"
 	ProblemInvalid     = "urn:scylla-outbox:problem:invalid-fields"
@@ -48,6 +48,8 @@ type Problem struct {
 	// OutcomeUnknown is true if the change may be stored now or later. Retry the
 	// request with the same key to learn the outcome.
 	OutcomeUnknown bool `json:"outcome_unknown"`
+	// Results are those of Ack, Nack, Extend, Reject and Release.
+	Results []SettleResult `json:"results"`
 
 	// RequestID finds the request in the service's log.
 	RequestID string `json:"-"`

@@ -14,12 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// letter stores the dead letter of a new event that is in no topic, and does
+// deadLetter stores the dead letter of a new event that is in no topic, and does
 // what f says with it.
-func (b *dlqBundle) letter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
+func (b *dlqBundle) deadLetter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
 	b.t.Helper()
 	e := b.add(seq, aggregate, 0)
-	b.bury(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
+	b.writeDeadLetter(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
 	if f != nil {
 		if err := f(e.ID); err != nil {
 			b.t.Fatal(err)
@@ -55,11 +55,11 @@ func TestVerify_DeadLetters(t *testing.T) {
 	}
 	a := outbox.NewID()
 	b.add(1, a, 1)
-	head := b.letter(2, a, dlq.Manual, nil)
-	next := b.letter(3, a, dlq.Parked, nil)
-	discarded := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
-	byHand := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
-	b.letter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
+	head := b.deadLetter(2, a, dlq.Manual, nil)
+	next := b.deadLetter(3, a, dlq.Parked, nil)
+	discarded := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
+	byHand := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
+	b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
 
 	stdout, stderr, code := b.verify("--until", "0s", "--repair")
 	for _, want := range []string{
@@ -78,12 +78,12 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Errorf("status %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
 	if s := b.status(head.ID.String()); s != dlq.Manual {
-		t.Errorf("--repair left the letter %s", s)
+		t.Errorf("--repair left the dead letter %s", s)
 	}
 
 	// Rows that are no events are counted by their dead letters: one with an id, one
-	// without, and one without a letter.
-	bad, noID, none := b.letter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
+	// without, and one without a dead letter.
+	bad, noID, none := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
 	for _, stmt := range []struct {
 		cql  string
 		args []any
@@ -99,7 +99,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if err := b.session.Query("SELECT WRITETIME(event_type) FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", noID).Scan(&written); err != nil {
 		t.Fatal(err)
 	}
-	b.bury(1, func(l *dlq.DeadLetter) {
+	b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
 		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
 	})
@@ -117,8 +117,8 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	lost := b.letter(1, outbox.NewID(), dlq.Pending, replay(store))
-	behind := b.add(4, a, 0) // without a letter of its own
+	lost := b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(store))
+	behind := b.add(4, a, 0) // without a dead letter of its own
 	stdout, stderr, code = b.verify("--until", "0s", "-o", "json")
 	var got struct {
 		Findings []verify.Finding `json:"findings"`

@@ -19,9 +19,9 @@ const verifyLookups = 10_000
 // verifySkew is the maximum difference between the clocks of a relay and this process.
 const verifySkew = time.Minute
 
-// LettersOf calls each with the dead letters of events that are in no topic. A dead letter that
+// DeadLettersOf calls each with the dead letters of events that are in no topic. A dead letter that
 // was published after began, the start of reading the topics, counts as late.
-func LettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(verify.Letter)) error {
+func DeadLettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(verify.DeadLetter)) error {
 	wanted := make(map[gocql.UUID]bool, len(events))
 	for _, id := range events {
 		wanted[id] = true
@@ -29,7 +29,7 @@ func LettersOf(ctx context.Context, store *dlq.Store, table string, events []goc
 	if err := store.Chains(ctx, table, func(e dlq.ChainEntry) error {
 		if wanted[e.EventID] {
 			delete(wanted, e.EventID)
-			each(openLetter(e.EventID, e.Status, e.ErrorClass))
+			each(openDeadLetter(e.EventID, e.Status, e.ErrorClass))
 		}
 		return nil
 	}); err != nil {
@@ -49,37 +49,37 @@ func LettersOf(ctx context.Context, store *dlq.Store, table string, events []goc
 		case err != nil:
 			return err
 		case l.Status.Open(): // it was written concurrently
-			each(openLetter(id, l.Status, l.ErrorClass))
+			each(openDeadLetter(id, l.Status, l.ErrorClass))
 		default:
-			if letter, ok := ClosedLetter(&l, began.Add(-verifySkew)); ok {
-				each(letter)
+			if deadLetter, ok := ClosedDeadLetter(&l, began.Add(-verifySkew)); ok {
+				each(deadLetter)
 			}
 		}
 	}
 	return nil
 }
 
-func openLetter(id gocql.UUID, s dlq.Status, class string) verify.Letter {
-	state := verify.LetterOpen
+func openDeadLetter(id gocql.UUID, s dlq.Status, class string) verify.DeadLetter {
+	state := verify.DeadLetterOpen
 	if s == dlq.Parked {
-		state = verify.LetterParked
+		state = verify.DeadLetterParked
 	}
-	return verify.Letter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
+	return verify.DeadLetter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
 
 // ClosedLetter returns the closed dead letter of an event. It returns false if the event was
 // published before since: then its record is missing.
-func ClosedLetter(l *dlq.DeadLetter, since time.Time) (verify.Letter, bool) {
+func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bool) {
 	switch l.Outcome.Kind {
 	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
 		detail := fmt.Sprintf("dead letter, %s at %s", l.Outcome.Kind, l.ResolvedAt.UTC().Format(time.RFC3339))
 		if l.Outcome.Note != "" {
 			detail += ": " + cli.Clean(l.Outcome.Note, 120)
 		}
-		return verify.Letter{Event: l.EventID, State: verify.LetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterClosed, Detail: detail}, true
 	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
 		if !l.ResolvedAt.Before(since) {
-			return verify.Letter{Event: l.EventID, State: verify.LetterLate}, true
+			return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterLate}, true
 		}
 	case "":
 		// Retention or a forced purge archived it before it was resolved: the event is in no
@@ -91,7 +91,7 @@ func ClosedLetter(l *dlq.DeadLetter, since time.Time) (verify.Letter, bool) {
 		case !l.PurgedAt.IsZero():
 			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
 		}
-		return verify.Letter{Event: l.EventID, State: verify.LetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterClosed, Detail: detail}, true
 	}
-	return verify.Letter{}, false
+	return verify.DeadLetter{}, false
 }

@@ -1,4 +1,5 @@
-package react
+// Package filter evaluates conditions over events, written in CEL.
+package filter
 
 import (
 	"encoding/json"
@@ -18,15 +19,15 @@ const (
 	// maxCost bounds the evaluation of an expression, in cost units of CEL: about
 	// one per step, and one per ten bytes of a string that are examined.
 	maxCost = 100_000
-	// maxExpression bounds its text, in characters.
-	maxExpression = 10_000
+	// MaxLength bounds the text of an expression, in characters.
+	MaxLength = 10_000
 )
 
 // environment declares the variables of expressions: the fields of the event in
 // its JSON form.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
-		cel.ParserExpressionSizeLimit(maxExpression), cel.ParserRecursionLimit(100), cel.CrossTypeNumericComparisons(true), ext.Strings(),
+		cel.ParserExpressionSizeLimit(MaxLength), cel.ParserRecursionLimit(100), cel.CrossTypeNumericComparisons(true), ext.Strings(),
 		cel.Variable("topic", cel.StringType),
 		cel.Variable("partition", cel.IntType),
 		cel.Variable("offset", cel.IntType),
@@ -45,16 +46,22 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// expression is a condition over events. It is safe for concurrent use.
-type expression struct{ program cel.Program }
+// compiling serializes Compile: the type checkers of one cel.Env share the catalog that the
+// first one makes, without a lock (cel-go 0.33.2, checker.Env.Catalog and cloneWithDecls).
+var compiling sync.Mutex
 
-// compile parses an expression and checks the types that are known without an
+// Expression is a condition over events. It is safe for concurrent use.
+type Expression struct{ program cel.Program }
+
+// Compile parses an expression and checks the types that are known without an
 // event. The error contains the position.
-func compile(text string) (*expression, error) {
+func Compile(text string) (*Expression, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w", err)
 	}
+	compiling.Lock()
+	defer compiling.Unlock()
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
 		var errs []error
@@ -72,13 +79,13 @@ func compile(text string) (*expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &expression{program}, nil
+	return &Expression{program}, nil
 }
 
-// holds evaluates the expression. It returns an error if the expression is
+// Holds evaluates the expression. It returns an error if the expression is
 // undecidable for the event: a field is missing or of another type, or the
 // evaluation costs too much.
-func (x *expression) holds(e *kafkarecord.Event) (bool, error) {
+func (x *Expression) Holds(e *kafkarecord.Event) (bool, error) {
 	out, _, err := x.program.Eval(variables(e))
 	if err != nil {
 		return false, err

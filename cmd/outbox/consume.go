@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+)
+
+// maxStderr bounds the error output of a command that becomes the reason of a failed
+// delivery, in bytes.
+const maxStderr = 2000
+
+// killDelay is the time between SIGTERM and SIGKILL of a command.
+const killDelay = 5 * time.Second
+
+func newConsumeCommand() *cobra.Command {
+	var (
+		f                   apiFlags
+		command             string
+		most, concurrency   int
+		visibility, stopFor time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "consume NAME",
+		Short: "Receive and acknowledge the messages of a subscription",
+		Long: `Receive and acknowledge the messages of a subscription, until SIGTERM.
+
+Without --exec each message is printed as one line of JSON and acknowledged. With --exec
+CMD the shell runs CMD for each message, which is JSON on its standard input: exit status
+0 acknowledges the message; any other one, or a signal, is a failed delivery with the
+command's error output as the reason. After max_receive failed deliveries the message
+is a dead letter. The lease is extended while CMD runs. Delivery is at least once.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			if most < 0 || concurrency < 1 || visibility < time.Second {
+				return cli.Usage(fmt.Errorf("--max %d, --concurrency %d, --visibility-timeout %s: use at least 0, 1 and 1s", most, concurrency, visibility))
+			}
+			k := consumption{out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), command: command, left: most}
+			ctx, stop := context.WithCancel(cmd.Context())
+			defer stop()
+			if k.stop = func() {}; most > 0 {
+				k.stop, concurrency = stop, min(concurrency, most)
+			}
+			err = c.Consume(ctx, args[0], k.handle, client.ConsumeOptions{
+				Concurrency: concurrency, VisibilityTimeout: visibility, StopTimeout: stopFor, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			})
+			return apiError(err)
+		},
+	}
+	f.addFlags(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&command, "exec", "", "command for each message, run by sh -c; empty prints the messages")
+	fl.IntVar(&most, "max", 0, "exit after this number of messages; 0 is never")
+	fl.IntVar(&concurrency, "concurrency", 1, "messages in progress")
+	fl.DurationVar(&visibility, "visibility-timeout", 30*time.Second, "how long a message stays invisible after this process has failed")
+	fl.DurationVar(&stopFor, "stop-timeout", 30*time.Second, "how long commands may run after SIGTERM before they are killed")
+	return cmd
+}
+
+// consumption handles the messages of a consumer.
+type consumption struct {
+	out, errOut io.Writer
+	command     string
+	stop        func()
+
+	mu   sync.Mutex
+	left int // messages before stop; 0 at the start for any number
+	done int
+}
+
+// handle prints a message, or runs the command for it.
+func (k *consumption) handle(ctx context.Context, d *client.Delivery) error {
+	k.mu.Lock()
+	k.done++
+	surplus := k.left > 0 && k.done > k.left
+	if k.done == k.left {
+		defer k.stop()
+	}
+	k.mu.Unlock()
+	if surplus {
+		return client.ErrRelease
+	}
+	line, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if k.command == "" {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		_, err := k.out.Write(line)
+		return err
+	}
+	return k.exec(ctx, line)
+}
+
+// exec runs the command with the message as its input.
+func (k *consumption) exec(ctx context.Context, line []byte) error {
+	cmd := exec.CommandContext(ctx, "sh", "-c", k.command)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killDelay
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(line), k.out
+	cmd.Stderr = io.MultiWriter(k.errOut, limited{&stderr})
+	err := cmd.Run()
+	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+		return fmt.Errorf("%w: %s", err, cli.Clean(text, 0))
+	}
+	return err
+}
+
+// limited keeps the beginning of a text.
+type limited struct{ *bytes.Buffer }
+
+func (l limited) Write(p []byte) (int, error) {
+	if left := maxStderr - l.Len(); left > 0 {
+		l.Buffer.Write(p[:min(left, len(p))])
+	}
+	return len(p), nil
+}

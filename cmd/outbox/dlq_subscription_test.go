@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// A replay for a subscription needs no relay and no broker; with one of a table among them
+// it does.
+func TestDLQ_OfASubscription(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	id := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {
+		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Manual, "", ""
+	})
+	b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.Status = dlq.Manual })
+	if _, errOut := b.run(cli.ExitFailed, "replay", "--all", "--yes", "--wait", "0"); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") || strings.Contains(errOut, "inventory") {
+		t.Errorf("replay of all printed %q", errOut)
+	}
+	b.run(cli.ExitWaits, "replay", "--table", "subscription.inventory", "--yes", "--wait", "0")
+	if st := b.status(id); st != dlq.Pending {
+		t.Errorf("it is %s", st)
+	}
+	out, _ := b.run(cli.ExitOK, "show", id)
+	if !strings.Contains(out, "subscription.inventory") {
+		t.Errorf("show printed %q", out)
+	}
+	b.run(cli.ExitOK, "discard", "--table", "subscription.inventory", "--yes")
+	if got := b.ids("--status", "manual"); len(got) != 1 {
+		t.Errorf("%d are left, want that of the relay", len(got))
+	}
+}

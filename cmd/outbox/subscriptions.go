@@ -1,0 +1,338 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+)
+
+const (
+	// defaultSubscriptionsAPI is the URL of a subscriptions API with default settings.
+	defaultSubscriptionsAPI = "http://127.0.0.1:8082"
+	// envAPIURL and envAPIToken are the variables of the API's URL and token.
+	envAPIURL, envAPIToken = "OUTBOX_API_URL", "OUTBOX_API_TOKEN"
+)
+
+// apiFlags selects the subscriptions API.
+type apiFlags struct{ url, output string }
+
+func (f *apiFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.url, "api", "", "URL of the subscriptions API; default "+envAPIURL+" or "+defaultSubscriptionsAPI+"; "+envAPIToken+" contains the token")
+}
+
+// client returns a client of the API. Errors are of usage.
+func (f *apiFlags) client() (*client.Client, error) {
+	at, from := f.url, "--api"
+	if at == "" {
+		at, from = os.Getenv(envAPIURL), envAPIURL
+	}
+	if at == "" {
+		at = defaultSubscriptionsAPI
+	}
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, cli.Usage(fmt.Errorf("%s %q: use a URL such as %s", from, at, defaultSubscriptionsAPI))
+	}
+	return &client.Client{URL: strings.TrimSuffix(at, "/"), Token: os.Getenv(envAPIToken)}, nil
+}
+
+// apiError adds the next step to an error of the API.
+func apiError(err error) error {
+	var p *client.Problem
+	switch {
+	case err == nil, errors.As(err, new(cli.UsageError)):
+		return err
+	case !errors.As(err, &p):
+		return cli.WithHint(err, "--api or %s is the URL of 'outbox subscriptions serve'", envAPIURL)
+	case p.Status == 401 || p.Status == 403:
+		return cli.WithHint(err, "%s must contain a token with the right; 'outbox token NAME --role R' creates one", envAPIToken)
+	}
+	return err
+}
+
+func newSubscriptionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "subscriptions",
+		Short: "Serve and administer subscriptions: queues over topics",
+		Long: `Serve and administer subscriptions: queues over topics.
+
+'outbox subscriptions serve' runs them. The other commands use its HTTP API.
+'outbox consume NAME' receives and acknowledges messages.`,
+	}
+	cmd.AddCommand(
+		newSubscriptionsServeCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
+		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
+	)
+	return cmd
+}
+
+// subscriptionsCommand returns a command that calls run with a client of the API.
+func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, c *client.Client, args []string) error) (*cobra.Command, *apiFlags) {
+	f := new(apiFlags)
+	cmd := &cobra.Command{Use: use, Short: short, Args: args}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.output != "" {
+			if err := cli.CheckOutput(f.output); err != nil {
+				return err
+			}
+		}
+		c, err := f.client()
+		if err != nil {
+			return err
+		}
+		return apiError(run(cmd, c, args))
+	}
+	f.addFlags(cmd)
+	return cmd, f
+}
+
+func newSubscriptionsListCommand() *cobra.Command {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("list", "List subscriptions", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		all, err := c.Subscriptions(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return cli.Table[client.Subscription]{
+			Header: "NAME\tTOPICS\tORDERING\tVISIBILITY\tMAX RECEIVE\tSTATE\tCHANGED",
+			Row: func(w io.Writer, s client.Subscription) {
+				state := "active"
+				if s.Paused {
+					state = "paused"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, s.ChangedAt.UTC().Format(cli.ListTime))
+			},
+			View: func(s client.Subscription) any { return s },
+			None: "no subscriptions; 'outbox subscriptions apply -f FILE' creates one",
+		}.Print(cmd, f.output, all, false)
+	})
+	cli.OutputFlag(cmd, &f.output)
+	return cmd
+}
+
+func newSubscriptionsGetCommand() *cobra.Command {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("get NAME", "Print a subscription as YAML, which apply accepts", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		s, err := c.Subscription(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, s)
+	})
+	cmd.Flags().StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	return cmd
+}
+
+func newSubscriptionsApplyCommand() *cobra.Command {
+	var file string
+	cmd, _ := subscriptionsCommand("apply -f FILE", "Create or replace subscriptions from a file", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		all, err := readSubscriptions(cmd.InOrStdin(), file)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		for i := range all {
+			s, err := c.PutSubscription(cmd.Context(), all[i])
+			if err != nil {
+				return fmt.Errorf("subscription %s: %w", all[i].Name, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "subscription %s stored, version %d\n", s.Name, s.Version)
+		}
+		return nil
+	})
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file with subscriptions, YAML or JSON, separated by ---; - is the standard input")
+	cmd.Long = `Create or replace subscriptions from a file of YAML or JSON documents:
+
+  name: mail
+  topics: [OrderCreated]
+  filter: data.total > 100
+  visibility_timeout: 1m
+
+With the version of 'outbox subscriptions get' a change is refused if another one came
+first.`
+	if err := cmd.MarkFlagRequired("file"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
+// readSubscriptions reads the documents of a file.
+func readSubscriptions(in io.Reader, file string) (all []client.Subscription, err error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		in = f
+	}
+	for docs := yaml.NewDecoder(in); ; {
+		var doc map[string]any
+		if err := docs.Decode(&doc); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("file %s: %w", file, err)
+		}
+		b, err := json.Marshal(doc)
+		if err != nil {
+			return nil, fmt.Errorf("file %s: %w", file, err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(b))
+		dec.DisallowUnknownFields()
+		var s client.Subscription
+		if err := dec.Decode(&s); err != nil {
+			return nil, fmt.Errorf("file %s, document %d: %w", file, len(all)+1, err)
+		}
+		if s.Name == "" {
+			return nil, fmt.Errorf("file %s, document %d: name is missing", file, len(all)+1)
+		}
+		all = append(all, s)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("file %s contains no subscription", file)
+	}
+	return all, nil
+}
+
+func newSubscriptionsDeleteCommand() *cobra.Command {
+	var yes bool
+	cmd, _ := subscriptionsCommand("delete NAME", "Delete a subscription, its positions and stored messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if !yes {
+			return cli.Usage(cli.WithHint(errors.New("a deletion cannot be undone"), "--yes confirms it; 'outbox subscriptions get NAME' prints a copy"))
+		}
+		if err := c.DeleteSubscription(cmd.Context(), args[0], 0); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s deleted\n", args[0])
+		return nil
+	})
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the deletion")
+	return cmd
+}
+
+func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
+	use, short, done := "resume NAME", "Resume the deliveries of a subscription", "resumed"
+	if pause {
+		use, short, done = "pause NAME", "Pause the deliveries of a subscription", "paused"
+	}
+	cmd, _ := subscriptionsCommand(use, short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		do := c.ResumeSubscription
+		if pause {
+			do = c.PauseSubscription
+		}
+		if err := do(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s %s\n", args[0], done)
+		return nil
+	})
+	return cmd
+}
+
+func newSubscriptionsSeekCommand() *cobra.Command {
+	var to client.SeekTo
+	var partition int32
+	var offset int64
+	cmd, _ := subscriptionsCommand("seek NAME --to POSITION", "Move the position of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if cmd.Flags().Changed("partition") {
+			to.Partition = &partition
+		}
+		if cmd.Flags().Changed("offset") {
+			to.Offset = &offset
+		}
+		if err := c.SeekSubscription(cmd.Context(), args[0], to); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s continues at %s\n", args[0], to.To)
+		return nil
+	})
+	fl := cmd.Flags()
+	fl.StringVar(&to.To, "to", "", "latest, earliest, a time in RFC 3339, or offset")
+	fl.StringVar(&to.Topic, "topic", "", "only this topic")
+	fl.Int32Var(&partition, "partition", 0, "only this partition of the topic")
+	fl.Int64Var(&offset, "offset", 0, "next offset, with --to offset, --topic and --partition")
+	if err := cmd.MarkFlagRequired("to"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return cmd
+}
+
+func newSubscriptionsPurgeCommand() *cobra.Command {
+	var before string
+	var yes bool
+	cmd, _ := subscriptionsCommand("purge NAME", "Count, or with --yes remove, waiting messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		var until time.Time
+		if before != "" {
+			var err error
+			if until, _, err = cli.DateOrTime(before, time.Now()); err != nil {
+				return cli.Usage(fmt.Errorf("--before %w", err))
+			}
+		}
+		n, err := c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), !yes)
+		if err != nil {
+			return err
+		}
+		if yes {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed\n", cli.Plural(int(n), "message"))
+		} else {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s would be removed; --yes removes them\n", cli.Plural(int(n), "message"))
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&before, "before", "", "only messages written before: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	cmd.Flags().BoolVar(&yes, "yes", false, "remove the messages, which cannot be undone")
+	return cmd
+}
+
+func newSubscriptionsStatusCommand() *cobra.Command {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("status NAME", "Print lag, leases and positions of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		st, err := c.SubscriptionStatus(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if f.output != "table" {
+			return cli.PrintAs(cmd.OutOrStdout(), f.output, st)
+		}
+		return printSubscription(cmd.OutOrStdout(), &st)
+	})
+	cli.OutputFlag(cmd, &f.output)
+	return cmd
+}
+
+func printSubscription(out io.Writer, st *client.SubscriptionStatus) error {
+	columns := cli.NewColumns(out)
+	field := cli.FieldsOn(columns)
+	oldest := ""
+	if st.Oldest != nil {
+		oldest = st.Oldest.UTC().Format(cli.ListTime)
+	}
+	field("subscription", st.Subscription.Name)
+	field("paused", st.Subscription.Paused)
+	field("lag", st.Lag)
+	field("oldest", oldest)
+	field("waiting", st.Waiting)
+	field("in flight", st.Leased)
+	field("deferred", st.Deferred)
+	field("dead letters", st.DeadLetters)
+	fmt.Fprintln(columns, "\nPARTITION\tOWNER\tCOMMITTED\tEND\tWAITING\tIN FLIGHT\tDEFERRED")
+	for _, p := range st.Partitions {
+		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, p.End, p.Waiting, p.Leased, p.Deferred)
+	}
+	fmt.Fprintln(columns, "\nINSTANCE\tADDRESS\tPARTITIONS\tREPORTED\tERROR")
+	for _, i := range st.Instances {
+		fmt.Fprintf(columns, "%s\t%s\t%d\t%s\t%s\n", cli.Clean(i.Instance, 40), cli.Clean(i.Address, 60), i.Partitions, i.At.UTC().Format(cli.ListTime), cli.Clean(i.LastError, 80))
+	}
+	return columns.Flush()
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+)
+
+func newSubscriptionsServeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run subscriptions and serve their HTTP API",
+		Long: `Run subscriptions and serve their HTTP API, until SIGTERM.
+
+Several processes share the partitions of each subscription; every one of them answers
+for all. Tokens, TLS and proxies are the settings of the section http.`,
+		Args: cobra.NoArgs,
+		RunE: app.WithConfig(runSubscriptions),
+	}
+	app.AddFlags(cmd, app.SubscriptionsSections...)
+	return cmd
+}
+
+func runSubscriptions(cmd *cobra.Command, c *app.Config) error {
+	return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+		api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
+		if err != nil {
+			return err
+		}
+		admin.Works(api.Ready)
+		return api.Wait()
+	})
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/test/subfake"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
+
+// queue is a subscriptions API on a service in memory.
+type queue struct {
+	*subfake.Service
+	url string
+}
+
+func startQueue(t *testing.T) *queue {
+	t.Helper()
+	service := subfake.New("i1")
+	server, err := api.New(api.Config{Service: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(server.Handler())
+	t.Cleanup(func() { server.Drain(); srv.Close() })
+	return &queue{service, srv.URL}
+}
+
+// outbox runs a command line on the API.
+func (q *queue) outbox(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	return q.within(t.Context(), args...)
+}
+
+func (q *queue) within(ctx context.Context, args ...string) (status int, out, errOut string) {
+	var stdout, stderr bytes.Buffer
+	root := newRoot(&stdout, &stderr)
+	root.SetContext(ctx)
+	status = cli.Execute(root, append(args, "--api", q.url), &stderr)
+	return status, stdout.String(), stderr.String()
+}
+
+func TestSubscriptions_Administration(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	file := filepath.Join(t.TempDir(), "subscriptions.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(want int, text string, args ...string) string {
+		t.Helper()
+		status, out, errOut := q.outbox(t, append([]string{"subscriptions"}, args...)...)
+		if status != want || !strings.Contains(out+errOut, text) {
+			t.Errorf("outbox subscriptions %v = %d\n%s%s\nwant %d with %q", args, status, out, errOut, want, text)
+		}
+		return out
+	}
+	step(cli.ExitOK, "no subscriptions", "list")
+	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
+	step(cli.ExitOK, "subscription stock stored, version 1", "apply", "-f", file)
+	for bad, text := range map[string]string{"topics: [a]": "name is missing", "name: x\ntopic: a": "topic", "": "no subscription", "[": "yaml"} {
+		write(bad)
+		step(cli.ExitUsage, text, "apply", "-f", file)
+	}
+	write("name: mail\ntopics: []")
+	step(cli.ExitFailed, "body.topics", "apply", "-f", file)
+	step(cli.ExitOK, "Order*", "list")
+	got := step(cli.ExitOK, "visibility_timeout: 1m", "get", "mail")
+	write(got)
+	step(cli.ExitOK, "version 2", "apply", "-f", file)
+	step(cli.ExitFailed, "has changed", "apply", "-f", file)
+	step(cli.ExitOK, "paused", "pause", "mail")
+	step(cli.ExitOK, "paused", "list")
+	step(cli.ExitOK, "resumed", "resume", "mail")
+	step(cli.ExitOK, "earliest", "seek", "mail", "--to", "earliest")
+	step(cli.ExitOK, "offset", "seek", "mail", "--to", "offset", "--topic", "OrderCreated", "--partition", "0", "--offset", "0")
+	if s := q.Seeks(); len(s) != 2 || s[0].Partition != -1 || s[1] != (subscriptions.Seek{To: "offset", Topic: "OrderCreated"}) {
+		t.Errorf("seeks %+v", s)
+	}
+	step(cli.ExitFailed, "body.to", "seek", "mail", "--to", "then")
+	q.Publish("mail", "k", `{}`)
+	step(cli.ExitOK, "1 message would be removed", "purge", "mail")
+	step(cli.ExitOK, "lag           1", "status", "mail")
+	step(cli.ExitOK, "1 message removed", "purge", "mail", "--yes")
+	step(cli.ExitOK, `"lag": 0`, "status", "mail", "-o", "json")
+	step(cli.ExitUsage, "--yes", "delete", "mail")
+	step(cli.ExitOK, "deleted", "delete", "mail", "--yes")
+	step(cli.ExitFailed, "There is no subscription", "status", "mail")
+	q.url = "http://127.0.0.1:1"
+	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
+	q.url = "there"
+	step(cli.ExitUsage, "use a URL", "list")
+}
+
+func TestConsume_PrintsAndAcknowledges(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		q.Publish("s", fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d}`, i))
+	}
+	status, out, errOut := q.outbox(t, "consume", "s", "--max", "3", "--concurrency", "4")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if status != cli.ExitOK || len(lines) != 3 || q.Open("s") != 2 || q.Leased("s") != 0 {
+		t.Fatalf("consume --max 3 = %d with %d open and %d leased\n%s%s", status, q.Open("s"), q.Leased("s"), out, errOut)
+	}
+	for _, line := range lines {
+		var d struct {
+			Receipt string
+			Data    struct{ N *int }
+		}
+		if err := json.Unmarshal([]byte(line), &d); err != nil || d.Receipt == "" || d.Data.N == nil {
+			t.Errorf("line %s: %v", line, err)
+		}
+	}
+	status, _, errOut = q.outbox(t, "consume", "none")
+	if status != cli.ExitFailed || !strings.Contains(errOut, "There is no subscription none") {
+		t.Errorf("consume of an unknown subscription = %d %s", status, errOut)
+	}
+}
+
+// The exit status of the command decides, and its error output is the reason.
+func TestConsume_RunsACommand(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}, MaxReceive: 1}, ""); err != nil {
+		t.Fatal(err)
+	}
+	q.Publish("s", "a", `{"n":"good"}`)
+	q.Publish("s", "b", `{"n":"bad"}`)
+	status, out, errOut := q.outbox(t, "consume", "s", "--max", "2", "--exec", `if grep -q good; then echo done; else echo "cannot do it" >&2; exit 3; fi`)
+	if status != cli.ExitOK || out != "done\n" || !strings.Contains(errOut, "cannot do it") || q.Open("s") != 0 {
+		t.Errorf("consume --exec = %d with %d open\n%s%s", status, q.Open("s"), out, errOut)
+	}
+	if dead := q.Dead("s"); len(dead) != 1 || dead[0].Key != "b" {
+		t.Errorf("dead letters %+v, want the message whose command failed", dead)
+	}
+}
+
+// A stopped consumer lets its command end and acknowledges the message.
+func TestConsume_StopsGracefully(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	q.Publish("s", "a", `{}`)
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() {
+		status, _, _ := q.within(ctx, "consume", "s", "--exec", "touch "+dir+"/began; until [ -e "+dir+"/go ]; do sleep 0.01; done; touch "+dir+"/ended")
+		done <- status
+	}()
+	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	world.Eventually(t, "the command runs", func() bool { return exists("began") })
+	stop()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-done; status != cli.ExitOK || !exists("ended") || q.Open("s") != 0 {
+		t.Errorf("stopped consume = %d, ended %v, %d open", status, exists("ended"), q.Open("s"))
+	}
+}

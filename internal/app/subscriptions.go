@@ -1,0 +1,212 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/forward"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// SubscriptionsAPI is a running process of subscriptions.
+type SubscriptionsAPI struct {
+	Addr  string
+	Ready daemon.Readiness
+	stop  context.CancelFunc
+	done  chan error // delivers the error that ended it, once
+}
+
+// CheckSubscriptions returns the errors of settings that need no connection.
+func (c *Config) CheckSubscriptions(log *slog.Logger) error {
+	_, gate := c.HTTP.Gate(log)
+	_, proxies := c.HTTP.Proxies()
+	_, hosts := c.subscriptionHosts()
+	_, kafka := c.Kafka.Options()
+	var advertise error
+	if u, err := url.Parse(c.Subscriptions.Advertise); c.Subscriptions.Advertise != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %q: use a URL such as https://outbox-1.example.com:8082", c.Subscriptions.Advertise))
+	}
+	return errors.Join(gate, proxies, hosts, kafka, advertise)
+}
+
+// ListenSubscriptions listens on subscriptions.addr, with TLS if there is a certificate.
+func (c *Config) ListenSubscriptions(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	return c.HTTP.listen(ctx, log, c.Subscriptions.Addr, "subscriptions.addr", "--subscriptions-addr")
+}
+
+func (c *Config) subscriptionHosts() (*access.Hosts, error) {
+	h, err := access.NewHosts(c.Subscriptions.Addr, c.HTTP.Hosts)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("http.hosts: %w", err))
+	}
+	return h, nil
+}
+
+// advertised returns the URL of a listener for other instances.
+func (c *Config) advertised(at net.Addr) string {
+	if c.Subscriptions.Advertise != "" {
+		return strings.TrimSuffix(c.Subscriptions.Advertise, "/")
+	}
+	scheme, host := "http", at.String()
+	if c.HTTP.TLSCert != "" {
+		scheme = "https"
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		host = net.JoinHostPort(self.Host(), fmt.Sprint(tcp.Port))
+	}
+	return scheme + "://" + host
+}
+
+// peerClient returns the client for requests to other instances, which may have the same
+// certificate.
+func (c *Config) peerClient() (*http.Client, error) {
+	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext}
+	if c.HTTP.TLSCert != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		pem, err := os.ReadFile(c.HTTP.TLSCert)
+		if err != nil {
+			return nil, fmt.Errorf("http.tls_cert: %w", err)
+		}
+		roots.AppendCertsFromPEM(pem)
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	}
+	return &http.Client{Transport: t}, nil
+}
+
+// StartSubscriptions runs the subscriptions, with their API on the listener that listen
+// opens; the API answers when StartSubscriptions returns. It ends with ctx, or by Shutdown.
+func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *SubscriptionsAPI, err error) {
+	if err := c.CheckSubscriptions(log); err != nil {
+		return nil, err
+	}
+	consistency, serial := c.Scylla.Consistencies()
+	resources, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	key, err := receiptKey(ctx, resources, log)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := listen(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ln.Close())
+		}
+	}()
+	kafka, err := c.Kafka.Options()
+	if err != nil {
+		return nil, err
+	}
+	instance := self.Unique()
+	e, err := engine.New(engine.Config{
+		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters,
+		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg,
+	})
+	if err != nil {
+		return nil, err
+	}
+	peers, err := c.peerClient()
+	if err != nil {
+		return nil, err
+	}
+	f, err := forward.New(forward.Config{Local: e, Instance: instance, Key: key, Reports: resources, Receipts: e, HTTP: peers, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	server, err := c.subscriptionServer(f, reg, log)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	running, stop := context.WithCancel(ctx)
+	a := &SubscriptionsAPI{Addr: ln.Addr().String(), Ready: server.Readiness, stop: stop, done: make(chan error, 1)}
+	go func() {
+		// The engine runs until the last request is answered.
+		working, stopEngine := context.WithCancel(context.WithoutCancel(running))
+		ran := make(chan error, 1)
+		go func() { ran <- e.Run(working); stop() }()
+		err := server.Serve(running, ln)
+		err = errors.Join(err, f.Close())
+		stopEngine()
+		a.done <- errors.Join(err, <-ran)
+	}()
+	return a, nil
+}
+
+// subscriptionServer returns the API on all instances.
+func (c *Config) subscriptionServer(f *forward.Service, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
+	gate, err := c.HTTP.Gate(log)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	proxies, err := c.HTTP.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := c.subscriptionHosts()
+	if err != nil {
+		return nil, err
+	}
+	return api.New(api.Config{
+		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg,
+	})
+}
+
+// receiptKey reads the key of receipts, and retries while the database is unreachable.
+func receiptKey(ctx context.Context, s *store.Store, log *slog.Logger) ([]byte, error) {
+	for attempt := 1; ; attempt++ {
+		key, err := s.ReceiptKey(ctx)
+		if err == nil {
+			return key, nil
+		}
+		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
+		log.Warn("failed to read the key of receipts; retrying", "wait", wait, "err", err)
+		if err := retry.Wait(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Wait returns the error that ended the process, nil after a requested stop.
+func (a *SubscriptionsAPI) Wait() error {
+	defer a.stop()
+	return <-a.done
+}
+
+// Shutdown waits for requests in progress, and returns the error that ended the process.
+func (a *SubscriptionsAPI) Shutdown() error {
+	a.stop()
+	return a.Wait()
+}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// With the default settings, without an archive, upkeep deletes a dead letter that was
+// resolved 31 days ago and leaves one of 29 days.
+func TestUpkeep_DeletesByDefault(t *testing.T) {
+	t.Parallel()
+	_, session := scyllatest.Start(t)
+	c := defaults()
+	c.Scylla.Keyspace, c.Scylla.Timeout = schema.DefaultKeyspace, time.Minute
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ids []gocql.UUID
+	var store *dlq.Store
+	for _, days := range []int{31, 29} {
+		at := time.Now().AddDate(0, 0, -days)
+		var err error
+		store, err = dlq.Open(session, schema.DefaultKeyspace, append(c.DLQOptions(), dlq.WithClock(func() time.Time { return at }))...)
+		must(err)
+		l := &dlq.DeadLetter{Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint(days), Payload: []byte("{}")}
+		_, err = store.Write(t.Context(), l)
+		must(err)
+		must(store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve"}))
+		ids = append(ids, l.EventID)
+	}
+	// The first sweep of a keyspace is an interval after the start.
+	must(session.Query("INSERT INTO "+schema.DefaultKeyspace+".dead_letter_duties (name, state) VALUES ('retention', ?)",
+		fmt.Sprintf(`{"finished":%q}`, time.Now().Add(-2*time.Hour).Format(time.RFC3339))).Exec())
+	u, err := NewUpkeep(t.Context(), c, session, nil, slog.New(slog.DiscardHandler), new(daemon.Teardown))
+	must(err)
+	read := func(id gocql.UUID) dlq.DeadLetter {
+		l, err := store.Read(t.Context(), id)
+		must(err)
+		return l
+	}
+	must(u.Run(t.Context(), func(context.Context) error {
+		for deadline := time.Now().Add(5 * time.Minute); read(ids[0]).PurgedAt.IsZero(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("nothing was deleted")
+				break
+			}
+		}
+		return nil
+	}))
+	if l := read(ids[0]); l.Status != dlq.Archived || l.Archive != "" || l.Payload != nil {
+		t.Errorf("after 31 days it is %s in %q", l.Status, l.Archive)
+	}
+	if l := read(ids[1]); l.Status != dlq.Resolved || l.Payload == nil {
+		t.Errorf("after 29 days it is %s", l.Status)
+	}
+}

@@ -1,0 +1,347 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Handler processes a message. Nil acknowledges it, an error reports a failed delivery. An
+// error of Reject makes it a dead letter, one of RetryAfter sets the time of the next
+// delivery, and ErrRelease returns the message without counting the delivery. ctx ends when the lease has expired, or StopTimeout after the consumer was
+// stopped. Delivery is at least once: a message that was processed may come again.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// ConsumeOptions are the options of Consume.
+type ConsumeOptions struct {
+	// Concurrency is the number of messages in progress. Default 10. The server orders
+	// the messages of one key.
+	Concurrency int
+	// VisibilityTimeout is the duration of a lease, which Consume extends while the
+	// handler runs: so long after this process has failed, its messages are delivered
+	// again. Default 30 s; at least 1 s.
+	VisibilityTimeout time.Duration
+	// StopTimeout bounds the time for the messages in progress after ctx has ended.
+	// Default 30 s.
+	StopTimeout time.Duration
+	// Logger logs failed deliveries and requests. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// ErrRelease returns the message, which can be delivered immediately; its delivery does not
+// count.
+var ErrRelease = errors.New("message returned")
+
+// Reject returns an error with which a handler makes the message a dead letter immediately.
+func Reject(err error) error { return &outcome{err: err, action: "reject"} }
+
+// RetryAfter returns an error with which a handler sets the time of the next delivery.
+func RetryAfter(err error, delay time.Duration) error {
+	return &outcome{err: err, action: "nack", delay: max(delay, time.Millisecond)}
+}
+
+// outcome is an error that selects what happens to the message.
+type outcome struct {
+	err    error
+	action string
+	delay  time.Duration
+}
+
+// Error returns the handler's error.
+func (o *outcome) Error() string { return o.err.Error() }
+
+// Unwrap returns the handler's error.
+func (o *outcome) Unwrap() error { return o.err }
+
+// Consume receives messages of a subscription and calls the handler for each, until ctx
+// ends. Then it finishes the messages in progress, returns the others, and returns nil. It
+// retries while the service cannot be reached; a refusal, such as for a token without the
+// right or an unknown subscription, is its error.
+func (c *Client) Consume(ctx context.Context, name string, handler Handler, o ConsumeOptions) error {
+	o.Concurrency = cmp.Or(o.Concurrency, 10)
+	o.VisibilityTimeout = cmp.Or(o.VisibilityTimeout, 30*time.Second)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.Concurrency < 1 || o.VisibilityTimeout < time.Second || o.StopTimeout < 0 {
+		return fmt.Errorf("consume %s: concurrency %d, visibility timeout %s, stop timeout %s: use at least 1, 1s and 0s", name, o.Concurrency, o.VisibilityTimeout, o.StopTimeout)
+	}
+	k := &consumer{client: c, name: name, opts: o, handler: handler, free: make(chan struct{}, o.Concurrency), ended: make(chan ended, o.Concurrency)}
+	k.mu.leases = map[string]lease{}
+	return k.run(ctx)
+}
+
+// ended is a message whose handler has returned.
+type ended struct {
+	action string
+	Settling
+}
+
+// lease is a message in progress.
+type lease struct {
+	since time.Time          // of its last extension, by this clock
+	lost  context.CancelFunc // ends the handler's context
+}
+
+type consumer struct {
+	client  *Client
+	name    string
+	opts    ConsumeOptions
+	handler Handler
+	free    chan struct{} // a value for each message in progress
+	ended   chan ended
+
+	mu struct {
+		sync.Mutex
+		leases map[string]lease // by receipt
+	}
+}
+
+func (k *consumer) run(ctx context.Context) error {
+	// The handlers and the requests that settle their messages outlive ctx.
+	working, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	defer context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(k.opts.StopTimeout, abort)
+		context.AfterFunc(working, func() { t.Stop() })
+	})()
+	var handlers, others sync.WaitGroup
+	extending, stopExtending := context.WithCancel(context.WithoutCancel(ctx))
+	others.Go(func() { k.extend(extending) })
+	others.Go(k.settle)
+	err := k.receive(ctx, func(d *Delivery) {
+		handlers.Go(func() { k.handle(working, d) })
+	})
+	handlers.Wait()
+	close(k.ended)
+	stopExtending()
+	others.Wait()
+	return err
+}
+
+// receiveGrace is the time that a request for messages may still take when the consumer
+// stops: a response on its way would be lost with its leases.
+const receiveGrace = 300 * time.Millisecond
+
+// receive starts handlers until ctx ends.
+func (k *consumer) receive(ctx context.Context, start func(*Delivery)) error {
+	pause := DefaultFirstPause
+	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(receiveGrace, cancel) })()
+	for {
+		n := k.places(ctx)
+		if n == 0 {
+			return nil
+		}
+		got, err := k.client.Receive(receiving, k.name, ReceiveOptions{Max: n, Wait: 20 * time.Second, VisibilityTimeout: k.opts.VisibilityTimeout})
+		for range n - len(got) {
+			<-k.free
+		}
+		now := time.Now()
+		for i := range got {
+			k.begin(got[i].Receipt, now)
+		}
+		if ctx.Err() != nil && len(got) > 0 {
+			k.giveBack(ctx, got)
+			return nil
+		}
+		for i := range got {
+			start(&got[i])
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			pause = DefaultFirstPause
+		case !retryable(err):
+			return err
+		default:
+			k.opts.Logger.Warn("failed to receive messages; retrying", "subscription", k.name, "err", err)
+			select {
+			case <-time.After(pause/2 + mrand.N(pause)):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// places takes at least one place for a message, and all that are free; 0 if ctx has ended.
+func (k *consumer) places(ctx context.Context) (n int) {
+	select {
+	case k.free <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	for n = 1; n < min(k.opts.Concurrency, MaxReceipts); n++ {
+		select {
+		case k.free <- struct{}{}:
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// giveBack returns messages that no handler has seen.
+func (k *consumer) giveBack(ctx context.Context, got []Delivery) {
+	receipts := make([]string, len(got))
+	for i := range got {
+		receipts[i] = got[i].Receipt
+		k.end(got[i].Receipt)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.opts.StopTimeout)
+	defer cancel()
+	if _, err := k.client.Release(ctx, k.name, receipts...); err != nil {
+		k.opts.Logger.Warn("failed to return messages", "subscription", k.name, "messages", len(got), "err", err)
+	}
+}
+
+// handle calls the handler and reports its result.
+func (k *consumer) handle(ctx context.Context, d *Delivery) {
+	ctx, lost := context.WithCancel(ctx)
+	defer lost()
+	k.watch(d.Receipt, lost)
+	err := k.handler(ctx, d)
+	e := ended{"ack", Settling{Receipt: d.Receipt}}
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrRelease):
+		e.action = "release"
+	default:
+		e = ended{"nack", Settling{Receipt: d.Receipt, Reason: err.Error()}}
+		var o *outcome
+		if errors.As(err, &o) {
+			e.action, e.Delay = o.action, o.delay
+		}
+		k.opts.Logger.Warn("failed to process a message", "subscription", k.name, "event_id", d.EventID, "attempt", d.Attempt, "action", e.action, "err", err)
+	}
+	k.ended <- e
+}
+
+func (k *consumer) begin(receipt string, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.leases[receipt] = lease{since: now, lost: func() {}}
+}
+
+func (k *consumer) watch(receipt string, lost context.CancelFunc) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l, ok := k.mu.leases[receipt]; ok {
+		l.lost = lost
+		k.mu.leases[receipt] = l
+	}
+}
+
+// end frees the place of a message.
+func (k *consumer) end(receipt string) {
+	k.mu.Lock()
+	delete(k.mu.leases, receipt)
+	k.mu.Unlock()
+	<-k.free
+}
+
+// settle sends the results of handlers, all that are there in one request for each action.
+func (k *consumer) settle() {
+	for first := range k.ended {
+		batch := map[string][]Settling{first.action: {first.Settling}}
+		for n := 1; n < MaxReceipts; n++ {
+			select {
+			case e, ok := <-k.ended:
+				if ok {
+					batch[e.action] = append(batch[e.action], e.Settling)
+					continue
+				}
+			default:
+			}
+			break
+		}
+		for action, items := range batch {
+			k.send(action, items)
+		}
+	}
+}
+
+// send settles messages. Those that cannot be settled are delivered again when their leases
+// expire: they are not extended any more.
+func (k *consumer) send(action string, items []Settling) {
+	ctx, cancel := context.WithTimeout(context.Background(), max(k.opts.VisibilityTimeout, k.opts.StopTimeout))
+	defer cancel()
+	body := map[string]any{"items": items}
+	if action == "ack" || action == "release" {
+		receipts := make([]string, len(items))
+		for i := range items {
+			receipts[i] = items[i].Receipt
+		}
+		body = map[string]any{"receipts": receipts}
+	}
+	results, err := k.client.settle(ctx, k.name, action, body)
+	if err != nil {
+		open := len(items)
+		for i := range results {
+			if results[i].Code == ResultOK {
+				open--
+			}
+		}
+		k.opts.Logger.Warn("failed to settle messages; they may be delivered again", "subscription", k.name, "action", action, "messages", open, "err", err)
+	}
+	for i := range items {
+		k.end(items[i].Receipt)
+	}
+}
+
+// extend extends the leases of messages in progress after a third of their time.
+func (k *consumer) extend(ctx context.Context) {
+	t := time.NewTicker(k.opts.VisibilityTimeout / 6)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		var items []Settling
+		k.mu.Lock()
+		for receipt, l := range k.mu.leases {
+			if now.Sub(l.since) >= k.opts.VisibilityTimeout/3 && len(items) < MaxReceipts {
+				items = append(items, Settling{Receipt: receipt, Delay: k.opts.VisibilityTimeout})
+			}
+		}
+		k.mu.Unlock()
+		if len(items) == 0 {
+			continue
+		}
+		attempt, cancel := context.WithTimeout(ctx, k.opts.VisibilityTimeout/3)
+		results, err := k.client.Extend(attempt, k.name, items...)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			k.opts.Logger.Warn("failed to extend leases", "subscription", k.name, "messages", len(items), "err", err)
+		}
+		k.extended(items, results, now)
+	}
+}
+
+// extended records the results of extensions, and ends the handlers of lost leases.
+func (k *consumer) extended(items []Settling, results []SettleResult, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range items {
+		l, ok := k.mu.leases[items[i].Receipt]
+		switch {
+		case !ok:
+			continue
+		case i < len(results) && results[i].Code == ResultOK:
+			l.since = now
+		case i < len(results) && (results[i].Code == ResultLeaseExpired || results[i].Code == ResultInvalid), now.Sub(l.since) > k.opts.VisibilityTimeout:
+			l.lost()
+		}
+		k.mu.leases[items[i].Receipt] = l
+	}
+}

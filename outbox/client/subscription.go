@@ -1,0 +1,184 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// MaxReceipts is the maximum number of receipts of one call.
+const MaxReceipts = 1000
+
+// The most common problem types of the subscriptions API; its GET /problems lists all.
+const (
+	ProblemNoSubscription = "urn:scylla-outbox:problem:subscription-not-found"
+	ProblemLeaseExpired   = "urn:scylla-outbox:problem:lease-expired"
+	ProblemBadReceipt     = "urn:scylla-outbox:problem:invalid-receipt"
+)
+
+// Delivery is a message of a subscription that is leased to this consumer.
+type Delivery struct {
+	// Receipt names the delivery for Ack, Nack, Extend, Reject and Release. Empty with
+	// AutoAck.
+	Receipt string `json:"receipt"`
+	// Attempt counts the deliveries of the message, from 1. After MaxReceive failed ones
+	// it becomes a dead letter.
+	Attempt    int `json:"attempt"`
+	MaxReceive int `json:"max_receive"`
+	// LeaseUntil is the end of the lease by the server's clock.
+	LeaseUntil time.Time `json:"lease_until"`
+
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	At        time.Time `json:"at"`
+	Key       string    `json:"key"`
+	// EventID identifies the event: a consumer that sees it again has applied it.
+	EventID       string            `json:"event_id"`
+	EventType     string            `json:"event_type"`
+	AggregateID   string            `json:"aggregate_id"`
+	AggregateType string            `json:"aggregate_type"`
+	Sequence      int64             `json:"sequence"`
+	Time          string            `json:"time"`
+	ContentType   string            `json:"content_type"`
+	Headers       map[string]string `json:"headers"`
+	// One of Data, DataText and DataBase64 is the payload.
+	Data       json.RawMessage `json:"data"`
+	DataText   *string         `json:"data_text"`
+	DataBase64 []byte          `json:"data_base64"`
+}
+
+// Payload is the payload in any form.
+func (d *Delivery) Payload() []byte {
+	switch {
+	case d.Data != nil:
+		return d.Data
+	case d.DataText != nil:
+		return []byte(*d.DataText)
+	}
+	return d.DataBase64
+}
+
+// ReceiveOptions are the options of Receive; the zero value receives up to 10 messages
+// without waiting.
+type ReceiveOptions struct {
+	// Max is the maximum number of messages, up to 1,000. Default 10.
+	Max int
+	// Wait is the time to wait for the first message, up to 20 s.
+	Wait time.Duration
+	// AutoAck acknowledges the messages before they are returned: delivery is then at
+	// most once.
+	AutoAck bool
+	// VisibilityTimeout is the duration of the leases. Default: that of the subscription.
+	VisibilityTimeout time.Duration
+}
+
+// Codes of a SettleResult. Only ResultUnknown and ResultUnavailable may be retried with the
+// same receipt.
+const (
+	ResultOK           = "ok"
+	ResultLeaseExpired = "lease_expired"
+	ResultInvalid      = "invalid_receipt"
+	ResultUnknown      = "unknown"
+	ResultUnavailable  = "unavailable"
+)
+
+// SettleResult is the result of an action for one receipt.
+type SettleResult struct {
+	// Code is ResultOK if the action is durable.
+	Code string `json:"code"`
+	// Error is the reason of other codes.
+	Error string `json:"error"`
+	// LeaseUntil is the new end of the lease after Extend, by the server's clock.
+	LeaseUntil time.Time `json:"lease_until"`
+}
+
+// Settling is an action for one receipt.
+type Settling struct {
+	Receipt string
+	// Delay is the time until the next delivery after Nack (0: the backoff of the
+	// subscription) and the new duration of the lease after Extend (0: the visibility
+	// timeout of the subscription).
+	Delay time.Duration
+	// Reason is the error of the consumer for Nack and Reject, up to 2,000 bytes.
+	Reason string
+}
+
+// MarshalJSON writes the delay as the API reads it.
+func (s Settling) MarshalJSON() ([]byte, error) {
+	out := struct {
+		Receipt string `json:"receipt"`
+		Delay   string `json:"delay,omitempty"`
+		Reason  string `json:"reason,omitempty"`
+	}{Receipt: s.Receipt, Reason: s.Reason}
+	if s.Delay != 0 {
+		out.Delay = s.Delay.String()
+	}
+	return json.Marshal(out)
+}
+
+func subscriptionPath(name, operation string) string {
+	return "/v1/subscriptions/" + url.PathEscape(name) + "/" + operation
+}
+
+// Receive returns messages of a subscription with leases. No messages within Wait is no
+// error.
+func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions) ([]Delivery, error) {
+	body := struct {
+		Max               int    `json:"max,omitempty"`
+		Wait              string `json:"wait,omitempty"`
+		AutoAck           bool   `json:"auto_ack,omitempty"`
+		VisibilityTimeout string `json:"visibility_timeout,omitempty"`
+	}{Max: o.Max, AutoAck: o.AutoAck}
+	if o.Wait > 0 {
+		body.Wait = o.Wait.String()
+	}
+	if o.VisibilityTimeout > 0 {
+		body.VisibilityTimeout = o.VisibilityTimeout.String()
+	}
+	out, err := send[struct {
+		Messages []Delivery `json:"messages"`
+	}](ctx, c, http.MethodPost, subscriptionPath(name, "receive"), body, nil)
+	return out.Messages, err
+}
+
+// Ack acknowledges deliveries: their messages are not delivered again. The error is nil only
+// if every result is ResultOK. Results that may change are retried. With the last error the
+// results contain what is known, if anything is.
+func (c *Client) Ack(ctx context.Context, name string, receipts ...string) ([]SettleResult, error) {
+	return c.settle(ctx, name, "ack", map[string]any{"receipts": receipts})
+}
+
+// Release returns messages, whose deliveries then do not count. See Ack for the result.
+func (c *Client) Release(ctx context.Context, name string, receipts ...string) ([]SettleResult, error) {
+	return c.settle(ctx, name, "release", map[string]any{"receipts": receipts})
+}
+
+// Nack reports failed deliveries. See Ack for the result.
+func (c *Client) Nack(ctx context.Context, name string, items ...Settling) ([]SettleResult, error) {
+	return c.settle(ctx, name, "nack", map[string]any{"items": items})
+}
+
+// Extend sets the ends of leases to Settling.Delay from now. See Ack for the result.
+func (c *Client) Extend(ctx context.Context, name string, items ...Settling) ([]SettleResult, error) {
+	return c.settle(ctx, name, "extend", map[string]any{"items": items})
+}
+
+// Reject makes messages dead letters. See Ack for the result.
+func (c *Client) Reject(ctx context.Context, name string, items ...Settling) ([]SettleResult, error) {
+	return c.settle(ctx, name, "reject", map[string]any{"items": items})
+}
+
+func (c *Client) settle(ctx context.Context, name, action string, body any) ([]SettleResult, error) {
+	out, err := send[struct {
+		Results []SettleResult `json:"results"`
+	}](ctx, c, http.MethodPost, subscriptionPath(name, action), body, nil)
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Results, err
+	}
+	return out.Results, err
+}

@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Subscription is a queue over topics. Name and Topics are required; other zero values mean
+// the defaults of the API.
+type Subscription struct {
+	Name string `json:"name"`
+	// Topics are names, or patterns with * for any characters.
+	Topics []string `json:"topics"`
+	// Types are event types or patterns; empty selects all. Filter is a CEL expression.
+	Types  []string `json:"types,omitempty"`
+	Filter string   `json:"filter,omitempty"`
+	// Start is latest, earliest or a time, for partitions without a position.
+	Start string `json:"start,omitempty"`
+	// Ordering is key, strict or none.
+	Ordering string `json:"ordering,omitempty"`
+	// VisibilityTimeout, Backoff and MaxBackoff are durations such as 30s.
+	VisibilityTimeout string `json:"visibility_timeout,omitempty"`
+	MaxReceive        int    `json:"max_receive,omitempty"`
+	Backoff           string `json:"backoff,omitempty"`
+	MaxBackoff        string `json:"max_backoff,omitempty"`
+	Paused            bool   `json:"paused,omitempty"`
+	// Version is that of the stored subscription. PutSubscription compares it unless it
+	// is 0.
+	Version int64 `json:"version,omitempty"`
+	// CreatedAt, ChangedAt and ChangedBy are set by the server.
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+	ChangedBy string    `json:"changed_by,omitempty"`
+}
+
+// SubscriptionStatus is the state of a subscription over all instances.
+type SubscriptionStatus struct {
+	Subscription Subscription `json:"subscription"`
+	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of records
+	// that are not settled, Oldest the write time of the oldest of them.
+	Waiting     int64             `json:"waiting"`
+	Leased      int64             `json:"leased"`
+	Deferred    int64             `json:"deferred"`
+	Lag         int64             `json:"lag"`
+	Oldest      *time.Time        `json:"oldest,omitempty"`
+	DeadLetters int               `json:"dead_letters"`
+	Partitions  []PartitionStatus `json:"partitions"`
+	Instances   []InstanceStatus  `json:"instances"`
+}
+
+// PartitionStatus is the state of one partition of a subscription.
+type PartitionStatus struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	Owner     string     `json:"owner,omitempty"`
+	Epoch     int64      `json:"epoch"`
+	Committed int64      `json:"committed"`
+	End       int64      `json:"end"`
+	Waiting   int64      `json:"waiting"`
+	Leased    int64      `json:"leased"`
+	Deferred  int64      `json:"deferred"`
+	Oldest    *time.Time `json:"oldest,omitempty"`
+}
+
+// InstanceStatus is the last report of a process that runs a subscription.
+type InstanceStatus struct {
+	Instance   string    `json:"instance"`
+	Address    string    `json:"address,omitempty"`
+	At         time.Time `json:"at"`
+	Partitions int       `json:"partitions"`
+	LastError  string    `json:"last_error,omitempty"`
+}
+
+// SeekTo is a new position of a subscription.
+type SeekTo struct {
+	// To is latest, earliest, a time in RFC 3339, or offset.
+	To string `json:"to"`
+	// Topic and Partition limit it; empty and nil mean all.
+	Topic     string `json:"topic,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	// Offset is required if To is offset, with Topic and Partition.
+	Offset *int64 `json:"offset,omitempty"`
+}
+
+const subscriptionsPath = "/v1/subscriptions"
+
+// Subscriptions returns all subscriptions, sorted by name.
+func (c *Client) Subscriptions(ctx context.Context) ([]Subscription, error) {
+	out, err := send[struct {
+		Subscriptions []Subscription `json:"subscriptions"`
+	}](ctx, c, http.MethodGet, subscriptionsPath, nil, nil)
+	return out.Subscriptions, err
+}
+
+// Subscription returns a subscription.
+func (c *Client) Subscription(ctx context.Context, name string) (Subscription, error) {
+	return send[Subscription](ctx, c, http.MethodGet, subscriptionsPath+"/"+url.PathEscape(name), nil, nil)
+}
+
+// PutSubscription creates or replaces a subscription and returns it as stored.
+func (c *Client) PutSubscription(ctx context.Context, s Subscription) (Subscription, error) {
+	return send[Subscription](ctx, c, http.MethodPut, subscriptionsPath+"/"+url.PathEscape(s.Name), s, nil)
+}
+
+// DeleteSubscription removes a subscription, unless its version is another than the given
+// one; 0 is any.
+func (c *Client) DeleteSubscription(ctx context.Context, name string, version int64) error {
+	path := subscriptionsPath + "/" + url.PathEscape(name)
+	if version != 0 {
+		path += "?version=" + strconv.FormatInt(version, 10)
+	}
+	_, err := send[struct{}](ctx, c, http.MethodDelete, path, nil, nil)
+	return err
+}
+
+// PauseSubscription stops deliveries; leases stay valid.
+func (c *Client) PauseSubscription(ctx context.Context, name string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "pause"), nil, nil)
+	return err
+}
+
+// ResumeSubscription continues deliveries.
+func (c *Client) ResumeSubscription(ctx context.Context, name string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "resume"), nil, nil)
+	return err
+}
+
+// SeekSubscription moves the position of a subscription and ends the leases concerned.
+func (c *Client) SeekSubscription(ctx context.Context, name string, to SeekTo) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "seek"), to, nil)
+	return err
+}
+
+// PurgeSubscription removes the messages that were written before a time, zero for now, and
+// returns their number. A dry run only counts them.
+func (c *Client) PurgeSubscription(ctx context.Context, name string, before time.Time, dryRun bool) (int64, error) {
+	out, err := send[struct {
+		Count int64 `json:"count"`
+	}](ctx, c, http.MethodPost, subscriptionPath(name, "purge"), struct {
+		Before time.Time `json:"before,omitzero"`
+		DryRun bool      `json:"dry_run"`
+	}{before, dryRun}, nil)
+	return out.Count, err
+}
+
+// SubscriptionStatus returns the state of a subscription.
+func (c *Client) SubscriptionStatus(ctx context.Context, name string) (SubscriptionStatus, error) {
+	return send[SubscriptionStatus](ctx, c, http.MethodGet, subscriptionPath(name, "status"), nil, nil)
+}

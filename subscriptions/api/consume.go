@@ -1,0 +1,246 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/wire"
+)
+
+// defaultMax is the number of messages of a receive without max.
+const defaultMax = 10
+
+// The bodies, for the description.
+
+type receiveInput struct {
+	Max               int    `json:"max,omitempty" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of messages. The response contains the messages that are available, without waiting for more"`
+	Wait              string `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
+	AutoAck           bool   `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
+	VisibilityTimeout string `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
+}
+
+type receiptsInput struct {
+	Receipts []string `json:"receipts" minItems:"1" maxItems:"1000"`
+}
+
+type nackInput struct {
+	Receipts []string   `json:"receipts,omitempty" maxItems:"1000"`
+	Delay    string     `json:"delay,omitempty" doc:"Time until the next delivery, 0s to 12h; default: the backoff of the subscription"`
+	Reason   string     `json:"reason,omitempty" doc:"Error of the consumer, at most 2,000 bytes"`
+	Items    []nackItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay and reason for each"`
+}
+
+type nackItem struct {
+	Receipt string `json:"receipt"`
+	Delay   string `json:"delay,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+type extendInput struct {
+	Receipts []string     `json:"receipts,omitempty" maxItems:"1000"`
+	Delay    string       `json:"delay,omitempty" doc:"End of the lease from now, 1s to 12h; default: the visibility timeout of the subscription"`
+	Items    []extendItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay for each"`
+}
+
+type extendItem struct {
+	Receipt string `json:"receipt"`
+	Delay   string `json:"delay,omitempty"`
+}
+
+type rejectInput struct {
+	Receipts []string     `json:"receipts,omitempty" maxItems:"1000"`
+	Reason   string       `json:"reason,omitempty" doc:"Error of the dead letter, at most 2,000 bytes"`
+	Items    []rejectItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set reason for each"`
+}
+
+type rejectItem struct {
+	Receipt string `json:"receipt"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+type messagesBody struct {
+	Messages []wire.Message `json:"messages"`
+}
+
+type resultsBody struct {
+	Results []wire.Result `json:"results" doc:"One for each receipt, in the order of the request; all ok"`
+}
+
+// rawOutput is a body that the handler has encoded.
+type rawOutput struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+// okResponse describes a response that the handler encodes.
+func okResponse[T any](s *Server, responses map[string]*huma.Response, description string) map[string]*huma.Response {
+	responses["200"] = &huma.Response{Description: description, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")},
+	}}
+	return responses
+}
+
+// registerConsume adds the operations of consumers.
+func (s *Server) registerConsume() {
+	body := bodyOf[receiveInput](s, "Receive")
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+		OperationID: "receive", Method: http.MethodPost, Path: "/v1/subscriptions/{name}/receive", Summary: "Receive messages",
+		Description: "Leases messages to the caller. Settle each before lease_until, or extend its lease; otherwise it is delivered again. " +
+			"Without messages within wait the list is empty.",
+		MaxBodyBytes: 64 << 10, SkipValidateBody: true, RequestBody: body,
+		Responses: okResponse[messagesBody](s, s.problems(400, 404, 413, 429), "The messages"),
+	}), s.receive)
+	body.Required = false
+	action(s, subscriptions.ActionAck, bodyOf[receiptsInput](s, ""), "Acknowledge messages", "The messages are not delivered again.")
+	action(s, subscriptions.ActionNack, bodyOf[nackInput](s, ""), "Report failed deliveries",
+		"The messages are delivered again after delay or, after max_receive deliveries, become dead letters.")
+	action(s, subscriptions.ActionExtend, bodyOf[extendInput](s, ""), "Extend leases", "Sets the end of the leases to delay from now.")
+	action(s, subscriptions.ActionReject, bodyOf[rejectInput](s, ""), "Reject messages", "The messages become dead letters immediately.")
+	action(s, subscriptions.ActionRelease, bodyOf[receiptsInput](s, ""), "Return messages",
+		"The messages can be delivered again immediately; the deliveries do not count.")
+}
+
+// action adds the operation of an action.
+func action(s *Server, a subscriptions.Action, body *huma.RequestBody, summary, effect string) {
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+		OperationID: string(a), Method: http.MethodPost, Path: "/v1/subscriptions/{name}/" + string(a), Summary: summary,
+		Description: effect + " 200: every result is ok, and durable. Otherwise the problem document contains results, one for each receipt: " +
+			"503 if some are unknown or unavailable (repeat the request as it is), else 422 if some are invalid, else 409 (lease-expired).",
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: body,
+		Responses: okResponse[resultsBody](s, s.problems(400, 404, 409, 413), "Every action is durable"),
+	}), func(ctx context.Context, in *bodyInput) (*rawOutput, error) {
+		actions, err := decodeSettle(a, in.RawBody)
+		if err != nil {
+			return nil, s.fail(ctx, in.Name, err)
+		}
+		results, err := s.settle(ctx, in.Name, actions)
+		if err != nil {
+			return nil, s.fail(ctx, in.Name, err)
+		}
+		encoded := wire.AppendResults(append(make([]byte, 0, 16*len(results)+16), `{"results":`...), results)
+		if p := unsettled(results); p != nil {
+			p.Results = json.RawMessage(encoded[len(`{"results":`):])
+			return nil, p
+		}
+		return &rawOutput{"application/json", append(encoded, '}')}, nil
+	})
+}
+
+// settle applies actions and frees their places in the streams of this instance.
+func (s *Server) settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	results, err := s.cfg.Service.Settle(ctx, name, actions)
+	if err == nil && len(results) != len(actions) {
+		err = fmt.Errorf("%d results for %d receipts: %w", len(results), len(actions), subscriptions.ErrUnavailable)
+	}
+	if err == nil {
+		s.streams.settled(actions, results)
+	}
+	return results, err
+}
+
+// unsettled returns the problem of results that are not all ok; nil if they are.
+func unsettled(results []subscriptions.Result) *problem {
+	count := map[subscriptions.Code]int{}
+	for i := range results {
+		if results[i].Code != subscriptions.CodeOK {
+			count[results[i].Code]++
+		}
+	}
+	if len(count) == 0 {
+		return nil
+	}
+	expired, invalid := count[subscriptions.CodeLeaseExpired], count[subscriptions.CodeInvalid]
+	open := -expired - invalid
+	for _, n := range count {
+		open += n
+	}
+	switch detail := fmt.Sprintf("%d of %d actions are durable, %d leases have expired, %d receipts are invalid, %d results are open; see results.",
+		len(results)-expired-invalid-open, len(results), expired, invalid, open); {
+	case open > 0:
+		return newProblem(http.StatusServiceUnavailable, problemUnsettled, detail).later()
+	case invalid > 0:
+		return newProblem(http.StatusUnprocessableEntity, problemReceipt, detail)
+	default:
+		return newProblem(http.StatusConflict, problemExpired, detail)
+	}
+}
+
+func (s *Server) receive(ctx context.Context, in *receiveRequest) (*rawOutput, error) {
+	r, err := decodeReceive(in.RawBody)
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	if r.Wait > 0 {
+		leave, ok := s.waiting.Take(access.Holder(ctx, in.remote))
+		if !ok {
+			return nil, newProblem(http.StatusTooManyRequests, problemFull, "Too many requests wait for messages, or this caller has half of them.").later()
+		}
+		defer leave()
+	}
+	messages, err := s.take(ctx, in.Name, r)
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	size := 64
+	for i := range messages {
+		size += 512 + len(messages[i].Payload())
+	}
+	return &rawOutput{"application/json", wire.AppendMessages(make([]byte, 0, size), messages)}, nil
+}
+
+type receiveRequest struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	RawBody []byte `contentType:"application/json"`
+	remote  string
+}
+
+// Resolve stores the address of the caller.
+func (in *receiveRequest) Resolve(ctx huma.Context) []error {
+	in.remote = ctx.RemoteAddr()
+	return nil
+}
+
+// take receives messages, without waiting longer than the server runs. Messages for a
+// client that has disconnected are released.
+func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
+	if s.stopping.Err() != nil {
+		r.Wait, waiting = 0, ctx
+	}
+	messages, err := s.cfg.Service.Receive(waiting, name, r)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return nil, nil // the server stops
+	}
+	if ctx.Err() != nil && len(messages) > 0 && !r.AutoAck {
+		s.release(name, messages)
+		return nil, ctx.Err()
+	}
+	return messages, err
+}
+
+// releaseTimeout bounds the release of messages that reached no client.
+const releaseTimeout = 5 * time.Second
+
+// release returns messages that reached no client. If it fails they are delivered again
+// once their leases expire.
+func (s *Server) release(name string, messages []subscriptions.Message) {
+	actions := make([]subscriptions.Settle, len(messages))
+	for i := range messages {
+		actions[i] = subscriptions.Settle{Action: subscriptions.ActionRelease, Receipt: messages[i].Receipt}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
+	defer cancel()
+	if _, err := s.cfg.Service.Settle(ctx, name, actions); err != nil {
+		s.cfg.Logger.Warn("failed to release messages of a disconnected client", "subscription", name, "messages", len(messages), "err", err)
+	}
+}

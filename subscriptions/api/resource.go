@@ -1,0 +1,310 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+// subscriptionInput is the body of PUT, for the description.
+type subscriptionInput struct {
+	Topics            []string               `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
+	Types             []string               `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
+	Filter            string                 `json:"filter,omitempty" doc:"CEL expression over the event; only messages for which it is true are delivered"`
+	Start             string                 `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
+	Ordering          subscriptions.Ordering `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
+	VisibilityTimeout string                 `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
+	MaxReceive        int                    `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
+	Backoff           string                 `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
+	MaxBackoff        string                 `json:"max_backoff,omitempty" doc:"Default 5m"`
+	Paused            bool                   `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid"`
+	Version           int64                  `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
+}
+
+// subscriptionBody is a stored subscription.
+type subscriptionBody struct {
+	Name              string                 `json:"name"`
+	Topics            []string               `json:"topics"`
+	Types             []string               `json:"types,omitempty"`
+	Filter            string                 `json:"filter,omitempty"`
+	Start             string                 `json:"start"`
+	Ordering          subscriptions.Ordering `json:"ordering" enum:"key,strict,none"`
+	VisibilityTimeout string                 `json:"visibility_timeout"`
+	MaxReceive        int                    `json:"max_receive"`
+	Backoff           string                 `json:"backoff"`
+	MaxBackoff        string                 `json:"max_backoff"`
+	Paused            bool                   `json:"paused,omitempty"`
+	Version           int64                  `json:"version" doc:"Number of changes; PUT and DELETE compare it"`
+	CreatedAt         time.Time              `json:"created_at"`
+	ChangedAt         time.Time              `json:"changed_at"`
+	ChangedBy         string                 `json:"changed_by,omitempty" doc:"Principal of the last change"`
+}
+
+func newBody(s *subscriptions.Subscription) subscriptionBody {
+	return subscriptionBody{
+		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Start: s.Start, Ordering: s.Ordering,
+		VisibilityTimeout: short(s.VisibilityTimeout), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
+		Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
+	}
+}
+
+type statusBody struct {
+	Subscription subscriptionBody  `json:"subscription"`
+	Waiting      int64             `json:"waiting" doc:"Messages in memory that can be leased"`
+	Leased       int64             `json:"leased" doc:"Messages in flight: delivered, and neither settled nor expired"`
+	Deferred     int64             `json:"deferred" doc:"Stored messages that wait for their next delivery"`
+	Lag          int64             `json:"lag" doc:"Records that are not settled"`
+	Oldest       *time.Time        `json:"oldest,omitempty" doc:"Write time of the oldest record that is not settled"`
+	DeadLetters  int               `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
+	Partitions   []partitionStatus `json:"partitions"`
+	Instances    []instanceStatus  `json:"instances"`
+}
+
+type partitionStatus struct {
+	Topic     string     `json:"topic"`
+	Partition int32      `json:"partition"`
+	Owner     string     `json:"owner,omitempty" doc:"Instance that delivers its messages; absent without one"`
+	Epoch     int64      `json:"epoch"`
+	Committed int64      `json:"committed" doc:"Offset up to which all records are settled or stored"`
+	End       int64      `json:"end"`
+	Waiting   int64      `json:"waiting"`
+	Leased    int64      `json:"leased"`
+	Deferred  int64      `json:"deferred"`
+	Oldest    *time.Time `json:"oldest,omitempty"`
+}
+
+type instanceStatus struct {
+	Instance   string    `json:"instance"`
+	Address    string    `json:"address,omitempty"`
+	At         time.Time `json:"at" doc:"Time of its last report"`
+	Partitions int       `json:"partitions"`
+	LastError  string    `json:"last_error,omitempty"`
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func newStatusBody(s *subscriptions.Status) statusBody {
+	b := statusBody{
+		Subscription: newBody(&s.Subscription), Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred, Lag: s.Lag, Oldest: timeOrNil(s.Oldest),
+		DeadLetters: s.DeadLetters, Partitions: make([]partitionStatus, len(s.Partitions)), Instances: make([]instanceStatus, len(s.Instances)),
+	}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		b.Partitions[i] = partitionStatus{p.Topic, p.Partition, p.Owner, p.Epoch, p.Committed, p.End, p.Waiting, p.Leased, p.Deferred, timeOrNil(p.Oldest)}
+	}
+	for i := range s.Instances {
+		b.Instances[i] = instanceStatus(s.Instances[i])
+	}
+	return b
+}
+
+type nameInput struct {
+	Name string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+}
+
+type bodyInput struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	RawBody []byte `contentType:"application/json"`
+}
+
+type deleteInput struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	Version int64  `query:"version" minimum:"1" doc:"If set, the stored subscription must have this version"`
+}
+
+type subscriptionOutput struct{ Body subscriptionBody }
+
+type listOutput struct {
+	Body struct {
+		Subscriptions []subscriptionBody `json:"subscriptions" doc:"Sorted by name"`
+	}
+}
+
+type statusOutput struct{ Body statusBody }
+
+type purgeOutput struct {
+	Body struct {
+		DryRun bool  `json:"dry_run"`
+		Count  int64 `json:"count" doc:"Messages that were settled, or would be with dry_run"`
+	}
+}
+
+type seekInput struct {
+	To        string `json:"to" doc:"latest, earliest, a time in RFC 3339, or offset"`
+	Topic     string `json:"topic,omitempty" doc:"Only this topic"`
+	Partition *int32 `json:"partition,omitempty" doc:"Only this partition of the topic"`
+	Offset    *int64 `json:"offset,omitempty" doc:"Next offset, if to is offset; with topic and partition"`
+}
+
+type purgeInput struct {
+	Before *time.Time `json:"before,omitempty" doc:"Only records that were written before this time; default now"`
+	DryRun bool       `json:"dry_run" default:"true" doc:"true counts only; false removes the messages, which cannot be undone"`
+}
+
+// problems describes the error responses.
+func (s *Server) problems(codes ...int) map[string]*huma.Response {
+	if s.cfg.Gate != nil {
+		codes = append(codes, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	return httpapi.Describe[problem](s.api, "SubscriptionProblem", append(codes, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)...)
+}
+
+// bodyOf describes a body that the handler decodes itself. It is required unless the caller
+// changes that after huma.Register, which sets it.
+func bodyOf[T any](s *Server, hint string) *huma.RequestBody {
+	return &huma.RequestBody{Content: map[string]*huma.MediaType{
+		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, hint)},
+	}}
+}
+
+// registerResources adds the operations on subscriptions as resources.
+func (s *Server) registerResources() {
+	const path = "/v1/subscriptions/{name}"
+	purge := bodyOf[purgeInput](s, "Purge")
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "list-subscriptions", Method: http.MethodGet, Path: "/v1/subscriptions", Summary: "List subscriptions", Responses: s.problems(),
+	}), s.list)
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "get-subscription", Method: http.MethodGet, Path: path, Summary: "Get a subscription", Responses: s.problems(404),
+	}), s.get)
+	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
+		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
+		Description:  "Omitted members get their defaults. The response of GET can be changed and sent back: with its version the change is refused with 409 if another one came first.",
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[subscriptionInput](s, "SubscriptionInput"), Responses: s.problems(400, 409, 413),
+	}), s.put)
+	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
+		OperationID: "delete-subscription", Method: http.MethodDelete, Path: path, DefaultStatus: http.StatusNoContent, Summary: "Delete a subscription",
+		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 409),
+	}), s.remove)
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "get-subscription-status", Method: http.MethodGet, Path: path + "/status", Summary: "Get lag, leases and positions of a subscription", Responses: s.problems(404),
+	}), s.status)
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
+		Description: "Leases that exist stay valid.", Responses: s.problems(404),
+	}), s.change(s.cfg.Service.Pause))
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "resume-subscription", Method: http.MethodPost, Path: path + "/resume", DefaultStatus: http.StatusNoContent, Summary: "Resume deliveries", Responses: s.problems(404),
+	}), s.change(s.cfg.Service.Resume))
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "seek-subscription", Method: http.MethodPost, Path: path + "/seek", DefaultStatus: http.StatusNoContent, Summary: "Move the position of a subscription",
+		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position.",
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[seekInput](s, "Seek"), Responses: s.problems(400, 404, 413),
+	}), s.seek)
+	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
+		OperationID: "purge-subscription", Method: http.MethodPost, Path: path + "/purge", Summary: "Remove waiting and stored messages",
+		Description:  "Settles messages without delivering them. It only counts unless dry_run is false. Leased messages stay.",
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: purge, Responses: s.problems(400, 404, 413),
+	}), s.purge)
+	purge.Required = false
+}
+
+// principal returns the caller for the record of a change.
+func principal(ctx context.Context) string {
+	p, _ := access.From(ctx)
+	return p.Name
+}
+
+func (s *Server) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+	all, err := s.cfg.Service.List(ctx)
+	if err != nil {
+		return nil, s.fail(ctx, "", err)
+	}
+	out := &listOutput{}
+	out.Body.Subscriptions = make([]subscriptionBody, len(all))
+	for i := range all {
+		out.Body.Subscriptions[i] = newBody(&all[i])
+	}
+	return out, nil
+}
+
+func (s *Server) get(ctx context.Context, in *nameInput) (*subscriptionOutput, error) {
+	sub, err := s.cfg.Service.Get(ctx, in.Name)
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return &subscriptionOutput{newBody(&sub)}, nil
+}
+
+func (s *Server) put(ctx context.Context, in *bodyInput) (*subscriptionOutput, error) {
+	sub, err := decodeSubscription(in.Name, in.RawBody)
+	if err == nil {
+		sub, err = s.cfg.Service.Put(ctx, sub, principal(ctx))
+	}
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return &subscriptionOutput{newBody(&sub)}, nil
+}
+
+func (s *Server) remove(ctx context.Context, in *deleteInput) (*struct{}, error) {
+	if err := s.cfg.Service.Delete(ctx, in.Name, in.Version, principal(ctx)); err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return nil, nil
+}
+
+func (s *Server) status(ctx context.Context, in *nameInput) (*statusOutput, error) {
+	st, err := s.cfg.Service.Status(ctx, in.Name)
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return &statusOutput{newStatusBody(&st)}, nil
+}
+
+// change returns the handler of an operation without a body.
+func (s *Server) change(do func(ctx context.Context, name, principal string) error) func(context.Context, *nameInput) (*struct{}, error) {
+	return func(ctx context.Context, in *nameInput) (*struct{}, error) {
+		if err := do(ctx, in.Name, principal(ctx)); err != nil {
+			return nil, s.fail(ctx, in.Name, err)
+		}
+		return nil, nil
+	}
+}
+
+func (s *Server) seek(ctx context.Context, in *bodyInput) (*struct{}, error) {
+	to, err := decodeSeek(in.RawBody)
+	if err == nil {
+		err = s.cfg.Service.Seek(ctx, in.Name, to, principal(ctx))
+	}
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return nil, nil
+}
+
+func (s *Server) purge(ctx context.Context, in *bodyInput) (*purgeOutput, error) {
+	p, err := decodePurge(in.RawBody)
+	out := &purgeOutput{}
+	if err == nil {
+		out.Body.DryRun = p.DryRun
+		out.Body.Count, err = s.cfg.Service.Purge(ctx, in.Name, p, principal(ctx))
+	}
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return out, nil
+}
+
+// fail maps an error, and logs it if the service is unavailable.
+func (s *Server) fail(ctx context.Context, name string, err error) *problem {
+	p := toProblem(ctx, name, err)
+	if p.Status >= http.StatusInternalServerError {
+		s.cfg.Logger.WarnContext(ctx, "request failed", "subscription", name, "status", strconv.Itoa(p.Status), "err", err)
+	}
+	return p
+}

@@ -1,0 +1,224 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/params"
+)
+
+// Server exposes a subscriptions.Service over HTTP: the operations of /openapi.json,
+// /docs, /problems, /healthz and /readyz. It is safe for concurrent use.
+type Server struct {
+	cfg      Config
+	api      huma.API
+	handler  http.Handler
+	waiting  *access.Places
+	streams  streams
+	requests *prometheus.HistogramVec
+
+	leaving atomic.Bool
+	// stopping ends when no request may wait any more, stop ends it.
+	stopping context.Context
+	stop     context.CancelFunc
+}
+
+// New returns a Server. It listens nowhere yet.
+func New(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting)}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "outbox_subscription_request_seconds", Help: "Duration of requests to the subscriptions API, with the time that receive waits.",
+		Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 30},
+	}, []string{"operation", "code"})
+	if err := cfg.Registerer.Register(s.requests); err != nil {
+		return nil, fmt.Errorf("register subscriptions API metrics: %w", err)
+	}
+	for _, operation := range []string{"receive", "ack"} {
+		s.requests.WithLabelValues(operation, "200") // so that rates have a beginning
+	}
+	mux := http.NewServeMux()
+	s.register(mux)
+	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		httpapi.Write(w, newProblem(http.StatusNotFound, httpapi.TypeNoPath, "No such page. See /docs."))
+	}))
+	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, map[string]any{"problems": catalogue})
+	})
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	browsers := access.Browsers{
+		Logger: cfg.Logger,
+		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
+	}
+	if cfg.Gate == nil {
+		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
+	}
+	h := access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, nowhere))))
+	s.handler = cfg.Proxies.Wrap(h)
+	if cfg.Peers != nil {
+		// Peers authenticate by a signature, not by tokens or host names.
+		outer := http.NewServeMux()
+		outer.Handle("/internal/", cfg.Peers)
+		outer.Handle("/", s.handler)
+		s.handler = outer
+	}
+	return s, nil
+}
+
+// register adds the operations to mux.
+func (s *Server) register(mux *http.ServeMux) {
+	conf := huma.DefaultConfig("Subscriptions", "1.0.0")
+	conf.Info.Description = "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once." + describeProblems()
+	conf.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
+	conf.CreateHooks = nil
+	conf.DocsPath, conf.SchemasPath = "", ""
+	httpapi.BrokenBodies(&conf)
+	conf.Transformers = append(conf.Transformers, httpapi.Typed)
+	httpapi.Discreet(&conf)
+	if s.cfg.Gate != nil {
+		access.Describe(&conf)
+	}
+	s.api = humago.New(mux, conf)
+	s.api.UseMiddleware(s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
+	}), params.Judge(s.api))
+	s.registerResources()
+	s.registerConsume()
+	s.registerStreams()
+	httpapi.DescribeDiscreet(s.api.OpenAPI())
+}
+
+func describeProblems() string {
+	var b strings.Builder
+	b.WriteString("\n\nEvery error is a problem document (RFC 9457):\n\n")
+	for _, k := range catalogue {
+		fmt.Fprintf(&b, "- `%s` (%d): %s %s\n", strings.TrimPrefix(k.Type, "urn:scylla-outbox:problem:"), k.Status, k.Meaning, k.Do)
+	}
+	return b.String()
+}
+
+// needs adds the role of an operation, if there are roles.
+func (s *Server) needs(role access.Role, op huma.Operation) huma.Operation {
+	if s.cfg.Gate == nil {
+		return op
+	}
+	return access.Needs(role, op)
+}
+
+// admit checks the token of a request before its body is read.
+func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
+	if s.cfg.Gate == nil {
+		next(ctx)
+		return
+	}
+	authorization := access.OrSubprotocol(ctx.Header("Authorization"), ctx.Header("Sec-WebSocket-Protocol"))
+	p, err := s.cfg.Gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
+	if err == nil {
+		switch needed, ok := ctx.Operation().Extensions["x-role"].(access.Role); {
+		case needed == access.Consumer:
+			err = access.PermitConsume(p, ctx.Param("name"))
+		case ok:
+			err = access.Permit(p, needed)
+		default: // an operation without a role is not open by mistake
+			err = access.Permit(p, access.Admin)
+		}
+	}
+	if err != nil {
+		httpapi.Answer(ctx, accessProblem(err))
+		return
+	}
+	next(huma.WithContext(ctx, access.With(ctx.Context(), p)))
+}
+
+// observe measures each operation.
+func (s *Server) observe(ctx huma.Context, next func(huma.Context)) {
+	start := time.Now()
+	next(ctx)
+	s.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
+}
+
+// Handler returns the routes, for use in another HTTP server.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// OpenAPI returns the description of the API as JSON.
+func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+
+// Serve serves on l until ctx ends and for DrainDelay more. Requests that wait for
+// messages end immediately, without messages. It then refuses new requests, waits up to
+// DrainTimeout for the ones in flight, and returns nil. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	return httpapi.Server{
+		Name: "subscriptions API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
+		Leaving: s.Drain, Stopping: s.stop, Logger: s.cfg.Logger,
+	}.Serve(ctx, l, s.handler)
+}
+
+// Drain turns /readyz to 503 and ends the requests that wait for messages.
+func (s *Server) Drain() {
+	s.leaving.Store(true)
+	s.stop()
+}
+
+// Readiness reports whether /readyz returns 200, and a detail.
+func (s *Server) Readiness() (bool, any) {
+	if s.leaving.Load() {
+		return false, map[string]string{"status": "stopping"}
+	}
+	return s.cfg.Ready()
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	ready, detail := s.Readiness()
+	if !ready {
+		text, err := json.Marshal(detail)
+		if err != nil {
+			text = nil
+		}
+		typ := problemUnavailable
+		if s.leaving.Load() {
+			typ = httpapi.TypeStopping
+		}
+		httpapi.Write(w, newProblem(http.StatusServiceUnavailable, typ, "This instance is not ready: "+string(text)).later())
+		return
+	}
+	if detail == nil {
+		detail = map[string]string{"status": "ready"}
+	}
+	writeJSON(w, detail)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // a disconnected client needs no response
+}
+
+// nowhere answers requests without a route.
+func nowhere(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
+	if status == http.StatusMethodNotAllowed {
+		p := newProblem(status, httpapi.TypeMethod, "The allowed methods are "+header.Get("Allow")+".")
+		p.Header().Set("Allow", header.Get("Allow"))
+		httpapi.Write(w, p)
+		return
+	}
+	httpapi.Write(w, newProblem(http.StatusNotFound, httpapi.TypeNoPath, "No such endpoint. See /openapi.json."))
+}

@@ -1,0 +1,242 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/wire"
+)
+
+// writeTimeout bounds one write to a stream or socket.
+const writeTimeout = 10 * time.Second
+
+// registerStreams adds the event stream and the WebSocket.
+func (s *Server) registerStreams() {
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+		OperationID: "stream-messages", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/stream", Summary: "Receive messages as server-sent events",
+		Description: "Each event is a message with its receipt; settle it by the other operations. At most max messages of the stream are in flight: " +
+			"a place is free when this process has settled the message, or its lease has ended.",
+		Responses: map[string]*huma.Response{"200": {
+			Description: "Server-sent events. event: message, and closed when the server stops; a comment is the heartbeat.",
+			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}}, Errors: []int{401, 403, 404, 422, 429, 503},
+	}), s.stream)
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+		OperationID: "consume-socket", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/ws", Summary: "Receive and settle messages over a WebSocket",
+		Description: `Messages are JSON texts. Send {"type":"credit","messages":100} to receive up to so many more messages; ` +
+			`{"type":"ack","id":"1","receipts":[…]}, and nack, extend, reject, release with the members of the HTTP operation; {"type":"ping","id":"2"}. ` +
+			`Responses have the type message, result (status and results as in HTTP), error, pong (at is the server's time) or closed. ` +
+			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
+		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 404, 422, 426, 429},
+	}), s.socket)
+}
+
+type streamInput struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	Max     int    `query:"max" minimum:"1" maximum:"1000" default:"10" doc:"Messages of this stream that may be in flight"`
+	AutoAck bool   `query:"auto_ack" doc:"Acknowledge each message before it is sent: delivery is then at most once"`
+}
+
+func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamResponse, error) {
+	if _, err := s.cfg.Service.Get(ctx, in.Name); err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		leave, ok := s.waiting.Take(access.Holder(hctx.Context(), hctx.RemoteAddr()))
+		if !ok {
+			httpapi.Answer(hctx, newProblem(http.StatusTooManyRequests, problemFull, "Too many streams wait for messages, or this caller has half of them.").later())
+			return
+		}
+		defer leave()
+		s.serveStream(hctx, in)
+	}}, nil
+}
+
+func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
+	r, w := humago.Unwrap(hctx)
+	ctx := r.Context()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	hctx.SetStatus(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return // a HEAD request has no body, and its client would never disconnect
+	}
+	out := http.NewResponseController(w)
+	send := func(format string, args ...any) error {
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // only writers of tests have no deadlines
+		_, err := fmt.Fprintf(w, format, args...)
+		if err == nil {
+			err = out.Flush()
+		}
+		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at the deadline
+		return err
+	}
+	if send(": open\n\n") != nil {
+		return
+	}
+	open := s.streams.open(in.Max)
+	defer s.streams.close(open)
+	for ctx.Err() == nil {
+		free := open.wait(ctx, s.stopping, s.cfg.Heartbeat)
+		var messages []subscriptions.Message
+		var err error
+		if free > 0 {
+			messages, err = s.take(ctx, in.Name, subscriptions.Receive{Max: free, Wait: min(s.cfg.Heartbeat, subscriptions.MaxWait), AutoAck: in.AutoAck})
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case s.stopping.Err() != nil && len(messages) == 0:
+			_ = send("event: closed\ndata: {\"reason\":\"the server is stopping\"}\n\n")
+			return
+		case err != nil:
+			_ = send("event: closed\ndata: %s\n\n", reason(s.fail(ctx, in.Name, err).Detail))
+			return
+		case len(messages) == 0:
+			if send(": heartbeat\n\n") != nil {
+				return
+			}
+		}
+		open.add(messages)
+		for i := range messages {
+			if send("event: message\ndata: %s\n\n", wire.AppendMessage(nil, &messages[i])) != nil {
+				if !in.AutoAck {
+					s.release(in.Name, messages[i:])
+				}
+				return
+			}
+		}
+	}
+}
+
+// streams are the open event streams of a server.
+type streams struct {
+	mu struct {
+		sync.Mutex
+		open map[*window]struct{}
+	}
+}
+
+// window bounds the messages of a stream that are in flight.
+type window struct {
+	freed chan struct{} // has a value when a place became free
+
+	mu struct {
+		sync.Mutex
+		max    int
+		leases map[string]time.Time // ends by receipt
+	}
+}
+
+func (s *streams) open(most int) *window {
+	w := &window{freed: make(chan struct{}, 1)}
+	w.mu.max, w.mu.leases = most, map[string]time.Time{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.open == nil {
+		s.mu.open = map[*window]struct{}{}
+	}
+	s.mu.open[w] = struct{}{}
+	return w
+}
+
+func (s *streams) close(w *window) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.open, w)
+}
+
+// settled frees the places of receipts whose deliveries have ended, and moves the ends of
+// extended ones.
+func (s *streams) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.mu.open {
+		w.settled(actions, results)
+	}
+}
+
+func (w *window) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range actions {
+		if _, mine := w.mu.leases[actions[i].Receipt]; !mine {
+			continue
+		}
+		switch code := results[i].Code; {
+		case code == subscriptions.CodeOK && actions[i].Action == subscriptions.ActionExtend:
+			w.mu.leases[actions[i].Receipt] = results[i].LeaseUntil
+		case code == subscriptions.CodeOK, code == subscriptions.CodeLeaseExpired:
+			delete(w.mu.leases, actions[i].Receipt)
+		}
+	}
+	select {
+	case w.freed <- struct{}{}:
+	default:
+	}
+}
+
+// add takes a place for each message that has a lease.
+func (w *window) add(messages []subscriptions.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range messages {
+		if messages[i].Receipt != "" {
+			w.mu.leases[messages[i].Receipt] = messages[i].LeaseUntil
+		}
+	}
+}
+
+// wait returns the number of free places once there is one, or 0 after d or when a context
+// ends.
+func (w *window) wait(ctx, stopping context.Context, d time.Duration) int {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for {
+		free, next := w.free(time.Now())
+		if free > 0 {
+			return free
+		}
+		expiry := time.NewTimer(time.Until(next))
+		select {
+		case <-w.freed:
+		case <-expiry.C:
+		case <-end.C:
+			expiry.Stop()
+			return 0
+		case <-ctx.Done():
+			expiry.Stop()
+			return 0
+		case <-stopping.Done():
+			expiry.Stop()
+			return 0
+		}
+		expiry.Stop()
+	}
+}
+
+// free removes the leases that have ended and returns the number of free places, and the
+// next end of a lease.
+func (w *window) free(now time.Time) (n int, next time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for receipt, end := range w.mu.leases {
+		switch {
+		case !end.After(now):
+			delete(w.mu.leases, receipt)
+		case next.IsZero() || end.Before(next):
+			next = end
+		}
+	}
+	return w.mu.max - len(w.mu.leases), next
+}

@@ -1,0 +1,33 @@
+// Package subscriptions gives programs in any language a queue over the topics: receive,
+// acknowledge, negative-acknowledge, extend, reject, with a visibility timeout, bounded
+// redelivery, order per key and dead letters.
+//
+// # Vocabulary
+//
+// A subscription selects records of topics by name, type and a CEL filter. Each
+// subscription is one Kafka consumer group. The owner of a partition is the instance to
+// which the group has assigned it. A message is a record that the subscription selects.
+// A message is waiting, leased, deferred, settled or dead-lettered:
+//
+//	waiting        in the memory of the owner; can be leased
+//	leased         delivered to a consumer until its lease expires; a receipt names the lease
+//	deferred       stored in subscription_messages until its next delivery
+//	settled        acknowledged, filtered or purged; it is never delivered again
+//	dead-lettered  stored in dead_letter_queue under "subscription.NAME"
+//
+// A key is the aggregate id of a message or, without one, its record key. The key of a
+// message is blocked while the message is leased or deferred. A receipt is a signed text
+// that names subscription, partition, offset, attempt, lease, owner and epoch. The epoch
+// of a partition grows by one with each owner. The position of a partition is the
+// committed offset of the group and the set of settled offsets behind it.
+//
+// # Guarantees
+//
+// Delivery is at least once. After a confirmed acknowledgement a message is not delivered
+// again, also after the failure of any process. With OrderingKey at most one message per
+// key is leased, and the next one is delivered after the previous one is settled or, with
+// relaxed order, dead-lettered. At most one lease of a message can be acknowledged.
+//
+// The package does not publish events, and it does not replay dead letters to topics.
+// docs/design/subscriptions.md describes the protocols and why they hold.
+package subscriptions

@@ -1,0 +1,435 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// committed is a position as the group has it; offset is -1 for none.
+type committed struct {
+	offset   int64
+	metadata string
+	topicID  [16]byte
+	// end is the end of the records that the broker has not lost; 0 if it lost none.
+	end int64
+}
+
+// loaders is the number of partitions that are loaded concurrently.
+const loaders = 8
+
+// assigned adds the partitions; starts loads them.
+func (g *group) assigned(_ context.Context, _ *kgo.Client, came map[string][]int32) {
+	g.session.begin()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic, numbers := range came {
+		for _, n := range numbers {
+			tp := topicPartition{topic, n}
+			if old := g.mu.partitions[tp]; old != nil {
+				go old.close()
+			}
+			g.setLocked(tp, newPartition(g, tp))
+		}
+	}
+}
+
+// offsetsFetched keeps the positions of the new partitions. No former owner can change
+// them any more: the coordinator refuses commits of former generations.
+func (g *group) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, rg := range resp.Groups {
+		for _, t := range rg.Topics {
+			for _, p := range t.Partitions {
+				c := committed{offset: p.Offset, topicID: t.TopicID}
+				if p.Metadata != nil {
+					c.metadata = *p.Metadata
+				}
+				g.mu.fetched[topicPartition{t.Topic, p.Partition}] = c
+			}
+		}
+	}
+	return nil
+}
+
+// starts loads the new partitions and returns where they begin. It ends without a result
+// when the next rebalance begins; the client calls it again then.
+func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	<-g.session.ready
+	out := make(map[string]map[int32]kgo.Offset, len(offsets))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	slots := make(chan struct{}, loaders)
+	var failed error
+	for topic, ps := range offsets {
+		into := make(map[int32]kgo.Offset, len(ps))
+		out[topic] = into
+		for n := range ps {
+			g.mu.Lock()
+			tp := topicPartition{topic, n}
+			p, c := g.mu.partitions[tp], g.mu.fetched[tp]
+			g.mu.Unlock()
+			if p == nil {
+				continue // it was lost in between
+			}
+			p.topicID = c.topicID
+			all.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				start, err := g.load(ctx, p, c, false)
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+				into[n] = kgo.NewOffset().At(start)
+			})
+		}
+	}
+	all.Wait()
+	if failed != nil {
+		return nil, failed
+	}
+	return out, nil
+}
+
+// load reads the state of a partition and opens it. It retries until ctx ends.
+func (g *group) load(ctx context.Context, p *partition, c committed, reset bool) (start int64, err error) {
+	for n := 1; ; n++ {
+		q, epoch, err := g.tryLoad(ctx, p, c)
+		if err == nil {
+			start := q.Counts().Next
+			p.opened(q, epoch, reset)
+			return start, nil
+		}
+		if ctx.Err() == nil {
+			g.log.Warn("failed to load a partition; retrying", "topic", p.topic, "partition", p.number, "err", err)
+			g.failed(err)
+		}
+		if err := retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.Queue, int64, error) {
+	epoch, err := g.e.cfg.Store.ClaimPartition(ctx, p.id, g.e.cfg.Instance)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := g.e.cfg.Store.Messages(ctx, p.id)
+	if err != nil {
+		return nil, 0, err
+	}
+	s := queue.Start{Offset: c.offset}
+	r := g.resource.Load()
+	seek, wanted := r.SeekOf(p.topic, p.number)
+	if s.Settled, s.Seek, err = position.Decode(c.offset, c.metadata); err != nil || c.offset >= 0 && c.metadata == "" {
+		// Another program has set the offset, which is newer than all seeks.
+		s.Settled, s.Seek = position.Set{}, seek.Version
+	}
+	switch {
+	case wanted && seek.Version > s.Seek:
+		if err := g.moved(ctx, rows); err != nil {
+			return nil, 0, err
+		}
+		if s, err = g.applySeek(ctx, p, epoch, seek); err != nil {
+			return nil, 0, err
+		}
+		rows = nil
+	case c.offset < 0:
+		if s.Offset, err = g.begins(ctx, p); err != nil {
+			return nil, 0, err
+		}
+		// Without a position the topic is new, created again, or nobody read it for a long
+		// time. Rows of records that will be read belong to other records, or to the same.
+		if rows, err = g.removeFrom(ctx, p, epoch, rows, s.Offset); err != nil {
+			return nil, 0, err
+		}
+		if err := g.commitStart(ctx, p, s); err != nil {
+			return nil, 0, err
+		}
+	case c.end > 0:
+		s.Offset, s.Settled = min(s.Offset, c.end), position.Set{}
+		if rows, err = g.removeFrom(ctx, p, epoch, rows, c.end); err != nil {
+			return nil, 0, err
+		}
+		if err := g.commitStart(ctx, p, s); err != nil {
+			return nil, 0, err
+		}
+	}
+	first := s.Offset
+	for i := range rows {
+		m := &rows[i]
+		first = min(first, m.Offset)
+		s.Rows = append(s.Rows, queue.Row{
+			Offset: m.Offset, Key: m.Key, Behind: m.State == store.StateBehind, Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, Error: m.Error, DeadLetter: m.DeadLetter,
+		})
+	}
+	if err := g.e.cfg.Store.Trim(ctx, p.id, epoch, first); err != nil {
+		return nil, 0, err
+	}
+	cfg := g.queueConfig()
+	if cfg.Strict {
+		if s.Blocked, err = g.blocked(ctx, p); err != nil {
+			return nil, 0, err
+		}
+	}
+	return queue.New(cfg, s), epoch, nil
+}
+
+// removeFrom removes the rows from an offset on and returns the others.
+func (g *group) removeFrom(ctx context.Context, p *partition, epoch int64, rows []store.Stored, from int64) ([]store.Stored, error) {
+	var keep []store.Stored
+	var gone []int64
+	for i, m := range rows {
+		if m.Offset < from {
+			keep = append(keep, m)
+			continue
+		}
+		if err := g.moved(ctx, rows[i:i+1]); err != nil {
+			return nil, err
+		}
+		gone = append(gone, m.Offset)
+	}
+	if len(gone) == 0 {
+		return rows, nil
+	}
+	g.log.Warn("stored messages removed: their offsets have new records", "topic", p.topic, "partition", p.number, "count", len(gone), "from", from)
+	return keep, g.e.cfg.Store.Remove(ctx, p.id, epoch, gone)
+}
+
+// commitStart commits the position with which a partition begins.
+func (g *group) commitStart(ctx context.Context, p *partition, s queue.Start) error {
+	g.commit.lock()
+	defer g.commit.unlock()
+	err := g.send(ctx, map[*partition]queue.Position{p: {Offset: s.Offset, LeaderEpoch: -1, Metadata: (&position.Set{}).Encode(s.Offset, s.Seek)}})[p]
+	if err != nil {
+		return fmt.Errorf("commit the first position: %w", err)
+	}
+	return nil
+}
+
+// begins returns the first offset of a partition without a position.
+func (g *group) begins(ctx context.Context, p *partition) (int64, error) {
+	r := g.resource.Load()
+	since, err := r.StartTime(r.CreatedAt)
+	if err != nil {
+		return 0, err
+	}
+	if since.IsZero() {
+		return g.offsetOf(ctx, p, subscriptions.StartEarliest, time.Time{})
+	}
+	return g.offsetOf(ctx, p, "", since)
+}
+
+// offsetOf returns the offset of a time, of the beginning with StartEarliest.
+func (g *group) offsetOf(ctx context.Context, p *partition, to string, at time.Time) (int64, error) {
+	if to == subscriptions.StartEarliest {
+		first, err := g.adm.ListStartOffsets(ctx, p.topic)
+		if err != nil {
+			return 0, fmt.Errorf("list the start offsets: %w", err)
+		}
+		o, ok := first.Lookup(p.topic, p.number)
+		if !ok || o.Err != nil {
+			return 0, fmt.Errorf("list the start offset of %s/%d: %w", p.topic, p.number, o.Err)
+		}
+		return o.Offset, nil
+	}
+	// The client alone would list the offset of the time and, if there is none, the end
+	// afterwards. A record written in between would be skipped. Therefore the end is listed
+	// first.
+	ends, err := g.adm.ListEndOffsets(ctx, p.topic)
+	if err != nil {
+		return 0, fmt.Errorf("list the end offsets: %w", err)
+	}
+	first, err := g.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), p.topic)
+	if err != nil {
+		return 0, fmt.Errorf("list the offsets of a time: %w", err)
+	}
+	end, ok := ends.Lookup(p.topic, p.number)
+	from, ok2 := first.Lookup(p.topic, p.number)
+	if !ok || !ok2 || end.Err != nil || from.Err != nil {
+		return 0, fmt.Errorf("list the offsets of %s/%d: %w", p.topic, p.number, errors.Join(end.Err, from.Err, errMissing))
+	}
+	return min(end.Offset, from.Offset), nil
+}
+
+var errMissing = errors.New("the broker did not list the partition")
+
+// applySeek removes the stored messages and commits the wanted position. A crash in
+// between repeats it, because the committed position does not contain the seek's version.
+func (g *group) applySeek(ctx context.Context, p *partition, epoch int64, seek store.Seek) (queue.Start, error) {
+	s := queue.Start{Seek: seek.Version}
+	at := seek.At
+	switch seek.To {
+	case "offset":
+		s.Offset = seek.Offset
+	case subscriptions.StartEarliest, subscriptions.StartLatest:
+	default:
+		t, err := time.Parse(time.RFC3339, seek.To)
+		if err != nil {
+			return s, err
+		}
+		at = t
+	}
+	if seek.To != "offset" {
+		var err error
+		if s.Offset, err = g.offsetOf(ctx, p, seek.To, at); err != nil {
+			return s, err
+		}
+	}
+	if err := g.e.cfg.Store.RemoveAll(ctx, p.id, epoch); err != nil {
+		return s, err
+	}
+	if err := g.commitStart(ctx, p, s); err != nil {
+		return s, err
+	}
+	g.log.Info("position moved", "topic", p.topic, "partition", p.number, "to", seek.To, "offset", s.Offset)
+	return s, nil
+}
+
+// reload closes a partition that this instance still owns and opens it again, after a seek
+// or a fence.
+func (g *group) reload(old *partition) { g.reloadAt(old, 0) }
+
+// reloadAt is reload after the broker lost the records from an offset on, unless it is 0.
+func (g *group) reloadAt(old *partition, end int64) {
+	old.close()
+	p := newPartition(g, old.topicPartition)
+	p.topicID = old.topicID
+	g.mu.Lock()
+	if g.mu.partitions[old.topicPartition] != old {
+		g.mu.Unlock()
+		return // it was revoked
+	}
+	g.setLocked(p.topicPartition, p)
+	g.mu.Unlock()
+	g.kick() // the partition is paused until it is loaded
+	go func() {
+		for n := 1; p.ctx.Err() == nil; n++ {
+			c, err := g.fetch(p)
+			c.end = end
+			if err == nil {
+				_, _ = g.load(p.ctx, p, c, true)
+				return
+			}
+			g.failed(err)
+			if retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)) != nil {
+				return
+			}
+		}
+	}()
+}
+
+// fetch reads the committed position of a partition after the commits that are running.
+func (g *group) fetch(p *partition) (committed, error) {
+	g.commit.lock()
+	defer g.commit.unlock()
+	ctx, cancel := context.WithTimeout(p.ctx, commitTimeout)
+	defer cancel()
+	offsets, err := g.adm.FetchOffsetsForTopics(ctx, g.incarnation, p.topic)
+	if err != nil {
+		return committed{}, fmt.Errorf("read the committed offset: %w", err)
+	}
+	o, ok := offsets.Lookup(p.topic, p.number)
+	if !ok || o.Err != nil {
+		return committed{}, fmt.Errorf("read the committed offset of %s/%d: %w", p.topic, p.number, errors.Join(o.Err, errMissing))
+	}
+	return committed{offset: o.At, metadata: o.Metadata}, nil
+}
+
+// fenced closes a partition of which another instance is the owner, as the coordinator or
+// the database reports. The client learns of it, too; if it does not, the partition is
+// still this instance's and is loaded again.
+func (g *group) fenced(p *partition) {
+	p.close()
+	go func() {
+		if retry.Wait(g.work, sessionTimeout) == nil {
+			g.mu.Lock()
+			same := g.mu.partitions[p.topicPartition] == p
+			g.mu.Unlock()
+			if same {
+				g.reload(p)
+			}
+		}
+	}()
+}
+
+// taken returns the partitions of a callback.
+func (g *group) taken(lost map[string][]int32) (out []*partition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for topic, numbers := range lost {
+		for _, n := range numbers {
+			if p := g.mu.partitions[topicPartition{topic, n}]; p != nil {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// revoked ends the partitions in order: no new leases, running actions end, release.
+func (g *group) revoked(lost map[string][]int32) {
+	all := g.taken(lost)
+	g.drain(all)
+	g.forget(all)
+}
+
+// lost ends partitions that another instance may own already.
+func (g *group) lost(lost map[string][]int32) {
+	if cancel := g.cancels.Load(); cancel != nil {
+		(*cancel)()
+	}
+	g.forget(g.taken(lost))
+}
+
+// drain leases nothing more of the partitions and waits for actions in flight, up to
+// drainTimeout.
+func (g *group) drain(all []*partition) {
+	if len(all) == 0 {
+		return
+	}
+	for _, p := range all {
+		p.mu.Lock()
+		p.mu.leaving = true
+		p.mu.Unlock()
+	}
+	end := time.Now().Add(drainTimeout)
+	for _, p := range all {
+		for !p.idle() && time.Now().Before(end) {
+			if retry.Wait(g.work, 5*time.Millisecond) != nil {
+				return
+			}
+		}
+	}
+	// What moved without an acknowledgement, such as records that the filter left out.
+	g.commitNow(context.Background(), all)
+}
+
+// forget closes and removes partitions. No commit of them begins afterwards.
+func (g *group) forget(all []*partition) {
+	for _, p := range all {
+		p.close()
+	}
+	g.commit.lock() // the one that is running ends first
+	defer g.commit.unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range all {
+		if g.mu.partitions[p.topicPartition] == p {
+			g.setLocked(p.topicPartition, nil)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// Package engine runs subscriptions: one Kafka consumer group for each, one queue for each
+// partition that this instance owns.
+//
+// # Parts
+//
+//	Engine     reads the list of subscriptions, starts and stops groups
+//	group      the Kafka client of a subscription; reads, commits, expires, receives
+//	partition  a queue with its lock, and its worker for the database
+//
+// A partition has an epoch. It is loaded when it is assigned: epoch, rows, position,
+// records, in this order. It is closed when it is revoked, lost or fenced, or when a seek
+// moves it; a closed one is loaded again if the group still owns it.
+//
+// Locks: group.commit before group.mu before partition.mu before group.waiting and the
+// locks of calls. None of them is held during a request to the broker or the database,
+// except group.commit.
+//
+// The package serves requests for the partitions of this instance only; the owner of a
+// receipt is found by Owner. It has no HTTP.
+package engine

@@ -1,0 +1,369 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// group is a running subscription.
+type group struct {
+	e           *Engine
+	name        string
+	incarnation string // also the consumer group
+	log         *slog.Logger
+	filter      *filter.Expression // nil selects all
+	metrics     *groupMetrics
+	work        context.Context // ends when the group has ended
+	quit        context.CancelFunc
+	stopping    chan struct{} // closed by stop
+	stop        func()
+	done        chan struct{} // closed when run returns
+	session     session
+	replayer    deadletter.Replayer
+
+	resource atomic.Pointer[store.Resource]
+	client   *kgo.Client
+	adm      *kadm.Client
+
+	dirty  chan struct{} // has a token when a commit is needed
+	timer  chan struct{} // has a token when the next deadline is earlier
+	target atomic.Int64  // the next deadline, in nanoseconds
+
+	commit  turn // held by the commit that is running
+	cancels atomic.Pointer[context.CancelFunc]
+	mu      struct {
+		sync.Mutex
+		partitions map[topicPartition]*partition
+		order      []*partition // the same ones, sorted
+		first      int          // where the next request begins
+		fetched    map[topicPartition]committed
+		poll       context.CancelFunc // ends the poll that is running
+		poked      bool               // the next poll ends immediately
+		problem    string
+	}
+	waiting waiting
+}
+
+// turn is a lock that is held during a request. Its zero value cannot be used.
+type turn chan struct{}
+
+func (t turn) lock()   { t <- struct{}{} }
+func (t turn) unlock() { <-t }
+
+func newGroup(e *Engine, r store.Resource) *group {
+	g := &group{
+		e: e, name: r.Name, incarnation: r.Incarnation(), log: e.cfg.Logger.With("subscription", r.Name), metrics: e.metrics.of(r.Name),
+		commit: make(turn, 1), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
+	}
+	g.replayer = deadletter.Replayer{Table: r.DeadLetterTable(), Owner: g.incarnation, Letters: e.cfg.DeadLetters, Messages: g}
+	g.stop = sync.OnceFunc(func() { close(g.stopping) })
+	g.work, g.quit = context.WithCancel(context.Background())
+	g.mu.partitions = make(map[topicPartition]*partition)
+	g.mu.fetched = make(map[topicPartition]committed)
+	g.resource.Store(&r)
+	return g
+}
+
+func (g *group) ended() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (g *group) isStopping() bool {
+	select {
+	case <-g.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// update applies a changed subscription; false if it needs another client.
+func (g *group) update(r store.Resource) bool {
+	old := g.resource.Load()
+	if r.Incarnation() != g.incarnation || !slices.Equal(r.Topics, old.Topics) || !slices.Equal(r.Types, old.Types) || r.Filter != old.Filter ||
+		r.Ordering != old.Ordering || r.Start != old.Start {
+		return false
+	}
+	g.resource.Store(&r)
+	if r.Version == old.Version {
+		return true
+	}
+	for _, p := range g.owned() {
+		seek, ok := r.SeekOf(p.topic, p.number)
+		behind := false
+		p.locked(func(q *queue.Queue) {
+			q.SetConfig(g.queueConfig())
+			behind = ok && q.Counts().Seek < seek.Version
+		})
+		if behind {
+			g.reload(p)
+		}
+	}
+	if old.Paused && !r.Paused {
+		g.wake()
+	}
+	return true
+}
+
+func (g *group) queueConfig() queue.Config {
+	r := g.resource.Load()
+	return queue.Config{
+		Ordered: r.Ordering != subscriptions.OrderingNone, Strict: r.Ordering == subscriptions.OrderingStrict, MaxReceive: r.MaxReceive,
+		Backoff: func(n int) time.Duration { return retry.Backoff(r.Backoff, r.MaxBackoff, n) },
+	}
+}
+
+// run reads and serves until stop is called.
+func (g *group) run(ctx context.Context) {
+	defer close(g.done)
+	defer g.quit()
+	defer g.metrics.remove()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := g.open(); err != nil {
+		g.log.Error("failed to start the subscription; change it", "err", err)
+		g.failed(err)
+		g.report(ctx)
+		<-g.stopping
+		return
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { g.committer(ctx) })
+	parts.Go(func() { g.clock(ctx) })
+	parts.Go(func() { g.reporter(ctx) })
+	parts.Go(func() { g.replays(ctx) })
+	polled := make(chan struct{})
+	go func() { defer close(polled); g.read(ctx) }()
+	<-g.stopping
+	g.waiting.close()
+	all := g.owned()
+	g.drain(all)
+	cancel()
+	g.kick()
+	<-polled
+	parts.Wait()
+	g.forget(all)
+	g.client.CloseAllowingRebalance()
+}
+
+// open makes the Kafka client.
+func (g *group) open() (err error) {
+	r := g.resource.Load()
+	if strings.TrimSpace(r.Filter) != "" {
+		if g.filter, err = filter.Compile(r.Filter); err != nil {
+			return fmt.Errorf("filter: %w", err)
+		}
+	}
+	topics, patterns := r.TopicRegexps()
+	opts := []kgo.Opt{
+		kgo.ConsumerGroup(g.incarnation), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.MetadataMaxAge(metadataAge), kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4),
+		kgo.OnPartitionsAssigned(g.assigned), kgo.OnOffsetsFetched(g.offsetsFetched), kgo.AdjustFetchOffsetsFn(g.starts),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.revoked(lost) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.lost(lost) }),
+		kgo.WithHooks(&g.session),
+	}
+	if patterns {
+		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeExcludeTopics("^_"))
+	}
+	ready := make(chan struct{})
+	g.session.ready = ready // callbacks wait until g.client is set
+	defer close(ready)
+	if g.client, err = kgo.NewClient(append(opts, g.e.cfg.Kafka...)...); err != nil {
+		return fmt.Errorf("kafka client: %w", err)
+	}
+	g.adm = kadm.NewClient(g.client)
+	return nil
+}
+
+// selects reports whether the subscription selects a record. An error means that the
+// filter could not be evaluated.
+func (g *group) selects(rec *kgo.Record) (bool, error) {
+	r := g.resource.Load()
+	if len(r.Types) > 0 {
+		typ := header(rec, outbox.HeaderType)
+		if !slices.ContainsFunc(r.Types, func(p string) bool { ok, _ := path.Match(p, typ); return ok }) {
+			return false, nil
+		}
+	}
+	if g.filter == nil {
+		return true, nil
+	}
+	e := kafkarecord.Decode(rec)
+	ok, err := g.filter.Holds(&e)
+	if err != nil {
+		return true, fmt.Errorf("filter: %w", err)
+	}
+	return ok, nil
+}
+
+// recordOf returns a record for the queue.
+func recordOf(rec *kgo.Record) queue.Record {
+	out := queue.Record{Record: rec, Key: header(rec, outbox.HeaderSubject)}
+	if out.Key == "" {
+		out.Key = string(rec.Key)
+	}
+	if n, err := strconv.Atoi(header(rec, subscriptions.HeaderMaxReceive)); err == nil && n >= 1 {
+		out.MaxReceive = min(n, subscriptions.MaxMaxReceive)
+	}
+	return out
+}
+
+func header(rec *kgo.Record, key string) string {
+	for i := range rec.Headers {
+		if rec.Headers[i].Key == key {
+			return string(rec.Headers[i].Value)
+		}
+	}
+	return ""
+}
+
+// owned returns the partitions, sorted by topic and number.
+func (g *group) owned() []*partition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.order
+}
+
+// setLocked replaces the partition of a place, with nil none.
+func (g *group) setLocked(tp topicPartition, p *partition) {
+	if p == nil {
+		delete(g.mu.partitions, tp)
+	} else {
+		g.mu.partitions[tp] = p
+	}
+	order := make([]*partition, 0, len(g.mu.partitions))
+	for _, p := range g.mu.partitions {
+		order = append(order, p)
+	}
+	slices.SortFunc(order, func(a, b *partition) int {
+		if c := strings.Compare(a.topic, b.topic); c != 0 {
+			return c
+		}
+		return int(a.number - b.number)
+	})
+	g.mu.order = order // readers keep the former one
+}
+
+func (g *group) failed(err error) {
+	g.mu.Lock()
+	g.mu.problem = err.Error()
+	g.mu.Unlock()
+}
+
+// kick ends the poll, so that it pauses, resumes and resets partitions.
+func (g *group) kick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.poked = true
+	if g.mu.poll != nil {
+		g.mu.poll()
+	}
+}
+
+// needCommit lets the committer commit now.
+func (g *group) needCommit() {
+	select {
+	case g.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// alarm lets the clock run at the given time, if that is earlier than its next one.
+func (g *group) alarm(at time.Time) {
+	if !at.IsZero() && at.UnixNano() < g.target.Load() {
+		select {
+		case g.timer <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// clock ends leases and delays in time, and once a second commits what moved without an
+// acknowledgement.
+func (g *group) clock(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	var lazy time.Time
+	for {
+		next := time.Now().Add(time.Second)
+		g.target.Store(next.UnixNano())
+		for _, p := range g.owned() {
+			after, ok := p.apply(func(q *queue.Queue) {
+				now := time.Now()
+				g.metrics.expired.Add(float64(q.Expire(now)))
+				for _, at := range []time.Time{q.Unblock(now, p.mu.stopped), q.Next()} {
+					if !at.IsZero() && at.Before(next) {
+						next = at
+					}
+				}
+				if changed, _ := q.Dirty(); changed && now.Sub(lazy) >= time.Second {
+					g.needCommit()
+				}
+			})
+			if ok {
+				after.start(p)
+			}
+		}
+		if time.Since(lazy) >= time.Second {
+			lazy = time.Now()
+		}
+		g.target.Store(next.UnixNano())
+		t.Reset(max(time.Until(next), time.Millisecond))
+		select {
+		case <-t.C:
+		case <-g.timer:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reporter writes the state of this instance.
+func (g *group) reporter(ctx context.Context) {
+	for {
+		g.report(ctx)
+		g.readEnds(ctx)
+		g.unblock(ctx)
+		if retry.Wait(ctx, reportInterval) != nil {
+			return
+		}
+	}
+}
+
+func (g *group) report(ctx context.Context) {
+	g.mu.Lock()
+	i := subscriptions.InstanceStatus{Instance: g.e.cfg.Instance, Address: g.e.cfg.Address, At: time.Now().UTC(), Partitions: len(g.mu.partitions), LastError: g.mu.problem}
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, reportInterval)
+	defer cancel()
+	if err := g.e.cfg.Store.Report(ctx, g.name, i); err != nil && ctx.Err() == nil {
+		g.log.Debug("failed to report this instance", "err", err)
+	}
+}

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// memory is a database in memory: a Store and DeadLetters with the guarantees of the real
+// ones, and injectable failures.
+type memory struct {
+	mu          sync.Mutex
+	resources   map[string]store.Resource
+	epochs      map[store.Partition]int64
+	rows        map[store.Partition]map[int64]store.Stored
+	instances   map[string]subscriptions.InstanceStatus
+	deadLetters map[gocql.UUID]dlq.DeadLetter
+	requests    []dlq.Request
+	deleted     []store.Deleted
+	saved       int
+	fault       func(op string) (applied bool, err error)
+}
+
+func newMemory() *memory {
+	return &memory{
+		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), rows: make(map[store.Partition]map[int64]store.Stored),
+		instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
+	}
+}
+
+// do runs f with the lock, with the fault of the operation.
+func (m *memory) do(op string, f func() error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fault != nil {
+		if applied, err := m.fault(op); err != nil {
+			if applied {
+				_ = f()
+			}
+			return err
+		}
+	}
+	return f()
+}
+
+func (m *memory) fail(f func(op string) (bool, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = f
+}
+
+func (m *memory) Get(_ context.Context, name string) (r store.Resource, err error) {
+	err = m.do("get", func() error {
+		var ok bool
+		if r, ok = m.resources[name]; !ok {
+			return subscriptions.ErrNotFound
+		}
+		return nil
+	})
+	return r, err
+}
+
+func (m *memory) List(context.Context) (out []store.Resource, err error) {
+	err = m.do("list", func() error {
+		for _, name := range slices.Sorted(maps.Keys(m.resources)) {
+			out = append(out, m.resources[name])
+		}
+		return nil
+	})
+	return out, err
+}
+
+// change applies f to a resource and increments its version.
+func (m *memory) change(name string, f func(*store.Resource)) (r store.Resource, err error) {
+	err = m.do("change", func() error {
+		r = m.resources[name]
+		if r.Name == "" {
+			return subscriptions.ErrNotFound
+		}
+		r.Version++
+		f(&r)
+		m.resources[name] = r
+		return nil
+	})
+	return r, err
+}
+
+func (m *memory) Put(_ context.Context, s subscriptions.Subscription, _ string) (r store.Resource, err error) {
+	err = m.do("put", func() error {
+		r = m.resources[s.Name]
+		s.Version, s.CreatedAt = r.Version+1, r.CreatedAt
+		if s.CreatedAt.IsZero() {
+			s.CreatedAt = time.Now()
+		}
+		r.Subscription = s
+		m.resources[s.Name] = r
+		return nil
+	})
+	return r, err
+}
+
+func (m *memory) Delete(_ context.Context, name string, _ int64, _ string) error {
+	return m.do("delete", func() error {
+		if r, ok := m.resources[name]; ok {
+			m.deleted = append(m.deleted, store.Deleted{Incarnation: r.Incarnation(), At: time.Now()})
+		}
+		delete(m.resources, name)
+		return nil
+	})
+}
+
+func (m *memory) Pause(_ context.Context, name, _ string) (store.Resource, error) {
+	return m.change(name, func(r *store.Resource) { r.Paused = true })
+}
+
+func (m *memory) Resume(_ context.Context, name, _ string) (store.Resource, error) {
+	return m.change(name, func(r *store.Resource) { r.Paused = false })
+}
+
+func (m *memory) Seek(_ context.Context, name string, s subscriptions.Seek, _ string) (store.Resource, error) {
+	return m.change(name, func(r *store.Resource) {
+		r.Seeks = append(slices.Clone(r.Seeks), store.Seek{Seek: s, Version: r.Version, At: time.Now()})
+	})
+}
+
+func (m *memory) ReceiptKey(context.Context) (key []byte, err error) {
+	err = m.do("key", func() error { key = []byte("0123456789abcdef0123456789abcdef"); return nil })
+	return key, err
+}
+
+func (m *memory) Report(_ context.Context, _ string, i subscriptions.InstanceStatus) error {
+	return m.do("report", func() error { m.instances[i.Instance] = i; return nil })
+}
+
+func (m *memory) Instances(context.Context, string) (out []subscriptions.InstanceStatus, err error) {
+	err = m.do("instances", func() error {
+		out = slices.SortedFunc(maps.Values(m.instances), func(a, b subscriptions.InstanceStatus) int { return cmp.Compare(a.Instance, b.Instance) })
+		return nil
+	})
+	return out, err
+}
+
+func (m *memory) ClaimPartition(_ context.Context, p store.Partition, _ string) (epoch int64, err error) {
+	err = m.do("claim", func() error { m.epochs[p]++; epoch = m.epochs[p]; return nil })
+	return epoch, err
+}
+
+func (m *memory) Messages(_ context.Context, p store.Partition) (out []store.Stored, err error) {
+	err = m.do("messages", func() error {
+		for _, offset := range slices.Sorted(maps.Keys(m.rows[p])) {
+			r := m.rows[p][offset]
+			r.Record = nil
+			out = append(out, r)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (m *memory) Record(_ context.Context, p store.Partition, offset int64) (rec *kgo.Record, err error) {
+	err = m.do("record", func() error {
+		r, ok := m.rows[p][offset]
+		if !ok {
+			return store.ErrNoRecord
+		}
+		rec = r.Record
+		return nil
+	})
+	return rec, err
+}
+
+// write runs f if the epoch is the current one.
+func (m *memory) write(op string, p store.Partition, epoch int64, f func(rows map[int64]store.Stored)) error {
+	return m.do(op, func() error {
+		if m.epochs[p] != epoch {
+			return fmt.Errorf("%s: %w", op, store.ErrFenced)
+		}
+		if m.rows[p] == nil {
+			m.rows[p] = make(map[int64]store.Stored)
+		}
+		f(m.rows[p])
+		return nil
+	})
+}
+
+func (m *memory) Save(_ context.Context, p store.Partition, epoch int64, messages []store.Stored) error {
+	return m.write("save", p, epoch, func(rows map[int64]store.Stored) {
+		for _, r := range messages {
+			rows[r.Offset] = r
+			m.saved++
+		}
+	})
+}
+
+func (m *memory) Remove(_ context.Context, p store.Partition, epoch int64, offsets []int64) error {
+	return m.write("remove", p, epoch, func(rows map[int64]store.Stored) {
+		for _, o := range offsets {
+			delete(rows, o)
+		}
+	})
+}
+
+func (m *memory) RemoveAll(_ context.Context, p store.Partition, epoch int64) error {
+	return m.write("remove all", p, epoch, func(rows map[int64]store.Stored) { clear(rows) })
+}
+
+func (m *memory) Write(_ context.Context, d *dlq.DeadLetter) (st dlq.Status, err error) {
+	err = m.do("dead letter", func() error {
+		if old, ok := m.deadLetters[d.EventID]; ok {
+			st = old.Status
+			return nil
+		}
+		m.deadLetters[d.EventID], st = *d, d.Status
+		return nil
+	})
+	return st, err
+}
+
+func (m *memory) Read(_ context.Context, id gocql.UUID) (d dlq.DeadLetter, err error) {
+	err = m.do("read dead letter", func() error {
+		var ok bool
+		if d, ok = m.deadLetters[id]; !ok {
+			return dlq.ErrNotFound
+		}
+		return nil
+	})
+	return d, err
+}
+
+func (m *memory) Chains(_ context.Context, table string, f func(dlq.ChainEntry) error) error {
+	return m.do("chains", func() error {
+		for id, d := range m.deadLetters {
+			if d.Table != table || !open(d.Status) {
+				continue
+			}
+			if err := f(dlq.ChainEntry{EventID: id, AggregateID: d.AggregateID, Topic: d.Topic, Status: d.Status, Released: d.Released}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m *memory) Deleted(context.Context) (out []store.Deleted, err error) {
+	err = m.do("deleted", func() error { out = slices.Clone(m.deleted); return nil })
+	return out, err
+}
+
+func (m *memory) Clean(_ context.Context, incarnation string) error {
+	return m.do("clean", func() error {
+		m.deleted = slices.DeleteFunc(m.deleted, func(d store.Deleted) bool { return d.Incarnation == incarnation })
+		for p := range m.rows {
+			if p.Subscription == incarnation {
+				delete(m.rows, p)
+			}
+		}
+		return nil
+	})
+}
+
+func (m *memory) Trim(_ context.Context, p store.Partition, epoch, first int64) error {
+	return m.write("trim", p, epoch, func(rows map[int64]store.Stored) {
+		for o := range rows {
+			if o < first {
+				panic("a stored message is below the beginning")
+			}
+		}
+	})
+}
+
+// rowCount returns the number of stored messages, letters that of dead letters.
+func (m *memory) rowCount() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, rows := range m.rows {
+		n += len(rows)
+	}
+	return n
+}
+
+func (m *memory) letters() (out []dlq.DeadLetter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.deadLetters))
+}

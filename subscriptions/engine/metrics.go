@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+)
+
+// metrics have the label subscription. The levels are read when they are collected.
+type metrics struct {
+	received, acknowledged, failed, expired, deadLettered *prometheus.CounterVec
+	seconds                                               *prometheus.HistogramVec
+}
+
+// groupMetrics are the metrics of one subscription.
+type groupMetrics struct {
+	received, acknowledged, failed, expired, deadLettered prometheus.Counter
+	seconds                                               prometheus.Observer
+	remove                                                func()
+}
+
+func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, error) {
+	count := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"subscription"})
+	}
+	m := &metrics{
+		received:     count("outbox_subscription_received_total", "Messages delivered to consumers, including repeated deliveries."),
+		acknowledged: count("outbox_subscription_acknowledged_total", "Confirmed acknowledgements."),
+		failed:       count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
+		expired:      count("outbox_subscription_expired_total", "Leases that expired."),
+		deadLettered: count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "outbox_subscription_settle_seconds", Help: "Time from a request of a consumer to the confirmation of its actions.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
+		}, []string{"subscription"}),
+	}
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.seconds, &levels{groups}} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) of(name string) *groupMetrics {
+	return &groupMetrics{
+		received: m.received.WithLabelValues(name), acknowledged: m.acknowledged.WithLabelValues(name), failed: m.failed.WithLabelValues(name),
+		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name), seconds: m.seconds.WithLabelValues(name),
+		remove: func() {
+			for _, v := range []*prometheus.CounterVec{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered} {
+				v.DeleteLabelValues(name)
+			}
+			m.seconds.DeleteLabelValues(name)
+		},
+	}
+}
+
+// settled counts the results of a request.
+func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscriptions.Result, took time.Duration) {
+	acks, nacks := 0, 0
+	for i := range results {
+		if results[i].Code != subscriptions.CodeOK {
+			continue
+		}
+		switch actions[i].Action {
+		case subscriptions.ActionAck:
+			acks++
+		case subscriptions.ActionNack:
+			nacks++
+		default:
+		}
+	}
+	m.acknowledged.Add(float64(acks))
+	m.failed.Add(float64(nacks))
+	m.seconds.Observe(took.Seconds())
+}
+
+// levels collects the states of the partitions of this instance.
+type levels struct{ groups func() []*group }
+
+var (
+	waitingDesc  = desc("outbox_subscription_waiting", "Messages in memory that wait for a delivery.")
+	inFlightDesc = desc("outbox_subscription_in_flight", "Leased messages.")
+	deferredDesc = desc("outbox_subscription_deferred", "Messages that wait for another delivery after a failure.")
+	storedDesc   = desc("outbox_subscription_stored", "Messages stored in the database.")
+	oldestDesc   = desc("outbox_subscription_oldest_unacknowledged_seconds", "Age of the oldest message that was read and is not settled.")
+	lagDesc      = desc("outbox_subscription_lag", "Records of owned partitions that are not settled.")
+)
+
+func desc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"subscription"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (l *levels) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{waitingDesc, inFlightDesc, deferredDesc, storedDesc, oldestDesc, lagDesc} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (l *levels) Collect(out chan<- prometheus.Metric) {
+	for _, g := range l.groups() {
+		var sum queue.Counts
+		var oldest time.Time
+		lag := int64(0)
+		for _, p := range g.owned() {
+			p.mu.Lock()
+			if q := p.mu.q; q != nil && !p.mu.closed {
+				c := q.Counts()
+				sum.Waiting += c.Waiting
+				sum.Leased += c.Leased
+				sum.Deferred += c.Deferred
+				sum.Stored += c.Stored
+				lag += max(0, p.mu.end-c.Next) + c.Waiting + c.Leased + c.Deferred
+				if at := q.Oldest(); oldest.IsZero() || !at.IsZero() && at.Before(oldest) {
+					oldest = at
+				}
+			}
+			p.mu.Unlock()
+		}
+		age := 0.0
+		if !oldest.IsZero() {
+			age = max(0, time.Since(oldest).Seconds())
+		}
+		for d, v := range map[*prometheus.Desc]float64{
+			waitingDesc: float64(sum.Waiting), inFlightDesc: float64(sum.Leased), deferredDesc: float64(sum.Deferred), storedDesc: float64(sum.Stored),
+			oldestDesc: age, lagDesc: float64(lag),
+		} {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.name)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+type topicPartition struct {
+	topic  string
+	number int32
+}
+
+// partition is one that the group has assigned to this instance.
+type partition struct {
+	topicPartition
+	topicID [16]byte // of the topic as it was when the partition was loaded; zero with old brokers
+	id      store.Partition
+	g       *group
+	ctx     context.Context // ends when the partition is closed
+	leave   context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		q       *queue.Queue // nil until it is loaded
+		epoch   int64
+		closed  bool // no longer leased; another partition takes its place
+		leaving bool // being revoked: no new leases
+		working bool // the worker runs
+		stopped bool // reading is paused
+		resetTo int64
+		reset   bool  // the client has to read from resetTo
+		end     int64 // of the records, as of the last report
+	}
+}
+
+func newPartition(g *group, tp topicPartition) *partition {
+	p := &partition{topicPartition: tp, g: g, id: store.Partition{Subscription: g.incarnation, Topic: tp.topic, Number: tp.number}}
+	p.ctx, p.leave = context.WithCancel(g.work)
+	return p
+}
+
+// locked calls f with the queue, unless the partition is not loaded or closed, and then
+// starts what has become necessary.
+func (p *partition) locked(f func(q *queue.Queue)) bool {
+	follow, ok := p.apply(f)
+	if ok {
+		follow.start(p)
+		p.g.alarm(follow.next)
+	}
+	return ok
+}
+
+// apply is locked without the start of what has become necessary.
+func (p *partition) apply(f func(q *queue.Queue)) (follow, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.mu.q
+	if q == nil || p.mu.closed {
+		return follow{}, false
+	}
+	f(q)
+	return p.followLocked(q), true
+}
+
+// follow is what a change of a queue makes necessary.
+type follow struct {
+	work, wake, commit, read bool
+	next                     time.Time
+}
+
+func (p *partition) followLocked(q *queue.Queue) (f follow) {
+	if q.HasWork() && !p.mu.working {
+		p.mu.working, f.work = true, true
+	}
+	f.wake = !p.mu.leaving && q.CanLease()
+	_, f.commit = q.Dirty()
+	f.read = p.mu.stopped && !q.Full(true)
+	f.next = q.Next()
+	return f
+}
+
+func (f *follow) start(p *partition) {
+	if f.work {
+		go p.work()
+	}
+	if f.wake {
+		p.g.wake()
+	}
+	if f.commit {
+		p.g.needCommit()
+	}
+	if f.read {
+		p.g.kick()
+	}
+}
+
+// close ends all leases. Another partition may take the place of this one.
+func (p *partition) close() {
+	p.leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return
+	}
+	p.mu.closed = true
+	if p.mu.q != nil {
+		p.mu.q.Close()
+	}
+}
+
+// opened makes a loaded queue the partition's.
+func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
+	p.mu.Lock()
+	p.mu.q, p.mu.epoch = q, epoch
+	p.mu.reset, p.mu.resetTo = reset, q.Counts().Next
+	p.mu.Unlock()
+	p.locked(func(*queue.Queue) {})
+	p.g.kick()
+}
+
+// idle reports whether nothing waits for the broker or the database.
+func (p *partition) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.q == nil || p.mu.closed {
+		return true
+	}
+	_, urgent := p.mu.q.Dirty()
+	return !urgent && !p.mu.working && !p.mu.q.HasWork()
+}

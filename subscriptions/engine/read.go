@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+)
+
+// read reads records into the queues until ctx ends.
+func (g *group) read(ctx context.Context) {
+	for ctx.Err() == nil {
+		poll, cancel := context.WithCancel(ctx)
+		g.mu.Lock()
+		if g.mu.poll = cancel; g.mu.poked {
+			g.mu.poked = false
+			cancel()
+		}
+		g.mu.Unlock()
+		fetches := g.client.PollRecords(poll, pollRecords)
+		cancel()
+		gone := make(map[string]struct{})
+		fetches.EachError(func(topic string, number int32, err error) {
+			var loss *kgo.ErrDataLoss
+			switch {
+			case errors.Is(err, kerr.UnknownTopicID):
+				gone[topic] = struct{}{}
+			case errors.As(err, &loss):
+				g.log.Error("the broker lost records", "topic", topic, "partition", number, "err", err)
+				g.failed(err)
+				g.truncated(topicPartition{topic, number}, loss.ResetTo)
+			case poll.Err() == nil && !errors.Is(err, kgo.ErrClientClosed):
+				g.log.Warn("failed to read a topic; retrying", "topic", topic, "partition", number, "err", err)
+				g.failed(err)
+			}
+		})
+		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			if len(f.Records) > 0 {
+				g.take(topicPartition{f.Topic, f.Partition}, f.Records)
+			}
+		})
+		g.flow() // while the group cannot rebalance
+		g.client.AllowRebalance()
+		for topic := range gone {
+			g.anew(topic)
+		}
+	}
+}
+
+// take adds records to the queue of their partition.
+func (g *group) take(tp topicPartition, records []*kgo.Record) {
+	g.mu.Lock()
+	p := g.mu.partitions[tp]
+	g.mu.Unlock()
+	if p == nil {
+		return // it was reassigned
+	}
+	selected := make([]queue.Record, len(records))
+	for i, rec := range records {
+		if ok, err := g.selects(rec); ok {
+			selected[i] = recordOf(rec)
+			selected[i].Undecidable = err
+		}
+	}
+	p.locked(func(q *queue.Queue) {
+		if p.mu.reset {
+			return // they were read before the position was moved
+		}
+		for i, rec := range records {
+			if selected[i].Record != nil {
+				q.Add(selected[i])
+			} else {
+				q.Skip(rec.Offset, rec.LeaderEpoch)
+			}
+		}
+	})
+}
+
+// flow pauses the partitions whose queues are full or not loaded, resumes the others, and
+// moves the client to the position of reloaded ones. Called while the group cannot
+// rebalance: otherwise it could move the next assignment of a partition.
+func (g *group) flow() {
+	all := g.owned()
+	total := 0
+	for _, p := range all {
+		p.mu.Lock()
+		if p.mu.q != nil {
+			total += p.mu.q.Counts().Bytes
+		}
+		p.mu.Unlock()
+	}
+	pause, resume := make(map[string][]int32), make(map[string][]int32)
+	move := make(map[string]map[int32]kgo.EpochOffset)
+	for _, p := range all {
+		p.mu.Lock()
+		limit := maxBytes
+		if p.mu.stopped {
+			limit = maxBytes / 4 * 3
+		}
+		stop := p.mu.q == nil || p.mu.closed || p.mu.q.Full(p.mu.stopped) || total > limit
+		if p.mu.reset {
+			if move[p.topic] == nil {
+				move[p.topic] = make(map[int32]kgo.EpochOffset)
+			}
+			move[p.topic][p.number] = kgo.EpochOffset{Epoch: -1, Offset: p.mu.resetTo}
+			p.mu.reset = false
+		}
+		p.mu.stopped = stop
+		p.mu.Unlock()
+		if stop {
+			pause[p.topic] = append(pause[p.topic], p.number)
+		} else {
+			resume[p.topic] = append(resume[p.topic], p.number)
+		}
+	}
+	g.client.SetOffsets(move)
+	g.client.PauseFetchPartitions(pause)
+	g.client.ResumeFetchPartitions(resume)
+}
+
+// truncated continues with the records that are left.
+func (g *group) truncated(tp topicPartition, to int64) {
+	g.mu.Lock()
+	p := g.mu.partitions[tp]
+	g.mu.Unlock()
+	if p != nil {
+		g.reloadAt(p, to)
+	}
+}
+
+// anew resets a deleted topic. The client would wait for the old one indefinitely; a
+// recreated topic is read like a new one.
+func (g *group) anew(topic string) {
+	g.log.Warn("a topic was deleted; if it is created again, it is read from its start", "topic", topic)
+	g.client.PurgeTopicsFromConsuming(topic)
+	if _, patterns := g.resource.Load().TopicRegexps(); !patterns { // which find it by themselves
+		g.client.AddConsumeTopics(topic)
+	}
+	g.mu.Lock()
+	var all []*partition
+	for tp, p := range g.mu.partitions {
+		if tp.topic == topic {
+			all = append(all, p)
+		}
+	}
+	g.mu.Unlock()
+	g.forget(all)
+}

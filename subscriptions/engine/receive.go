@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/receipt"
+)
+
+// waiting are the requests that wait for messages, in the order of their arrival.
+type waiting struct {
+	mu struct {
+		sync.Mutex
+		list   []*waiter
+		closed bool
+	}
+}
+
+type waiter struct{ wake chan struct{} }
+
+func (w *waiting) add() *waiter {
+	one := &waiter{wake: make(chan struct{}, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.closed {
+		one.wake <- struct{}{}
+		return one
+	}
+	w.mu.list = append(w.mu.list, one)
+	return one
+}
+
+// remove removes a waiter; true if it was woken before.
+func (w *waiting) remove(one *waiter) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(w.mu.list, one)
+	if i < 0 {
+		return true
+	}
+	w.mu.list = slices.Delete(w.mu.list, i, i+1)
+	return false
+}
+
+// next wakes the first waiter.
+func (w *waiting) next() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.mu.list) == 0 {
+		return
+	}
+	w.mu.list[0].wake <- struct{}{}
+	w.mu.list[0] = nil
+	w.mu.list = w.mu.list[1:]
+}
+
+func (w *waiting) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.closed = true
+	for _, one := range w.mu.list {
+		one.wake <- struct{}{}
+	}
+	w.mu.list = nil
+}
+
+// wake lets one request try to receive. It wakes the next one, if there are more messages.
+func (g *group) wake() { g.waiting.next() }
+
+// leased is a leased message with its partition.
+type leased struct {
+	queue.Delivery
+	p     *partition
+	epoch int64
+}
+
+// lease leases up to n messages: in each partition the oldest ones, beginning with another
+// partition each time.
+func (g *group) lease(n int, visibility time.Duration) (out []leased) {
+	now := time.Now()
+	r := g.resource.Load()
+	if r.Paused || g.isStopping() || !g.session.valid(now) {
+		return nil
+	}
+	if visibility == 0 {
+		visibility = r.VisibilityTimeout
+	}
+	g.mu.Lock()
+	all, first := g.mu.order, g.mu.first
+	g.mu.first++
+	g.mu.Unlock()
+	more := false
+	for i := range all {
+		p := all[(first+i)%len(all)]
+		p.mu.Lock()
+		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
+			for _, d := range q.Lease(nil, n-len(out), now.Add(visibility)) {
+				out = append(out, leased{d, p, p.mu.epoch})
+			}
+			more = more || q.CanLease()
+		}
+		p.mu.Unlock()
+		if len(out) == n && more {
+			break
+		}
+	}
+	if len(out) > 0 {
+		g.alarm(now.Add(visibility))
+		g.metrics.received.Add(float64(len(out)))
+		if more {
+			g.wake()
+		}
+	}
+	return out
+}
+
+// Receive leases messages of the partitions of this instance.
+func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
+	if r.Max < 1 || r.Max > subscriptions.MaxMessages {
+		return nil, fmt.Errorf("max %d: must be 1 to %d", r.Max, subscriptions.MaxMessages)
+	}
+	if r.Wait < 0 || r.Wait > subscriptions.MaxWait {
+		return nil, fmt.Errorf("wait %s: must be 0 to %s", r.Wait, subscriptions.MaxWait)
+	}
+	if v := r.VisibilityTimeout; v != 0 && (v < subscriptions.MinVisibilityTimeout || v > subscriptions.MaxVisibilityTimeout) {
+		return nil, fmt.Errorf("visibility timeout %s: must be %s to %s", v, subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout)
+	}
+	g, signer, err := e.group(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	out := g.await(ctx, r)
+	if len(out) == 0 {
+		if g.isStopping() {
+			return nil, fmt.Errorf("subscription %q is stopping: %w", name, subscriptions.ErrUnavailable)
+		}
+		return nil, nil
+	}
+	messages := make([]subscriptions.Message, len(out))
+	for i := range out {
+		messages[i] = g.message(signer, &out[i])
+	}
+	if r.AutoAck {
+		return e.autoAck(ctx, name, messages)
+	}
+	return messages, nil
+}
+
+// await leases messages, and waits for the first one.
+func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
+	out := g.lease(r.Max, r.VisibilityTimeout)
+	if len(out) > 0 || r.Wait == 0 {
+		return out
+	}
+	t := time.NewTimer(r.Wait)
+	defer t.Stop()
+	for {
+		w := g.waiting.add()
+		// A message that came before the waiter was added woke nobody.
+		if out := g.lease(r.Max, r.VisibilityTimeout); len(out) > 0 || g.isStopping() {
+			if g.waiting.remove(w) {
+				g.wake()
+			}
+			return out
+		}
+		select {
+		case <-w.wake:
+			continue
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		if g.waiting.remove(w) {
+			if ctx.Err() == nil {
+				return g.lease(r.Max, r.VisibilityTimeout)
+			}
+			g.wake() // it was this request's turn
+		}
+		return nil
+	}
+}
+
+// message returns a leased message with its receipt.
+func (g *group) message(signer *receipt.Signer, l *leased) subscriptions.Message {
+	r := receipt.Receipt{
+		Subscription: g.incarnation, Topic: l.p.topic, Partition: l.p.number, Offset: l.Offset, Attempt: l.Attempt, Lease: l.Lease, Epoch: l.epoch,
+		Instance: g.e.cfg.Instance,
+	}
+	return subscriptions.Message{
+		Event: kafkarecord.Decode(l.Record), Receipt: signer.Sign(&r), Attempt: l.Attempt, MaxReceive: l.MaxReceive, LeaseUntil: l.Until.UTC(),
+	}
+}
+
+// autoAck acknowledges messages and returns the ones whose acknowledgement is confirmed.
+// The others are delivered again, or never, if the outcome is unknown.
+func (e *Engine) autoAck(ctx context.Context, name string, messages []subscriptions.Message) ([]subscriptions.Message, error) {
+	actions := make([]subscriptions.Settle, len(messages))
+	for i := range messages {
+		actions[i] = subscriptions.Settle{Action: subscriptions.ActionAck, Receipt: messages[i].Receipt}
+	}
+	results, err := e.Settle(ctx, name, actions)
+	if err != nil {
+		return nil, err
+	}
+	var out []subscriptions.Message
+	for i := range messages {
+		if results[i].Code == subscriptions.CodeOK {
+			messages[i].Receipt = ""
+			out = append(out, messages[i])
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+)
+
+// maxCounted is the number of dead letters at which Status stops counting.
+const maxCounted = 10_000
+
+// Put creates or replaces a subscription. It runs within a second, on all instances.
+func (e *Engine) Put(ctx context.Context, s subscriptions.Subscription, principal string) (subscriptions.Subscription, error) {
+	s = s.WithDefaults()
+	err := s.Validate()
+	if strings.TrimSpace(s.Filter) != "" {
+		if _, bad := filter.Compile(s.Filter); bad != nil {
+			err = errors.Join(err, fmt.Errorf("filter: %w", bad))
+		}
+	}
+	if err != nil {
+		return subscriptions.Subscription{}, err
+	}
+	r, err := e.cfg.Store.Put(ctx, s, principal)
+	e.poke()
+	return r.Subscription, unavailable(err)
+}
+
+// Get returns a subscription.
+func (e *Engine) Get(ctx context.Context, name string) (subscriptions.Subscription, error) {
+	r, err := e.cfg.Store.Get(ctx, name)
+	return r.Subscription, unavailable(err)
+}
+
+// List returns all subscriptions, by name.
+func (e *Engine) List(ctx context.Context) ([]subscriptions.Subscription, error) {
+	all, err := e.cfg.Store.List(ctx)
+	out := make([]subscriptions.Subscription, len(all))
+	for i := range all {
+		out[i] = all[i].Subscription
+	}
+	return out, unavailable(err)
+}
+
+// Delete removes a subscription. Its instances stop within a second.
+func (e *Engine) Delete(ctx context.Context, name string, version int64, principal string) error {
+	err := e.cfg.Store.Delete(ctx, name, version, principal)
+	e.poke()
+	return unavailable(err)
+}
+
+// Pause stops deliveries; leases stay valid.
+func (e *Engine) Pause(ctx context.Context, name, principal string) error {
+	_, err := e.cfg.Store.Pause(ctx, name, principal)
+	e.poke()
+	return unavailable(err)
+}
+
+// Resume continues deliveries.
+func (e *Engine) Resume(ctx context.Context, name, principal string) error {
+	_, err := e.cfg.Store.Resume(ctx, name, principal)
+	e.poke()
+	return unavailable(err)
+}
+
+// Seek stores the wish. The owners of the partitions apply it within seconds; partitions
+// without an owner when they have one.
+func (e *Engine) Seek(ctx context.Context, name string, s subscriptions.Seek, principal string) error {
+	_, err := e.cfg.Store.Seek(ctx, name, s, principal)
+	e.poke()
+	return unavailable(err)
+}
+
+// Purge settles the waiting and deferred messages of the partitions of this instance, and
+// the records that were written before Before and are not read yet. It returns when that
+// is durable, which takes longer while messages written before it are leased.
+func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge, _ string) (int64, error) {
+	g, _, err := e.group(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	before := req.Before
+	if before.IsZero() {
+		before = time.Now()
+	}
+	total := int64(0)
+	var purged []*partition
+	ends := make(map[*partition]int64)
+	for _, p := range g.owned() {
+		end, err := g.offsetOf(ctx, p, "", before)
+		if err != nil {
+			return total, unavailable(err)
+		}
+		p.locked(func(q *queue.Queue) {
+			total += q.Purge(before, end, req.DryRun) + max(0, end-q.Counts().Next)
+			ends[p] = end
+			purged = append(purged, p)
+		})
+	}
+	if req.DryRun {
+		return total, nil
+	}
+	g.log.Info("messages purged", "before", before, "count", total)
+	for _, p := range purged {
+		for !p.passed(ends[p]) {
+			if err := retry.Wait(ctx, 10*time.Millisecond); err != nil {
+				return total, fmt.Errorf("the purge is not finished: %w", errors.Join(subscriptions.ErrUnavailable, err))
+			}
+		}
+	}
+	return total, nil
+}
+
+// passed reports whether the records before an offset are read, and no purged message
+// waits for a confirmation. A closed partition has passed.
+func (p *partition) passed(offset int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.q == nil || p.mu.closed {
+		return true
+	}
+	changed, _ := p.mu.q.Dirty()
+	return p.mu.q.Counts().Next >= offset && !changed && !p.mu.q.HasWork() && !p.mu.working
+}
+
+// Status returns the state of a subscription. The counts are those of the partitions of
+// this instance; the others have their committed offset.
+func (e *Engine) Status(ctx context.Context, name string) (subscriptions.Status, error) {
+	g, _, err := e.group(ctx, name)
+	if err != nil {
+		return subscriptions.Status{}, err
+	}
+	out := subscriptions.Status{Subscription: g.resource.Load().Subscription}
+	if out.Instances, err = e.cfg.Store.Instances(ctx, name); err != nil {
+		return out, unavailable(err)
+	}
+	if out.Partitions, err = g.partitions(ctx); err != nil {
+		return out, unavailable(err)
+	}
+	for _, p := range out.Partitions {
+		out.Waiting += p.Waiting
+		out.Leased += p.Leased
+		out.Deferred += p.Deferred
+		out.Lag += max(0, p.End-p.Committed)
+		if out.Oldest.IsZero() || !p.Oldest.IsZero() && p.Oldest.Before(out.Oldest) {
+			out.Oldest = p.Oldest
+		}
+	}
+	err = e.cfg.DeadLetters.Chains(ctx, out.Subscription.DeadLetterTable(), func(c dlq.ChainEntry) error {
+		if open(c.Status) {
+			out.DeadLetters++
+		}
+		if out.DeadLetters >= maxCounted {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return out, unavailable(err)
+	}
+	return out, nil
+}
+
+var errEnough = errors.New("enough")

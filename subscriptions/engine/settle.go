@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/receipt"
+)
+
+// maxReason bounds the reason of a consumer, in bytes.
+const maxReason = 2000
+
+// call collects the results of one Settle.
+type call struct {
+	done chan struct{} // closed when all results are known
+	mu   struct {
+		sync.Mutex
+		results []subscriptions.Result
+		open    int
+	}
+}
+
+// Done sets the result of a pending action.
+func (c *call) Done(i int, o queue.Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.results == nil || c.mu.results[i].Code != "" {
+		return // the request has ended
+	}
+	c.mu.results[i] = resultOf(o)
+	if c.mu.open--; c.mu.open == 0 {
+		close(c.done)
+	}
+}
+
+// end returns the results; the ones that are still open are unknown.
+func (c *call) end() []subscriptions.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.mu.results
+	c.mu.results = nil
+	for i := range out {
+		if out[i].Code == "" {
+			out[i] = resultOf(queue.Unknown)
+		}
+	}
+	return out
+}
+
+func resultOf(o queue.Outcome) subscriptions.Result {
+	switch o {
+	case queue.OK:
+		return subscriptions.Result{Code: subscriptions.CodeOK}
+	case queue.Expired:
+		return subscriptions.Result{Code: subscriptions.CodeLeaseExpired, Error: "the lease has ended; the message may be delivered again"}
+	default:
+		return subscriptions.Result{Code: subscriptions.CodeUnknown, Error: "no confirmation in time; repeat the request with the same receipt"}
+	}
+}
+
+// step is an action with its receipt.
+type step struct {
+	index int
+	*subscriptions.Settle
+	receipt.Receipt
+}
+
+// Owner returns the instance that leased the message of a receipt; false if it is no
+// receipt of the subscription, or Run has not read the key yet.
+func (e *Engine) Owner(name, text string) (instance string, ok bool) {
+	e.mu.Lock()
+	signer := e.mu.signer
+	e.mu.Unlock()
+	if signer == nil {
+		return "", false
+	}
+	r, err := signer.Parse(text)
+	if err != nil || nameOf(r.Subscription) != name {
+		return "", false
+	}
+	return r.Instance, true
+}
+
+// nameOf returns the name of a subscription from its incarnation.
+func nameOf(incarnation string) string {
+	name, _, _ := strings.Cut(incarnation, ".")
+	return name
+}
+
+// Settle applies the actions to leases of this instance. Actions with receipts of other
+// instances get CodeUnavailable: send them to Owner.
+func (e *Engine) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	if len(actions) > subscriptions.MaxReceipts {
+		return nil, fmt.Errorf("%d receipts: at most %d are allowed", len(actions), subscriptions.MaxReceipts)
+	}
+	for i := range actions {
+		if err := check(&actions[i]); err != nil {
+			return nil, err
+		}
+	}
+	g, signer, err := e.group(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(actions) == 0 {
+		return nil, nil
+	}
+	c := &call{done: make(chan struct{})}
+	c.mu.results = make([]subscriptions.Result, len(actions))
+	c.mu.open = len(actions)
+	began := time.Now()
+	for p, steps := range g.sort(signer, c, actions) {
+		p.settle(c, steps, began)
+	}
+	t := time.NewTimer(settleTimeout)
+	defer t.Stop()
+	select {
+	case <-c.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	results := c.end()
+	g.metrics.settled(actions, results, time.Since(began))
+	return results, nil
+}
+
+// check validates an action beside its receipt.
+func check(s *subscriptions.Settle) error {
+	switch s.Action {
+	case subscriptions.ActionAck, subscriptions.ActionNack, subscriptions.ActionRelease, subscriptions.ActionExtend, subscriptions.ActionReject:
+	default:
+		return fmt.Errorf("action %q: use ack, nack, release, extend or reject", s.Action)
+	}
+	if s.Delay < 0 || s.Delay > subscriptions.MaxDelay {
+		return fmt.Errorf("delay %s: must be 0 to %s", s.Delay, subscriptions.MaxDelay)
+	}
+	return nil
+}
+
+// sort groups the actions by partition. The others are done.
+func (g *group) sort(signer *receipt.Signer, c *call, actions []subscriptions.Settle) map[*partition][]step {
+	out := make(map[*partition][]step)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range actions {
+		r, err := signer.Parse(actions[i].Receipt)
+		if err != nil || nameOf(r.Subscription) != g.name {
+			c.answer(i, subscriptions.Result{Code: subscriptions.CodeInvalid, Error: receipt.ErrInvalid.Error()})
+			continue
+		}
+		p := g.mu.partitions[topicPartition{r.Topic, r.Partition}]
+		switch {
+		case r.Subscription != g.incarnation:
+			c.Done(i, queue.Expired)
+		case r.Instance != g.e.cfg.Instance && p == nil:
+			c.answer(i, subscriptions.Result{Code: subscriptions.CodeUnavailable, Error: "the lease is that of instance " + r.Instance})
+		case p == nil:
+			c.Done(i, queue.Expired)
+		default:
+			out[p] = append(out[p], step{i, &actions[i], r})
+		}
+	}
+	return out
+}
+
+func (c *call) answer(i int, r subscriptions.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.results[i] = r
+	if c.mu.open--; c.mu.open == 0 {
+		close(c.done)
+	}
+}
+
+// settle applies actions to the leases of the partition.
+func (p *partition) settle(c *call, steps []step, now time.Time) {
+	visibility := p.g.resource.Load().VisibilityTimeout
+	open := p.locked(func(q *queue.Queue) {
+		for i := range steps {
+			s := &steps[i]
+			if s.Epoch != p.mu.epoch {
+				c.Done(s.index, queue.Expired)
+				continue
+			}
+			if s.Action == subscriptions.ActionExtend {
+				until := now.Add(s.Delay)
+				if s.Delay == 0 {
+					until = now.Add(visibility)
+				}
+				if q.Extend(s.Offset, s.Lease, now, until) {
+					c.answer(s.index, subscriptions.Result{Code: subscriptions.CodeOK, LeaseUntil: until.UTC()})
+				} else {
+					c.Done(s.index, queue.Expired)
+				}
+				continue
+			}
+			o := q.Settle(s.Offset, s.Lease, actionOf(s.Action), now, s.Delay, reasonOf(s.Settle), queue.Waiter{Call: c, Index: s.index})
+			if o != queue.Pending {
+				c.Done(s.index, o)
+			}
+		}
+	})
+	if !open {
+		for i := range steps {
+			c.Done(steps[i].index, queue.Expired)
+		}
+	}
+}
+
+func actionOf(a subscriptions.Action) queue.Action {
+	switch a {
+	case subscriptions.ActionNack:
+		return queue.Nack
+	case subscriptions.ActionRelease:
+		return queue.Release
+	case subscriptions.ActionReject:
+		return queue.Reject
+	default:
+		return queue.Ack
+	}
+}
+
+// reasonOf returns the consumer's error, bounded and in valid UTF-8.
+func reasonOf(s *subscriptions.Settle) string {
+	switch {
+	case s.Reason != "":
+		return strings.ToValidUTF8(s.Reason[:min(len(s.Reason), maxReason)], "\uFFFD")
+	case s.Action == subscriptions.ActionReject:
+		return "rejected by the consumer"
+	}
+	return "the consumer returned the message"
+}

@@ -1,0 +1,228 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/wire"
+)
+
+const (
+	// pathPrefix is the path of the operations between instances.
+	pathPrefix = "/internal/subscriptions/"
+
+	headerInstance  = "Outbox-Instance"
+	headerTime      = "Outbox-Time"
+	headerSignature = "Outbox-Signature"
+
+	// maxSkew bounds the difference between the clocks of two instances, and so the time
+	// within which a copied request is accepted.
+	maxSkew = time.Minute
+	// maxRequest bounds the body of a request, maxResponse that of a response.
+	maxRequest  = 8 << 20
+	maxResponse = 1 << 30
+)
+
+// The operations between instances.
+const (
+	opReceive = "receive"
+	opSettle  = "settle"
+	opStatus  = "status"
+	opPurge   = "purge"
+)
+
+// errMisdirected means that the address belongs to another instance now.
+var errMisdirected = errors.New("the address belongs to another instance")
+
+// errTransport marks errors of requests without a response.
+var errTransport = errors.New("the instance does not answer")
+
+// signer signs the requests between instances.
+type signer struct{ key []byte }
+
+// newSigner derives the key from that of receipts, so that no signature of one kind is one
+// of the other.
+func newSigner(key []byte) signer {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("requests between instances")) // never fails
+	return signer{h.Sum(nil)}
+}
+
+func (s signer) sign(path, instance, at string, body []byte) string {
+	sum := sha256.Sum256(body)
+	h := hmac.New(sha256.New, s.key)
+	h.Write([]byte(strings.Join([]string{path, instance, at, hex.EncodeToString(sum[:])}, "\n"))) // never fails
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Handler serves the requests of other instances, on the local engine.
+func (s *Service) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, op, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, pathPrefix), "/")
+		if !ok || r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, pathPrefix) {
+			http.Error(w, "no such operation", http.StatusNotFound)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			http.Error(w, "the body cannot be read", http.StatusBadRequest)
+			return
+		}
+		instance, at := r.Header.Get(headerInstance), r.Header.Get(headerTime)
+		ms, err := strconv.ParseInt(at, 10, 64)
+		signature := s.signer.sign(r.URL.Path, instance, at, body)
+		if err != nil || time.Since(time.UnixMilli(ms)).Abs() > maxSkew || !hmac.Equal([]byte(signature), []byte(r.Header.Get(headerSignature))) {
+			s.cfg.Logger.WarnContext(r.Context(), "refused: request of an instance with a wrong signature or clock", "remote", r.RemoteAddr)
+			http.Error(w, "the signature is wrong, or the clocks differ", http.StatusUnauthorized)
+			return
+		}
+		if instance != s.cfg.Instance {
+			http.Error(w, "this is another instance", http.StatusMisdirectedRequest)
+			return
+		}
+		out, err := s.serve(r.Context(), name, op, body)
+		if err != nil {
+			http.Error(w, err.Error(), statusOf(err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(out) // the leases of lost messages expire
+	})
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, subscriptions.ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, errOperation):
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}
+
+var errOperation = errors.New("no such operation")
+
+// serve applies an operation to the local engine.
+func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]byte, error) {
+	switch op {
+	case opReceive:
+		return on(body, func(r subscriptions.Receive) ([]byte, error) {
+			messages, err := s.cfg.Local.Receive(ctx, name, r)
+			if ctx.Err() != nil && len(messages) > 0 {
+				s.releaseLocal(name, messages)
+				return nil, ctx.Err()
+			}
+			return wire.AppendMessages(nil, messages), err
+		})
+	case opSettle:
+		return on(body, func(actions []subscriptions.Settle) ([]byte, error) {
+			results, err := s.cfg.Local.Settle(ctx, name, actions)
+			return wire.AppendResults(nil, results), err
+		})
+	case opStatus:
+		st, err := s.cfg.Local.Status(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(st)
+	case opPurge:
+		return on(body, func(p purge) ([]byte, error) {
+			n, err := s.cfg.Local.Purge(ctx, name, p.Purge, p.Principal)
+			return strconv.AppendInt(nil, n, 10), err
+		})
+	}
+	return nil, errOperation
+}
+
+// purge is the body of opPurge.
+type purge struct {
+	subscriptions.Purge
+	Principal string
+}
+
+func on[T any](body []byte, do func(T) ([]byte, error)) ([]byte, error) {
+	var in T
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, errors.Join(errOperation, err)
+	}
+	return do(in)
+}
+
+// call sends an operation to a peer. Errors wrap errTransport if there was no response, and
+// errMisdirected, subscriptions.ErrNotFound or ErrUnavailable.
+func (s *Service) call(ctx context.Context, p subscriptions.InstanceStatus, name, op string, in any) ([]byte, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	path, at := pathPrefix+name+"/"+op, strconv.FormatInt(time.Now().UnixMilli(), 10)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(p.Address, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("instance %s at %q: %w: %w", p.Instance, p.Address, errTransport, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(headerInstance, p.Instance)
+	req.Header.Set(headerTime, at)
+	req.Header.Set(headerSignature, s.signer.sign(path, p.Instance, at, body))
+	resp, err := s.cfg.HTTP.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("instance %s: %w: %w", p.Instance, errTransport, err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // it was read
+	out, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
+	if err != nil {
+		return nil, fmt.Errorf("instance %s: %w: %w", p.Instance, errTransport, err)
+	}
+	text := strings.TrimSpace(string(out[:min(len(out), 200)]))
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return out, nil
+	case http.StatusMisdirectedRequest:
+		return nil, fmt.Errorf("instance %s at %s: %w", p.Instance, p.Address, errMisdirected)
+	case http.StatusNotFound:
+		return nil, fmt.Errorf("instance %s: %w", p.Instance, subscriptions.ErrNotFound)
+	}
+	return nil, fmt.Errorf("instance %s answers %d %s: %w", p.Instance, resp.StatusCode, text, subscriptions.ErrUnavailable)
+}
+
+// receiveFrom receives messages of a peer.
+func (s *Service) receiveFrom(ctx context.Context, p subscriptions.InstanceStatus, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Wait+s.cfg.Timeout)
+	defer cancel()
+	body, err := s.call(ctx, p, name, opReceive, r)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Messages(body)
+}
+
+// settleAt applies actions at a peer.
+func (s *Service) settleAt(ctx context.Context, p subscriptions.InstanceStatus, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	body, err := s.call(ctx, p, name, opSettle, actions)
+	if err != nil {
+		return nil, err
+	}
+	var in []wire.Result
+	if err := json.Unmarshal(body, &in); err != nil || len(in) != len(actions) {
+		return nil, fmt.Errorf("instance %s: %d results for %d actions: %w", p.Instance, len(in), len(actions), errors.Join(err, subscriptions.ErrUnavailable))
+	}
+	out := make([]subscriptions.Result, len(in))
+	for i := range in {
+		out[i] = subscriptions.Result(in[i])
+	}
+	return out, nil
+}

@@ -1,0 +1,194 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+// part are the actions for one owner and their places in the request.
+type part struct {
+	actions []subscriptions.Settle
+	at      []int
+}
+
+func (p *part) add(a *subscriptions.Settle, at int) {
+	p.actions, p.at = append(p.actions, *a), append(p.at, at)
+}
+
+// Settle implements subscriptions.Service.
+func (s *Service) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	owners := map[string]*part{}
+	for i := range actions {
+		owner, ok := s.cfg.Receipts.Owner(name, actions[i].Receipt)
+		if !ok {
+			owner = s.cfg.Instance // which knows what is wrong with it
+		}
+		if owners[owner] == nil {
+			owners[owner] = new(part)
+		}
+		owners[owner].add(&actions[i], i)
+	}
+	if len(owners) == 1 && owners[s.cfg.Instance] != nil {
+		return s.cfg.Local.Settle(ctx, name, actions)
+	}
+	out := make([]subscriptions.Result, len(actions))
+	local := owners[s.cfg.Instance]
+	delete(owners, s.cfg.Instance)
+	var all sync.WaitGroup
+	for owner, p := range owners {
+		all.Go(func() { p.fill(out, s.settleFor(ctx, owner, name, p.actions)) })
+	}
+	var err error
+	if local != nil {
+		var results []subscriptions.Result
+		if results, err = s.cfg.Local.Settle(ctx, name, local.actions); err == nil {
+			local.fill(out, results)
+		}
+	}
+	all.Wait()
+	if err != nil && errors.Is(err, subscriptions.ErrUnavailable) {
+		// The results of the peers are known.
+		local.fill(out, same(len(local.actions), subscriptions.CodeUnavailable, err.Error()))
+		err = nil
+	}
+	return out, err
+}
+
+func (p *part) fill(out, results []subscriptions.Result) {
+	for i, at := range p.at {
+		out[at] = results[i]
+	}
+}
+
+func same(n int, code subscriptions.Code, reason string) []subscriptions.Result {
+	return slices.Repeat([]subscriptions.Result{{Code: code, Error: reason}}, n)
+}
+
+// settleFor applies actions at a peer.
+func (s *Service) settleFor(ctx context.Context, owner, name string, actions []subscriptions.Settle) []subscriptions.Result {
+	find := func(reports []subscriptions.InstanceStatus) int {
+		return slices.IndexFunc(reports, func(p subscriptions.InstanceStatus) bool { return p.Instance == owner })
+	}
+	reports, err := s.reports(ctx, name, refresh)
+	at := find(reports)
+	switch {
+	case at >= 0:
+	case err != nil:
+		return same(len(actions), subscriptions.CodeUnavailable, "the owner is not known while the database is unavailable")
+	default:
+		return gone(len(actions))
+	}
+	p := reports[at]
+	results, err := s.settleAt(ctx, p, name, actions)
+	switch {
+	case err == nil:
+		return results
+	case errors.Is(err, errMisdirected), !s.fresh(p) && errors.Is(err, errTransport) && ctx.Err() == nil:
+		return gone(len(actions))
+	case errors.Is(err, errTransport):
+		s.cfg.Logger.WarnContext(ctx, "failed to settle at an instance", "subscription", name, "instance", owner, "address", p.Address, "err", err)
+		return same(len(actions), subscriptions.CodeUnavailable, "the owner does not answer")
+	default:
+		return same(len(actions), subscriptions.CodeUnavailable, "the owner is unavailable")
+	}
+}
+
+func gone(n int) []subscriptions.Result {
+	return same(n, subscriptions.CodeLeaseExpired, "the owner has stopped")
+}
+
+// Status implements subscriptions.Service. Peers that do not answer are shown as the local
+// engine knows them.
+func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status, error) {
+	st, err := s.cfg.Local.Status(ctx, name)
+	if err != nil {
+		return st, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	for _, body := range s.everywhere(bounded, name, opStatus, struct{}{}) {
+		var of subscriptions.Status
+		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
+			continue
+		}
+		for _, p := range of.Partitions {
+			if p.Owner != body.peer.Instance {
+				continue
+			}
+			at := slices.IndexFunc(st.Partitions, func(q subscriptions.PartitionStatus) bool { return q.Topic == p.Topic && q.Partition == p.Partition })
+			switch {
+			case at < 0:
+				st.Partitions = append(st.Partitions, p)
+			case st.Partitions[at].Owner != s.cfg.Instance:
+				st.Partitions[at] = p
+			}
+		}
+	}
+	slices.SortFunc(st.Partitions, func(a, b subscriptions.PartitionStatus) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.Partition) - int(b.Partition)
+	})
+	st.Waiting, st.Leased, st.Deferred, st.Lag = 0, 0, 0, 0
+	for i := range st.Partitions {
+		p := &st.Partitions[i]
+		st.Waiting, st.Leased, st.Deferred = st.Waiting+p.Waiting, st.Leased+p.Leased, st.Deferred+p.Deferred
+		st.Lag += max(0, p.End-p.Committed)
+		if !p.Oldest.IsZero() && (st.Oldest.IsZero() || p.Oldest.Before(st.Oldest)) {
+			st.Oldest = p.Oldest
+		}
+	}
+	return st, nil
+}
+
+// Purge implements subscriptions.Service.
+func (s *Service) Purge(ctx context.Context, name string, p subscriptions.Purge, principal string) (int64, error) {
+	if p.Before.IsZero() {
+		p.Before = time.Now() // the same in all instances
+	}
+	n, err := s.cfg.Local.Purge(ctx, name, p, principal)
+	if err != nil {
+		return n, err
+	}
+	var errs []error
+	for _, body := range s.everywhere(ctx, name, opPurge, purge{p, principal}) {
+		m, parseErr := strconv.ParseInt(string(body.out), 10, 64)
+		if err := errors.Join(body.err, parseErr); err != nil {
+			errs = append(errs, errors.Join(subscriptions.ErrUnavailable, err))
+			continue
+		}
+		n += m
+	}
+	return n, errors.Join(errs...)
+}
+
+// response is that of a peer.
+type response struct {
+	peer subscriptions.InstanceStatus
+	out  []byte
+	err  error
+}
+
+// everywhere sends an operation to all peers that have partitions.
+func (s *Service) everywhere(ctx context.Context, name, op string, in any) []response {
+	peers := s.peers(ctx, name)
+	out := make([]response, len(peers))
+	var all sync.WaitGroup
+	for i, p := range peers {
+		all.Go(func() {
+			body, err := s.call(ctx, p, name, op, in)
+			out[i] = response{p, body, err}
+		})
+	}
+	all.Wait()
+	return out
+}

@@ -1,0 +1,179 @@
+package deadletter
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+// namespace is that of the ids of dead letters of subscriptions.
+var namespace = gocql.UUID{0x6f, 0x1d, 0x5b, 0x0a, 0x3c, 0x5e, 0x4c, 0x57, 0x9a, 0x2e, 0x5d, 0x3f, 0x10, 0x77, 0xb2, 0x41}
+
+// Keys of DeadLetter.Metadata.
+const (
+	metaTopic     = "topic"
+	metaPartition = "partition"
+	metaOffset    = "offset"
+	metaEventID   = "event_id"
+	metaSubject   = "subject" // the aggregate id, if it is not that of the dead letter
+	metaTime      = "time"
+	metaSource    = "source"
+	metaKey       = "record_key"
+	metaRawKey    = "record_key_base64" // instead, if it is not UTF-8
+	metaHost      = "host"
+	metaHeader    = "header." // prefix of the names of headers that an event may not have
+)
+
+// Message is a message whose delivery is given up.
+type Message struct {
+	// Table is the table of the dead letter; Incarnation that of the subscription.
+	Table, Incarnation string
+	Record             *kgo.Record
+	// Seek is the version of the last seek of the partition: after it the record may
+	// fail again.
+	Seek int64
+	// Attempts is the number of deliveries since FirstAt; At is the time of the last.
+	Attempts    int
+	FirstAt, At time.Time
+	// Class and Error are the reason.
+	Class, Error string
+	// Host is the instance.
+	Host string
+}
+
+// New returns the dead letter of a message. Its id is derived from incarnation, place and
+// seek: a repetition after a crash is the same dead letter, and the same event in another
+// subscription or at another offset is another one. It is manual: only an operator, or a job
+// of one, replays it.
+func New(m *Message) *dlq.DeadLetter {
+	r := m.Record
+	e := kafkarecord.Decode(r)
+	number, offset := strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.Offset, 10)
+	l := &dlq.DeadLetter{
+		Table: m.Table, EventID: outbox.NameID(namespace, m.Incarnation, r.Topic, number, offset, strconv.FormatInt(m.Seek, 10)),
+		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
+		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
+		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, ErrorClass: m.Class, ErrorText: m.Error,
+		Metadata: map[string]string{metaTopic: r.Topic, metaPartition: number, metaOffset: offset, metaHost: m.Host},
+	}
+	if !e.At.IsZero() {
+		l.WrittenAt = e.At.UnixMicro()
+	}
+	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
+		l.CreatedAt = t
+	}
+	note := func(key, value string) {
+		if value != "" {
+			l.Metadata[key] = value
+		}
+	}
+	note(metaEventID, e.ID)
+	note(metaTime, e.Time)
+	note(metaSource, e.Source)
+	if l.AggregateID != e.AggregateID {
+		l.Metadata[metaSubject] = e.AggregateID
+	}
+	if utf8.Valid(r.Key) {
+		note(metaKey, e.Key)
+	} else {
+		note(metaRawKey, base64.StdEncoding.EncodeToString(r.Key))
+	}
+	for name, value := range e.Headers {
+		if own(name) {
+			if l.Headers == nil {
+				l.Headers = make(map[string]string)
+			}
+			l.Headers[name] = value
+		} else {
+			l.Metadata[metaHeader+name] = value
+		}
+	}
+	return l
+}
+
+// own reports whether a header may be part of an outbox event, which operators edit.
+func own(name string) bool {
+	lower := strings.ToLower(name)
+	return name == outbox.HeaderPartitionKey || !strings.HasPrefix(lower, "ce_") && lower != outbox.HeaderContentType
+}
+
+// Place returns the place of the record of a dead letter.
+func Place(l *dlq.DeadLetter) (topic string, partition int32, offset int64, err error) {
+	n, err := strconv.ParseInt(l.Metadata[metaPartition], 10, 32)
+	offset, err2 := strconv.ParseInt(l.Metadata[metaOffset], 10, 64)
+	topic = l.Metadata[metaTopic]
+	if err = errors.Join(err, err2); err != nil || topic == "" {
+		return "", 0, 0, fmt.Errorf("dead letter %s: its metadata has no place in a topic", l.EventID)
+	}
+	return topic, int32(n), offset, nil
+}
+
+// Record returns the record that a replay of the dead letter delivers, which must come from
+// Read or Claim: the original event or, after an edit, the edited one with its new id and
+// the original id in the header ce_originalid.
+func Record(l *dlq.DeadLetter) (*kgo.Record, error) {
+	topic, partition, offset, err := Place(l)
+	if err != nil {
+		return nil, err
+	}
+	content := l.Content()
+	r := &kgo.Record{Topic: topic, Partition: partition, Offset: offset, Value: content.Payload}
+	if l.WrittenAt != 0 {
+		r.Timestamp = time.UnixMicro(l.WrittenAt)
+	}
+	if key, ok := l.Metadata[metaKey]; ok {
+		r.Key = []byte(key)
+	} else if raw, ok := l.Metadata[metaRawKey]; ok {
+		if r.Key, err = base64.StdEncoding.DecodeString(raw); err != nil {
+			return nil, fmt.Errorf("dead letter %s: %s: %w", l.EventID, metaRawKey, err)
+		}
+	}
+	header := func(name, value string) {
+		if value != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+	}
+	id, subject := l.Metadata[metaEventID], l.AggregateID
+	if s, ok := l.Metadata[metaSubject]; ok {
+		subject = s
+	}
+	if l.Edit != nil {
+		header(outbox.HeaderID, l.EditedID.String())
+		header(outbox.HeaderOriginalID, id)
+	} else {
+		header(outbox.HeaderID, id)
+	}
+	header(outbox.HeaderSource, l.Metadata[metaSource])
+	header(outbox.HeaderSpecVersion, outbox.SpecVersion)
+	header(outbox.HeaderType, l.EventType)
+	header(outbox.HeaderSubject, subject)
+	header(outbox.HeaderTime, l.Metadata[metaTime])
+	if l.Sequence != 0 {
+		header(outbox.HeaderSequence, strconv.FormatInt(l.Sequence, 10))
+	}
+	header(outbox.HeaderAggregateType, l.AggregateType)
+	header(outbox.HeaderContentType, content.ContentType)
+	for _, name := range slices.Sorted(maps.Keys(content.Headers)) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(content.Headers[name])})
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.Metadata)) {
+		if name, ok := strings.CutPrefix(key, metaHeader); ok && (l.Edit == nil || name != outbox.HeaderOriginalID) {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(l.Metadata[key])})
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,379 @@
+package deadletter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
+
+const table, incarnation = "subscription.orders", "orders.k1"
+
+// bundle is a Replayer on a real store of dead letters; it is the messages of the instance.
+type bundle struct {
+	*dlq.Store
+	replayer *Replayer
+	owned    bool
+	state    map[gocql.UUID]State
+	records  []*kgo.Record
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	w := world.Start(t)
+	s, err := dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, 2*time.Minute))
+	must(t, err)
+	b := &bundle{Store: s, owned: true, state: map[gocql.UUID]State{}}
+	b.replayer = &Replayer{Table: table, Owner: incarnation, Letters: s, Messages: b}
+	return b
+}
+
+func (b *bundle) Replayed(topic string, partition int32, offset int64, id gocql.UUID) State {
+	switch st, ok := b.state[id]; {
+	case !b.owned || topic != "OrderCreated" || partition != 3 || offset != 17:
+		return NotOwned
+	case ok:
+		return st
+	}
+	return Free
+}
+
+func (b *bundle) Replay(r *kgo.Record, id gocql.UUID) {
+	b.records = append(b.records, r)
+	b.state[id] = Accepted
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testRecord() *kgo.Record {
+	e := outbox.Event{
+		ID: outbox.NewID(), AggregateText: "order-1", Sequence: 7, AggregateType: "order", Type: "OrderCreated", CreatedAt: time.Unix(1_700_000_000, 5000),
+		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
+	}
+	h := outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")
+	h = append(h, kgo.RecordHeader{Key: outbox.HeaderCaptured, Value: []byte("2026-01-01T00:00:00Z")}, kgo.RecordHeader{Key: "Content-Type", Value: []byte("x")})
+	return &kgo.Record{Topic: "OrderCreated", Partition: 3, Offset: 17, Timestamp: time.UnixMilli(1_700_000_001_234), Key: []byte("order-1"), Value: e.Payload, Headers: h}
+}
+
+func testLetter() *dlq.DeadLetter {
+	return New(&Message{
+		Table: table, Incarnation: incarnation, Record: testRecord(), Attempts: 3, FirstAt: time.Now(), At: time.Now(), Class: "max_receive", Error: "500", Host: "i-1",
+	})
+}
+
+func (b *bundle) written(t *testing.T) gocql.UUID {
+	t.Helper()
+	l := testLetter()
+	_, err := b.Write(t.Context(), l)
+	must(t, err)
+	return l.EventID
+}
+
+func (b *bundle) status(t *testing.T, id gocql.UUID, want dlq.Status) dlq.DeadLetter {
+	t.Helper()
+	l, err := b.Read(t.Context(), id)
+	if err != nil || l.Status != want {
+		t.Errorf("dead letter %s is %s, %v; want %s", id, l.Status, err, want)
+	}
+	return l
+}
+
+func (b *bundle) requests(t *testing.T, want int) {
+	t.Helper()
+	left, err := b.Requests(t.Context(), table, nil)
+	if err != nil || len(left) != want {
+		t.Errorf("%d requests are left, %v; want %d", len(left), err, want)
+	}
+}
+
+func (b *bundle) poll(t *testing.T) {
+	t.Helper()
+	must(t, b.replayer.Poll(t.Context()))
+}
+
+var ada = dlq.Actor{Name: "ada", Reason: "fixed"}
+
+// The event of a replay decodes as the original one, for any record.
+func TestRecord_DecodesAsTheOriginal(t *testing.T) {
+	t.Parallel()
+	rnd := seeds.Rand(t)
+	for range 2000 {
+		r := randomRecord(rnd)
+		got, err := Record(New(&Message{Table: table, Incarnation: incarnation, Record: r}))
+		must(t, err)
+		if want := kafkarecord.Decode(r); !reflect.DeepEqual(kafkarecord.Decode(got), want) || !bytes.Equal(got.Key, r.Key) {
+			t.Fatalf("Decode(Record()) = %+v\nwant %+v", kafkarecord.Decode(got), want)
+		}
+	}
+}
+
+func randomRecord(rnd *rand.Rand) *kgo.Record {
+	texts := []string{"", "a", "order-1", "\xff\x00", "{}", "12", "-3", "2026-01-02T03:04:05.1Z", "text/plain", "ü", strings.Repeat("x", 300)}
+	names := []string{
+		outbox.HeaderID, outbox.HeaderType, outbox.HeaderSubject, outbox.HeaderAggregateType, outbox.HeaderSequence, outbox.HeaderTime, outbox.HeaderSource,
+		outbox.HeaderSpecVersion, outbox.HeaderContentType, outbox.HeaderPartitionKey, outbox.HeaderOriginalID, outbox.HeaderCaptured, "CE_X", "Content-Type", "a", "", "\xff", "max_receive",
+	}
+	text := func() []byte {
+		if i := rnd.IntN(len(texts) + 1); i < len(texts) {
+			return []byte(texts[i])
+		}
+		return nil
+	}
+	at := []time.Time{time.UnixMilli(1_700_000_001_234), time.UnixMilli(math.MaxInt64), time.UnixMilli(-1)}
+	r := &kgo.Record{Topic: "t", Partition: rnd.Int32N(9), Offset: rnd.Int64N(9), Timestamp: at[rnd.IntN(len(at))], Key: text(), Value: text()}
+	for range rnd.IntN(8) {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: names[rnd.IntN(len(names))], Value: text()})
+	}
+	return r
+}
+
+// One message has one dead letter; other messages have other ones.
+func TestNew_ID(t *testing.T) {
+	t.Parallel()
+	seen := map[gocql.UUID]string{}
+	for what, change := range map[string]func(*Message){
+		"the message":         func(*Message) {},
+		"another incarnation": func(m *Message) { m.Incarnation = "orders.k2" },
+		"another offset":      func(m *Message) { m.Record.Offset++ },
+		"another partition":   func(m *Message) { m.Record.Partition++ },
+		"another topic":       func(m *Message) { m.Record.Topic = "x" },
+		"after a seek":        func(m *Message) { m.Seek = 2 },
+	} {
+		m := Message{Table: table, Incarnation: incarnation, Record: testRecord()}
+		change(&m)
+		id := New(&m).EventID
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s and %s have one dead letter", what, other)
+		}
+		seen[id] = what
+		m.Attempts, m.Host, m.Error = 5, "i-2", "x"
+		if New(&m).EventID != id {
+			t.Errorf("%s: the dead letter of a repetition has another id", what)
+		}
+	}
+	if l := testLetter(); l.Status != dlq.Manual {
+		t.Errorf("a new dead letter is %s, want manual", l.Status)
+	}
+}
+
+// A replay is delivered once, and its dead letter is resolved with the acknowledgement.
+func TestReplay_UntilItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	b.poll(t)
+	if len(b.records) != 0 {
+		t.Fatal("a dead letter was replayed without a request")
+	}
+	must(t, b.ask(t, id))
+	b.owned = false
+	b.poll(t)
+	b.requests(t, 1)
+	b.status(t, id, dlq.Pending)
+
+	b.owned = true
+	b.poll(t)
+	b.poll(t)
+	b.status(t, id, dlq.Processing)
+	b.requests(t, 1) // until the message is stored
+	if len(b.records) != 1 {
+		t.Fatalf("%d messages of one replay, want 1", len(b.records))
+	}
+	want := kafkarecord.Decode(testRecord())
+	if got := kafkarecord.Decode(b.records[0]); got.ID == "" || got.Headers["ce_captured"] == "" || !reflect.DeepEqual(withoutID(got), withoutID(want)) {
+		t.Errorf("the message is %+v\nwant %+v", got, want)
+	}
+	b.state[id] = Stored
+	b.poll(t)
+	b.requests(t, 0)
+	if err := b.Discard(t.Context(), id, ada); !errors.Is(err, dlq.ErrRefused) {
+		t.Errorf("Discard() while it is delivered: %v, want a refusal", err)
+	}
+	for range 2 {
+		must(t, b.replayer.Acknowledged(t.Context(), "OrderCreated", 3, 17, id))
+	}
+	if l := b.status(t, id, dlq.Resolved); l.Outcome.Kind != dlq.OutcomeReplayed || l.Outcome.Offset != 17 {
+		t.Errorf("outcome %+v", l.Outcome)
+	}
+}
+
+// withoutID removes the id, which is random in each test record.
+func withoutID(e kafkarecord.Event) kafkarecord.Event { e.ID = ""; return e }
+
+// ask requests a replay.
+func (b *bundle) ask(t *testing.T, id gocql.UUID) error { return b.Store.Replay(t.Context(), id, ada) }
+
+// A replay whose owner fails before the message is stored is made again by the next owner,
+// and one that fails again can be replayed again.
+func TestReplay_AfterFailures(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	for n := range 3 {
+		must(t, b.ask(t, id))
+		b.poll(t)
+		delete(b.state, id) // the owner failed
+		b.poll(t)
+		if len(b.records) != 2*(n+1) {
+			t.Fatalf("%d messages, want one of each owner", len(b.records))
+		}
+		b.state[id] = Stored
+		for range 2 {
+			must(t, b.replayer.Failed(t.Context(), id, dlq.Failure{Class: "max_receive", Text: fmt.Sprint(n), Attempts: 3}))
+		}
+		delete(b.state, id)
+		b.poll(t)
+		b.requests(t, 0)
+		if l := b.status(t, id, dlq.Manual); l.Replays != n+1 || l.ErrorText != fmt.Sprint(n) || l.Attempts != 3*(n+2) {
+			t.Errorf("after %d failures: %d replays, %d attempts, %q", n+1, l.Replays, l.Attempts, l.ErrorText)
+		}
+	}
+}
+
+// A message of another delivery at the offset, as after a seek, delays the replay.
+func TestReplay_WaitsForABusyOffset(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	must(t, b.ask(t, id))
+	b.state[id] = Busy
+	b.poll(t)
+	b.status(t, id, dlq.Pending)
+	b.requests(t, 1)
+	delete(b.state, id)
+	b.poll(t)
+	b.status(t, id, dlq.Processing)
+}
+
+// An edited dead letter is delivered with its new content and id, and names the old one.
+func TestReplay_DeliversTheEdit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	before := b.status(t, id, dlq.Manual)
+	edit := before.Content()
+	edit.Payload, edit.Headers = []byte(`{"n":2}`), map[string]string{"b": "c"}
+	_, err := b.Edit(t.Context(), id, edit, ada, 0)
+	must(t, err)
+	must(t, b.ask(t, id))
+	b.poll(t)
+	if len(b.records) != 1 {
+		t.Fatalf("%d messages, want 1", len(b.records))
+	}
+	l := b.status(t, id, dlq.Processing)
+	e := kafkarecord.Decode(b.records[0])
+	if string(e.Payload()) != `{"n":2}` || e.Headers["b"] != "c" || e.Headers["traceparent"] != "" || e.ID != l.EditedID.String() ||
+		e.Headers[outbox.HeaderOriginalID] != before.Metadata[metaEventID] || e.Offset != 17 || e.Sequence != 7 {
+		t.Errorf("the message is %+v", e)
+	}
+}
+
+// Requests that need no message are removed, and a dead letter without a place becomes
+// manual again.
+func TestPoll_OtherRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	discarded := b.written(t)
+	must(t, b.Discard(t.Context(), discarded, ada))
+	lost := testLetter()
+	lost.EventID, lost.Metadata = gocql.MustRandomUUID(), map[string]string{"host": "x"}
+	_, err := b.Write(t.Context(), lost)
+	must(t, err)
+	must(t, b.ask(t, lost.EventID))
+	b.poll(t)
+	b.requests(t, 0)
+	if l := b.status(t, lost.EventID, dlq.Manual); l.ErrorClass != ClassReplay || !strings.Contains(l.ErrorText, "no place") {
+		t.Errorf("the dead letter without a place: %s: %s", l.ErrorClass, l.ErrorText)
+	}
+	b.status(t, discarded, dlq.Resolved)
+	if len(b.records) != 0 {
+		t.Errorf("%d messages, want none", len(b.records))
+	}
+}
+
+// Errors of the database do not lose requests.
+func TestPoll_ReturnsErrors(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	must(t, b.ask(t, id))
+	for _, failing := range []string{"Requests", "Read", "Claim", "Done"} {
+		b.replayer.Letters = &failingLetters{b.Store, failing}
+		if err := b.replayer.Poll(t.Context()); failing != "Done" && !errors.Is(err, errDown) {
+			t.Errorf("Poll() with failing %s: %v", failing, err)
+		}
+	}
+	b.replayer.Letters = b.Store
+	b.state[id] = Stored
+	b.poll(t)
+	b.requests(t, 0)
+	b.replayer.Letters = &failingLetters{b.Store, "Resolve"}
+	if err := b.replayer.Acknowledged(t.Context(), "OrderCreated", 3, 17, id); !errors.Is(err, errDown) {
+		t.Errorf("Acknowledged() = %v", err)
+	}
+	b.status(t, id, dlq.Processing)
+}
+
+var errDown = errors.New("the database is down")
+
+type failingLetters struct {
+	*dlq.Store
+	method string
+}
+
+func (f *failingLetters) fails(method string) error {
+	if slices.Contains(strings.Fields(f.method), method) {
+		return errDown
+	}
+	return nil
+}
+
+func (f *failingLetters) Requests(ctx context.Context, table string, mine func(string) bool) ([]dlq.Request, error) {
+	if err := f.fails("Requests"); err != nil {
+		return nil, err
+	}
+	return f.Store.Requests(ctx, table, mine)
+}
+
+func (f *failingLetters) Read(ctx context.Context, id gocql.UUID) (dlq.DeadLetter, error) {
+	if err := f.fails("Read"); err != nil {
+		return dlq.DeadLetter{}, err
+	}
+	return f.Store.Read(ctx, id)
+}
+
+func (f *failingLetters) Claim(ctx context.Context, id gocql.UUID, owner string, d time.Duration) (dlq.DeadLetter, error) {
+	if err := f.fails("Claim"); err != nil {
+		return dlq.DeadLetter{}, err
+	}
+	return f.Store.Claim(ctx, id, owner, d)
+}
+
+func (f *failingLetters) Resolve(ctx context.Context, id gocql.UUID, owner string, how dlq.Outcome) error {
+	if err := f.fails("Resolve"); err != nil {
+		return err
+	}
+	return f.Store.Resolve(ctx, id, owner, how)
+}

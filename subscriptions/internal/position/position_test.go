@@ -1,0 +1,118 @@
+package position
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+func TestMain(m *testing.M) {
+	seeds.Rapid()
+	m.Run()
+}
+
+// A set is the same after Encode and Decode, without the offsets outside of its window.
+func TestSet_IsThatOfTheModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.Int64Range(0, math.MaxInt64/2).Draw(t, "start")
+		var s Set
+		model := make(map[int64]bool)
+		low := start
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				o := low + rapid.Int64Range(0, 2*Window).Draw(t, "offset")
+				if fresh := s.Add(o); fresh == model[o] {
+					t.Fatalf("Add(%d) = %v", o, fresh)
+				}
+				model[o] = true
+			},
+			"forget": func(t *rapid.T) {
+				low += rapid.Int64Range(0, Window).Draw(t, "to")
+				s.Forget(low)
+				maps.DeleteFunc(model, func(o int64, _ bool) bool { return o < low })
+			},
+			"": func(t *rapid.T) {
+				if s.Len() != len(model) {
+					t.Fatalf("%d offsets, want %d", s.Len(), len(model))
+				}
+				for o := range model {
+					if !s.Has(o) {
+						t.Fatalf("%d is missing", o)
+					}
+				}
+				metadata := s.Encode(low, 7)
+				if len(metadata) > MaxMetadata {
+					t.Fatalf("%d bytes of metadata", len(metadata))
+				}
+				got, seek, err := Decode(low, metadata)
+				if err != nil || seek != 7 {
+					t.Fatalf("Decode = %d, %v", seek, err)
+				}
+				for o := low - 100; o < low+2*Window+100; o++ {
+					if want := model[o] && o < low+Window; got.Has(o) != want {
+						t.Fatalf("%d: %v, want %v", o, got.Has(o), want)
+					}
+				}
+			},
+		})
+	})
+}
+
+func TestEncode_FullWindowFits(t *testing.T) {
+	t.Parallel()
+	var s Set
+	for o := range int64(Window) {
+		s.Add(1000 + o)
+	}
+	if m := s.Encode(1000, math.MaxInt64); len(m) > MaxMetadata {
+		t.Errorf("%d bytes, want at most %d", len(m), MaxMetadata)
+	}
+}
+
+func TestDecode_RefusesOtherTexts(t *testing.T) {
+	t.Parallel()
+	valid := (&Set{}).Encode(5, 3)
+	for _, text := range []string{"kgo-1234", "A", "AQ", valid + "=", valid + "\n", "Ag" + valid[2:], strings.Repeat("A", MaxMetadata+1), "AQ" + strings.Repeat("A", 3000)} {
+		if _, _, err := Decode(5, text); err == nil {
+			t.Errorf("Decode(%.40q) returned no error", text)
+		}
+	}
+	if s, seek, err := Decode(5, ""); err != nil || seek != 0 || s.Len() != 0 {
+		t.Errorf("empty metadata: %v, %d, %v", s, seek, err)
+	}
+}
+
+// Any text is refused, or is the metadata of what it decodes to.
+func FuzzDecode(f *testing.F) {
+	var s Set
+	for _, o := range []int64{1, 2, 77, 4000} {
+		s.Add(100 + o)
+	}
+	f.Add(s.Encode(100, 1))
+	f.Add("")
+	f.Add("AQAB")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, seek, err := Decode(100, text)
+		if err != nil || text == "" {
+			return
+		}
+		again, seek2, err := Decode(100, got.Encode(100, seek))
+		if err != nil || seek2 != seek || !slices.Equal(trim(again.words), trim(got.words)) {
+			t.Errorf("%q: %v, want %v (%v)", text, again, got, err)
+		}
+	})
+}
+
+func trim(w []uint64) []uint64 {
+	for len(w) > 0 && w[len(w)-1] == 0 {
+		w = w[:len(w)-1]
+	}
+	return w
+}

@@ -1,0 +1,274 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Phase is the phase of a message.
+type Phase uint8
+
+// The phases.
+const (
+	Waiting Phase = iota
+	Leased
+	Deferred
+	Dead
+	Settled
+)
+
+// Action is what ended a lease.
+type Action uint8
+
+// The actions. ended is that of leases which expired or were superseded.
+const (
+	ended Action = iota
+	Ack
+	Nack
+	Release
+	Reject
+)
+
+// Outcome is the result of an action.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Expired: the lease has ended, and the action changed nothing.
+	Expired Outcome = iota
+	// OK: the action is durable.
+	OK
+	// Unknown: the action was applied, and its durability is unknown.
+	Unknown
+	// Pending: the waiter receives the outcome later.
+	Pending
+)
+
+// Waiter receives the outcome of an action.
+type Waiter struct {
+	Call  Call
+	Index int
+}
+
+// Call is the receiver of outcomes. Done must not block, and must not call the queue.
+type Call interface{ Done(index int, o Outcome) }
+
+// message is a record that the subscription selects.
+type message struct {
+	offset     int64
+	key        string
+	record     *kgo.Record // nil while only the database has it
+	size       int
+	written    time.Time // of the record; that of the first failure if it is unknown
+	leader     int32     // leader epoch of the record
+	maxReceive int       // replaces that of the configuration unless 0
+	rejected   bool      // by a consumer or the filter
+	attempts   int
+	first      time.Time // first failure
+	next       time.Time // earliest time of the next delivery
+	reason     string    // last error
+	deadLetter gocql.UUID
+	purged     bool
+
+	phase  Phase
+	lane   *lane // nil without order
+	active bool
+	lease  uint64 // the last one
+	until  time.Time
+
+	bit       bool   // settled in the position
+	mark      uint64 // change of the position that confirms the settlement
+	confirmed bool
+	row       bool // there may be a row
+	want      bool // the row has to be written
+	saving    bool // it is being written
+	loading   bool
+	heap      [2]int // index in each heap, from 1; 0 if it is in none
+	due       time.Time
+
+	waiter  Waiter
+	waiters []Waiter // further ones
+}
+
+// Delivery is a leased message.
+type Delivery struct {
+	Record     *kgo.Record
+	Offset     int64
+	Attempt    int
+	MaxReceive int
+	Lease      uint64
+	Until      time.Time
+}
+
+// Row is a stored message.
+type Row struct {
+	Offset int64
+	Key    string
+	// Behind reports that the message was never delivered and waits for an earlier one.
+	Behind          bool
+	Attempts        int
+	NextAt, FirstAt time.Time
+	Error           string
+	// Record is nil in rows that New receives.
+	Record     *kgo.Record
+	DeadLetter gocql.UUID
+}
+
+// DeadLetter is a message whose dead letter has to be written.
+type DeadLetter struct {
+	Offset   int64
+	Record   *kgo.Record
+	Attempts int
+	FirstAt  time.Time
+	Error    string
+	// Rejected reports that a consumer or the filter rejected the message.
+	Rejected bool
+	// DeadLetter is the existing dead letter if the message is a replay of it.
+	DeadLetter gocql.UUID
+}
+
+func (m *message) wait(w Waiter) {
+	switch {
+	case w.Call == nil:
+	case m.waiter.Call == nil:
+		m.waiter = w
+	default:
+		m.waiters = append(m.waiters, w)
+	}
+}
+
+// done reports the outcome to all waiters.
+func (m *message) done(o Outcome) {
+	if m.waiter.Call != nil {
+		m.waiter.Call.Done(m.waiter.Index, o)
+		m.waiter = Waiter{}
+	}
+	for _, w := range m.waiters {
+		w.Call.Done(w.Index, o)
+	}
+	m.waiters = nil
+}
+
+// lane contains the messages of a key.
+type lane struct {
+	key    string
+	active *message
+	rest   []*message // sorted by offset
+	dead   bool       // an open dead letter blocks the key
+}
+
+// insert adds a message that waits for its turn.
+func (l *lane) insert(m *message) {
+	i, _ := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf)
+	l.rest = slices.Insert(l.rest, i, m)
+}
+
+func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
+
+// take returns the next message of the lane, nil if there is none or it is blocked.
+// Replays of a dead letter pass the block that it causes.
+func (l *lane) take() *message {
+	i := 0
+	if l.dead {
+		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} })
+	}
+	if l.active != nil || i < 0 || i >= len(l.rest) {
+		return nil
+	}
+	m := l.rest[i]
+	if i == 0 {
+		l.rest[0] = nil
+		l.rest = l.rest[1:]
+	} else {
+		l.rest = slices.Delete(l.rest, i, i+1)
+	}
+	l.active = m
+	return m
+}
+
+// heap is a binary heap of messages that knows the index of each.
+type heap struct {
+	kind  int // byOffset or byTime
+	items []*message
+}
+
+const (
+	byOffset = iota
+	byTime
+)
+
+func (h *heap) less(a, b *message) bool {
+	if h.kind == byOffset {
+		return a.offset < b.offset
+	}
+	return a.due.Before(b.due)
+}
+
+func (h *heap) top() *message {
+	if len(h.items) == 0 {
+		return nil
+	}
+	return h.items[0]
+}
+
+func (h *heap) push(m *message) {
+	if m.heap[h.kind] != 0 {
+		return
+	}
+	h.items = append(h.items, m)
+	m.heap[h.kind] = len(h.items)
+	h.up(len(h.items) - 1)
+}
+
+func (h *heap) remove(m *message) {
+	i := m.heap[h.kind] - 1
+	if i < 0 {
+		return
+	}
+	last := len(h.items) - 1
+	h.swap(i, last)
+	h.items[last] = nil
+	h.items = h.items[:last]
+	m.heap[h.kind] = 0
+	if i < last {
+		h.down(i)
+		h.up(i)
+	}
+}
+
+func (h *heap) swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	h.items[i].heap[h.kind], h.items[j].heap[h.kind] = i+1, j+1
+}
+
+func (h *heap) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h.less(h.items[i], h.items[parent]) {
+			return
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+}
+
+func (h *heap) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(h.items) {
+			return
+		}
+		if child+1 < len(h.items) && h.less(h.items[child+1], h.items[child]) {
+			child++
+		}
+		if !h.less(h.items[child], h.items[i]) {
+			return
+		}
+		h.swap(i, child)
+		i = child
+	}
+}

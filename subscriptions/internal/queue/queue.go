@@ -1,0 +1,345 @@
+package queue
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+)
+
+const (
+	// remembered is the number of leases whose result a queue knows.
+	remembered = 10_000
+	// readAhead is the number of offsets after the window that are read.
+	readAhead = 1000
+	// MaxStored is the number of stored messages at which reading stops.
+	MaxStored = 100_000
+	// maxLoaded bounds the stored messages that are in memory to be leased.
+	maxLoaded = 256
+	// storeAtOnce is the number of messages that one call of Unblock stores.
+	storeAtOnce = 500
+	// blockedFor is the time after which messages of a full window are stored.
+	blockedFor = time.Second
+)
+
+// Config is the part of a subscription that a queue needs. It may change: SetConfig.
+type Config struct {
+	// Ordered delivers the messages of a key one at a time, Strict keeps a key blocked
+	// after a dead letter.
+	Ordered, Strict bool
+	MaxReceive      int
+	// Backoff returns the delay after the given number of failed deliveries.
+	Backoff func(attempts int) time.Duration
+}
+
+// Start is the state with which a queue begins.
+type Start struct {
+	// Offset is the committed offset, Settled contains the settled ones behind it, and
+	// Seek is the version of the seek that the position contains.
+	Offset  int64
+	Settled position.Set
+	Seek    int64
+	Rows    []Row
+	// Blocked are the open dead letters, used with Strict.
+	Blocked []Blocked
+}
+
+// Blocked is an open dead letter. It blocks its key, and the message of its offset is
+// settled.
+type Blocked struct {
+	Key    string
+	Offset int64
+}
+
+// Queue is the state of a partition.
+type Queue struct {
+	cfg      Config
+	messages map[int64]*message // all that are not ended
+	lanes    map[string]*lane
+	window   []*message // not settled in the position, sorted by offset
+	ready    heap       // active, waiting and in memory
+	timers   heap       // leased and deferred
+	settled  position.Set
+	seek     int64
+	next     int64 // offset of the next record
+	skip     int64 // records before it are settled when they are read
+	leader   int32 // leader epoch of the last settled record
+
+	changes     uint64     // of the position
+	committed   uint64     // change that is confirmed
+	unconfirmed []*message // settled ones, by mark
+	beyond      []*message // settled ones after the window, by offset
+	leases      uint64
+	results     []Action // of the last leases, by lease % remembered
+
+	save, remove, load, dead []*message
+	blockedSince             time.Time
+	phases                   [Settled + 1]int // number of messages in each
+	stored, loaded, bytes    int
+	written                  map[int64]bool // offsets of dead letters that New received
+	uncertain                uint64         // change that a commit with unknown outcome contains
+	closed                   bool
+}
+
+// New returns the queue of a partition. Rows decide over the position: their offsets are
+// settled.
+func New(cfg Config, s Start) *Queue {
+	q := &Queue{
+		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
+		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
+	}
+	if cfg.Strict {
+		q.written = make(map[int64]bool, len(s.Blocked))
+		for _, b := range s.Blocked {
+			q.Block(b.Key)
+			q.written[b.Offset] = true
+		}
+	}
+	q.settled.Forget(s.Offset)
+	for _, r := range s.Rows {
+		q.restore(r)
+	}
+	for _, l := range q.lanes {
+		q.advance(l)
+	}
+	return q
+}
+
+// restore adds a row of the database.
+func (q *Queue) restore(r Row) *message {
+	m := &message{
+		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, written: r.FirstAt,
+		phase: Deferred, row: true, bit: true,
+	}
+	if r.Behind {
+		m.phase = Waiting
+	}
+	q.keep(m)
+	q.stored++
+	if m.offset >= q.next {
+		q.settled.Add(m.offset)
+		q.changes++
+	}
+	q.enter(m)
+	return m
+}
+
+// SetConfig replaces the configuration. A change of Ordered needs a new queue.
+func (q *Queue) SetConfig(cfg Config) { q.cfg = cfg }
+
+// Record is a record for Add.
+type Record struct {
+	*kgo.Record
+	// Key is the key of its order, empty for none.
+	Key string
+	// MaxReceive replaces that of the configuration unless 0.
+	MaxReceive int
+	// Undecidable is the error of the filter; the message becomes a dead letter.
+	Undecidable error
+}
+
+// Add adds the next record. Records that are settled or known are ignored.
+func (q *Queue) Add(r Record) {
+	if !q.reach(r.Offset, r.LeaderEpoch) {
+		return
+	}
+	m := &message{
+		offset: r.Offset, key: r.Key, leader: r.LeaderEpoch,
+	}
+	q.content(m, r)
+	q.keep(m)
+	q.window = append(q.window, m)
+	q.enter(m)
+	if m.lane != nil {
+		q.advance(m.lane)
+	}
+}
+
+// content puts the record into its message.
+func (q *Queue) content(m *message, r Record) {
+	m.record, m.size, m.written, m.maxReceive = r.Record, sizeOf(r.Record), r.Timestamp, r.MaxReceive
+	if r.Undecidable != nil {
+		m.reason, m.rejected = r.Undecidable.Error(), true
+	}
+	q.bytes += m.size
+}
+
+// keep adds a message in its first phase.
+func (q *Queue) keep(m *message) {
+	q.messages[m.offset] = m
+	q.phases[m.phase]++
+}
+
+func (q *Queue) become(m *message, p Phase) {
+	q.phases[m.phase]--
+	m.phase = p
+	q.phases[p]++
+}
+
+// maxReceive returns the number of deliveries of a message.
+func (q *Queue) maxReceive(m *message) int { return cmp.Or(m.maxReceive, q.cfg.MaxReceive) }
+
+// Skip settles the next record without a message: the subscription does not select it.
+func (q *Queue) Skip(offset int64, leaderEpoch int32) {
+	if q.reach(offset, leaderEpoch) && len(q.window) > 0 {
+		q.settled.Add(offset)
+	}
+}
+
+// reach moves the end of the read records, and reports whether the record is new.
+func (q *Queue) reach(offset int64, leader int32) bool {
+	if q.closed || offset < q.next {
+		return false
+	}
+	q.next = offset + 1
+	q.changes++
+	if len(q.window) == 0 {
+		q.leader = leader
+		q.settled.Forget(offset)
+	}
+	if q.settled.Has(offset) {
+		return false
+	}
+	if offset < q.skip {
+		if len(q.window) > 0 {
+			q.settled.Add(offset)
+		}
+		return false
+	}
+	return true
+}
+
+// sizeOf returns the memory of a record, approximately.
+func sizeOf(r *kgo.Record) int {
+	n := 500 + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += 40 + len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
+// enter adds a message to its lane or, without order, makes it active.
+func (q *Queue) enter(m *message) {
+	if q.written[m.offset] && m.deadLetter == (gocql.UUID{}) {
+		q.settle(m) // the former owner stopped after it wrote the dead letter
+		return
+	}
+	if !q.cfg.Ordered || m.key == "" {
+		q.activate(m)
+		return
+	}
+	m.lane = q.laneOf(m.key)
+	m.lane.insert(m)
+}
+
+func (q *Queue) laneOf(key string) *lane {
+	l := q.lanes[key]
+	if l == nil {
+		l = &lane{key: key}
+		q.lanes[key] = l
+	}
+	return l
+}
+
+// advance makes the next message of a lane active, or removes an empty lane.
+func (q *Queue) advance(l *lane) {
+	if m := l.take(); m != nil {
+		q.activate(m)
+	} else if l.active == nil && len(l.rest) == 0 && !l.dead {
+		delete(q.lanes, l.key)
+	}
+}
+
+// activate lets a message be delivered when it is due.
+func (q *Queue) activate(m *message) {
+	m.active = true
+	switch {
+	case m.phase == Deferred:
+		if !m.want && !m.saving {
+			q.timer(m, m.next)
+		}
+	case m.phase != Waiting:
+	case m.record == nil:
+		if !m.loading {
+			q.load = append(q.load, m)
+		}
+	case m.rejected:
+		q.deadLetter(m)
+	default:
+		q.ready.push(m)
+	}
+}
+
+func (q *Queue) timer(m *message, at time.Time) {
+	q.timers.remove(m)
+	m.due = at
+	q.timers.push(m)
+}
+
+// offset returns the first offset that is not settled in the position.
+func (q *Queue) offset() int64 {
+	if len(q.window) > 0 {
+		return q.window[0].offset
+	}
+	return q.next
+}
+
+// settleOffset settles the offset of a message in the position.
+func (q *Queue) settleOffset(m *message) {
+	if m.bit {
+		return
+	}
+	m.bit = true
+	q.changes++
+	q.settled.Add(m.offset)
+	n := 0
+	for ; n < len(q.window) && q.window[n].bit; n++ {
+		q.leader = q.window[n].leader
+		q.window[n] = nil
+	}
+	q.window = q.window[n:]
+	if n > 0 {
+		q.settled.Forget(q.offset())
+	}
+}
+
+// Close ends all leases, and reports the outcome of pending actions as far as it is
+// known. A closed queue ignores all calls.
+func (q *Queue) Close() {
+	q.closed = true
+	for _, m := range q.messages {
+		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected {
+			m.done(Expired)
+		} else {
+			m.done(Unknown)
+		}
+	}
+}
+
+// Block adds an open dead letter of a key, with Strict.
+func (q *Queue) Block(key string) {
+	if q.cfg.Strict && q.cfg.Ordered && key != "" {
+		q.laneOf(key).dead = true
+	}
+}
+
+// Blocked returns the keys that are blocked by dead letters.
+func (q *Queue) Blocked() (keys []string) {
+	for key, l := range q.lanes {
+		if l.dead {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Free removes the block of a key: no dead letter of it is open.
+func (q *Queue) Free(key string) {
+	if l := q.lanes[key]; l != nil {
+		l.dead = false
+		q.advance(l)
+	}
+}

@@ -1,0 +1,106 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+)
+
+// results collects outcomes by index.
+type results map[int]Outcome
+
+func (r results) Done(i int, o Outcome) { r[i] = o }
+
+var start = time.UnixMilli(1e12)
+
+// filled returns a queue with n messages of as many keys.
+func filled(n int, keys ...string) *Queue {
+	q := New(Config{Ordered: true, MaxReceive: 3, Backoff: func(int) time.Duration { return time.Second }}, Start{})
+	for i := range n {
+		key := ""
+		if len(keys) > 0 {
+			key = keys[i%len(keys)]
+		}
+		q.Add(Record{Record: &kgo.Record{Offset: int64(i), Timestamp: start}, Key: key})
+	}
+	return q
+}
+
+// An acknowledgement that arrives while a commit is on its way needs the next one.
+func TestQueue_ConfirmedByItsCommit(t *testing.T) {
+	t.Parallel()
+	q, got := filled(2), results{}
+	d := q.Lease(nil, 2, start.Add(time.Minute))
+	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
+	running := q.Position()
+	q.Settle(1, d[1].Lease, Ack, start, 0, "", Waiter{got, 1})
+	q.Committed(running)
+	if _, early := got[1]; got[0] != OK || early {
+		t.Fatalf("outcomes %v after the first commit, want that of 0 only", got)
+	}
+	q.Committed(q.Position())
+	if got[1] != OK {
+		t.Errorf("outcomes %v after the second commit", got)
+	}
+}
+
+func TestQueue_DeliversNothingOutsideOfTheWindow(t *testing.T) {
+	t.Parallel()
+	q := filled(position.Window + 10)
+	d := q.Lease(nil, position.Window+10, start.Add(time.Minute))
+	if len(d) != position.Window {
+		t.Fatalf("%d messages are leased, want the window of %d", len(d), position.Window)
+	}
+	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{})
+	if d = q.Lease(nil, 10, start.Add(time.Minute)); len(d) != 1 || d[0].Offset != position.Window {
+		t.Errorf("%+v after the first is settled, want the next one", d)
+	}
+}
+
+// The outcome of an acknowledgement is unknown if a commit that may contain it has no
+// answer, and else the lease has ended.
+func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	q, got := filled(3), results{}
+	d := q.Lease(nil, 3, start.Add(time.Minute))
+	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
+	q.Uncertain(q.Position())
+	q.Settle(1, d[1].Lease, Ack, start, 0, "", Waiter{got, 1})
+	q.Settle(2, d[2].Lease, Nack, start, 0, "", Waiter{got, 2})
+	q.Close()
+	if got[0] != Unknown || got[1] != Expired || got[2] != Unknown {
+		t.Errorf("outcomes %v, want unknown, expired, unknown", got)
+	}
+}
+
+// A lease that is older than the remembered ones is still valid.
+func TestQueue_OldLeaseIsValid(t *testing.T) {
+	t.Parallel()
+	q := filled(2)
+	first := q.Lease(nil, 1, start.Add(time.Hour))[0]
+	for range remembered + 5 {
+		d := q.Lease(nil, 1, start.Add(time.Hour))[0]
+		q.Settle(d.Offset, d.Lease, Release, start, 0, "", Waiter{})
+	}
+	if o := q.Settle(first.Offset, first.Lease, Ack, start, 0, "", Waiter{}); o != Pending {
+		t.Errorf("outcome %d, want it to be accepted", o)
+	}
+}
+
+func BenchmarkQueue_LeaseAndAck(b *testing.B) {
+	q := New(Config{Ordered: true, MaxReceive: 3}, Start{})
+	offset, done := int64(0), results{}
+	for b.Loop() {
+		for range 100 {
+			q.Add(Record{Record: &kgo.Record{Offset: offset, Timestamp: start}, Key: string(rune('a' + offset%1000))})
+			offset++
+		}
+		for _, d := range q.Lease(nil, 100, start.Add(time.Minute)) {
+			q.Settle(d.Offset, d.Lease, Ack, start, 0, "", Waiter{done, 0})
+		}
+		q.Committed(q.Position())
+	}
+}

@@ -1,0 +1,385 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+)
+
+// settle settles a message; it ends after the confirmation.
+func (q *Queue) settle(m *message) {
+	q.become(m, Settled)
+	q.ready.remove(m)
+	q.timers.remove(m)
+	q.drop(m)
+	if m.bit && m.mark != 0 && m.mark <= q.committed {
+		q.confirm(m)
+		return
+	}
+	q.settleOffset(m)
+	if m.offset >= q.offset()+position.Window { // a dead letter of the filter, or purged
+		i, _ := slices.BinarySearchFunc(q.beyond, m.offset, byOffsetOf)
+		q.beyond = slices.Insert(q.beyond, i, m)
+		return
+	}
+	q.unconfirm(m)
+	q.admit()
+}
+
+// unconfirm lets the next commit confirm a settled message.
+func (q *Queue) unconfirm(m *message) {
+	q.changes++
+	m.mark = q.changes
+	q.unconfirmed = append(q.unconfirmed, m)
+}
+
+// admit lets the next commit confirm the messages that the window has reached.
+func (q *Queue) admit() {
+	for len(q.beyond) > 0 && q.beyond[0].offset < q.offset()+position.Window {
+		q.unconfirm(q.beyond[0])
+		q.beyond = q.beyond[1:]
+	}
+}
+
+// drop frees the record of a message.
+func (q *Queue) drop(m *message) {
+	q.bytes -= m.size
+	m.size, m.record = 0, nil
+	if m.loading && m.row {
+		m.loading = false
+		q.loaded--
+	}
+}
+
+// confirm continues the end of a message whose offset is settled in a stored position.
+func (q *Queue) confirm(m *message) {
+	m.confirmed = true
+	switch {
+	case m.saving: // Saved continues
+	case m.row:
+		q.remove = append(q.remove, m)
+	default:
+		q.end(m)
+	}
+}
+
+// end forgets a message, reports the result, and makes the next one of its key active.
+func (q *Queue) end(m *message) {
+	delete(q.messages, m.offset)
+	q.phases[m.phase]--
+	if m.row {
+		q.stored--
+	}
+	m.done(OK)
+	if l := m.lane; l != nil {
+		if l.active == m {
+			l.active = nil
+		} else {
+			for i, o := range l.rest {
+				if o == m {
+					l.rest = append(l.rest[:i], l.rest[i+1:]...)
+					break
+				}
+			}
+		}
+		q.advance(l)
+	}
+}
+
+// Position is a position to commit.
+type Position struct {
+	Offset      int64
+	LeaderEpoch int32
+	Metadata    string
+	mark        uint64
+}
+
+// Dirty reports whether the position has changed since the last confirmed commit, and
+// whether messages wait for the confirmation.
+func (q *Queue) Dirty() (changed, urgent bool) {
+	return !q.closed && q.changes > q.committed, !q.closed && len(q.unconfirmed) > 0
+}
+
+// Position returns the position to commit now.
+func (q *Queue) Position() Position {
+	at := q.offset()
+	return Position{Offset: at, LeaderEpoch: q.leader, Metadata: q.settled.Encode(at, q.seek), mark: q.changes}
+}
+
+// Committed confirms the settlements that a position contains.
+func (q *Queue) Committed(p Position) {
+	if q.closed {
+		return
+	}
+	q.committed = max(q.committed, p.mark)
+	n := 0
+	for ; n < len(q.unconfirmed) && q.unconfirmed[n].mark <= p.mark; n++ {
+		m := q.unconfirmed[n]
+		q.unconfirmed[n] = nil
+		q.confirm(m)
+	}
+	q.unconfirmed = q.unconfirmed[n:]
+}
+
+// Uncertain reports a commit with unknown outcome; the position has to be committed
+// again.
+func (q *Queue) Uncertain(p Position) { q.uncertain = max(q.uncertain, p.mark) }
+
+func (q *Queue) requestSave(m *message) {
+	if !m.want && !m.saving {
+		q.save = append(q.save, m)
+	}
+	m.want = true
+}
+
+// Work is what has to be done in the database. Each part is reported by the method that
+// it names; a failed part is reported, too, and is in a later Work again.
+type Work struct {
+	Save        []Row        // Saved
+	Remove      []int64      // Removed
+	Load        []int64      // Loaded
+	DeadLetters []DeadLetter // DeadLettered
+}
+
+// Empty reports whether there is nothing to do.
+func (w *Work) Empty() bool { return len(w.Save)+len(w.Remove)+len(w.Load)+len(w.DeadLetters) == 0 }
+
+// HasWork reports whether Work would return something.
+func (q *Queue) HasWork() bool {
+	return !q.closed && (len(q.save) > 0 || len(q.remove) > 0 || len(q.dead) > 0 || len(q.load) > 0 && q.loaded < maxLoaded)
+}
+
+// Work returns up to most messages of each part. The parts of the result belong to the
+// caller until they are reported.
+func (q *Queue) Work(most int) (w Work) {
+	if q.closed {
+		return w
+	}
+	take := func(list *[]*message, limit int, f func(*message)) {
+		n := min(len(*list), limit)
+		for _, m := range (*list)[:n] {
+			f(m)
+		}
+		*list = (*list)[n:]
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	take(&q.save, most, func(m *message) {
+		m.want = false
+		if m.phase == Settled || m.record == nil {
+			return // acknowledged before it was stored, or stored without a change
+		}
+		m.saving = true
+		w.Save = append(w.Save, Row{
+			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.first,
+			Error: m.reason, Record: m.record, DeadLetter: m.deadLetter,
+		})
+	})
+	take(&q.remove, most, func(m *message) { w.Remove = append(w.Remove, m.offset) })
+	take(&q.load, min(most, maxLoaded-q.loaded), func(m *message) {
+		if m.phase == Waiting && m.record == nil && !m.loading {
+			m.loading = true
+			q.loaded++
+			w.Load = append(w.Load, m.offset)
+		}
+	})
+	take(&q.dead, most, func(m *message) {
+		w.DeadLetters = append(w.DeadLetters, DeadLetter{
+			Offset: m.offset, Record: m.record, Attempts: m.attempts, FirstAt: m.first, Error: m.reason, Rejected: m.rejected, DeadLetter: m.deadLetter,
+		})
+	})
+	return w
+}
+
+// nextAt returns the time at which another owner may deliver the message.
+func (m *message) nextAt() time.Time {
+	if m.phase == Leased {
+		return m.until
+	}
+	return m.next
+}
+
+// Saved reports the result of writing a row. After an error the row may exist.
+func (q *Queue) Saved(offset int64, err error) {
+	m := q.messages[offset]
+	if m == nil || !m.saving || q.closed {
+		return
+	}
+	m.saving = false
+	if !m.row {
+		m.row = true
+		q.stored++
+	}
+	switch {
+	case m.phase == Settled:
+		if m.confirmed {
+			q.remove = append(q.remove, m)
+		}
+		return
+	case err != nil:
+		q.requestSave(m)
+		return
+	}
+	if !m.bit {
+		q.settleOffset(m)
+		q.admit()
+	}
+	if m.mark == 0 {
+		m.mark = q.changes
+	}
+	if m.want {
+		q.save = append(q.save, m)
+		return
+	}
+	switch m.phase {
+	case Deferred:
+		q.drop(m)
+		m.done(OK)
+		if m.active {
+			q.timer(m, m.next)
+		}
+	case Waiting:
+		if !m.active {
+			q.drop(m)
+		}
+	default: // a lease or a dead letter still needs the record
+	}
+}
+
+// Removed reports the result of removing a row.
+func (q *Queue) Removed(offset int64, err error) {
+	m := q.messages[offset]
+	switch {
+	case m == nil || m.phase != Settled || q.closed:
+	case err != nil:
+		q.remove = append(q.remove, m)
+	default:
+		q.end(m)
+	}
+}
+
+// Loaded reports the result of reading the record of a row.
+func (q *Queue) Loaded(offset int64, r Record, err error) {
+	m := q.messages[offset]
+	if m == nil || !m.loading || m.record != nil || q.closed {
+		return
+	}
+	if err != nil || m.phase != Waiting {
+		m.loading = false
+		q.loaded--
+		if m.phase == Waiting {
+			q.load = append(q.load, m)
+		}
+		return
+	}
+	q.content(m, r)
+	q.activate(m)
+}
+
+// DeadLettered reports the result of writing a dead letter, which settles the message.
+func (q *Queue) DeadLettered(offset int64, err error) {
+	m := q.messages[offset]
+	if m == nil || m.phase != Dead || q.closed {
+		return
+	}
+	if err != nil {
+		q.dead = append(q.dead, m)
+		return
+	}
+	q.Block(m.key)
+	q.settle(m)
+}
+
+// Unblock requests to store the first messages of the window, if reading has stopped or
+// the window is full, and none of its messages could be delivered for a second. It
+// returns the time of the next call, zero if there is no need.
+func (q *Queue) Unblock(now time.Time, stopped bool) time.Time {
+	full := len(q.window) > 0 && (stopped || q.window[len(q.window)-1].offset >= q.offset()+position.Window)
+	if q.closed || !full || q.CanLease() || len(q.unconfirmed) > 0 || q.stored >= MaxStored {
+		q.blockedSince = time.Time{}
+		return time.Time{}
+	}
+	if q.blockedSince.IsZero() {
+		q.blockedSince = now
+	}
+	if at := q.blockedSince.Add(blockedFor); at.After(now) {
+		return at
+	}
+	n := 0
+	for _, m := range q.window {
+		if n == storeAtOnce || m.offset >= q.offset()+position.Window {
+			break
+		}
+		if !m.bit && !m.want && !m.saving && (m.phase == Waiting || m.phase == Leased) {
+			if m.first.IsZero() {
+				m.first = now
+			}
+			q.requestSave(m)
+			n++
+		}
+	}
+	return now.Add(blockedFor)
+}
+
+// Full reports whether reading must stop; with hysteresis for a queue that has stopped.
+func (q *Queue) Full(stopped bool) bool {
+	limit := int64(position.Window + readAhead)
+	if stopped {
+		limit = position.Window / 2
+	}
+	return len(q.window) > 0 && q.next-q.offset() > limit || q.stored >= MaxStored
+}
+
+// Purge settles the waiting and deferred messages that were written before the given
+// time, and those of records before the offset that are read later. It returns the
+// number of messages; with dry it only counts.
+func (q *Queue) Purge(before time.Time, offset int64, dry bool) (n int64) {
+	var gone []*message
+	for _, m := range q.messages {
+		if (m.phase == Waiting || m.phase == Deferred) && m.written.Before(before) {
+			gone = append(gone, m)
+		}
+	}
+	if q.closed || dry {
+		return int64(len(gone))
+	}
+	q.skip = max(q.skip, offset)
+	slices.SortFunc(gone, func(a, b *message) int { return byOffsetOf(a, b.offset) })
+	for _, m := range gone {
+		m.purged = true
+		q.settle(m)
+	}
+	return int64(len(gone))
+}
+
+// Counts are the numbers of messages in memory and in the database, and the state of
+// reading.
+type Counts struct {
+	Waiting, Leased, Deferred, Stored int64
+	// Bytes is the memory of the records.
+	Bytes int
+	// Offset is the first offset that is not settled, Next that of the next record, Seek
+	// the version of the last seek.
+	Offset, Next, Seek int64
+}
+
+// Counts returns the numbers of the queue.
+func (q *Queue) Counts() Counts {
+	return Counts{
+		Waiting: int64(q.phases[Waiting]), Leased: int64(q.phases[Leased]), Deferred: int64(q.phases[Deferred]), Stored: int64(q.stored),
+		Bytes: q.bytes, Offset: q.offset(), Next: q.next, Seek: q.seek,
+	}
+}
+
+// Oldest returns the time of the oldest message that is not settled; zero for none. It
+// examines all messages.
+func (q *Queue) Oldest() (at time.Time) {
+	for _, m := range q.messages {
+		if m.phase != Settled && (at.IsZero() || m.written.Before(at)) {
+			at = m.written
+		}
+	}
+	return at
+}

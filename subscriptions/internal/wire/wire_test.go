@@ -1,0 +1,126 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+// viaStruct encodes a message by its struct, which the description of the API shows.
+func viaStruct(m *subscriptions.Message) Message {
+	return Message{m.Receipt, m.Attempt, m.MaxReceive, m.LeaseUntil, m.Event}
+}
+
+// AppendMessage writes what encoding/json writes for Message, and Messages reads it.
+func TestMessage_IsThatOfItsStruct(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 1, 2, 3, 4000, time.UTC)
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String()
+		m := subscriptions.Message{
+			Receipt: "r" + text.Draw(t, "receipt"), Attempt: rapid.IntRange(1, 9).Draw(t, "attempt"), MaxReceive: 3, LeaseUntil: at,
+			Event: kafkarecord.Event{
+				Topic: text.Draw(t, "topic"), Partition: rapid.Int32().Draw(t, "partition"), Offset: rapid.Int64().Draw(t, "offset"), At: at,
+				Key: text.Draw(t, "key"), ID: text.Draw(t, "id"), Type: text.Draw(t, "type"), AggregateID: text.Draw(t, "aggregate"),
+				Sequence: rapid.Int64Range(0, 3).Draw(t, "sequence"), Time: text.Draw(t, "time"), ContentType: text.Draw(t, "content type"),
+			},
+		}
+		if h := rapid.MapOfN(text, text, 0, 3).Draw(t, "headers"); len(h) > 0 {
+			m.Headers = h
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "payload") {
+		case 0:
+			m.Data = json.RawMessage("{\r\n \"n\": 1}")
+		case 1:
+			s := text.Draw(t, "text")
+			m.Text = &s
+		default:
+			m.Base64 = rapid.SliceOfN(rapid.Byte(), 1, 9).Draw(t, "bytes")
+		}
+		got := AppendMessage(nil, &m)
+		if bytes.ContainsAny(got, "\r\n") {
+			t.Fatalf("%q contains a line break", got)
+		}
+		want, err := json.Marshal(viaStruct(&m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := json.Unmarshal(got, &a); err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		if err := json.Unmarshal(want, &b); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("AppendMessage() = %s, want %s", got, want)
+		}
+		back, err := Messages(AppendMessages(nil, []subscriptions.Message{m, m}))
+		if err != nil || len(back) != 2 || string(AppendMessage(nil, &back[1])) != string(got) {
+			t.Fatalf("Messages() = %+v, %v", back, err)
+		}
+	})
+}
+
+func TestResults_AreThoseOfTheirStruct(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)
+	rs := []subscriptions.Result{{Code: subscriptions.CodeOK}, {Code: subscriptions.CodeLeaseExpired, Error: `the "lease"`}, {Code: subscriptions.CodeOK, LeaseUntil: at}}
+	want := `[{"code":"ok"},{"code":"lease_expired","error":"the \"lease\""},{"code":"ok","lease_until":"2026-11-24T01:02:03Z"}]`
+	if got := string(AppendResults(nil, rs)); got != want {
+		t.Errorf("AppendResults() = %s, want %s", got, want)
+	}
+}
+
+func batch(n int) []subscriptions.Message {
+	ms := make([]subscriptions.Message, n)
+	for i := range ms {
+		ms[i] = subscriptions.Message{
+			Receipt: "A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4A1b2C3d4", Attempt: 1, MaxReceive: 3, LeaseUntil: time.Now(),
+			Event: kafkarecord.Event{
+				Topic: "OrderCreated", Partition: 3, Offset: int64(i), At: time.Now(), Key: "01a1fdab-a873-7804-8159-8f6ba00d992c", ID: "01a1fdab-a873-7807-854b-50e5bdfcfb06",
+				Type: "OrderCreated", AggregateID: "01a1fdab-a873-7804-8159-8f6ba00d992c", AggregateType: "order", Sequence: 1, Time: "2026-11-21T10:34:07.862Z",
+				Headers: map[string]string{"ce_captured": "2026-11-21T10:34:07.863Z", "ce_attempts": "1"},
+				Data:    json.RawMessage(fmt.Sprintf(`{"id":"01a1fdab-a873-7804-8159-8f6ba00d992c","version":1,"status":"placed","lines":[{"sku":"71053","description":"Lantern","quantity":2,"unit_price":"3.39"}],"n":%d}`, i)),
+			},
+		}
+	}
+	return ms
+}
+
+// BenchmarkMessages measures the two ways to encode a response of 100 messages.
+func BenchmarkMessages(b *testing.B) {
+	ms := batch(100)
+	b.Run("append", func(b *testing.B) {
+		var buf []byte
+		for b.Loop() {
+			buf = AppendMessages(buf[:0], ms)
+		}
+		b.SetBytes(int64(len(buf)))
+	})
+	b.Run("encoding/json", func(b *testing.B) {
+		var out []byte
+		for b.Loop() {
+			list := make([]Message, len(ms))
+			for i := range ms {
+				list[i] = viaStruct(&ms[i])
+			}
+			out, _ = json.Marshal(map[string]any{"messages": list})
+		}
+		b.SetBytes(int64(len(out)))
+	})
+}
+
+func TestMain(m *testing.M) {
+	seeds.Rapid()
+	m.Run()
+}

@@ -1,0 +1,108 @@
+package subscriptions
+
+import (
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+// Message is a delivery of a record to a consumer.
+type Message struct {
+	kafkarecord.Event
+	// Receipt names this delivery: Ack, Nack, Extend and Reject take it.
+	Receipt string
+	// Attempt counts the deliveries, from 1. Deliveries that ended with the failure of
+	// their owner may be missing from it.
+	Attempt int
+	// MaxReceive is the number of deliveries after which the message is dead-lettered.
+	MaxReceive int
+	// LeaseUntil is the end of the lease by the owner's clock.
+	LeaseUntil time.Time
+}
+
+// HeaderMaxReceive is the header of a message that replaces Subscription.MaxReceive.
+const HeaderMaxReceive = "max_receive"
+
+// Limits of requests.
+const (
+	// MaxMessages is the maximum of Receive.Max.
+	MaxMessages = 1000
+	// MaxWait is the maximum of Receive.Wait.
+	MaxWait = 20 * time.Second
+	// MaxReceipts is the maximum number of receipts of one Settle.
+	MaxReceipts = 1000
+	// MaxDelay is the maximum delay of Nack and Extend.
+	MaxDelay = MaxVisibilityTimeout
+)
+
+// Receive is a request for messages.
+type Receive struct {
+	// Max is the maximum number of messages, 1 to MaxMessages.
+	Max int
+	// Wait is the time to wait for the first message, up to MaxWait. The response
+	// contains the messages that are available then, without waiting for Max.
+	Wait time.Duration
+	// AutoAck acknowledges the messages before they are returned: delivery is then at
+	// most once.
+	AutoAck bool
+	// VisibilityTimeout replaces that of the subscription unless 0.
+	VisibilityTimeout time.Duration
+}
+
+// Action is a request for one receipt.
+type Action string
+
+// The actions.
+const (
+	// ActionAck settles the message.
+	ActionAck Action = "ack"
+	// ActionNack ends the lease as a failed delivery. Delay replaces the backoff.
+	ActionNack Action = "nack"
+	// ActionRelease ends the lease without counting the delivery; the message can be
+	// delivered immediately.
+	ActionRelease Action = "release"
+	// ActionExtend sets the end of the lease to Delay from now.
+	ActionExtend Action = "extend"
+	// ActionReject dead-letters the message now. Reason is the error of the dead letter.
+	ActionReject Action = "reject"
+)
+
+// Settle is the request to apply an action to one receipt.
+type Settle struct {
+	Action  Action
+	Receipt string
+	// Delay is that of Nack (0: the backoff of the subscription) and Extend (0: its
+	// visibility timeout), up to MaxDelay.
+	Delay time.Duration
+	// Reason is the consumer's error for Nack and Reject; bounded to 2,000 bytes.
+	Reason string
+}
+
+// Code is the result of one Settle.
+type Code string
+
+// The codes. Only CodeUnknown and CodeUnavailable may be retried with the same receipt.
+const (
+	// CodeOK: the action is durable.
+	CodeOK Code = "ok"
+	// CodeLeaseExpired: the lease has ended, by time, by an earlier action with another
+	// result or by a change of the owner. Nothing was changed. The message may be
+	// delivered again.
+	CodeLeaseExpired Code = "lease_expired"
+	// CodeInvalid: the receipt is no receipt of this subscription.
+	CodeInvalid Code = "invalid_receipt"
+	// CodeUnknown: the action was applied in memory, and its durability is unknown.
+	CodeUnknown Code = "unknown"
+	// CodeUnavailable: the owner or the database was not reachable; nothing is known to
+	// have changed.
+	CodeUnavailable Code = "unavailable"
+)
+
+// Result is the result of one Settle, in the order of the requests.
+type Result struct {
+	Code Code
+	// Error is the reason of codes other than CodeOK.
+	Error string
+	// LeaseUntil is the new end of the lease after ActionExtend.
+	LeaseUntil time.Time
+}

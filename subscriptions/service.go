@@ -1,0 +1,107 @@
+package subscriptions
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of a Service.
+var (
+	// ErrNotFound is returned for a subscription that does not exist.
+	ErrNotFound = errors.New("no such subscription")
+	// ErrVersion is returned by Put and Delete for another version than the stored one.
+	ErrVersion = errors.New("the subscription has changed since it was read")
+	// ErrUnavailable is returned while the database or the broker is not reachable, and
+	// by instances that are starting or stopping.
+	ErrUnavailable = errors.New("subscriptions are unavailable")
+)
+
+// Status is the state of a subscription over all its instances.
+type Status struct {
+	Subscription Subscription
+	// Partitions are sorted by topic and number. Partitions without an owner are listed
+	// with their committed offset.
+	Partitions []PartitionStatus
+	// Instances are the processes that run the subscription.
+	Instances []InstanceStatus
+	// Waiting, Leased and Deferred are sums over the partitions; Lag is the number of
+	// records that are not settled, Oldest the write time of the oldest of them.
+	Waiting, Leased, Deferred, Lag int64
+	Oldest                         time.Time
+	// DeadLetters is the number of open dead letters, at most 10,000; more are shown as
+	// 10,000.
+	DeadLetters int
+}
+
+// PartitionStatus is the state of one partition.
+type PartitionStatus struct {
+	Topic     string
+	Partition int32
+	// Owner is the instance, empty without one.
+	Owner string
+	Epoch int64
+	// Committed is the offset up to which all records are settled or stored, End the end
+	// of the partition.
+	Committed, End            int64
+	Waiting, Leased, Deferred int64
+	Oldest                    time.Time
+}
+
+// InstanceStatus is the state of a process that runs a subscription.
+type InstanceStatus struct {
+	Instance, Address string
+	At                time.Time
+	Partitions        int
+	LastError         string
+}
+
+// Seek is a change of the position of a subscription.
+type Seek struct {
+	// To is latest, earliest, a time in RFC 3339, or "offset" with Offsets.
+	To string
+	// Topic and Partition limit the change; empty and -1 mean all.
+	Topic     string
+	Partition int32
+	// Offset is used with To "offset", which requires Topic and Partition.
+	Offset int64
+}
+
+// Purge removes waiting and deferred messages.
+type Purge struct {
+	// Before limits it to records that were written before this time; zero means now.
+	Before time.Time
+	// DryRun counts only.
+	DryRun bool
+}
+
+// Service is what the HTTP API and the command line use. An implementation is safe for
+// concurrent use. Errors wrap ErrNotFound, ErrVersion or ErrUnavailable where they apply;
+// other errors are those of the request's fields.
+type Service interface {
+	// Put creates or replaces a subscription and returns it as stored. A Version other
+	// than 0 must be the stored one. The principal is recorded.
+	Put(ctx context.Context, s Subscription, principal string) (Subscription, error)
+	Get(ctx context.Context, name string) (Subscription, error)
+	List(ctx context.Context) ([]Subscription, error)
+	// Delete removes the subscription, its positions and its stored messages. Its dead
+	// letters stay.
+	Delete(ctx context.Context, name string, version int64, principal string) error
+
+	// Receive returns messages with leases. No messages within Wait is no error. It uses
+	// no goroutine, query or poll of its own while it waits.
+	Receive(ctx context.Context, name string, r Receive) ([]Message, error)
+	// Settle applies the actions, at most MaxReceipts, and returns a Result for each, in
+	// order. CodeOK means that the result is durable.
+	Settle(ctx context.Context, name string, actions []Settle) ([]Result, error)
+
+	Status(ctx context.Context, name string) (Status, error)
+	// Pause and Resume change Subscription.Paused.
+	Pause(ctx context.Context, name string, principal string) error
+	Resume(ctx context.Context, name string, principal string) error
+	// Seek ends all leases of the partitions concerned and moves their positions. Stored
+	// messages of these partitions are removed.
+	Seek(ctx context.Context, name string, s Seek, principal string) error
+	// Purge returns the number of messages that it settled, or would settle.
+	Purge(ctx context.Context, name string, p Purge, principal string) (int64, error)
+}

@@ -1,0 +1,225 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+)
+
+// Partition is a partition of a topic as a subscription reads it.
+type Partition struct {
+	// Subscription is an incarnation, subscriptions.Subscription.Incarnation.
+	Subscription, Topic string
+	Number              int32
+}
+
+// String returns topic and number.
+func (p Partition) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Number) }
+
+func (p Partition) args(more ...any) []any {
+	return append([]any{p.Subscription, p.Topic, p.Number}, more...)
+}
+
+// Owner is the last claim of a partition.
+type Owner struct {
+	// Epoch is 0 and Owner is empty for a partition that was never claimed.
+	Epoch int64
+	Owner string
+}
+
+// partition is what the last writer of a partition in this process knows about it.
+type partition struct {
+	mu struct {
+		sync.Mutex
+		// known is false while the static columns must be read before the next write.
+		known bool
+		statics
+	}
+}
+
+// statics are the static columns of a partition.
+type statics struct {
+	epoch int64
+	owner string
+	last  gocql.UUID
+	first int64
+}
+
+func (s *Store) partition(p Partition) *partition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pt := s.mu.partitions[p]
+	if pt == nil {
+		pt = new(partition)
+		s.mu.partitions[p] = pt
+	}
+	return pt
+}
+
+// readStatics returns the static columns with all writes that are decided, and prevents
+// those that were begun before it and are undecided.
+func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err error) {
+	err = s.until(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error {
+			var discard Partition
+			return s.serialRead(ctx, s.stmt.statics, p.args()...).
+				Scan(&discard.Subscription, &discard.Topic, &discard.Number, &st.epoch, &st.owner, &st.last, &st.first)
+		})
+	})
+	if errors.Is(err, gocql.ErrNotFound) {
+		return statics{}, nil
+	}
+	return st, err
+}
+
+// Owner returns the last claim of a partition.
+func (s *Store) Owner(ctx context.Context, p Partition) (Owner, error) {
+	st, err := s.readStatics(ctx, p)
+	if err != nil {
+		return Owner{}, fmt.Errorf("read the owner of partition %s: %w", p, err)
+	}
+	return Owner{st.epoch, st.owner}, nil
+}
+
+// ClaimPartition makes owner the only writer of a partition and returns the epoch of its
+// writes, which is larger than all former ones. No write of a former epoch is applied
+// afterwards. Of concurrent claims each gets an epoch of its own, and the largest one can
+// write. After an error the partition may be claimed; claim it again.
+func (s *Store) ClaimPartition(ctx context.Context, p Partition, owner string) (int64, error) {
+	pt := s.partition(p)
+	pt.mu.Lock()
+	defer pt.mu.Unlock()
+	pt.mu.known = false
+	// First, so that the removal of a subscription finds all its partitions.
+	err := s.until(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.addPartition, p.args()...).Exec() })
+	})
+	if err != nil {
+		return 0, fmt.Errorf("claim partition %s: %w", p, err)
+	}
+	owner = strings.ToValidUTF8(owner, "\uFFFD")
+	id := gocql.MustRandomUUID()
+	unknown := error(nil)
+	for budget := s.retry(ctx); ; {
+		st, err := s.readStatics(ctx, p)
+		if err != nil {
+			return 0, fmt.Errorf("claim partition %s: %w", p, errors.Join(err, unknown))
+		}
+		if st.last == id { // an attempt without an answer was applied
+			pt.mu.statics, pt.mu.known = st, true
+			return st.epoch, nil
+		}
+		next := statics{epoch: st.epoch + 1, owner: owner, last: id, first: st.first}
+		applied := false
+		if args := append([]any{next.epoch, owner, id}, p.args()...); st.epoch == 0 {
+			applied, err = s.swap(ctx, s.stmt.firstClaim, args...)
+		} else {
+			applied, err = s.swap(ctx, s.stmt.claim, append(args, st.epoch)...)
+		}
+		switch {
+		case applied && err == nil:
+			// A former owner may have changed first_offset since it was read.
+			pt.mu.known = false
+			return next.epoch, nil
+		case permanent(err):
+			return 0, fmt.Errorf("claim partition %s: %w", p, err)
+		case cqlcode.FateOf(err) == cqlcode.Unknown:
+			unknown = fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		if !budget.Pause() {
+			return 0, fmt.Errorf("claim partition %s: %w", p, errors.Join(err, unknown, context.Cause(ctx)))
+		}
+	}
+}
+
+// change is one conditional write of a partition.
+type change struct {
+	// stmts are executed in one batch with the update of the static columns.
+	stmts []statement
+	// one replaces stmts and that update by one conditional statement: the arguments of
+	// statements.writeOne after first_offset, without its condition.
+	one []any
+	// lowest is the lowest offset that the change stores. first is the new first_offset,
+	// or 0.
+	lowest, first int64
+}
+
+type statement struct {
+	text string
+	args []any
+}
+
+// write applies a change in an epoch, exactly once.
+func (s *Store) write(ctx context.Context, p Partition, pt *partition, epoch int64, c *change) error {
+	pt.mu.Lock()
+	defer pt.mu.Unlock()
+	id := gocql.MustRandomUUID()
+	var unknown error
+	for budget := s.retry(ctx); ; {
+		if err := s.ensureKnownLocked(ctx, p, pt); err != nil {
+			return errors.Join(err, unknown)
+		}
+		if pt.mu.last == id { // an attempt without an answer was applied
+			return nil
+		}
+		if pt.mu.epoch != epoch {
+			return errors.Join(fmt.Errorf("%w: epoch %d of %q replaces epoch %d", ErrFenced, pt.mu.epoch, pt.mu.owner, epoch), unknown)
+		}
+		next := pt.mu.statics
+		next.last = id
+		next.first = min(max(next.first, c.first), c.lowest)
+		applied, err := s.attempt(ctx, p, &pt.mu.statics, &next, c)
+		switch {
+		case applied && err == nil:
+			pt.mu.statics = next
+			return nil
+		case permanent(err):
+			return err
+		case cqlcode.FateOf(err) == cqlcode.Unknown:
+			unknown = fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		pt.mu.known = false
+		if !budget.Pause() {
+			return errors.Join(err, unknown, context.Cause(ctx))
+		}
+	}
+}
+
+func (s *Store) ensureKnownLocked(ctx context.Context, p Partition, pt *partition) error {
+	if pt.mu.known {
+		return nil
+	}
+	st, err := s.readStatics(ctx, p)
+	if err != nil {
+		return err
+	}
+	pt.mu.statics, pt.mu.known = st, true
+	return nil
+}
+
+func (s *Store) attempt(ctx context.Context, p Partition, now, next *statics, c *change) (applied bool, err error) {
+	set, condition := []any{next.last, next.first}, []any{now.epoch, now.last}
+	if c.one != nil {
+		return s.swap(ctx, s.stmt.writeOne, append(append(set, c.one...), condition...)...)
+	}
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).SerialConsistency(s.serial).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
+		b.SetConsistency(s.consistency)
+		b.Query(s.stmt.write, append(append(set, p.args()...), condition...)...)
+		for _, st := range c.stmts {
+			b.Query(st.text, st.args...)
+		}
+		var iter *gocql.Iter
+		if applied, iter, err = s.session.MapExecuteBatchCAS(b, map[string]any{}); iter != nil {
+			err = errors.Join(err, iter.Close())
+		}
+		return err
+	})
+	return applied, err
+}

@@ -1,0 +1,66 @@
+package store
+
+type statements struct {
+	statics, claim, firstClaim, write, writeOne      string
+	messages, record, save, saveState, remove        string
+	addPartition, partitions, dropPartition, dropAll string
+	putKey, key                                      string
+	report, leave, instances                         string
+	put, firstPut, remember, get, list, unmark, drop string
+}
+
+const (
+	resourceColumns = "name, version, change_id, topics, types, filter, start, ordering, visibility_timeout_ms, max_receive, backoff_ms, max_backoff_ms," +
+		" paused, seeks, created_at, changed_at, changed_by, deleted"
+	recordColumns = "record_at, record_key, record_value, record_headers"
+)
+
+func newStatements(keyspace string) statements {
+	const (
+		partition = " WHERE subscription = ? AND topic = ? AND topic_partition = ?"
+		row       = partition + " AND record_offset = ?"
+		state     = "message_key = ?, state = ?, attempts = ?, next_at = ?, first_at = ?, error = ?, dead_letter = ?"
+		record    = ", record_at = ?, record_key = ?, record_value = ?, record_headers = ?"
+		mine      = " IF epoch = ? AND last_write = ?"
+		resource  = " WHERE scope = 'keyspace' AND name = ?"
+		spec      = "version = ?, change_id = ?, topics = ?, types = ?, filter = ?, start = ?, ordering = ?, visibility_timeout_ms = ?, max_receive = ?," +
+			" backoff_ms = ?, max_backoff_ms = ?, paused = ?, seeks = ?, created_at = ?, changed_at = ?, changed_by = ?"
+	)
+	messages, parts, settings := keyspace+".subscription_messages", keyspace+".subscription_partitions", keyspace+".subscription_settings"
+	instances, resources := keyspace+".subscription_instances", keyspace+".subscriptions"
+	return statements{
+		// Only the static columns: a row with deleted rows before it would be expensive.
+		statics:    "SELECT DISTINCT subscription, topic, topic_partition, epoch, owner, last_write, first_offset FROM " + messages + partition,
+		claim:      "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = ?",
+		firstClaim: "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = null",
+		write:      "UPDATE " + messages + " SET last_write = ?, first_offset = ?" + partition + mine,
+		writeOne:   "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
+
+		messages: "SELECT record_offset, message_key, state, attempts, next_at, first_at, error, dead_letter FROM " + messages + partition + " AND record_offset >= ? LIMIT ?",
+		record:   "SELECT state, " + recordColumns + " FROM " + messages + row,
+		// Not INSERT: a row consists of its columns, as an update of a missing row shows.
+		save:      "UPDATE " + messages + " SET " + state + record + row,
+		saveState: "UPDATE " + messages + " SET " + state + row,
+		remove:    "DELETE FROM " + messages + row,
+
+		addPartition:  "INSERT INTO " + parts + " (subscription, topic, topic_partition) VALUES (?, ?, ?)",
+		partitions:    "SELECT topic, topic_partition FROM " + parts + " WHERE subscription = ?",
+		dropPartition: "DELETE FROM " + parts + partition,
+		dropAll:       "DELETE FROM " + messages + partition,
+
+		putKey: "INSERT INTO " + settings + " (name, value) VALUES (?, ?) IF NOT EXISTS",
+		key:    "SELECT value FROM " + settings + " WHERE name = ?",
+
+		report:    "INSERT INTO " + instances + " (subscription, instance, address, at, partitions, last_error) VALUES (?, ?, ?, ?, ?, ?) USING TTL ?",
+		leave:     "DELETE FROM " + instances + " WHERE subscription = ? AND instance = ?",
+		instances: "SELECT instance, address, at, partitions, last_error FROM " + instances + " WHERE subscription = ?",
+
+		put:      "UPDATE " + resources + " SET " + spec + resource + " IF version = ?",
+		firstPut: "UPDATE " + resources + " SET " + spec + resource + " IF version = null",
+		remember: "UPDATE " + resources + " SET " + spec + ", deleted[?] = ?" + resource + " IF version = ?",
+		get:      "SELECT " + resourceColumns + " FROM " + resources + resource,
+		list:     "SELECT " + resourceColumns + " FROM " + resources + " WHERE scope = 'keyspace'",
+		unmark:   "UPDATE " + resources + " SET deleted = deleted - ?" + resource + " IF version = ?",
+		drop:     "DELETE FROM " + resources + resource + " IF version = ?",
+	}
+}

@@ -1,0 +1,337 @@
+// Package verify accounts for every offset of the topics of a subscription: it is settled
+// in the position, stored, waiting, or lost.
+//
+// It reads positions, stored messages and dead letters, not records, so it is cheap and may
+// run beside the subscription. It proves what the stored state proves at this moment:
+// offsets that a topic deleted unread are found until the owner has moved the position past
+// them. Whether the consumer did what it acknowledged is not visible here.
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// Config of Check. All fields are required.
+type Config struct {
+	Store       *store.Store
+	DeadLetters *dlq.Store
+	Kafka       *kadm.Client
+}
+
+// Kind is a kind of problem.
+type Kind string
+
+// The kinds of problems.
+const (
+	// Lost: the topic has deleted records that were not settled.
+	Lost Kind = "lost"
+	// BeyondEnd: the position is beyond the end of the partition, as after a loss of
+	// records or a topic that was created again.
+	BeyondEnd Kind = "beyond_end"
+	// BadPosition: the metadata of the position is not readable.
+	BadPosition Kind = "bad_position"
+	// Undelivered: a dead letter is claimed for a replay that is not stored.
+	Undelivered Kind = "undelivered"
+)
+
+// Problem is a finding.
+type Problem struct {
+	Kind      Kind   `json:"kind"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	// Offset is the first offset, Count their number.
+	Offset     int64       `json:"offset"`
+	Count      int64       `json:"count"`
+	DeadLetter *gocql.UUID `json:"dead_letter,omitempty"`
+}
+
+// Counts are numbers of offsets.
+type Counts struct {
+	// Settled offsets are acknowledged, dead-lettered, filtered or purged, before the
+	// beginning of the subscription, or without a record.
+	Settled int64 `json:"settled"`
+	// Waiting offsets are neither settled nor stored; Stored messages were delivered or
+	// wait behind another one of their key.
+	Waiting int64 `json:"waiting"`
+	Stored  int64 `json:"stored"`
+	Lost    int64 `json:"lost"`
+}
+
+// Partition is the account of a partition.
+type Partition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	// Start and End are the offsets of the topic, End only of committed records.
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+	// Committed is -1 without a position.
+	Committed int64 `json:"committed"`
+	Counts
+}
+
+// Report is the account of a subscription.
+type Report struct {
+	Subscription string      `json:"subscription"`
+	Partitions   []Partition `json:"partitions"`
+	// Counts are the sums.
+	Counts
+	// DeadLetters is the number of open dead letters.
+	DeadLetters int64     `json:"dead_letters"`
+	Problems    []Problem `json:"problems"`
+}
+
+type place struct {
+	topic  string
+	number int32
+}
+
+// Check returns the account of a subscription. Errors wrap subscriptions.ErrNotFound if it
+// does not exist; otherwise nothing is known after an error.
+func Check(ctx context.Context, c Config, name string) (*Report, error) {
+	r, err := c.Store.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	k := check{Config: c, resource: r, report: &Report{Subscription: name, Partitions: []Partition{}, Problems: []Problem{}}}
+	if err := k.partitions(ctx); err != nil {
+		return nil, fmt.Errorf("verify subscription %q: %w", name, err)
+	}
+	if err := k.deadLetters(ctx); err != nil {
+		return nil, fmt.Errorf("verify the dead letters of subscription %q: %w", name, err)
+	}
+	return k.report, nil
+}
+
+type check struct {
+	Config
+	resource store.Resource
+	report   *Report
+}
+
+// partitions accounts for the partitions of the topics, and for those that are claimed. The
+// starts are listed before the positions are read: a record below a start that is not
+// settled later was deleted before it was settled. Rows are read last, so that a message is
+// not counted as lost while it is stored.
+func (k *check) partitions(ctx context.Context) error {
+	topics, err := k.topics(ctx)
+	if err != nil {
+		return err
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	begin, err := k.resource.StartTime(k.resource.CreatedAt)
+	if err != nil {
+		return err
+	}
+	ends, err1 := k.Kafka.ListCommittedOffsets(ctx, topics...)
+	starts, err2 := k.Kafka.ListStartOffsets(ctx, topics...)
+	begins, err3 := starts, error(nil)
+	if !begin.IsZero() {
+		begins, err3 = k.Kafka.ListOffsetsAfterMilli(ctx, begin.UnixMilli(), topics...)
+	}
+	positions, err4 := k.Kafka.FetchOffsets(ctx, k.resource.Incarnation())
+	if errors.Is(err4, kerr.GroupIDNotFound) {
+		err4 = nil // no instance has run it yet
+	}
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	for _, l := range starts.Offsets().Sorted() {
+		end, ok := ends.Lookup(l.Topic, l.Partition)
+		first, ok2 := begins.Lookup(l.Topic, l.Partition)
+		if !ok || !ok2 || end.Err != nil || first.Err != nil {
+			return fmt.Errorf("the offsets of %s/%d are not listed: %w", l.Topic, l.Partition, errors.Join(end.Err, first.Err))
+		}
+		p := Partition{Topic: l.Topic, Partition: l.Partition, Start: l.At, End: end.Offset, Committed: -1}
+		metadata := ""
+		if o, ok := positions.Lookup(p.Topic, p.Partition); ok {
+			if o.Err != nil {
+				return fmt.Errorf("the position of %s/%d: %w", p.Topic, p.Partition, o.Err)
+			}
+			p.Committed, metadata = o.At, o.Metadata
+		}
+		if err := k.partition(ctx, &p, metadata, min(first.Offset, p.End)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// topics returns the topics that the subscription selects or has read, and that exist.
+func (k *check) topics(ctx context.Context) ([]string, error) {
+	all, err := k.Kafka.ListTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	claimed, err := k.Store.Partitions(ctx, k.resource.Incarnation())
+	if err != nil {
+		return nil, err
+	}
+	names, patterns := k.resource.TopicRegexps()
+	selects := func(topic string) bool {
+		return slices.ContainsFunc(names, func(n string) bool {
+			if !patterns {
+				return n == topic
+			}
+			ok, err := regexp.MatchString(n, topic)
+			return ok && err == nil
+		})
+	}
+	out := make(map[string]bool)
+	for _, t := range all {
+		if selects(t.Topic) || slices.ContainsFunc(claimed, func(p store.Partition) bool { return p.Topic == t.Topic }) {
+			out[t.Topic] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(out)), nil
+}
+
+// partition accounts for one partition, which is read from first without a position.
+func (k *check) partition(ctx context.Context, p *Partition, metadata string, first int64) error {
+	problem := func(kind Kind, offset, count int64) {
+		k.report.Problems = append(k.report.Problems, Problem{Kind: kind, Topic: p.Topic, Partition: p.Partition, Offset: offset, Count: count})
+	}
+	a := account{committed: p.Committed, stored: make(map[int64]bool)}
+	if p.Committed < 0 {
+		a.committed = first
+	} else if set, _, err := position.Decode(p.Committed, metadata); err != nil {
+		problem(BadPosition, p.Committed, 1)
+	} else {
+		a.settled = set
+	}
+	rows, err := k.Store.Messages(ctx, k.id(p.Topic, p.Partition))
+	if err != nil {
+		return err
+	}
+	inTopic := int64(0)
+	for i := range rows {
+		o := rows[i].Offset
+		a.stored[o] = true
+		if o >= p.Start && o < p.End {
+			inTopic++
+		}
+	}
+	p.Stored = int64(len(rows))
+	p.Waiting, _ = a.unsettled(p.Start, p.End)
+	p.Settled = p.End - p.Start - p.Waiting - inTopic
+	lost := int64(0)
+	if p.Lost, lost = a.unsettled(0, p.Start); p.Lost > 0 {
+		problem(Lost, lost, p.Lost)
+	}
+	if p.Committed > p.End {
+		problem(BeyondEnd, p.End, p.Committed-p.End)
+	}
+	k.report.Partitions = append(k.report.Partitions, *p)
+	k.report.Settled += p.Settled
+	k.report.Waiting += p.Waiting
+	k.report.Stored += p.Stored
+	k.report.Lost += p.Lost
+	return nil
+}
+
+// account is the state of the offsets of a partition.
+type account struct {
+	committed int64
+	settled   position.Set // at and after committed
+	stored    map[int64]bool
+}
+
+// unsettled returns the number of offsets in a range that are neither settled nor stored,
+// and the first of them.
+func (a *account) unsettled(from, to int64) (n, first int64) {
+	from = max(from, a.committed)
+	if to <= from {
+		return 0, 0
+	}
+	window := min(to, a.committed+position.Window) // nothing is settled after it
+	n, first = to-from, -1
+	for o := from; o < window; o++ {
+		if a.settled.Has(o) && !a.stored[o] {
+			n--
+		}
+	}
+	for o := range a.stored {
+		if o >= from && o < to {
+			n--
+		}
+	}
+	for o := from; first < 0 && n > 0; o++ {
+		if !a.settled.Has(o) && !a.stored[o] {
+			first = o
+		}
+	}
+	return n, first
+}
+
+func (k *check) id(topic string, number int32) store.Partition {
+	return store.Partition{Subscription: k.resource.Incarnation(), Topic: topic, Number: number}
+}
+
+// deadLetters counts the open dead letters and finds replays that nobody delivers: claimed
+// ones without a request and without a row. They are read in the order in which a replay
+// passes them, and the dead letter again at the end.
+func (k *check) deadLetters(ctx context.Context) error {
+	table, incarnation := k.resource.DeadLetterTable(), k.resource.Incarnation()
+	var claimed []gocql.UUID
+	err := k.DeadLetters.Chains(ctx, table, func(e dlq.ChainEntry) error {
+		k.report.DeadLetters++
+		if e.Status == dlq.Processing && e.ClaimedBy == incarnation {
+			claimed = append(claimed, e.EventID)
+		}
+		return nil
+	})
+	if err != nil || len(claimed) == 0 {
+		return err
+	}
+	requests, err := k.DeadLetters.Requests(ctx, table, nil)
+	if err != nil {
+		return err
+	}
+	rows := make(map[place]map[gocql.UUID]bool)
+	for _, id := range claimed {
+		if slices.ContainsFunc(requests, func(r dlq.Request) bool { return r.EventID == id }) {
+			continue
+		}
+		l, err := k.DeadLetters.Read(ctx, id)
+		if err != nil {
+			return err
+		}
+		topic, number, offset, err := deadletter.Place(&l)
+		if err == nil && rows[place{topic, number}] == nil {
+			stored, err := k.Store.Messages(ctx, k.id(topic, number))
+			if err != nil {
+				return err
+			}
+			ids := make(map[gocql.UUID]bool, len(stored))
+			for i := range stored {
+				ids[stored[i].DeadLetter] = true
+			}
+			rows[place{topic, number}] = ids
+		}
+		if rows[place{topic, number}][id] {
+			continue
+		}
+		if l, err = k.DeadLetters.Read(ctx, id); err != nil {
+			return err
+		}
+		if l.Status == dlq.Processing && l.ClaimedBy == incarnation {
+			k.report.Problems = append(k.report.Problems, Problem{Kind: Undelivered, Topic: topic, Partition: number, Offset: offset, Count: 1, DeadLetter: &id})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package main
+
+// subscriptionMutants break what the queue and the engine of subscriptions promise.
+var subscriptionMutants = []mutant{
+	inQueue(mutant{
+		name: "queue: an acknowledgement is confirmed by any commit", file: "subscriptions/internal/queue/settle.go",
+		old: "	for ; n < len(q.unconfirmed) && q.unconfirmed[n].mark <= p.mark; n++ {", new: "	for ; n < len(q.unconfirmed); n++ {",
+		pkg: "./subscriptions/internal/queue", run: "ConfirmedByItsCommit",
+	}),
+	inQueue(mutant{
+		name: "queue: two messages of a key are active", file: "subscriptions/internal/queue/message.go",
+		old: "	if l.active != nil || i < 0", new: "	if i < 0",
+	}),
+	inQueue(mutant{
+		name: "queue: the row of an acknowledged message stays", file: "subscriptions/internal/queue/settle.go",
+		old: "	case m.row:\n		q.remove", new: "	case false:\n		q.remove",
+	}),
+	inQueue(mutant{
+		name: "queue: the position passes a message before it is stored", file: "subscriptions/internal/queue/settle.go",
+		old: "		m.saving = true\n", new: "		m.saving = true\n		q.settleOffset(m)\n",
+	}),
+	inQueue(mutant{
+		name: "queue: an expired lease can be acknowledged", file: "subscriptions/internal/queue/lease.go",
+		old: "	q.Expire(now)\n	if q.closed {", new: "	if q.closed {",
+	}),
+	inQueue(mutant{
+		name: "queue: a message has one delivery too many", file: "subscriptions/internal/queue/lease.go",
+		old: "m.attempts >= q.maxReceive(m)", new: "m.attempts > q.maxReceive(m)",
+	}),
+	inQueue(mutant{
+		name: "queue: messages after the window are delivered", file: "subscriptions/internal/queue/lease.go",
+		old: "m.offset < q.offset()+position.Window", new: "m.offset < q.offset()+100*position.Window", run: "OutsideOfTheWindow",
+	}),
+	{
+		name: "receipt: the signature is not compared", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Forgeries",
+		old: "!hmac.Equal(sent, s.sum(nil, body))", new: "!hmac.Equal(sent, sent)",
+	},
+	inEngine("RefusesReceipts", mutant{
+		name: "engine: leases of a former epoch are valid", file: "subscriptions/engine/settle.go",
+		old: "			if s.Epoch != p.mu.epoch {\n", new: "			if false {\n",
+	}),
+	inEngine("FrozenInstance", mutant{
+		name: "engine: an instance without a session leases", file: "subscriptions/engine/session.go",
+		old: "	return now.Sub(s.mu.proven) < sessionTimeout", new: "	return true",
+	}),
+	inEngine("Histories", mutant{
+		name: "engine: a commit without an answer is a confirmation", file: "subscriptions/engine/commit.go",
+		old: "		case err == nil:\n", new: "		case err == nil || !errors.Is(err, errFenced):\n",
+	}),
+	inEngine("Seek", mutant{
+		name: "engine: a seek is applied again after a restart", file: "subscriptions/internal/queue/settle.go",
+		old: "q.settled.Encode(at, q.seek)", new: "q.settled.Encode(at, 0)",
+	}),
+	inEngine("Recreated", mutant{
+		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/assign.go",
+		old: "		if m.Offset < from {\n", new: "		if true {\n",
+	}),
+	inEngine("Stall|LongLease", mutant{
+		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
+		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",
+	}),
+}
+
+func inQueue(m mutant) mutant {
+	if m.run == "" {
+		m.run = "KeepsItsPromises"
+	}
+	m.pkg = "./subscriptions/internal/queue"
+	return m
+}
+
+func inEngine(run string, m mutant) mutant {
+	m.pkg, m.run = "./subscriptions/engine", "TestEngine_.*("+run+")"
+	return m
+}
