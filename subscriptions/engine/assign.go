@@ -22,8 +22,9 @@ type committed struct {
 	offset   int64
 	metadata string
 	topicID  [16]byte
-	// end is the end of the records that the broker has not lost; 0 if it lost none.
-	end int64
+	// truncated means that the broker has lost the records from end on.
+	truncated bool
+	end       int64
 }
 
 // loaders is the number of partitions that are loaded concurrently.
@@ -65,7 +66,11 @@ func (g *group) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offs
 }
 
 // starts loads the new partitions and returns where they begin. It ends without a result
-// when the next rebalance begins; the client calls it again then.
+// when the next rebalance begins; the client calls it again then, and the partitions that
+// are open already keep their queues and leases.
+//
+// The offsets have no leader epoch: the client would validate them with requests whose
+// responses overwrite a position that flow has set meanwhile (franz-go 1.22.2).
 func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	<-g.session.ready
 	out := make(map[string]map[int32]kgo.Offset, len(offsets))
@@ -88,7 +93,11 @@ func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Off
 			all.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				start, err := g.load(ctx, p, c, false)
+				start, open := p.next()
+				var err error
+				if !open {
+					start, err = g.load(ctx, p, c, false)
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, err)
@@ -110,6 +119,7 @@ func (g *group) load(ctx context.Context, p *partition, c committed, reset bool)
 		if err == nil {
 			start := q.Counts().Next
 			p.opened(q, epoch, reset)
+			g.refresh(p) // the subscription may have changed since the load read it
 			return start, nil
 		}
 		if ctx.Err() == nil {
@@ -159,7 +169,7 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 		if err := g.commitStart(ctx, p, s); err != nil {
 			return nil, 0, err
 		}
-	case c.end > 0:
+	case c.truncated:
 		s.Offset, s.Settled = min(s.Offset, c.end), position.Set{}
 		if rows, err = g.removeFrom(ctx, p, epoch, rows, c.end); err != nil {
 			return nil, 0, err
@@ -301,13 +311,16 @@ func (g *group) applySeek(ctx context.Context, p *partition, epoch int64, seek s
 
 // reload closes a partition that this instance still owns and opens it again, after a seek
 // or a fence.
-func (g *group) reload(old *partition) { g.reloadAt(old, 0) }
+func (g *group) reload(old *partition) { g.reloadFrom(old, func(*committed) {}) }
 
-// reloadAt is reload after the broker lost the records from an offset on, unless it is 0.
-func (g *group) reloadAt(old *partition, end int64) {
+// reloadFrom is reload with another view of the committed position.
+func (g *group) reloadFrom(old *partition, change func(*committed)) {
 	old.close()
 	p := newPartition(g, old.topicPartition)
 	p.topicID = old.topicID
+	old.mu.Lock()
+	p.mu.leaving = old.mu.leaving
+	old.mu.Unlock()
 	g.mu.Lock()
 	if g.mu.partitions[old.topicPartition] != old {
 		g.mu.Unlock()
@@ -319,8 +332,8 @@ func (g *group) reloadAt(old *partition, end int64) {
 	go func() {
 		for n := 1; p.ctx.Err() == nil; n++ {
 			c, err := g.fetch(p)
-			c.end = end
 			if err == nil {
+				change(&c)
 				_, _ = g.load(p.ctx, p, c, true)
 				return
 			}
@@ -382,9 +395,8 @@ func (g *group) taken(lost map[string][]int32) (out []*partition) {
 
 // revoked ends the partitions in order: no new leases, running actions end, release.
 func (g *group) revoked(lost map[string][]int32) {
-	all := g.taken(lost)
-	g.drain(all)
-	g.forget(all)
+	g.drain(g.taken(lost))
+	g.release(lost)
 }
 
 // lost ends partitions that another instance may own already.
@@ -392,7 +404,15 @@ func (g *group) lost(lost map[string][]int32) {
 	if cancel := g.cancels.Load(); cancel != nil {
 		(*cancel)()
 	}
-	g.forget(g.taken(lost))
+	g.release(lost)
+}
+
+// release ends the partitions of a callback, and those that a concurrent reload puts in
+// their place.
+func (g *group) release(lost map[string][]int32) {
+	for all := g.taken(lost); len(all) > 0; all = g.taken(lost) {
+		g.forget(all)
+	}
 }
 
 // drain leases nothing more of the partitions and waits for actions in flight, up to

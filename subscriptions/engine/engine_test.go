@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -250,6 +251,84 @@ func TestEngine_Seek(t *testing.T) {
 		p = w.start()
 		count(0)
 	})
+}
+
+// A seek is applied to partitions that are loading, and to loaded ones that the client has
+// not begun to read because others of the same assignment are loading.
+func TestEngine_SeekWhilePartitionsLoad(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}})
+		p := w.start()
+		w.many("a", 0, 40, 40)
+		w.sleep(time.Second)
+		got := p.all()
+		p.ok(subscriptions.ActionAck, got...)
+		p.stop()
+		slow := true
+		w.db.trims = func() {
+			w.db.mu.Lock()
+			first := slow
+			slow = false
+			w.db.mu.Unlock()
+			if first {
+				time.Sleep(30 * time.Second)
+			}
+		}
+		p = w.start()
+		if err := p.Seek(context.Background(), "s", subscriptions.Seek{To: subscriptions.StartEarliest, Partition: -1}, "test"); err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(40 * time.Second)
+		if again := p.all(); len(again) != len(got) || len(got) != 40 {
+			t.Errorf("%d of %d messages after the seek", len(again), len(got))
+		}
+	})
+}
+
+// A committed position past the end of the log, after the broker lost records or by
+// another program, does not hide the records that come.
+func TestEngine_PositionPastTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, epoch := range map[string]int32{"with leader epoch": 0, "without leader epoch": -1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}})
+				p := w.start()
+				w.many("a", 0, 40, 40)
+				w.sleep(time.Second)
+				p.ok(subscriptions.ActionAck, p.all()...)
+				r, err := w.db.Get(context.Background(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.stop()
+				offsets := make(kadm.Offsets)
+				for n := range int32(testPartitions) {
+					offsets.Add(kadm.Offset{Topic: "a", Partition: n, At: 1000, LeaderEpoch: epoch})
+				}
+				if err := w.adm.CommitAllOffsets(context.Background(), r.Incarnation(), offsets); err != nil {
+					t.Fatal(err)
+				}
+				p = w.start()
+				w.many("a", 100, 40, 40)
+				w.sleep(time.Minute)
+				seen := make(map[string]bool)
+				for got := p.all(); len(got) > 0; got = p.all() {
+					for _, name := range names(got) {
+						seen[name] = true
+					}
+					p.ok(subscriptions.ActionAck, got...)
+				}
+				for n := 100; n < 140; n++ {
+					if !seen["e"+itoa(n)] {
+						t.Errorf("message %d is not delivered", n)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestEngine_Purge(t *testing.T) {

@@ -114,20 +114,27 @@ func (g *group) update(r store.Resource) bool {
 		return true
 	}
 	for _, p := range g.owned() {
-		seek, ok := r.SeekOf(p.topic, p.number)
-		behind := false
-		p.locked(func(q *queue.Queue) {
-			q.SetConfig(g.queueConfig())
-			behind = ok && q.Counts().Seek < seek.Version
-		})
-		if behind {
-			g.reload(p)
-		}
+		g.refresh(p)
 	}
 	if old.Paused && !r.Paused {
 		g.wake()
 	}
 	return true
+}
+
+// refresh applies the subscription to an open partition. A partition that is loading calls
+// it when it is open.
+func (g *group) refresh(p *partition) {
+	r := g.resource.Load()
+	seek, ok := r.SeekOf(p.topic, p.number)
+	behind := false
+	p.locked(func(q *queue.Queue) {
+		q.SetConfig(g.queueConfig())
+		behind = ok && q.Counts().Seek < seek.Version
+	})
+	if behind {
+		g.reload(p)
+	}
 }
 
 func (g *group) queueConfig() queue.Config {

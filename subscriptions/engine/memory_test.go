@@ -30,6 +30,7 @@ type memory struct {
 	deleted     []store.Deleted
 	saved       int
 	fault       func(op string) (applied bool, err error)
+	trims       func() // called without the lock before each Trim
 }
 
 func newMemory() *memory {
@@ -270,6 +271,9 @@ func (m *memory) Clean(_ context.Context, incarnation string) error {
 }
 
 func (m *memory) Trim(_ context.Context, p store.Partition, epoch, first int64) error {
+	if m.trims != nil {
+		m.trims()
+	}
 	return m.write("trim", p, epoch, func(rows map[int64]store.Stored) {
 		for o := range rows {
 			if o < first {

@@ -122,6 +122,16 @@ func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
 	p.g.kick()
 }
 
+// next returns the offset of the next record, if the partition is open.
+func (p *partition) next() (offset int64, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.q == nil || p.mu.closed {
+		return 0, false
+	}
+	return p.mu.q.Counts().Next, true
+}
+
 // idle reports whether nothing waits for the broker or the database.
 func (p *partition) idle() bool {
 	p.mu.Lock()

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,8 +13,11 @@ import (
 
 // read reads records into the queues until ctx ends.
 func (g *group) read(ctx context.Context) {
-	for ctx.Err() == nil {
+	for late := false; ctx.Err() == nil; {
 		poll, cancel := context.WithCancel(ctx)
+		if late {
+			time.AfterFunc(lateInterval, cancel)
+		}
 		g.mu.Lock()
 		if g.mu.poll = cancel; g.mu.poked {
 			g.mu.poked = false
@@ -42,7 +46,7 @@ func (g *group) read(ctx context.Context) {
 				g.take(topicPartition{f.Topic, f.Partition}, f.Records)
 			}
 		})
-		g.flow() // while the group cannot rebalance
+		late = g.flow() // while the group cannot rebalance
 		g.client.AllowRebalance()
 		for topic := range gone {
 			g.anew(topic)
@@ -65,9 +69,15 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 			selected[i].Undecidable = err
 		}
 	}
+	lost := false
 	p.locked(func(q *queue.Queue) {
 		if p.mu.reset {
 			return // they were read before the position was moved
+		}
+		// The client goes back by itself only if the position was past the end of the log,
+		// and its leader epoch unknown.
+		if lost = records[0].Offset < q.Counts().Next; lost {
+			return
 		}
 		for i, rec := range records {
 			if selected[i].Record != nil {
@@ -77,12 +87,23 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 			}
 		}
 	})
+	if lost {
+		g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
+			"topic", p.topic, "partition", p.number, "offset", records[0].Offset)
+		g.truncated(tp, records[0].Offset)
+	}
 }
+
+// lateInterval is the time after which flow is called again for late positions.
+const lateInterval = 50 * time.Millisecond
 
 // flow pauses the partitions whose queues are full or not loaded, resumes the others, and
 // moves the client to the position of reloaded ones. Called while the group cannot
 // rebalance: otherwise it could move the next assignment of a partition.
-func (g *group) flow() {
+//
+// The client ignores positions of partitions of which starts has not returned. They are
+// late, and flow must be called again soon.
+func (g *group) flow() (late bool) {
 	all := g.owned()
 	total := 0
 	for _, p := range all {
@@ -94,6 +115,7 @@ func (g *group) flow() {
 	}
 	pause, resume := make(map[string][]int32), make(map[string][]int32)
 	move := make(map[string]map[int32]kgo.EpochOffset)
+	reading := g.client.CommittedOffsets() // of the partitions that the client has begun to read
 	for _, p := range all {
 		p.mu.Lock()
 		limit := maxBytes
@@ -101,7 +123,9 @@ func (g *group) flow() {
 			limit = maxBytes / 4 * 3
 		}
 		stop := p.mu.q == nil || p.mu.closed || p.mu.q.Full(p.mu.stopped) || total > limit
-		if p.mu.reset {
+		if _, ok := reading[p.topic][p.number]; p.mu.reset && !ok {
+			late = true
+		} else if p.mu.reset {
 			if move[p.topic] == nil {
 				move[p.topic] = make(map[int32]kgo.EpochOffset)
 			}
@@ -119,6 +143,7 @@ func (g *group) flow() {
 	g.client.SetOffsets(move)
 	g.client.PauseFetchPartitions(pause)
 	g.client.ResumeFetchPartitions(resume)
+	return late
 }
 
 // truncated continues with the records that are left.
@@ -127,7 +152,7 @@ func (g *group) truncated(tp topicPartition, to int64) {
 	p := g.mu.partitions[tp]
 	g.mu.Unlock()
 	if p != nil {
-		g.reloadAt(p, to)
+		g.reloadFrom(p, func(c *committed) { c.truncated, c.end = true, to })
 	}
 }
 

@@ -310,6 +310,44 @@ func TestReceive_AutoAckOfAPeer(t *testing.T) {
 	})
 }
 
+// slowAck is an engine whose acknowledgements take a second, as those that wait for a commit.
+type slowAck struct{ *subfake.Service }
+
+func (s slowAck) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
+	out, err := s.Service.Receive(ctx, name, r)
+	if r.AutoAck && len(out) > 0 {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return out, err
+}
+
+// A message of a peer that arrives while the local engine acknowledges another one does not
+// lose that.
+func TestReceive_AutoAckOfBoth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 2)
+		c.instances[0].Service.cfg.Local = slowAck{c.instances[0].engine}
+		got := make(chan int)
+		go func() {
+			got <- len(c.instances[0].receive(t, subscriptions.Receive{Max: 2, AutoAck: true, Wait: 20 * time.Second}))
+		}()
+		time.Sleep(3 * time.Second)
+		c.instances[0].engine.Publish("s", "a", `{}`)
+		time.Sleep(time.Millisecond)
+		c.instances[1].engine.Publish("s", "b", `{}`)
+		n := <-got
+		time.Sleep(5 * time.Second)
+		if acknowledged := 2 - c.instances[0].engine.Open("s") - c.instances[1].engine.Open("s"); acknowledged != n || n == 0 {
+			t.Errorf("%d messages are acknowledged, %d were received", acknowledged, n)
+		}
+	})
+}
+
 // Peers that die, hang or answer late do not keep requests from the messages of others, nor
 // longer than they want to wait.
 func TestReceive_BrokenPeers(t *testing.T) {

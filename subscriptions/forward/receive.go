@@ -159,19 +159,24 @@ func (s *Service) wait(ctx context.Context, g *group, name string, r subscriptio
 		}
 	}
 	g.mu.Unlock()
-	out, err := s.cfg.Local.Receive(waiting, name, r)
+	local := r
+	local.AutoAck = false // a message of a peer ends the request, and an acknowledgement would be lost
+	out, err := s.cfg.Local.Receive(waiting, name, local)
 	g.mu.Lock()
 	g.mu.waiters = slices.DeleteFunc(g.mu.waiters, func(x *waiter) bool { return x == w })
 	got := w.got
 	g.mu.Unlock()
 	if len(got) == 0 {
-		return out, err
+		if err != nil {
+			return nil, err
+		}
+		return s.acknowledged(ctx, name, out, r.AutoAck), nil
 	}
 	if n := r.Max - len(out); len(got) > n { // the peer was too late for some
 		s.release(name, got[n:])
 		got = got[:n]
 	}
-	return append(out, s.acknowledged(ctx, name, got, r.AutoAck)...), nil
+	return s.acknowledged(ctx, name, append(out, got...), r.AutoAck), nil
 }
 
 // poll receives from a peer for the requests that wait, until there are none or the peer

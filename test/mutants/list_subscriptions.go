@@ -31,6 +31,10 @@ var subscriptionMutants = []mutant{
 		name: "queue: messages after the window are delivered", file: "subscriptions/internal/queue/lease.go",
 		old: "m.offset < q.offset()+position.Window", new: "m.offset < q.offset()+100*position.Window", run: "OutsideOfTheWindow",
 	}),
+	inQueue(mutant{
+		name: "queue: a delivery that fails during a failed save is not stored", file: "subscriptions/internal/queue/settle.go",
+		old: "		m.want = false // requested", new: "		_ = 0 // requested", run: "StoresWhatFails",
+	}),
 	{
 		name: "receipt: the signature is not compared", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Forgeries",
 		old: "!hmac.Equal(sent, s.sum(nil, body))", new: "!hmac.Equal(sent, sent)",
@@ -50,6 +54,18 @@ var subscriptionMutants = []mutant{
 	inEngine("Seek", mutant{
 		name: "engine: a seek is applied again after a restart", file: "subscriptions/internal/queue/settle.go",
 		old: "q.settled.Encode(at, q.seek)", new: "q.settled.Encode(at, 0)",
+	}),
+	inEngine("SeekWhile", mutant{
+		name: "engine: a seek passes a partition that is loading", file: "subscriptions/engine/assign.go",
+		old: "			g.refresh(p) //", new: "			//",
+	}),
+	inEngine("SeekWhile", mutant{
+		name: "engine: a position is set before the client begins to read", file: "subscriptions/engine/read.go",
+		old: "p.mu.reset && !ok {", new: "false && !ok {",
+	}),
+	inEngine("PastTheEnd", mutant{
+		name: "engine: records before the position are ignored", file: "subscriptions/engine/read.go",
+		old: "if lost = records[0].Offset < q.Counts().Next; lost {", new: "if false {",
 	}),
 	inEngine("Recreated", mutant{
 		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/assign.go",

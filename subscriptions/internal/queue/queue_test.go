@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -73,6 +74,30 @@ func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
 	q.Close()
 	if got[0] != Unknown || got[1] != Expired || got[2] != Unknown {
 		t.Errorf("outcomes %v, want unknown, expired, unknown", got)
+	}
+}
+
+// A delivery that fails while its row is being written is stored, also if that write fails.
+func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
+	t.Parallel()
+	q := filled(position.Window + 10)
+	d := q.Lease(nil, position.Window, start.Add(time.Hour))
+	q.Unblock(start, true)
+	q.Unblock(start.Add(time.Minute), true) // nothing could be delivered meanwhile
+	if w := q.Work(1); len(w.Save) != 1 || w.Save[0].Offset != 0 {
+		t.Fatalf("%+v is saved, want the first message", w.Save)
+	}
+	q.Settle(0, d[0].Lease, Nack, start.Add(time.Minute), 0, "failed", Waiter{})
+	q.Saved(0, errors.New("timeout"))
+	for w := q.Work(position.Window); ; w = q.Work(position.Window) {
+		for _, row := range w.Save {
+			if row.Offset == 0 && row.Error == "failed" {
+				return
+			}
+		}
+		if len(w.Save) == 0 {
+			t.Fatal("the failed delivery is not saved")
+		}
 	}
 }
 

@@ -219,6 +219,7 @@ func (q *Queue) Saved(offset int64, err error) {
 		}
 		return
 	case err != nil:
+		m.want = false // requested or not meanwhile, no list contains it
 		q.requestSave(m)
 		return
 	}
