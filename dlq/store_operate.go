@@ -3,6 +3,7 @@ package dlq
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -253,3 +254,27 @@ func (s *Store) allowed(action Action, l *DeadLetter) error {
 // Check returns nil if an operator's action is allowed for the dead letter l, and a
 // *RefusedError if not.
 func (s *Store) Check(action Action, l *DeadLetter) error { return s.allowed(action, l) }
+
+// Set changes the priority and the tags of a dead letter that is not archived. Its
+// status and its place in the order of its aggregate do not change, and the relay need
+// not read it. A change that changes nothing is not an error and has no line in the
+// history.
+func (s *Store) Set(ctx context.Context, event gocql.UUID, c Labels, by Actor) error {
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("set dead letter %s: %w", event, err)
+	}
+	return s.operate(ctx, event, ActionSet, by, func(l *DeadLetter) (planned, error) {
+		priority, tags := c.of(l)
+		if len(tags) > MaxTags {
+			return planned{}, refused(ActionSet, l, fmt.Sprintf("it would have %d tags, at most %d are allowed: remove some", len(tags), MaxTags))
+		}
+		if priority == l.Priority && slices.Equal(tags, l.Tags) {
+			return planned{done: true}, nil
+		}
+		return planned{
+			to: l.Status, set: []assignment{{"priority", priority}, {"tags", listOrNull(tags)}},
+			change: func(l *DeadLetter) { l.Priority, l.Tags = priority, tags },
+			line:   Change{Outcome: labelsChanged(l, priority, tags)},
+		}, nil
+	})
+}

@@ -206,3 +206,84 @@ func (s *Service) applyDecided(ctx context.Context, o *Order) {
 		s.log.WarnContext(ctx, "order row is stale until the next read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
 	}
 }
+
+// Cancel cancels an order that is placed or confirmed and stores its
+// OrderCancelled event.
+//
+// Of several concurrent requests to cancel an order, one succeeds and the
+// others return a *ConflictError; there is one event. Other errors are
+// ErrNotFound, *InvalidError, *PreconditionError, *KeyReuseError,
+// *OverloadedError and *UnavailableError. After an *UnavailableError with
+// Unknown set, repeat the request with the same Idempotency-Key to learn the
+// outcome.
+func (s *Service) Cancel(ctx context.Context, id gocql.UUID, c Cancellation, opts WriteOptions) (Result, error) {
+	if err := errors.Join(c.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
+		return Result{}, mergeInvalid(err)
+	}
+	return s.change(ctx, id, edit{ChangeCancel, newChangeRequest(id, c, opts), func(o *Order, at time.Time) error {
+		if c.CancelledAt != nil {
+			at = millis(*c.CancelledAt)
+		}
+		o.CancelledAt = &at
+		o.CreditNote = c.CreditNote
+		o.CancelReason = c.Reason
+		return nil
+	}}, opts)
+}
+
+// Update changes lines, address or country of an order that is placed or
+// confirmed and stores its OrderUpdated event.
+//
+// Errors are as for Cancel. A price that does not fit the currency of the
+// order is an *InvalidError, and nothing is stored.
+func (s *Service) Update(ctx context.Context, id gocql.UUID, u Update, opts WriteOptions) (Result, error) {
+	if err := errors.Join(u.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
+		return Result{}, mergeInvalid(err)
+	}
+	return s.change(ctx, id, edit{ChangeUpdate, newChangeRequest(id, u, opts), func(o *Order, _ time.Time) error {
+		if u.Country != nil {
+			o.Country = *u.Country
+		}
+		if u.Address != nil {
+			o.Address = u.Address
+		}
+		if u.Lines == nil {
+			return nil
+		}
+		var bad InvalidError
+		validateLines(&bad, u.Lines, o.Currency)
+		if err := bad.OrNil(); err != nil {
+			return err
+		}
+		return o.setLines(u.Lines)
+	}}, opts)
+}
+
+// Confirm confirms an order that is placed. Its event is an OrderUpdated with
+// the status confirmed. Errors are as for Cancel.
+func (s *Service) Confirm(ctx context.Context, id gocql.UUID, c Confirmation, opts WriteOptions) (Result, error) {
+	if err := validateKey(opts.IdempotencyKey); err != nil {
+		return Result{}, err
+	}
+	return s.change(ctx, id, edit{ChangeConfirm, newChangeRequest(id, c, opts), func(o *Order, at time.Time) error {
+		o.ConfirmedAt = &at
+		return nil
+	}}, opts)
+}
+
+// Ship marks a confirmed order as shipped. Its event is an OrderUpdated with
+// the status shipped. The order can no longer be changed. Errors are as for
+// Cancel.
+func (s *Service) Ship(ctx context.Context, id gocql.UUID, h Shipment, opts WriteOptions) (Result, error) {
+	if err := errors.Join(h.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
+		return Result{}, mergeInvalid(err)
+	}
+	return s.change(ctx, id, edit{ChangeShip, newChangeRequest(id, h, opts), func(o *Order, at time.Time) error {
+		if h.ShippedAt != nil {
+			at = millis(*h.ShippedAt)
+		}
+		o.ShippedAt = &at
+		o.Carrier, o.Tracking = h.Carrier, h.Tracking
+		return nil
+	}}, opts)
+}

@@ -238,16 +238,16 @@ func (s *Server) ready(ctx context.Context) (health, *problem) {
 		bad.Detail = "The database is unavailable; its circuit breaker is " + state + "."
 		return health{}, bad
 	}
-	h := s.service.health("ready")
+	h := s.health("ready")
 	if s.cfg.NodesDown != nil {
 		h.NodesDown = s.cfg.NodesDown()
 	}
 	return h, nil
 }
 
-func (s *Service) health(status string) health {
-	state, _ := s.guard.Breaker()
-	inFlight, waiting := s.guard.Load()
+func (s *Server) health(status string) health {
+	state, _ := s.service.guard.Breaker()
+	inFlight, waiting := s.service.guard.Load()
 	return health{Status: status, Breaker: state, InFlight: &inFlight, Waiting: &waiting}
 }
 

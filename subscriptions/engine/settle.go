@@ -114,7 +114,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	c.mu.results = make([]subscriptions.Result, len(actions))
 	c.mu.open = len(actions)
 	began := time.Now()
-	for p, steps := range g.sort(signer, c, actions) {
+	for p, steps := range c.sort(g, signer, actions) {
 		p.settle(c, steps, began)
 	}
 	t := time.NewTimer(settleTimeout)
@@ -143,7 +143,7 @@ func check(s *subscriptions.Settle) error {
 }
 
 // sort groups the actions by partition. The others are done.
-func (g *group) sort(signer *receipt.Signer, c *call, actions []subscriptions.Settle) map[*partition][]step {
+func (c *call) sort(g *group, signer *receipt.Signer, actions []subscriptions.Settle) map[*partition][]step {
 	out := make(map[*partition][]step)
 	g.mu.Lock()
 	defer g.mu.Unlock()
