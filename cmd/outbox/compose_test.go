@@ -106,8 +106,8 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 			}
 		}
 	}
-	if found != 4 {
-		t.Errorf("found %d targets, want 4", found)
+	if found != 5 {
+		t.Errorf("found %d targets, want 5", found)
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 // metrics have the label subscription. The levels are read when they are collected.
 type metrics struct {
 	received, acknowledged, failed, expired, deadLettered *prometheus.CounterVec
-	seconds                                               *prometheus.HistogramVec
+	settling, processing                                  *prometheus.HistogramVec
 }
 
 // groupMetrics are the metrics of one subscription.
 type groupMetrics struct {
 	received, acknowledged, failed, expired, deadLettered prometheus.Counter
-	seconds                                               prometheus.Observer
+	settling, processing                                  prometheus.Observer
 	remove                                                func()
 }
 
@@ -32,12 +32,16 @@ func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, er
 		failed:       count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
 		expired:      count("outbox_subscription_expired_total", "Leases that expired."),
 		deadLettered: count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		settling: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outbox_subscription_settle_seconds", Help: "Time from a request of a consumer to the confirmation of its actions.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
 		}, []string{"subscription"}),
+		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "outbox_subscription_receive_to_acknowledge_seconds", Help: "Time from the delivery of a message to its confirmed acknowledgement.",
+			Buckets: []float64{0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600},
+		}, []string{"subscription"}),
 	}
-	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.seconds, &levels{groups}} {
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, &levels{groups}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -48,19 +52,23 @@ func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, er
 func (m *metrics) of(name string) *groupMetrics {
 	return &groupMetrics{
 		received: m.received.WithLabelValues(name), acknowledged: m.acknowledged.WithLabelValues(name), failed: m.failed.WithLabelValues(name),
-		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name), seconds: m.seconds.WithLabelValues(name),
+		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name),
+		settling: m.settling.WithLabelValues(name), processing: m.processing.WithLabelValues(name),
 		remove: func() {
 			for _, v := range []*prometheus.CounterVec{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered} {
 				v.DeleteLabelValues(name)
 			}
-			m.seconds.DeleteLabelValues(name)
+			m.settling.DeleteLabelValues(name)
+			m.processing.DeleteLabelValues(name)
 		},
 	}
 }
 
-// settled counts the results of a request.
-func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscriptions.Result, took time.Duration) {
+// settled counts the results of a request. leased are the begins of the leases; an
+// acknowledgement that is repeated has none, and is observed once.
+func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscriptions.Result, began time.Time, leased []time.Time) {
 	acks, nacks := 0, 0
+	now := time.Now()
 	for i := range results {
 		if results[i].Code != subscriptions.CodeOK {
 			continue
@@ -68,6 +76,9 @@ func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscri
 		switch actions[i].Action {
 		case subscriptions.ActionAck:
 			acks++
+			if !leased[i].IsZero() {
+				m.processing.Observe(now.Sub(leased[i]).Seconds())
+			}
 		case subscriptions.ActionNack:
 			nacks++
 		default:
@@ -75,7 +86,7 @@ func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscri
 	}
 	m.acknowledged.Add(float64(acks))
 	m.failed.Add(float64(nacks))
-	m.seconds.Observe(took.Seconds())
+	m.settling.Observe(now.Sub(began).Seconds())
 }
 
 // levels collects the states of the partitions of this instance.
@@ -88,6 +99,7 @@ var (
 	storedDesc   = desc("outbox_subscription_stored", "Messages stored in the database.")
 	oldestDesc   = desc("outbox_subscription_oldest_unacknowledged_seconds", "Age of the oldest message that was read and is not settled.")
 	lagDesc      = desc("outbox_subscription_lag", "Records of owned partitions that are not settled.")
+	pausedDesc   = desc("outbox_subscription_paused", "1 while deliveries are paused.")
 )
 
 func desc(name, help string) *prometheus.Desc {
@@ -96,7 +108,7 @@ func desc(name, help string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (l *levels) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, inFlightDesc, deferredDesc, storedDesc, oldestDesc, lagDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, inFlightDesc, deferredDesc, storedDesc, oldestDesc, lagDesc, pausedDesc} {
 		out <- d
 	}
 }
@@ -122,13 +134,16 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 			}
 			p.mu.Unlock()
 		}
-		age := 0.0
+		age, paused := 0.0, 0.0
 		if !oldest.IsZero() {
 			age = max(0, time.Since(oldest).Seconds())
 		}
+		if g.resource.Load().Paused {
+			paused = 1
+		}
 		for d, v := range map[*prometheus.Desc]float64{
 			waitingDesc: float64(sum.Waiting), inFlightDesc: float64(sum.Leased), deferredDesc: float64(sum.Deferred), storedDesc: float64(sum.Stored),
-			oldestDesc: age, lagDesc: float64(lag),
+			oldestDesc: age, lagDesc: float64(lag), pausedDesc: paused,
 		} {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.name)
 		}

@@ -100,7 +100,7 @@ func (g *group) lease(n int, visibility time.Duration) (out []leased) {
 		p := all[(first+i)%len(all)]
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
-			for _, d := range q.Lease(nil, n-len(out), now.Add(visibility)) {
+			for _, d := range q.Lease(nil, n-len(out), now, now.Add(visibility)) {
 				out = append(out, leased{d, p, p.mu.epoch})
 			}
 			more = more || q.CanLease()

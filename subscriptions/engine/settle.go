@@ -18,7 +18,9 @@ const maxReason = 2000
 // call collects the results of one Settle.
 type call struct {
 	done chan struct{} // closed when all results are known
-	mu   struct {
+	// leased are the times at which the leases began; zero for those that had ended.
+	leased []time.Time
+	mu     struct {
 		sync.Mutex
 		results []subscriptions.Result
 		open    int
@@ -110,7 +112,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	if len(actions) == 0 {
 		return nil, nil
 	}
-	c := &call{done: make(chan struct{})}
+	c := &call{done: make(chan struct{}), leased: make([]time.Time, len(actions))}
 	c.mu.results = make([]subscriptions.Result, len(actions))
 	c.mu.open = len(actions)
 	began := time.Now()
@@ -125,7 +127,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	case <-ctx.Done():
 	}
 	results := c.end()
-	g.metrics.settled(actions, results, time.Since(began))
+	g.metrics.settled(actions, results, began, c.leased)
 	return results, nil
 }
 
@@ -199,6 +201,7 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 				}
 				continue
 			}
+			c.leased[s.index] = q.LeasedAt(s.Offset, s.Lease)
 			o := q.Settle(s.Offset, s.Lease, actionOf(s.Action), now, s.Delay, reasonOf(s.Settle), queue.Waiter{Call: c, Index: s.index})
 			if o != queue.Pending {
 				c.Done(s.index, o)

@@ -71,6 +71,10 @@ var subscriptionMutants = []mutant{
 		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/assign.go",
 		old: "		if m.Offset < from {\n", new: "		if true {\n",
 	}),
+	inEngine("Metrics", mutant{
+		name: "engine: the time to the acknowledgement begins at the end of the lease", file: "subscriptions/internal/queue/lease.go",
+		old: "m.since, m.until = q.leases, now, until", new: "m.since, m.until = q.leases, until, until",
+	}),
 	inEngine("Stall|LongLease", mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
 		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",

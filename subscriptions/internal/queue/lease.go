@@ -12,9 +12,9 @@ func (q *Queue) CanLease() bool {
 	return m != nil && !q.closed && m.offset < q.offset()+position.Window
 }
 
-// Lease leases up to n messages until the given time, oldest first, and appends them to
-// dst.
-func (q *Queue) Lease(dst []Delivery, n int, until time.Time) []Delivery {
+// Lease leases up to n messages from now until the given time, oldest first, and appends
+// them to dst.
+func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time) []Delivery {
 	for ; n > 0 && q.CanLease(); n-- {
 		m := q.ready.top()
 		q.ready.remove(m)
@@ -25,12 +25,20 @@ func (q *Queue) Lease(dst []Delivery, n int, until time.Time) []Delivery {
 		q.leases++
 		q.results[q.leases%remembered] = ended
 		q.become(m, Leased)
-		m.lease, m.until = q.leases, until
+		m.lease, m.since, m.until = q.leases, now, until
 		m.attempts++
 		q.timer(m, until)
 		dst = append(dst, Delivery{Record: m.record, Offset: m.offset, Attempt: m.attempts, MaxReceive: q.maxReceive(m), Lease: m.lease, Until: until})
 	}
 	return dst
+}
+
+// LeasedAt returns the time at which a lease began; zero if it has ended.
+func (q *Queue) LeasedAt(offset int64, lease uint64) time.Time {
+	if m := q.messages[offset]; m != nil && m.lease == lease && m.phase == Leased && !q.closed {
+		return m.since
+	}
+	return time.Time{}
 }
 
 // Next returns the time at which Expire has something to do; zero for none.

@@ -77,7 +77,8 @@ type message struct {
 	phase  Phase
 	lane   *lane // nil without order
 	active bool
-	lease  uint64 // the last one
+	lease  uint64    // the last one
+	since  time.Time // its begin
 	until  time.Time
 
 	bit       bool   // settled in the position
