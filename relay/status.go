@@ -34,8 +34,8 @@ type Status struct {
 	// Breaker is the state of the circuit breaker for the broker.
 	Breaker publish.BreakerStatus
 	// DeadLetters counts open dead letters, Spilled those of them that were written
-	// while the breaker was open, and ParkedAggregates the aggregates that are blocked
-	// by a dead letter.
+	// while the breaker was open, and ParkedAggregates the aggregates with an event that
+	// waits behind a dead letter.
 	DeadLetters, Spilled, ParkedAggregates int
 	// Unstored counts the dead letters that could not be stored yet; OldestUnstored is
 	// the oldest of them.

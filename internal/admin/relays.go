@@ -41,7 +41,7 @@ type relayBody struct {
 type RelayStatus struct {
 	State     string       `json:"state" enum:"starting,running,silent,stopped" doc:"silent if it no longer sends heartbeats"`
 	Ready     bool         `json:"ready" doc:"It reports no problem; false for a silent or stopped relay"`
-	Problems  []string     `json:"problems" nullable:"false" doc:"Reasons why it is not ready"`
+	Problems  []string     `json:"problems" nullable:"false" doc:"Reasons why it is not ready; none of a stopped relay"`
 	Host      string       `json:"host"`
 	Version   string       `json:"version"`
 	StartedAt *time.Time   `json:"started_at,omitempty"`
@@ -198,8 +198,8 @@ func (r *relayBody) seen(now time.Time) {
 		r.State, r.Ready = stateSilent, false
 		r.Problems = append([]string{"no heartbeat since " + since + ": the process has ended without reporting it, hangs, or cannot write to the database"}, r.Problems...)
 	case r.State == stateStopped:
-		r.Ready = false
-		r.Problems = append([]string{"stopped at " + since}, r.Problems...)
+		// An operator stopped it, or it owns the shard no longer.
+		r.Ready, r.Problems = false, []string{}
 	case r.Problems == nil:
 		r.Problems = []string{}
 	}

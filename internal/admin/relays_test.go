@@ -24,7 +24,7 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	const ready = `{"state":"running","ready":true,"problems":[]}`
 	say("silent", ready, now.Add(-time.Hour))
 	say("broken", `{"state":"running","ready":false,"problems":["the broker is away"]}`, now.Add(-time.Hour))
-	say("stopped", `{"state":"stopped","ready":false,"problems":[]}`, now.Add(-time.Hour))
+	say("stopped", `{"state":"stopped","ready":false,"problems":["the CDC reader is not running"]}`, now.Add(-time.Hour))
 	say("well", ready, now.Add(time.Hour)) // its clock is ahead, and so it stays fresh
 	say("older", `{"state":"running","ready":true}`, now.Add(time.Hour))
 	var got struct {
@@ -38,7 +38,7 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	}{
 		"silent":  {"silent", true, false, []string{"no heartbeat since"}},
 		"broken":  {"silent", true, false, []string{"no heartbeat since", "the broker is away"}},
-		"stopped": {"stopped", false, false, []string{"stopped at"}},
+		"stopped": {"stopped", false, false, []string{}},
 		"well":    {"running", false, true, []string{}},
 		"older":   {"running", false, true, []string{}},
 	}

@@ -112,7 +112,7 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 }
 
 // TableName returns the name of the table with its keyspace.
-func TableName(c *relay.Config) string { return c.TableKeyspace + "." + c.Table }
+func TableName(c *relay.Config) string { return cmp.Or(c.TableKeyspace, c.Keyspace) + "." + c.Table }
 
 // tableNames returns the tables of the relays.
 func tableNames(confs []relay.Config) []string {

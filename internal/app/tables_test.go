@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 const tablesFile = `
@@ -175,5 +176,18 @@ func TestTables_KeyspaceOfSubscriptionsIsReserved(t *testing.T) {
 	// Its outlines need not outlive rows: there are none.
 	if ttl, err := RowTTL(t.Context(), nil, "subscription.inventory"); err != nil || ttl != time.Second {
 		t.Errorf("RowTTL() = %s, %v", ttl, err)
+	}
+}
+
+// A relay whose configuration leaves its table's keyspace out has one name everywhere.
+func TestTableName(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]relay.Config{
+		"shop.events":   {Keyspace: "outbox", TableKeyspace: "shop", Table: "events"},
+		"outbox.events": {Keyspace: "outbox", Table: "events"},
+	} {
+		if got := TableName(&c); got != want {
+			t.Errorf("TableName() = %q, want %q", got, want)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -43,23 +45,46 @@ func instances(ctx context.Context, session *gocql.Session, keyspace string) (al
 	return alive, err
 }
 
-// heardOf returns the live instances and, apart, instances that ended without reporting a stop.
+// heardOf returns the live instances and, apart, instances that ended without reporting a stop
+// since an instance of the same relay reported one.
 func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
 	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
 		WithContext(ctx).Idempotent(true).Iter()
+	var all []instance
 	var i instance
 	var text string
 	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &text) {
 		i.status, i.name = status{}, relay.ProcessOf(i.name)
+		if json.Unmarshal([]byte(text), &i.status) == nil {
+			all = append(all, i)
+		}
+	}
+	alive, gone = sorted(all, time.Now())
+	return alive, gone, iter.Close()
+}
+
+// sorted divides instances as heardOf returns them.
+func sorted(all []instance, now time.Time) (alive, gone []instance) {
+	stops := make(map[string]time.Time) // the last reported stop, by key
+	for _, i := range all {
 		switch {
-		case json.Unmarshal([]byte(text), &i.status) != nil || i.State == "stopped":
-		case time.Since(i.at) <= relaySilent:
+		case i.State == "stopped":
+			if i.at.After(stops[i.key()]) {
+				stops[i.key()] = i.at
+			}
+		case now.Sub(i.at) <= relaySilent:
 			alive = append(alive, i)
 		default:
 			gone = append(gone, i)
 		}
 	}
-	return alive, gone, iter.Close()
+	return alive, slices.DeleteFunc(gone, func(i instance) bool { return i.at.Before(stops[i.key()]) })
+}
+
+// key identifies the relay and the table of an instance.
+func (i *instance) key() string {
+	name, _, _ := strings.Cut(i.relay, "/")
+	return name + " " + i.table
 }
 
 // uncarried returns the shards that no instance publishes; all are the instances of one table.

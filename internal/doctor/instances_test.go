@@ -78,3 +78,23 @@ func TestDoctor_ARelayThatDied(t *testing.T) {
 		t.Errorf("checkHeard() of one that was replaced = %+v", got)
 	}
 }
+
+// An instance that failed before another one of its relay was stopped is no problem.
+func TestDoctor_AStopEndsEarlierFailures(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 9, 10, 0, 0, time.UTC)
+	at := func(relay, table, name, state string, age time.Duration) instance {
+		return instance{relay: relay, table: table, name: name, at: now.Add(-age), status: status{State: state}}
+	}
+	alive, gone := sorted([]instance{
+		at("outbox/00-of-01", "a.events", "killed", "running", 2*time.Hour),
+		at("outbox/00-of-01", "a.events", "stopped", "stopped", time.Hour),
+		at("outbox", "a.events", "stopped", "stopped", time.Hour),
+		at("outbox/00-of-01", "b.events", "killed", "running", 2*time.Hour),
+		at("outbox/00-of-01", "a.events", "killed later", "running", time.Minute),
+		at("outbox", "a.events", "running", "running", time.Second),
+	}, now)
+	if len(alive) != 1 || alive[0].name != "running" || len(gone) != 2 || gone[0].table != "b.events" || gone[1].name != "killed later" {
+		t.Errorf("alive %+v, gone %+v", alive, gone)
+	}
+}

@@ -226,6 +226,9 @@ var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterP
 // an operator has discarded it, or published it after an edit, the row is not a problem.
 func (c *checker) unreadable(u Unreadable) {
 	f := Finding{Kind: UnreadableRow, Aggregate: u.Aggregate, Seq: u.Seq, Detail: u.Problem}
+	if len(u.Events) == 1 {
+		f.Event = u.Events[0]
+	}
 	for _, id := range u.Events {
 		if n, ok := c.l.byID.find(&id, c.l.eventID); ok && c.l.events.at(n).partition != none {
 			return // counted with its record

@@ -212,11 +212,15 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
-	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 7, Problem: "event_id is null or zero"})
+	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 7, Problem: "event_id is null or zero", Events: []gocql.UUID{id(8, 1), id(8, 2)}})
+	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 8, Problem: "event_type is null or empty", Events: []gocql.UUID{id(9, 1)}})
 	var found []Finding
 	c := l.Check(Window{}, func(f Finding) { found = append(found, f) })
-	if c.Unreadable != 1 || c.OK() || len(found) != 1 || found[0].Seq != 7 || found[0].Aggregate != id(1, 0) {
-		t.Errorf("%+v %+v", c, found)
+	if c.Unreadable != 2 || c.OK() || len(found) != 2 || found[0].Seq != 7 || found[0].Aggregate != id(1, 0) {
+		t.Fatalf("%+v %+v", c, found)
+	}
+	if found[0].Event != (gocql.UUID{}) || found[1].Event != id(9, 1) {
+		t.Errorf("the rows are named %s and %s, want none without an event id, and %s", found[0].Event, found[1].Event, id(9, 1))
 	}
 }
 

@@ -25,8 +25,8 @@ type Set struct {
 	counts map[string]int      // number of dead letters by strategy
 	rules  *dlq.StrategyRules
 	// spilled is the number of dead letters with the cause open breaker or used-up attempts,
-	// strict the number of chains that block an aggregate.
-	spilled, strict int
+	// blocked the number of aggregates with a blocked event.
+	spilled, blocked int
 }
 
 type letterKey struct {
@@ -74,8 +74,9 @@ func New(rules *dlq.StrategyRules) *Set {
 	}
 }
 
-// Size returns the number of dead letters, of chains, and of chains that block an aggregate.
-func (d *Set) Size() (letters, chains, blocking int) { return len(d.known), len(d.chains), d.strict }
+// Size returns the number of dead letters, of chains, and of aggregates with a blocked event:
+// a dead letter that waits behind another one of its aggregate.
+func (d *Set) Size() (letters, chains, blocked int) { return len(d.known), len(d.chains), d.blocked }
 
 // Spilled returns the number of dead letters that count for the spill limit.
 func (d *Set) Spilled() int { return d.spilled }
@@ -128,15 +129,15 @@ func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 	if !ok {
 		c = &Chain{Key: key, Strict: strict, place: -1}
 		d.chains[key] = c
-		if strict {
-			d.strict++
-		}
 	}
 	i := len(c.Letters)
 	if ref.Seq > 0 && i > 0 && c.Letters[i-1].Seq > ref.Seq {
 		i, _ = slices.BinarySearchFunc(c.Letters, ref.Seq, func(r Ref, seq int64) int { return cmp.Compare(r.Seq, seq) })
 	}
 	c.Letters = slices.Insert(c.Letters, i, ref)
+	if c.Strict && len(c.Letters) == 2 {
+		d.blocked++
+	}
 	d.known[ref.ID] = letterKey{chain: key, spill: spill}
 	d.count(&ref, 1)
 	if spill {
@@ -161,11 +162,11 @@ func (d *Set) Remove(id gocql.UUID) {
 	i := slices.IndexFunc(c.Letters, func(r Ref) bool { return r.ID == id })
 	d.count(&c.Letters[i], -1)
 	c.Letters = slices.Delete(c.Letters, i, i+1)
-	if len(c.Letters) == 0 {
+	switch {
+	case len(c.Letters) == 0:
 		delete(d.chains, k.chain)
-		if c.Strict {
-			d.strict--
-		}
+	case c.Strict && len(c.Letters) == 1:
+		d.blocked--
 	}
 	if i == 0 {
 		d.Touch(c)

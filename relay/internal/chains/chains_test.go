@@ -23,3 +23,34 @@ func TestSet_AChainIsInTheOrderOfNumbers(t *testing.T) {
 		t.Errorf("the chain is %v with %d due first, want 1 to 5", got, d.due[0].Head().Seq)
 	}
 }
+
+// An aggregate is blocked while an event waits behind its dead letter, not by every dead letter.
+func TestSet_SizeCountsAggregatesWithBlockedEvents(t *testing.T) {
+	t.Parallel()
+	d := New(nil)
+	add := func(aggregate, event byte, strict bool) {
+		d.Add(gocql.UUID{aggregate}, strict, Ref{ID: gocql.UUID{aggregate, event}, Seq: int64(event), At: AtOperator}, false)
+	}
+	want := func(when string, want int) {
+		t.Helper()
+		if _, _, got := d.Size(); got != want {
+			t.Errorf("%s: %d aggregates are blocked, want %d", when, got, want)
+		}
+	}
+	add(1, 1, true)
+	add(2, 1, true)
+	want("two dead letters of two aggregates", 0)
+	add(1, 2, true)
+	add(1, 3, true)
+	want("two events wait behind one", 1)
+	add(3, 1, false)
+	add(3, 2, false)
+	want("without an order", 1)
+	d.Remove(gocql.UUID{1, 1})
+	want("the third one waits behind the second one", 1)
+	d.Loosen(gocql.UUID{1, 2}, AtOperator)
+	want("released", 0)
+	d.Remove(gocql.UUID{1, 3})
+	d.Remove(gocql.UUID{2, 1})
+	want("settled", 0)
+}

@@ -110,19 +110,22 @@ const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && 
 
 // say is the verdict: the worst thing first, in words.
 function say(s, relays, relaysErr) {
-  const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
+  const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), unowned = off.find((r) => r.members?.length), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
   const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
   const parked = s.by_status?.parked ?? 0, others = s.open - yours - parked;
   const waits = "Its events wait until it is back.";
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
   else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${utc(quiet[0].at)}.`; more.push(waits); }
-  else if (off.length) { tone = "bad"; title = off[0].shard?.count > 1 ? `No instance owns shard ${off[0].shard.index} of relay ${whole(off[0])}.` : `Relay ${whole(off[0])} is stopped.`; more.push(waits); }
+  else if (unowned) { tone = "bad"; title = `No instance owns shard ${unowned.shard.index} of relay ${whole(unowned)}.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
   else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
   else if (s.open) { tone = "info"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} automatically.`; }
+  else if (off.length) { tone = "info"; title = `Relay ${whole(off[0])} was stopped at ${utc(off[0].at)}.`; }
   else title = "No dead letters are open.";
+  // A relay that an operator stopped is a fact, not a problem.
+  if (off.length && !unowned) more.push(tone !== "info" || s.open ? `Relay ${whole(off[0])} was stopped; its events wait until it is started.` : "Its events wait until it is started.");
   if (s.open) {
     if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "dead letter")} open.`);
     else if (yours) {
@@ -180,7 +183,7 @@ function sharedPanel(shards) {
   const idle = members.filter((m) => !m.sharing.owned.length);
   const off = (r) => r.silent || r.state === "stopped";
   const standby = ["Standby", idle.length > 0 && idle.map(processOf).join(", ")];
-  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: "badge b-failed" }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
+  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent ? "b-failed" : "b-pending"}` }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
     h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
@@ -208,9 +211,9 @@ const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(
 function relayView(r) {
   const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [];
   const stale = r.silent || r.state === "stopped";
-  const said = (r.problems ?? []).slice(stale ? 1 : 0); // the first one of a stale relay is the server's
+  const said = (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
-    stale && h("p", { class: "callout bad" }, sentence(r.problems[0]), " The data below is from ", utc(r.at), "."),
+    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : "It was stopped.", " The data below is from ", utc(r.at), "."),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
@@ -219,7 +222,7 @@ function relayView(r) {
       ["Sweep lag", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
       ["In flight", r.in_flight !== undefined && plural(r.in_flight, "event")],
       ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and reads the CDC log later"],
-      ["Parked", r.parked_aggregates !== undefined && plural(r.parked_aggregates, "aggregate")],
+      ["Blocked", r.parked_aggregates !== undefined && plural(r.parked_aggregates, "aggregate")],
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
