@@ -57,6 +57,7 @@ func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMes
 	jsonform.Take(fields, bad, "", "delay", "a string such as 90s", &n.Delay)
 	jsonform.Take(fields, bad, "", "deliver_at", "a time with an offset, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00, without a leap second", &n.DeliverAt)
 	jsonform.Take(fields, bad, "", "priority", "a whole number", &n.Priority)
+	jsonform.Take(fields, bad, "", "max_receive", "a whole number", &n.MaxReceive)
 	jsonform.Rest(fields, bad, "")
 	return n
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 // HeaderPriority is the record header that carries a message's priority.
@@ -42,6 +43,8 @@ type NewMessage struct {
 	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
 	// Priority travels in the header priority.
 	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header priority, for consumers; the outbox delivers in order of time"`
+	// MaxReceive travels in the header subscriptions.HeaderMaxReceive.
+	MaxReceive *int `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries by a subscription after which the message becomes a dead letter, instead of the subscription's own; carried in the record header max_receive"`
 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
@@ -125,6 +128,12 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
 		bad.Add("headers."+HeaderPriority, "is also set by priority; use one of them")
 	}
+	if n.MaxReceive != nil && (*n.MaxReceive < 1 || *n.MaxReceive > subscriptions.MaxMaxReceive) {
+		bad.Add("max_receive", fmt.Sprintf("must be from 1 to %d", subscriptions.MaxMaxReceive))
+	}
+	if _, there := n.Headers[subscriptions.HeaderMaxReceive]; there && n.MaxReceive != nil {
+		bad.Add("headers."+subscriptions.HeaderMaxReceive, "is also set by max_receive; use one of them")
+	}
 	at, problem := n.deliverAt(now)
 	switch {
 	case n.Delay != "" && n.DeliverAt != nil:
@@ -203,8 +212,8 @@ func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 // that it is never early.
 func (n *NewMessage) message(id identity, client string, at time.Time) schedule.Message {
 	headers := n.Headers
-	if n.Priority != nil || len(id.headers) > 0 {
-		headers = make(map[string]string, len(n.Headers)+1+len(id.headers))
+	if n.Priority != nil || n.MaxReceive != nil || len(id.headers) > 0 {
+		headers = make(map[string]string, len(n.Headers)+2+len(id.headers))
 		maps.Copy(headers, id.headers)
 		if n.Headers[outbox.HeaderTraceParent] != "" {
 			delete(headers, outbox.HeaderTraceState) // the trace state belongs to the other trace
@@ -212,6 +221,9 @@ func (n *NewMessage) message(id identity, client string, at time.Time) schedule.
 		maps.Copy(headers, n.Headers) // headers of the message take precedence
 		if n.Priority != nil {
 			headers[HeaderPriority] = strconv.Itoa(*n.Priority)
+		}
+		if n.MaxReceive != nil {
+			headers[subscriptions.HeaderMaxReceive] = strconv.Itoa(*n.MaxReceive)
 		}
 	}
 	if up := at.Truncate(time.Millisecond); up.Before(at) {

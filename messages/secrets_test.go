@@ -19,6 +19,7 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 		"delay":              {`{"topic":"t","delay":"` + secret + `"}`, "body.delay"},
 		"time":               {`{"topic":"t","deliver_at":"` + secret + `"}`, "body.deliver_at"},
 		"priority":           {`{"topic":"t","priority":"` + secret + `"}`, "body.priority"},
+		"max_receive":        {`{"topic":"t","max_receive":"` + secret + `"}`, "body.max_receive"},
 		"header":             {`{"topic":"t","headers":{"ce_a":"` + secret + `"}}`, "body.headers.ce_a"},
 		"headers":            {`{"topic":"t","headers":"` + secret + `"}`, "body.headers"},
 		"content type":       {`{"topic":"t","content_type":"` + secret + `\u0000"}`, "body.content_type"},

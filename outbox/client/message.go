@@ -39,6 +39,8 @@ type NewMessage struct {
 	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
 	// Priority, 0 to 9, travels in the record header priority.
 	Priority *int `json:"priority,omitempty"`
+	// MaxReceive, 1 to 1,000, replaces that of subscriptions for this message.
+	MaxReceive *int `json:"max_receive,omitempty"`
 }
 
 // MarshalJSON writes the delay as the API reads it.

@@ -21,14 +21,14 @@ func TestClient_MessageRequests(t *testing.T) {
 	}}
 	c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
 	at := time.Date(2027, 1, 31, 8, 0, 0, 0, time.UTC)
-	text, priority := "hi", 7
+	text, priority, receive := "hi", 7, 5
 	for _, f := range []func() error{
 		func() error {
 			_, err := c.PostMessage(t.Context(), NewMessage{Topic: "t", Key: "k", Payload: json.RawMessage(`{"n":1}`), Delay: 90 * time.Second}, WithKey("r-42"))
 			return err
 		},
 		func() error {
-			_, err := c.PostMessage(t.Context(), NewMessage{Topic: "t", PayloadText: &text, DeliverAt: &at, Priority: &priority, Headers: map[string]string{"a": "b"}})
+			_, err := c.PostMessage(t.Context(), NewMessage{Topic: "t", PayloadText: &text, DeliverAt: &at, Priority: &priority, MaxReceive: &receive, Headers: map[string]string{"a": "b"}})
 			return err
 		},
 		func() error {
@@ -55,7 +55,7 @@ func TestClient_MessageRequests(t *testing.T) {
 	}
 	want := []string{
 		`POST /v1/messages {"topic":"t","key":"k","payload":{"n":1},"delay":"1m30s"}`,
-		`POST /v1/messages {"topic":"t","payload_text":"hi","headers":{"a":"b"},"deliver_at":"2027-01-31T08:00:00Z","priority":7}`,
+		`POST /v1/messages {"topic":"t","payload_text":"hi","headers":{"a":"b"},"deliver_at":"2027-01-31T08:00:00Z","priority":7,"max_receive":5}`,
 		`POST /v1/messages/batch {"messages":[{"topic":"t","payload_base64":"AQ=="},{"topic":"u"}]}`,
 		`GET /v1/messages/i%20d `, `DELETE /v1/messages/x `,
 		`POST /v1/messages/x/release {}`, `GET /v1/messages/x/content `,
