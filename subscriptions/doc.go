@@ -28,6 +28,9 @@
 // key is leased, and the next one is delivered after the previous one is settled or, with
 // relaxed order, dead-lettered. At most one lease of a message can be acknowledged.
 //
+// With Push the instances deliver the messages to a destination themselves, as consumers
+// with the same guarantees.
+//
 // The package does not publish events, and it does not replay dead letters to topics.
 // docs/design/subscriptions.md describes the protocols and why they hold.
 package subscriptions

@@ -80,6 +80,9 @@ type Subscription struct {
 	// Backoff is the delay after the first failed delivery; it doubles up to MaxBackoff,
 	// with jitter. Default 1 s and 5 min.
 	Backoff, MaxBackoff time.Duration
+	// Push delivers the messages to a destination; nil leaves them to Receive, which is
+	// refused otherwise.
+	Push *Push
 	// Paused stops deliveries. Leases that exist stay valid.
 	Paused bool
 
@@ -99,6 +102,7 @@ func (s Subscription) WithDefaults() Subscription {
 	s.MaxReceive = cmp.Or(s.MaxReceive, DefaultMaxReceive)
 	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
 	s.MaxBackoff = cmp.Or(s.MaxBackoff, max(DefaultMaxBackoff, s.Backoff))
+	s.Push = s.Push.withDefaults()
 	return s
 }
 
@@ -112,8 +116,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Validate reports every problem of the fields, except those of Filter, which needs the
-// compiler of expressions. Call it on the result of WithDefaults.
+// Validate reports every problem of the fields, except those of Filter and of the templates
+// and the destination of Push, which need more than the subscription. Call it on the result
+// of WithDefaults.
 func (s *Subscription) Validate() error {
 	errs := []error{CheckName(s.Name)}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -141,6 +146,9 @@ func (s *Subscription) Validate() error {
 	}
 	if s.Backoff <= 0 || s.MaxBackoff < s.Backoff || s.MaxBackoff > MaxVisibilityTimeout {
 		bad("backoff %s, max_backoff %s: must be positive, max_backoff not below backoff and at most %s", s.Backoff, s.MaxBackoff, MaxVisibilityTimeout)
+	}
+	if s.Push != nil {
+		s.Push.validate(bad)
 	}
 	return errors.Join(errs...)
 }

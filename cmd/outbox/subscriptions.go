@@ -106,13 +106,16 @@ func newSubscriptionsListCommand() *cobra.Command {
 			return err
 		}
 		return cli.Table[client.Subscription]{
-			Header: "NAME\tTOPICS\tORDERING\tVISIBILITY\tMAX RECEIVE\tSTATE\tCHANGED",
+			Header: "NAME\tTOPICS\tDELIVERY\tORDERING\tVISIBILITY\tMAX RECEIVE\tSTATE\tCHANGED",
 			Row: func(w io.Writer, s client.Subscription) {
-				state := "active"
+				state, delivery := "active", "pull"
+				if s.Push != nil {
+					delivery = "push to " + cli.Clean(s.Push.To, 40)
+				}
 				if s.Paused {
 					state = "paused"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, s.ChangedAt.UTC().Format(cli.ListTime))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), delivery, s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, s.ChangedAt.UTC().Format(cli.ListTime))
 			},
 			View: func(s client.Subscription) any { return s },
 			None: "no subscriptions; 'outbox subscriptions apply -f FILE' creates one",
@@ -158,6 +161,7 @@ func newSubscriptionsApplyCommand() *cobra.Command {
   topics: [OrderCreated]
   filter: data.total > 100
   visibility_timeout: 1m
+  push: {to: crm}                   # a target; without push the messages are received
 
 With the version of 'outbox subscriptions get' a change is refused if another one came
 first.`

@@ -26,7 +26,9 @@ type Subscription struct {
 	MaxReceive        int    `json:"max_receive,omitempty"`
 	Backoff           string `json:"backoff,omitempty"`
 	MaxBackoff        string `json:"max_backoff,omitempty"`
-	Paused            bool   `json:"paused,omitempty"`
+	// Push delivers the messages to a destination; nil leaves them to Receive.
+	Push   *Push `json:"push,omitempty"`
+	Paused bool  `json:"paused,omitempty"`
 	// Version is that of the stored subscription. PutSubscription compares it unless it
 	// is 0.
 	Version int64 `json:"version,omitempty"`
@@ -34,6 +36,20 @@ type Subscription struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	ChangedBy string    `json:"changed_by,omitempty"`
+}
+
+// Push is the delivery of messages to a destination. VisibilityTimeout is the time-out of a
+// call.
+type Push struct {
+	// To names a target of the server's configuration, a Go plugin, or log.
+	To string `json:"to"`
+	// Title and Text are templates over the event, for targets.
+	Title string `json:"title,omitempty"`
+	Text  string `json:"text,omitempty"`
+	// Severity is info, warning or critical.
+	Severity string `json:"severity,omitempty"`
+	// Concurrency is the number of concurrent calls in each process.
+	Concurrency int `json:"concurrency,omitempty"`
 }
 
 // SubscriptionStatus is the state of a subscription over all instances.

@@ -288,6 +288,22 @@ func TestResource_LifeCycle(t *testing.T) {
 	if r.Code != 200 || r.Version != 1 {
 		t.Fatalf("PUT = %d %s", r.Code, r.Body)
 	}
+	for body, at := range map[string]string{
+		`{"topics":["a"],"push":{}}`: "body.push.to", `{"topics":["a"],"push":5}`: "body.push", `{"topics":["a"],"push":{"to":"x","url":"secret"}}`: "body.push.url",
+		`{"topics":["a"],"push":{"to":"x","severity":"bad"}}`: "body.push.severity", `{"topics":["a"],"push":{"to":"x","concurrency":1001}}`: "body.push.concurrency",
+	} {
+		if r := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", body); r.Code != 422 || len(r.Errors) != 1 || r.Errors[0].Location != at {
+			t.Errorf("PUT of %s = %d %s, want an error at %s", body, r.Code, r.Body, at)
+		}
+	}
+	pushed := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", `{"topics":["a"],"push":{"to":"ops","title":"t","concurrency":9}}`)
+	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", pushed.Body.String()); again.Code != 200 ||
+		!strings.Contains(again.Body.String(), `"push":{"to":"ops","title":"t","severity":"info","concurrency":9}`) {
+		t.Errorf("PUT with push = %s, then %s", pushed.Body, again.Body)
+	}
+	if r := b.ask(t, http.MethodPost, "/v1/subscriptions/pushed/receive", `{}`); r.Code != 422 || r.Errors[0].Location != "body.push" {
+		t.Errorf("receive of a subscription with push = %d %s", r.Code, r.Body)
+	}
 	read := b.ask(t, http.MethodGet, path, "")
 	if read.Code != 200 || !bytes.Equal(bytes.TrimSpace(read.Body.Bytes()), bytes.TrimSpace(r.Body.Bytes())) || !strings.Contains(read.Body.String(), `"visibility_timeout":"5m"`) {
 		t.Errorf("GET = %s, PUT = %s", read.Body, r.Body)

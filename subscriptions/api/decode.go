@@ -198,6 +198,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		f.number("max_receive", 1, subscriptions.MaxMaxReceive, &s.MaxReceive)
 		f.duration("backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.Backoff)
 		f.duration("max_backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.MaxBackoff)
+		s.Push = f.push()
 		take(f, "paused", "true or false", &s.Paused)
 		take(f, "version", "a whole number", &s.Version)
 		for _, ignored := range []string{"created_at", "changed_at", "changed_by"} {
@@ -205,6 +206,23 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		}
 	})
 	return s, err
+}
+
+// push takes the push delivery of a subscription; nil without it.
+func (f *fields) push() *subscriptions.Push {
+	var raw map[string]json.RawMessage
+	if !take(f, "push", "an object with to", &raw) {
+		return nil
+	}
+	one, p := fields{raw: raw, at: "push."}, &subscriptions.Push{}
+	one.text("to", &p.To)
+	one.text("title", &p.Title)
+	one.text("text", &p.Text)
+	one.text("severity", &p.Severity)
+	one.number("concurrency", 1, subscriptions.MaxConcurrency, &p.Concurrency)
+	jsonform.Rest(one.raw, &one.bad, one.at)
+	f.bad.Merge(&one.bad)
+	return p
 }
 
 func decodeSeek(body []byte) (subscriptions.Seek, error) {

@@ -79,7 +79,7 @@ func notFound(name string) *problem {
 }
 
 // fieldForm is the beginning of an error of a field of a subscription.
-var fieldForm = regexp.MustCompile(`^([a-z][a-z_]*)[ :]+(.+)$`)
+var fieldForm = regexp.MustCompile(`^([a-z][a-z_.]*)[ :]+(.+)$`)
 
 // toProblem maps the errors of a subscriptions.Service and of the decoders to HTTP.
 func toProblem(ctx context.Context, name string, err error) *problem {

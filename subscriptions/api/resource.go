@@ -25,8 +25,18 @@ type subscriptionInput struct {
 	MaxReceive        int                    `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
 	Backoff           string                 `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
 	MaxBackoff        string                 `json:"max_backoff,omitempty" doc:"Default 5m"`
+	Push              *pushBody              `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
 	Paused            bool                   `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid"`
 	Version           int64                  `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
+}
+
+// pushBody is the push delivery of a subscription.
+type pushBody struct {
+	To          string `json:"to" doc:"Name of a target of subscriptions.targets, whose URL is secret, of a Go plugin, or log"`
+	Title       string `json:"title,omitempty" doc:"Template over the event for the title of the message to a target"`
+	Text        string `json:"text,omitempty" doc:"Template of its text"`
+	Severity    string `json:"severity,omitempty" enum:"info,warning,critical" doc:"For pagers; default info"`
+	Concurrency int    `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"Concurrent calls in each process; default 4"`
 }
 
 // subscriptionBody is a stored subscription.
@@ -41,6 +51,7 @@ type subscriptionBody struct {
 	MaxReceive        int                    `json:"max_receive"`
 	Backoff           string                 `json:"backoff"`
 	MaxBackoff        string                 `json:"max_backoff"`
+	Push              *pushBody              `json:"push,omitempty" doc:"Absent with pull delivery"`
 	Paused            bool                   `json:"paused,omitempty"`
 	Version           int64                  `json:"version" doc:"Number of changes; PUT and DELETE compare it"`
 	CreatedAt         time.Time              `json:"created_at"`
@@ -52,7 +63,7 @@ func newBody(s *subscriptions.Subscription) subscriptionBody {
 	return subscriptionBody{
 		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Start: s.Start, Ordering: s.Ordering,
 		VisibilityTimeout: short(s.VisibilityTimeout), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
-		Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
+		Push: (*pushBody)(s.Push), Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
 	}
 }
 

@@ -416,7 +416,7 @@ func (g *group) release(lost map[string][]int32) {
 }
 
 // drain leases nothing more of the partitions and waits for actions in flight, up to
-// drainTimeout.
+// drainTimeout, or for calls in flight, up to pushDrainTimeout.
 func (g *group) drain(all []*partition) {
 	if len(all) == 0 {
 		return
@@ -426,7 +426,11 @@ func (g *group) drain(all []*partition) {
 		p.mu.leaving = true
 		p.mu.Unlock()
 	}
-	end := time.Now().Add(drainTimeout)
+	limit := drainTimeout
+	if g.pusher != nil {
+		limit = pushDrainTimeout
+	}
+	end := time.Now().Add(limit)
 	for _, p := range all {
 		for !p.idle() && time.Now().Before(end) {
 			if retry.Wait(g.work, 5*time.Millisecond) != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -91,6 +93,12 @@ type Config struct {
 	Kafka       []kgo.Opt
 	Store       Store
 	DeadLetters DeadLetters
+	// Push are the destinations of subscriptions with push delivery. This process does not
+	// run subscriptions with other ones.
+	Push push.Destinations
+	// PluginsOnly runs only subscriptions whose destination is a plugin of Push: for
+	// programs that other instances cannot reach.
+	PluginsOnly bool
 	// Instance names this process; it must differ between processes. Default: host,
 	// process number and a random part.
 	Instance string
@@ -117,5 +125,13 @@ func (c *Config) validate() error {
 	if c.Store == nil || c.DeadLetters == nil {
 		return errors.New("subscriptions: store and dead letters are required")
 	}
+	if err := c.Push.Validate(); err != nil {
+		return fmt.Errorf("subscriptions: %w", err)
+	}
 	return nil
+}
+
+// runs reports whether this process runs a subscription.
+func (c *Config) runs(s *subscriptions.Subscription) bool {
+	return !c.PluginsOnly || s.Push != nil && c.Push.Plugins[s.Push.To] != nil
 }

@@ -113,6 +113,9 @@ func (e *Engine) reconcile(ctx context.Context, all []store.Resource) {
 	want := make(map[string]bool, len(all))
 	for _, r := range all {
 		r.Subscription = r.WithDefaults()
+		if !e.cfg.runs(&r.Subscription) {
+			continue
+		}
 		want[r.Name] = true
 		g := e.mu.groups[r.Name]
 		switch {

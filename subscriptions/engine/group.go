@@ -40,6 +40,7 @@ type group struct {
 	done        chan struct{} // closed when run returns
 	session     session
 	replayer    deadletter.Replayer
+	pusher      *pusher // nil for pull delivery
 
 	resource atomic.Pointer[store.Resource]
 	client   *kgo.Client
@@ -106,7 +107,7 @@ func (g *group) isStopping() bool {
 func (g *group) update(r store.Resource) bool {
 	old := g.resource.Load()
 	if r.Incarnation() != g.incarnation || !slices.Equal(r.Topics, old.Topics) || !slices.Equal(r.Types, old.Types) || r.Filter != old.Filter ||
-		r.Ordering != old.Ordering || r.Start != old.Start {
+		r.Ordering != old.Ordering || r.Start != old.Start || !samePush(r.Push, old.Push) {
 		return false
 	}
 	g.resource.Store(&r)
@@ -153,7 +154,7 @@ func (g *group) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := g.open(); err != nil {
-		g.log.Error("failed to start the subscription; change it", "err", err)
+		g.log.Error("this process does not run the subscription", "err", err)
 		g.failed(err)
 		g.report(ctx)
 		<-g.stopping
@@ -164,6 +165,9 @@ func (g *group) run(ctx context.Context) {
 	parts.Go(func() { g.clock(ctx) })
 	parts.Go(func() { g.reporter(ctx) })
 	parts.Go(func() { g.replays(ctx) })
+	if g.pusher != nil {
+		parts.Go(func() { g.pusher.run(ctx) })
+	}
 	polled := make(chan struct{})
 	go func() { defer close(polled); g.read(ctx) }()
 	<-g.stopping
@@ -175,6 +179,7 @@ func (g *group) run(ctx context.Context) {
 	<-polled
 	parts.Wait()
 	g.forget(all)
+	g.pusher.end()
 	g.client.CloseAllowingRebalance()
 }
 
@@ -185,6 +190,13 @@ func (g *group) open() (err error) {
 		if g.filter, err = filter.Compile(r.Filter); err != nil {
 			return fmt.Errorf("filter: %w", err)
 		}
+	}
+	if r.Push != nil {
+		plugin, err := g.e.cfg.Push.Plugin(r.Push)
+		if err != nil {
+			return err
+		}
+		g.pusher = g.newPusher(plugin)
 	}
 	topics, patterns := r.TopicRegexps()
 	opts := []kgo.Opt{
@@ -219,15 +231,15 @@ func (g *group) selects(rec *kgo.Record) (bool, error) {
 			return false, nil
 		}
 	}
-	if g.filter == nil {
-		return true, nil
+	if g.filter != nil {
+		e := kafkarecord.Decode(rec)
+		if ok, err := g.filter.Holds(&e); err != nil {
+			return true, fmt.Errorf("filter: %w", err)
+		} else if !ok {
+			return false, nil
+		}
 	}
-	e := kafkarecord.Decode(rec)
-	ok, err := g.filter.Holds(&e)
-	if err != nil {
-		return true, fmt.Errorf("filter: %w", err)
-	}
-	return ok, nil
+	return g.pusher.accepts(rec), nil
 }
 
 // recordOf returns a record for the queue.

@@ -12,7 +12,8 @@ import (
 // metrics have the label subscription. The levels are read when they are collected.
 type metrics struct {
 	received, acknowledged, failed, expired, deadLettered *prometheus.CounterVec
-	settling, processing                                  *prometheus.HistogramVec
+	settling, processing, pushing                         *prometheus.HistogramVec
+	stuck                                                 *prometheus.GaugeVec
 }
 
 // groupMetrics are the metrics of one subscription.
@@ -40,8 +41,15 @@ func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, er
 			Name: "outbox_subscription_receive_to_acknowledge_seconds", Help: "Time from the delivery of a message to its confirmed acknowledgement.",
 			Buckets: []float64{0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600},
 		}, []string{"subscription"}),
+		pushing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "outbox_subscription_push_seconds", Help: "Duration of the calls of push delivery.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}, []string{"subscription"}),
+		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outbox_subscription_push_stuck", Help: "Calls of push delivery that have not returned after their time-out.",
+		}, []string{"subscription"}),
 	}
-	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, &levels{groups}} {
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, m.pushing, m.stuck, &levels{groups}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -60,6 +68,8 @@ func (m *metrics) of(name string) *groupMetrics {
 			}
 			m.settling.DeleteLabelValues(name)
 			m.processing.DeleteLabelValues(name)
+			m.pushing.DeleteLabelValues(name)
+			m.stuck.DeleteLabelValues(name)
 		},
 	}
 }

@@ -132,7 +132,8 @@ func (p *partition) next() (offset int64, open bool) {
 	return p.mu.q.Counts().Next, true
 }
 
-// idle reports whether nothing waits for the broker or the database.
+// idle reports whether nothing waits for the broker, the database or, with push delivery, a
+// call.
 func (p *partition) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,5 +141,5 @@ func (p *partition) idle() bool {
 		return true
 	}
 	_, urgent := p.mu.q.Dirty()
-	return !urgent && !p.mu.working && !p.mu.q.HasWork()
+	return !urgent && !p.mu.working && !p.mu.q.HasWork() && (p.g.pusher == nil || p.mu.q.Counts().Leased == 0)
 }

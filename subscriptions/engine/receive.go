@@ -135,6 +135,9 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 	if err != nil {
 		return nil, err
 	}
+	if err := g.resource.Load().CheckReceive(); err != nil {
+		return nil, err
+	}
 	out := g.await(ctx, r)
 	if len(out) == 0 {
 		if g.isStopping() {

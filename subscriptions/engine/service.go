@@ -21,6 +21,9 @@ const maxCounted = 10_000
 func (e *Engine) Put(ctx context.Context, s subscriptions.Subscription, principal string) (subscriptions.Subscription, error) {
 	s = s.WithDefaults()
 	err := s.Validate()
+	if err == nil && s.Push != nil {
+		_, err = e.cfg.Push.Plugin(s.Push)
+	}
 	if strings.TrimSpace(s.Filter) != "" {
 		if _, bad := filter.Compile(s.Filter); bad != nil {
 			err = errors.Join(err, fmt.Errorf("filter: %w", bad))

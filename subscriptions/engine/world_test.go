@@ -99,17 +99,21 @@ type process struct {
 
 // start runs an engine until its stop is called or the bubble ends. It returns when the
 // engine has its partitions.
-func (w *world) start() *process {
+func (w *world) start(options ...func(*Config)) *process {
 	w.t.Helper()
 	w.engines++
 	p := &process{w: w, name: "i" + strconv.Itoa(w.engines), reg: prometheus.NewRegistry()}
 	p.thaw = sync.NewCond(&p.mu)
-	e, err := New(Config{
+	cfg := Config{
 		// The broker of tests begins its rebalance timeout anew with each repeated request
 		// to join. Therefore these are rarer than that.
 		Kafka: []kgo.Opt{kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(p.dial), kgo.RequestTimeoutOverhead(4 * rebalanceTimeout)}, Store: &connection{w.db, p}, DeadLetters: &connection{w.db, p}, Instance: p.name,
 		Registerer: p.reg, Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("instance", p.name),
-	})
+	}
+	for _, set := range options {
+		set(&cfg)
+	}
+	e, err := New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -108,13 +108,18 @@ func (s *Store) read(ctx context.Context, name string) (r row, err error) {
 
 func (r *row) scan(scan func(...any) bool) (bool, error) {
 	var visibility, backoff, maxBackoff int64
-	var seeks string
+	var push, seeks string
 	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Start, (*string)(&r.Ordering), &visibility, &r.MaxReceive, &backoff,
-		&maxBackoff, &r.Paused, &seeks, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
+		&maxBackoff, &push, &r.Paused, &seeks, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
 		return false, nil
 	}
 	r.VisibilityTimeout, r.Backoff, r.MaxBackoff = millis(visibility), millis(backoff), millis(maxBackoff)
 	r.CreatedAt, r.ChangedAt = utc(r.CreatedAt), utc(r.ChangedAt)
+	if push != "" {
+		if err := json.Unmarshal([]byte(push), &r.Push); err != nil {
+			return false, fmt.Errorf("subscription %q: push: %w", r.Name, err)
+		}
+	}
 	if seeks != "" {
 		if err := json.Unmarshal([]byte(seeks), &r.Seeks); err != nil {
 			return false, fmt.Errorf("subscription %q: seeks: %w", r.Name, err)
@@ -128,20 +133,29 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // spec are the arguments of the columns that a change writes.
 func (r *row) spec() ([]any, error) {
 	if !r.exists() {
-		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
+		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
-	var seeks any
-	if len(r.Seeks) > 0 {
-		text, err := json.Marshal(r.Seeks)
-		if err != nil {
-			return nil, err
-		}
-		seeks = string(text)
+	push, err := jsonOf(r.Push, r.Push != nil)
+	if err != nil {
+		return nil, err
+	}
+	seeks, err := jsonOf(r.Seeks, len(r.Seeks) > 0)
+	if err != nil {
+		return nil, err
 	}
 	return []any{
 		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxReceive,
-		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), r.Paused, seeks, r.CreatedAt, r.ChangedAt, r.ChangedBy,
+		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, r.Paused, seeks, r.CreatedAt, r.ChangedAt, r.ChangedBy,
 	}, nil
+}
+
+// jsonOf returns the argument of a column with JSON; there is false for null.
+func jsonOf(v any, there bool) (any, error) {
+	if !there {
+		return nil, nil
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
 }
 
 // Put creates or replaces a subscription, which the caller has validated, and returns it

@@ -29,13 +29,14 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := subscription("orders")
+	want.Push = &subscriptions.Push{To: "ops", Title: "{{.event_type}}", Text: "\x00é", Severity: "warning", Concurrency: 7}
 	got := b.put(t, want)
 	want.Version, want.CreatedAt, want.ChangedAt, want.ChangedBy = 1, b.now, b.now, "ada"
 	if !reflect.DeepEqual(got, Resource{Subscription: want}) {
 		t.Errorf("Put() = %+v\nwant %+v", got, want)
 	}
 	b.now = b.now.Add(time.Hour)
-	want.Types, want.Filter, want.Paused = nil, "", true
+	want.Types, want.Filter, want.Paused, want.Push = nil, "", true, nil
 	b.put(t, want)
 	want.Version, want.ChangedAt = 2, b.now
 	got, err := b.Get(t.Context(), "orders")

@@ -207,6 +207,9 @@ func (s *Service) Receive(ctx context.Context, name string, r subscriptions.Rece
 	for {
 		s.mu.Lock()
 		sub, err := s.findLocked(name)
+		if err == nil {
+			err = sub.conf.CheckReceive()
+		}
 		if err != nil {
 			s.mu.Unlock()
 			return nil, err

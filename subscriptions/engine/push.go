@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+)
+
+const (
+	// pushDrainTimeout bounds the calls in flight of partitions that are revoked, instead
+	// of drainTimeout. With two commits it is less than rebalanceTimeout.
+	pushDrainTimeout = 10 * time.Second
+	// pushEndTimeout is the time in which calls return whose partition was closed.
+	pushEndTimeout = time.Second
+)
+
+// pusher is the consumer of a subscription with push delivery: it calls a plugin for each
+// message that this instance leases.
+type pusher struct {
+	g       *group
+	plugin  push.Plugin
+	slots   chan struct{} // holds one token for each call; a call that hangs keeps it
+	calls   sync.WaitGroup
+	seconds prometheus.Observer
+	stuck   prometheus.Gauge
+}
+
+func (g *group) newPusher(plugin push.Plugin) *pusher {
+	m := g.e.metrics
+	return &pusher{
+		g: g, plugin: plugin, slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
+	}
+}
+
+// accepts reports whether the plugin of a subscription with push delivery accepts a record.
+func (u *pusher) accepts(rec *kgo.Record) bool {
+	return u == nil || push.AcceptsAll(u.plugin) || push.Accepts(u.plugin, push.NewEvent(u.g.name, kafkarecord.Decode(rec), 0))
+}
+
+// run leases messages while there are places for calls, until the group stops or ctx ends.
+func (u *pusher) run(ctx context.Context) {
+	for {
+		select {
+		case u.slots <- struct{}{}:
+		case <-u.g.stopping:
+			return
+		case <-ctx.Done():
+			return
+		}
+		free := 1
+		for more := true; more && free < cap(u.slots); {
+			select {
+			case u.slots <- struct{}{}:
+				free++
+			default:
+				more = false
+			}
+		}
+		// The lease is longer than the call may last, so that it never ends before the
+		// result of a call that keeps to its time.
+		timeout := u.g.resource.Load().VisibilityTimeout
+		leases := u.g.await(ctx, subscriptions.Receive{Max: free, Wait: time.Hour, VisibilityTimeout: 2 * timeout})
+		for range free - len(leases) {
+			<-u.slots
+		}
+		for i := range leases {
+			u.calls.Add(1)
+			go u.deliver(&leases[i], timeout)
+		}
+		if len(leases) == 0 && u.g.isStopping() {
+			return
+		}
+	}
+}
+
+// deliver calls the plugin for a leased message and settles it.
+func (u *pusher) deliver(l *leased, timeout time.Duration) {
+	defer u.calls.Done()
+	if err, abandoned := u.await(l, u.call(l, timeout), timeout); !abandoned {
+		u.settle(l, err)
+	}
+}
+
+// call starts a call of the plugin. The place is free when the call returns, however long
+// that takes, so a plugin that hangs blocks only places of its own subscription.
+func (u *pusher) call(l *leased, timeout time.Duration) <-chan error {
+	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
+	done := make(chan error, 1)
+	e := push.NewEvent(u.g.name, kafkarecord.Decode(l.Record), l.Attempt)
+	began := time.Now()
+	go func() {
+		defer cancel()
+		err := push.Call(ctx, u.plugin, e, func() {
+			u.g.log.Error("the plugin panicked", "event_id", e.ID, "stack", string(debug.Stack()))
+		})
+		u.seconds.Observe(time.Since(began).Seconds())
+		<-u.slots
+		done <- err
+	}()
+	return done
+}
+
+// await returns the result of a call. A call that does not return in time keeps its lease,
+// so that its message is not delivered concurrently and the next one of its key waits.
+// abandoned means that the partition was closed first: its next owner delivers the message.
+func (u *pusher) await(l *leased, done <-chan error, timeout time.Duration) (err error, abandoned bool) {
+	// A plugin that returns with its context gets time to return its error.
+	t := time.NewTimer(timeout + timeout/10)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err, false
+	case <-l.p.ctx.Done():
+		return nil, true
+	case <-t.C:
+	}
+	u.stuck.Inc()
+	defer u.stuck.Dec()
+	u.g.log.Warn("the plugin hangs; its place and its key are blocked until it returns", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset)
+	u.g.failed(fmt.Errorf("push to %s: attempt %d of %s/%d, offset %d, has not returned after %s", u.g.resource.Load().Push.To, l.Attempt, l.p.topic, l.p.number, l.Offset, timeout))
+	for {
+		l.p.locked(func(q *queue.Queue) {
+			now := time.Now()
+			q.Extend(l.Offset, l.Lease, now, now.Add(2*timeout))
+		})
+		t.Reset(timeout)
+		select {
+		case err := <-done:
+			return err, false
+		case <-l.p.ctx.Done():
+			return nil, true
+		case <-t.C:
+		}
+	}
+}
+
+// settle acknowledges a delivered message, rejects one with a permanent error, and returns
+// others. It does not wait: the next message of the key follows after the confirmation.
+func (u *pusher) settle(l *leased, err error) {
+	action, delay, reason := queue.Ack, time.Duration(0), ""
+	r := u.g.resource.Load()
+	if err != nil {
+		if l.p.ctx.Err() != nil {
+			return // it may be the result of the end of the call
+		}
+		reason = textOf(err)
+		u.g.failed(fmt.Errorf("push to %s: %s", r.Push.To, reason))
+		u.g.log.Debug("delivery failed", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset, "attempt", l.Attempt, "err", reason)
+		action, delay = queue.Nack, min(push.WaitOf(err), r.MaxBackoff)
+		if push.IsPermanent(err) {
+			action = queue.Reject
+		}
+	}
+	l.p.locked(func(q *queue.Queue) {
+		q.Settle(l.Offset, l.Lease, action, time.Now(), delay, reason, queue.Waiter{Call: pushed{u.g.metrics, action, q.LeasedAt(l.Offset, l.Lease)}})
+	})
+}
+
+// textOf returns the stored form of an error, which is not empty.
+func textOf(err error) string {
+	s := subscriptions.Settle{Action: subscriptions.ActionReject, Reason: strings.ToValidUTF8(err.Error(), "\uFFFD")}
+	if s.Reason == "" {
+		s.Reason = fmt.Sprintf("an error of type %T without a text", err)
+	}
+	return reasonOf(&s)
+}
+
+// pushed counts the confirmed result of a call.
+type pushed struct {
+	m      *groupMetrics
+	action queue.Action
+	leased time.Time
+}
+
+// Done implements queue.Call.
+func (c pushed) Done(_ int, o queue.Outcome) {
+	switch {
+	case o != queue.OK:
+	case c.action == queue.Ack:
+		c.m.acknowledged.Inc()
+		c.m.processing.Observe(time.Since(c.leased).Seconds())
+	case c.action == queue.Nack:
+		c.m.failed.Inc()
+	}
+}
+
+// end waits for the calls whose partitions were closed. Those that hang are left.
+func (u *pusher) end() {
+	if u == nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() { u.calls.Wait(); close(ended) }()
+	ctx, cancel := context.WithTimeout(context.Background(), pushEndTimeout)
+	defer cancel()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// samePush reports whether two subscriptions have the same destination.
+func samePush(a, b *subscriptions.Push) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}

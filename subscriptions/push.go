@@ -1,0 +1,73 @@
+package subscriptions
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Defaults and limits of Push.
+const (
+	DefaultConcurrency = 4
+	MaxConcurrency     = 1000
+	// maxTemplate bounds a template, in bytes.
+	maxTemplate = 16 << 10
+)
+
+// Severities are the values of Push.Severity.
+var Severities = []string{"info", "warning", "critical"}
+
+// Push is the delivery of messages to a destination instead of Receive: each message is one
+// call, and VisibilityTimeout is the time-out of the call. To is required; other zero values
+// mean the documented defaults.
+type Push struct {
+	// To names a target of the configuration, which contains its URL and secrets, or a
+	// plugin of the process. The target log writes messages to the log.
+	To string `json:"to"`
+	// Title and Text are templates over the event for the message to a target. A plugin
+	// has none.
+	Title string `json:"title,omitempty"`
+	Text  string `json:"text,omitempty"`
+	// Severity is info, warning or critical, for pagers. Default info.
+	Severity string `json:"severity,omitempty"`
+	// Concurrency is the number of concurrent calls in each process: 1 to 1,000.
+	// Default 4.
+	Concurrency int `json:"concurrency,omitempty"`
+}
+
+func (p *Push) withDefaults() *Push {
+	if p == nil {
+		return nil
+	}
+	out := *p
+	out.Severity = cmp.Or(out.Severity, Severities[0])
+	out.Concurrency = cmp.Or(out.Concurrency, DefaultConcurrency)
+	return &out
+}
+
+// validate reports every problem, except those of the templates and of a destination that
+// does not exist.
+func (p *Push) validate(bad func(format string, args ...any)) {
+	if p.To == "" || len(p.To) > MaxName {
+		bad("push.to %q: name a target of subscriptions.targets, or a plugin", p.To)
+	}
+	if !slices.Contains(Severities, p.Severity) {
+		bad("push.severity %q: use info, warning or critical", p.Severity)
+	}
+	if p.Concurrency < 1 || p.Concurrency > MaxConcurrency {
+		bad("push.concurrency %d: must be 1 to %d", p.Concurrency, MaxConcurrency)
+	}
+	for field, text := range map[string]string{"title": p.Title, "text": p.Text} {
+		if len(text) > maxTemplate {
+			bad("push.%s: %d bytes; at most %d are allowed", field, len(text), maxTemplate)
+		}
+	}
+}
+
+// CheckReceive returns the error of Receive for a subscription with push delivery.
+func (s *Subscription) CheckReceive() error {
+	if s.Push == nil {
+		return nil
+	}
+	return fmt.Errorf("push: subscription %q delivers its messages to %s; remove push to receive them", s.Name, s.Push.To)
+}

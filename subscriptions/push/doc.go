@@ -1,0 +1,8 @@
+// Package push delivers the messages of subscriptions to destinations: to e-mail, Slack and
+// other services, to signed webhooks, or to Go code.
+//
+// A destination is a named target, so that its URL and secrets are in the configuration
+// alone, or a Plugin of the process. The engine leases the messages, calls Process, and
+// settles them: nil acknowledges, an error is a failed delivery, and one that Permanent
+// marks rejects the message.
+package push
