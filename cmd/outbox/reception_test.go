@@ -23,25 +23,29 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
 // freeHosts counts the hosts that freeAddr has given away.
 var freeHosts atomic.Uint32
 
-// freeAddr is an address at which nobody listens, and nobody else will: on Linux its
-// host is one of loopback's that no other test uses.
+// freeAddr returns an address at which nobody listens: on Linux its host is a loopback
+// address that no other test of this process uses, and no other process takes its port,
+// also while a service is not listening yet.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	host := "127.0.0.1"
-	if runtime.GOOS == "linux" {
-		host = fmt.Sprintf("127.7.7.%d", freeHosts.Add(1))
-	}
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	addrs, err := ports.Take(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	host, port, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.7.7.%d", freeHosts.Add(1))
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // asked is one request's answer; its status is 0 if there is none.
@@ -107,7 +111,13 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		cmd.SetContext(ctx)
 		cmd.SetErr(io.Discard)
 		ended[name] = end
-		go func() { end <- run(cmd, &conf) }()
+		go func() {
+			err := run(cmd, &conf)
+			if ctx.Err() == nil {
+				t.Errorf("%s ended before it was stopped: %v", name, err)
+			}
+			end <- err
+		}()
 	}
 	for name, addr := range addrs {
 		until(t, addr, 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)

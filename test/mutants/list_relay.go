@@ -160,6 +160,11 @@ var relayMutants = []mutant{
 		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
 	}),
+	unit("TestReadback_GatesAPartitionNobodyLeads", mutant{
+		name: "a pause between attempts prolongs the patience of a start", file: "relay/internal/readback/readback.go",
+		old: "most = min(most, Patience-now.Sub(patience))",
+		new: "most = min(most, Patience)",
+	}),
 	unit("TestReadback_KnowsWhatWasUnderWay", mutant{
 		name: "read-back does not wait for quiet", file: "relay/internal/readback/readback.go",
 		old: "		if !quiet.IsZero() && !came {",

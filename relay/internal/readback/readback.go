@@ -244,7 +244,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case r.gating && len(pending) > 0 && !patience.IsZero() && now.Sub(patience) > Patience:
+		case r.gating && len(pending) > 0 && !patience.IsZero() && now.Sub(patience) >= Patience:
 			for _, p := range pending {
 				p.err = errors.Join(errUnread, p.lastErr)
 			}
@@ -262,7 +262,11 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 			case patience.IsZero(): // others are readable: the broker is available
 				patience = now
 			}
-			if err := r.pause(ctx, attempt, err); err != nil {
+			most := r.cfg.RetryMax
+			if r.gating && !patience.IsZero() { // the start resumes when its patience ends
+				most = min(most, Patience-now.Sub(patience))
+			}
+			if err := r.pause(ctx, attempt, most, err); err != nil {
 				return err
 			}
 			continue
@@ -367,15 +371,15 @@ func (r *Reader) Retry(ctx context.Context, f func() error) error {
 		case failure.Classify(err) == failure.Fatal:
 			return err
 		}
-		if err := r.pause(ctx, attempt, err); err != nil {
+		if err := r.pause(ctx, attempt, r.cfg.RetryMax, err); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits before the next attempt.
-func (r *Reader) pause(ctx context.Context, attempt int, err error) error {
-	wait := retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)
+// pause waits before the next attempt, at most for most.
+func (r *Reader) pause(ctx context.Context, attempt int, most time.Duration, err error) error {
+	wait := min(most, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt))
 	if attempt == 3 { // the broker may be starting during the first attempts
 		r.log.Warn("cannot read the topics back; nothing is published before that", "err", err)
 	}
