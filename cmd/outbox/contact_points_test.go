@@ -68,6 +68,8 @@ var commandArguments = map[string][]string{
 	"orders":              {"--http-addr", "127.0.0.1:0", "--http-insecure", "--admin-addr", "off"},
 	"react":               {"--admin-addr", "127.0.0.1:0", "--config", "RULES"},
 	"relay":               {"--admin-addr", "127.0.0.1:0"},
+	"subscriptions serve": {"--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
+	"dlq watch":           {"--admin-addr", "127.0.0.1:0"},
 	"dlq archive run":     {"--retention-archive", "DIR"},
 	"relay reshard":       {"--to", "2"},
 	"deliveries repeat":   {"00000000-0000-0000-0000-000000000001"},

@@ -30,8 +30,8 @@ import (
 var freeHosts atomic.Uint32
 
 // freeAddr returns an address at which nobody listens: on Linux its host is a loopback
-// address that no other test of this process uses, and no other process takes its port,
-// also while a service is not listening yet.
+// address that no other test uses, of this process or of another one, and nobody else
+// takes its port while a service is not listening yet.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	addrs, err := ports.Take(1)
@@ -43,7 +43,7 @@ func freeAddr(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if runtime.GOOS == "linux" {
-		host = fmt.Sprintf("127.7.7.%d", freeHosts.Add(1))
+		host = fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()>>8%254, os.Getpid()%256, freeHosts.Add(1))
 	}
 	return net.JoinHostPort(host, port)
 }
