@@ -1,6 +1,7 @@
 // Command tiers runs targets of the Makefile, some concurrently, and reports
 // the duration of each and a short summary of the failures at the end of its
 // output. It also reports flaky tests, which failed and passed when repeated.
+// gotestsum runs and repeats the Go tests, and lists their failures.
 //
 //	go run ./test/tiers lint test-race     # starts no target after a failure
 //	go run ./test/tiers -k lint test-race  # runs all; so does CI=true
@@ -48,8 +49,10 @@ func run() int {
 	for _, t := range done {
 		fmt.Println(t)
 	}
-	for _, line := range flaky(done) {
-		fmt.Println(line)
+	for _, t := range done {
+		for _, line := range t.flaky {
+			fmt.Println(line)
+		}
 	}
 	lines := summary(done)
 	if len(lines) == 0 && len(done) == len(tiers) {

@@ -10,18 +10,32 @@ import (
 // raceBegins is the first line of a report of the detector.
 const raceBegins = "WARNING: DATA RACE"
 
-// raced matches the only message of a test that ran during a race: the detector
-// fails each running test, including tests that wait for their subtests.
-var raced = regexp.MustCompile(`^testing\.go:\d+: race detected during execution of test$`)
+var (
+	// raced matches the message of a test that ran during a race: the detector fails
+	// each running test, including tests that wait for their subtests.
+	raced = regexp.MustCompile(`^testing\.go:\d+: race detected during execution of test$`)
+	// access starts one side of a race, followed by its stack: functions alternating
+	// with positions.
+	access = regexp.MustCompile(`^(Read|Write|Previous read|Previous write|Atomic \w+|Previous atomic \w+) at 0x`)
+)
 
-// bystander reports whether f only ran during a race.
-func (f failure) bystander() bool {
-	return len(f.said) > 0 && !slices.ContainsFunc(f.said, func(line string) bool { return !raced.MatchString(line) })
+// merge replaces each report of the detector by one line.
+func merge(lines []string) (out []string) {
+	for len(lines) > 0 {
+		begin := slices.Index(lines, raceBegins)
+		if begin < 0 {
+			break
+		}
+		report := lines[begin+1:]
+		end := slices.Index(report, "==================")
+		if end < 0 {
+			end = len(report)
+		}
+		out = append(append(out, lines[:begin]...), race(report[:end]))
+		lines = report[min(len(report), end+1):]
+	}
+	return append(out, lines...)
 }
-
-// access starts one side of a race, followed by its stack: functions
-// alternating with positions.
-var access = regexp.MustCompile(`^(Read|Write|Previous read|Previous write|Atomic \w+|Previous atomic \w+) at 0x`)
 
 // race returns a report of the detector in one line: for each side the function
 // that accessed the memory, and its first caller in this module.

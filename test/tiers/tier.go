@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,13 +23,15 @@ type tier struct {
 	err error
 	// took is by the clock; busy is the processor time of all its processes.
 	took, busy time.Duration
-	// flaky are tests that failed, and passed when repeated.
-	flaky []failure
+	// flaky are lines on tests that failed, and passed when repeated.
+	flaky []string
 }
 
-// log is the file of its output, events that of `go test -json`.
+// log is the file of its output, events that of `go test -json`, report gotestsum's
+// report on repeated tests.
 func (t *tier) log() string    { return filepath.Join(t.logs, t.name+".log") }
 func (t *tier) events() string { return filepath.Join(t.logs, t.name+".json") }
+func (t *tier) report() string { return filepath.Join(t.logs, t.name+".reruns") }
 
 // String returns the duration.
 func (t *tier) String() string {
@@ -46,8 +49,11 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	defer func() { t.took = time.Since(began) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, t.limit, errTooLong)
 	defer cancel()
-	if t.err = os.Remove(t.events()); os.IsNotExist(t.err) {
-		t.err = nil
+	for _, file := range []string{t.events(), t.report()} { // of the run before
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.err = err
+			return
+		}
 	}
 	log, err := os.Create(t.log())
 	if err != nil {
@@ -56,13 +62,13 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, t.make, "--no-print-directory", t.name)
-	// gotestsum, which runs the Go tests of a tier, reads the path of the events.
+	// gotestsum, which runs the Go tests of a tier, writes these files.
 	events, err := filepath.Abs(t.events())
-	if err != nil {
-		t.err = err
+	report, err2 := filepath.Abs(t.report())
+	if t.err = errors.Join(err, err2); t.err != nil {
 		return
 	}
-	cmd.Env = append(os.Environ(), "GOTESTSUM_JSONFILE="+events)
+	cmd.Env = append(os.Environ(), "GOTESTSUM_JSONFILE="+events, "RERUNS="+report)
 	cmd.Stdout = io.MultiWriter(out, log)
 	cmd.Stderr = cmd.Stdout
 	// Processes that a shell script leaves running hold the pipe; they are not
@@ -79,27 +85,10 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	if cmd.ProcessState != nil {
 		t.busy = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	if err := t.judge(); t.err == nil {
+	t.flaky, err = t.repeated()
+	if err = errors.Join(err, t.judge()); t.err == nil {
 		t.err = err
 	}
-}
-
-// judge reads the result of each test. A package that failed without a failed
-// test (in TestMain, or by a data race after the last test) runs no test when
-// repeated, so its success is not a result.
-func (t *tier) judge() error {
-	failed, again, err := failures(t.events())
-	for _, f := range again {
-		if f.test != "" {
-			t.flaky = append(t.flaky, f)
-			continue
-		}
-		err = errors.Join(err, fmt.Errorf("%s failed, and not by a test", place(f.pkg)))
-	}
-	for _, f := range failed {
-		err = errors.Join(err, fmt.Errorf("%s %s failed", place(f.pkg), f.test))
-	}
-	return err
 }
 
 // errTooLong is the error of a tier that exceeded its limit.

@@ -32,9 +32,7 @@ func TestSummary_ListsFailures(t *testing.T) {
 good) echo fine;;
 tests)
 	echo "a long log"
-	echo '{"Action":"run","Package":"`+module+`relay","Test":"TestSweep"}' >"$GOTESTSUM_JSONFILE"
-	echo '{"Action":"output","Package":"`+module+`relay","Test":"TestSweep","Output":"    sweep_test.go:7: got 1, want 2\n"}' >>"$GOTESTSUM_JSONFILE"
-	echo '{"Action":"fail","Package":"`+module+`relay","Test":"TestSweep"}' >>"$GOTESTSUM_JSONFILE"
+	printf '=== Failed\n=== FAIL: relay TestSweep (0.00s)\n    sweep_test.go:7: got 1, want 2\n\nDONE 1 tests, 1 failure in 0.1s\n'
 	exit 1;;
 lint)
 	echo "relay/a.go:3:1: unused" >&2
@@ -110,10 +108,11 @@ func TestSummary_IsShort(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 5, 13} {
 		target := setup(t, `*)
+	echo "=== Failed"
 	for i in $(seq 50); do
-		echo "{\"Action\":\"output\",\"Package\":\"p\",\"Test\":\"Test$i\",\"Output\":\"    x_test.go:1: $(printf 'long %.0s' $(seq 100))\\n\"}"
-		echo "{\"Action\":\"fail\",\"Package\":\"p\",\"Test\":\"Test$i\"}"
-	done >"$GOTESTSUM_JSONFILE"
+		echo "=== FAIL: p Test$i (0.00s)"
+		echo "    x_test.go:1: $(printf 'long %.0s' $(seq 100))"
+	done
 	exit 1;;`)
 		var tiers []*tier
 		for i := range n {
@@ -177,42 +176,17 @@ func TestTier_EndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The events of an earlier run do not count.
+// The files of an earlier run do not count.
 func TestTier_ForgetsTheRunBefore(t *testing.T) {
 	t.Parallel()
-	x := setup(t, `*) echo "no compiler" >&2; exit 1;;`)("again")
-	old := `{"Action":"fail","Package":"p","Test":"TestOld"}`
-	if err := os.WriteFile(x.events(), []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	x.run(t.Context(), &strings.Builder{})
-	if got := strings.Join(summary([]*tier{x}), "\n"); strings.Contains(got, "TestOld") || !strings.Contains(got, "no compiler") {
-		t.Errorf("summary:\n%s\nwant the failure of this run", got)
-	}
-}
-
-// A tier whose failed test passed when repeated succeeds, and the test is
-// reported. It fails if a failure cannot be repeated: a package without a
-// failed test runs no test again.
-func TestTier_ThatRanAgain(t *testing.T) {
-	t.Parallel()
-	event := func(action, test string) string {
-		return `echo '{"Action":"` + action + `","Package":"` + module + `relay"` + test + `}' >>"$GOTESTSUM_JSONFILE"
-`
-	}
-	const test = `,"Test":"TestTail"`
-	target := setup(t, `
-test) `+event("output", test+`,"Output":"    a_test.go:1: too late\n"`)+event("fail", test)+event("fail", "")+event("pass", test)+event("pass", "")+`;;
-main) `+event("fail", "")+event("pass", "")+`;;
-left) `+event("fail", test)+event("fail", "")+`;;`)
-	tiers := []*tier{target("test"), target("main"), target("left")}
-	for i, want := range []string{"<nil>", "relay failed, and not by a test", "relay TestTail failed"} {
-		tiers[i].run(t.Context(), &strings.Builder{})
-		if got := fmt.Sprint(tiers[i].err); got != want {
-			t.Errorf("%s: error = %s, want %s", tiers[i].name, got, want)
+	x := setup(t, `*) echo "no compiler" >&2;;`)("again")
+	for _, file := range []string{x.events(), x.report()} {
+		if err := os.WriteFile(file, []byte("p.TestOld: 2 runs, 1 failures\n"), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if got, want := strings.Join(flaky(tiers), "\n"), "FLAKY: test: relay TestTail: a_test.go:1: too late"; got != want {
-		t.Errorf("flaky = %q, want %q", got, want)
+	x.run(t.Context(), &strings.Builder{})
+	if _, err := os.Stat(x.events()); err == nil || x.err != nil || len(x.flaky) > 0 {
+		t.Errorf("error = %v, flaky = %q, want none of the run before", x.err, x.flaky)
 	}
 }
