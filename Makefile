@@ -17,7 +17,7 @@ gotest = ./test/tool $(GOTESTSUM) --format $(1) --format-hide-empty-pkg --hide-s
 
 # In CI up to three tests that failed run once more, each alone. A data race, a panic and
 # a timeout end the tier. What passes then is named as FLAKY at the end (test/tiers).
-again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race)
+again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race --rerun-fails-report="$${RERUNS:-/dev/null}")
 
 # The modules of the repository; the root module is the product.
 MODULE  := github.com/scylla-outbox/scylla-outbox
@@ -25,6 +25,10 @@ MODULE  := github.com/scylla-outbox/scylla-outbox
 LIBRARY := outbox outbox/kafkarecord
 # The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
 packages = go list ./... $(MODULE)/devkit/...
+
+# CI has little processor time and much memory: compilers, linters and tests collect less
+# garbage. Tiers that measure processes of the product are left alone.
+lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check: export GOGC = 400
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
@@ -49,9 +53,8 @@ build: ## build bin/outbox and bin/outbox-dev
 build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and Azure too
 	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
 
-# Two run side by side; those that wait for processes and timers most stand beside
-# those that compute.
-TIERS := lint test-library test-race test-peers test-go test-fault test-virtual test-browser fuzz-short test-api bench-smoke compose-check vuln alerts cloud-check
+# Two run side by side. The longest come first, so that both lanes are full until the end.
+TIERS := test-race lint test-virtual test-full test-go test-peers fuzz-short test-fault test-api test-browser bench-smoke test-library alerts cloud-check vuln compose-check
 
 .PHONY: test
 test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
@@ -66,9 +69,15 @@ test-short: ## the Go-only tests, under two minutes
 	go test -short $$($(packages))
 	@for module in $(LIBRARY); do (cd $$module && go test ./...) || exit; done
 
+# test/packages divides the tests of product and devkit between test-race, test-go and
+# test-full.
 .PHONY: test-go
-test-go: ## the Go tests, with all their seeds and sizes; the simulations are test-virtual
-	$(call gotest,pkgname,$(again) --packages "$$($(packages) | grep -v /test/sim)",-timeout 40m)
+test-go: ## the Go tests of packages that use no goroutines, and those that run processes
+	$(call gotest,pkgname,$(again) --packages "$$(./test/packages go)",-timeout 40m)
+
+.PHONY: test-full
+test-full: ## the Go tests that -short makes smaller or skips, with all their seeds and sizes
+	$(call gotest,pkgname,$(again) --packages "$$(./test/packages full)",-timeout 40m -run "$$(./test/packages tests)")
 
 # The library is what other teams import: it builds and passes with the gocql of its own
 # go.mod, upstream's 1.7.0, and lists at most 20 modules.
@@ -77,11 +86,10 @@ test-library: cc ## the library modules, alone: vet, tests under the race detect
 	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
-# Seeds and sizes of -short, since the detector makes all of it ten times slower; and
-# without what runs in other processes, or one goroutine at a time.
+# Seeds and sizes of -short, since the detector makes all of it ten times slower.
 .PHONY: test-race
-test-race: cc ## the Go tests of -short under the race detector
-	./test/detector $(call gotest,pkgname,$(again) --packages "$$($(packages) | grep -vE '/test/(sim|stories|e2e)')",-race -short -timeout 40m)
+test-race: cc ## the Go tests of packages that use goroutines, under the race detector with -short
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",-race -short -timeout 40m)
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)
@@ -150,7 +158,7 @@ bench-go: ## the Go benchmarks
 
 .PHONY: bench-smoke
 bench-smoke: ## every Go benchmark once, so that they keep working
-	go test -vet=off -run '^$$' -bench . -benchtime 1x $$($(packages)) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
+	go test -vet=off -run '^$$' -bench . -benchtime 1x $$(./test/packages bench) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
 .PHONY: prose
 prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)

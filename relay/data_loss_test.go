@@ -15,6 +15,7 @@ import (
 
 // Readiness reports the loss for an hour, with the partition.
 func TestStatus_ReportsRecordsThatTheBrokerLost(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleDelay = 10 * time.Second })

@@ -116,6 +116,7 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 // delay their own aggregates alone: others are stored, readiness names one of them, and
 // nothing is lost.
 func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for how, failure := range map[string]*faults.Failure{
 		"refused":   faults.Refuse(cqlerr.Unauthorized, "no MODIFY on it"),

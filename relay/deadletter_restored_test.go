@@ -18,6 +18,7 @@ import (
 // whether that saw it leave or began when it was gone; and so is one that is
 // restored when the relay is away.
 func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for _, how := range []string{"saw it leave", "began without it", "was away"} {
 		t.Run(how, func(t *testing.T) {

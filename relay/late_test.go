@@ -87,6 +87,7 @@ func (w *world) conditionally(e outbox.Event) (applied bool, err error) {
 // A conditional write is decided and stays invisible. The relay is restarted, and the next
 // conditional write of the aggregate makes the row visible, with its old time.
 func TestLate_DecidedConditionalWrite(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for _, tail := range []string{TailOff, TailOn} {
 		for _, restarts := range []int{0, 1, 2} {

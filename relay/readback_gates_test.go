@@ -21,6 +21,7 @@ import (
 // within seconds, none are published to that one, and when it can be read nothing is
 // published twice and nothing is lost.
 func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fault  kfake.Fault

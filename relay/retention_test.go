@@ -18,6 +18,7 @@ import (
 // rows again. It publishes none of them: neither those that were
 // replayed, nor the discarded, nor the failed ones.
 func TestRetention_PublishesNothingAgain(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

@@ -112,6 +112,7 @@ func TestAwaitUnsharded_StartsImmediately(t *testing.T) {
 // dead letters and blocked aggregates. Each event is published once and in order, and the
 // start reads the topics back to the last checkpoint only.
 func TestUnsharded_OneShardTakesOver(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for _, tt := range shardEngines {
 		for _, killed := range []bool{false, true} {

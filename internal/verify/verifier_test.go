@@ -387,6 +387,7 @@ func TestVerifier_Memory(t *testing.T) {
 	s := &synthetic{rows: rows, lost: map[int]bool{rows / 2: true}}
 	p := s.pass(t, &log, rows/2) // as 10 million and the default
 	p.v.cfg.Window = time.Millisecond
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // as a process of the product
 	runtime.GC()
 	debug.FreeOSMemory()
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}

@@ -22,20 +22,20 @@ import (
 )
 
 // Fewer returns the number of seeds that a random test tries of n: with -short, which the
-// race detector uses, the first quarter.
+// race detector uses, the first eighth.
 func Fewer(n uint64) uint64 {
 	if testing.Short() {
-		return max(n/4, 2)
+		return max(n/8, 2)
 	}
 	return n
 }
 
-// Long skips a test of many hours with -short. The race detector finds in it only what it
-// finds in the first minutes.
+// Long skips a test of many hours or many variants with -short. The race detector finds
+// in it only what it finds in the first minutes, and in the tests beside it.
 func Long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("hours of virtual time")
+		t.Skip("hours of virtual time, or many variants")
 	}
 }
 
