@@ -172,8 +172,13 @@ lint: prose ## gofumpt, go vet, staticcheck, prose
 	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' $$($(packages))
 
 .PHONY: alerts
-alerts: ## test the alert rules, and read the dashboard's queries, with promtool
+alerts: ## test the alert rules, the dashboard's queries and the routes of Alertmanager
 	./test/promtool test rules deploy/prometheus/alerts_test.yml
+	sed s:/etc/prometheus/:: deploy/prometheus/prometheus.yml >deploy/prometheus/.checked.yml
+	./test/promtool check config deploy/prometheus/.checked.yml; rm deploy/prometheus/.checked.yml
+	./test/amtool check-config deploy/alertmanager/alertmanager.yml
+	./test/amtool config routes test --config.file=deploy/alertmanager/alertmanager.yml --verify.receivers=on-call severity=critical
+	./test/amtool config routes test --config.file=deploy/alertmanager/alertmanager.yml --verify.receivers=team severity=warning
 	PROMTOOL=$(CURDIR)/test/promtool go test -count=1 ./test/layout -run DashboardQueries
 
 .PHONY: test-million

@@ -16,9 +16,15 @@ import (
 // composeFile is the part of docker-compose.yml that the tests read.
 type composeFile struct {
 	Services map[string]struct {
+		Image       string            `yaml:"image"`
 		Command     []string          `yaml:"command"`
 		Environment map[string]string `yaml:"environment"`
 		Ports       []string          `yaml:"ports"`
+		ReadOnly    bool              `yaml:"read_only"`
+		CapDrop     []string          `yaml:"cap_drop"`
+		Healthcheck struct {
+			Test []string `yaml:"test"`
+		} `yaml:"healthcheck"`
 	} `yaml:"services"`
 }
 
@@ -94,7 +100,7 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if name == "scylla" {
+				if readCompose(t).Services[name].Image != "scylla-outbox" {
 					continue
 				}
 				found++
@@ -120,5 +126,31 @@ func TestCompose_NamesSettings(t *testing.T) {
 				t.Errorf("%s: %s is the variable of no setting", name, variable)
 			}
 		}
+	}
+}
+
+// Each long-running process of docker-compose.yml is checked by outbox health with its own
+// command, and every container but the engines has a read-only file system and no capability.
+func TestCompose_HealthAndConfinement(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for name, service := range readCompose(t).Services {
+		if engine := name == "scylla" || name == "redpanda"; !engine && (!service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"})) {
+			t.Errorf("%s: read_only %t, cap_drop %v", name, service.ReadOnly, service.CapDrop)
+		}
+		if service.Image != "scylla-outbox" || name == "migrate" {
+			continue
+		}
+		checked++
+		command := service.Command
+		if i := slices.Index(command, "--config"); i >= 0 {
+			command = command[:i]
+		}
+		if want := append([]string{"CMD", "/outbox", "health"}, command...); !slices.Equal(service.Healthcheck.Test, want) {
+			t.Errorf("%s: its health check is %q, want %q", name, service.Healthcheck.Test, want)
+		}
+	}
+	if checked != 5 {
+		t.Errorf("checked %d services, want 5", checked)
 	}
 }

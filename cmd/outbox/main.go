@@ -27,7 +27,7 @@ was lost. 'outbox-dev run' starts everything in one process, with embedded engin
 and sample orders.`, out, errOut)
 	root.AddCommand(
 		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), newSubscriptionsCommand(), newConsumeCommand(), cli.NewVersionCommand(),
+		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), cli.NewVersionCommand(),
 	)
 	return root
 }
