@@ -198,8 +198,15 @@ vuln: ## known vulnerabilities, where the database is reachable
 	@./test/vuln-check './test/tool $(GOVULNCHECK)'
 
 .PHONY: compose-check
-compose-check: ## validate docker-compose.yml against the compose specification
+compose-check: ## validate docker-compose.yml against the compose specification, and the systemd units
 	./test/tool $(COMPOSESPEC) docker-compose.yml >/dev/null && echo "docker-compose.yml: valid"
+	./test/systemd
+
+.PHONY: kubernetes
+kubernetes: ## render the chart with Helm and its overlay with kustomize (needs helm and kubectl)
+	helm lint --strict deploy/kubernetes/chart
+	helm template outbox deploy/kubernetes/chart --set monitoring.enabled=true --set keda.enabled=true >/dev/null
+	kubectl kustomize deploy/kubernetes/example >/dev/null
 
 .PHONY: java
 java:

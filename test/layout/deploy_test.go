@@ -218,3 +218,13 @@ func TestDeploy_DashboardQueriesParse(t *testing.T) {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
+
+// TestDeploy_KustomizeHasTheAlerts finds a rule that was changed without the generated
+// PrometheusRule of the kustomize component.
+func TestDeploy_KustomizeHasTheAlerts(t *testing.T) {
+	t.Parallel()
+	rules := strings.ReplaceAll(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml")), "\n", "\n  ")
+	if !strings.Contains(read(t, filepath.Join(root, "deploy/kubernetes/monitoring/monitoring.yaml")), strings.TrimSpace(rules)) {
+		t.Error("deploy/kubernetes/monitoring has other alerts than deploy/prometheus; go test ./test/deploy -update writes them")
+	}
+}

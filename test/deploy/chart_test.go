@@ -1,0 +1,323 @@
+// Package deploy renders the Helm chart and checks its objects, and the configuration of
+// releases, against the schemas of
+// Kubernetes, the Prometheus Operator, KEDA and GoReleaser.
+package deploy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+)
+
+var update = flag.Bool("update", false, "write the files of the kustomize base")
+
+// folder is the one of the chart and of the kustomize base.
+const folder = "../../deploy/kubernetes"
+
+// object is an object of Kubernetes.
+type object = map[string]any
+
+// render executes a template of the chart as Helm does for the release outbox. It has the
+// functions that the chart uses, so another function is an error here; the release workflow
+// runs Helm itself.
+func render(t *testing.T, file string, set func(values object)) string {
+	t.Helper()
+	chart := filepath.Join(folder, "chart")
+	var values object
+	unmarshal(t, filepath.Join(chart, "values.yaml"), &values)
+	if set != nil {
+		set(values)
+	}
+	var meta struct {
+		AppVersion string `yaml:"appVersion"`
+	}
+	unmarshal(t, filepath.Join(chart, "Chart.yaml"), &meta)
+	tmpl := template.New("chart").Option("missingkey=error")
+	indent := func(n int, s string) string { return strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", n)) }
+	tmpl.Funcs(template.FuncMap{
+		"include": func(name string, data any) (string, error) {
+			var b strings.Builder
+			err := tmpl.ExecuteTemplate(&b, name, data)
+			return b.String(), err
+		},
+		"toYaml": func(v any) (string, error) {
+			var b bytes.Buffer
+			e := yaml.NewEncoder(&b)
+			e.SetIndent(2)
+			err := e.Encode(v)
+			return strings.TrimSuffix(b.String(), "\n"), err
+		},
+		"nindent":   func(n int, s string) string { return indent(n, "\n"+s) },
+		"quote":     func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
+		"replace":   func(from, to, s string) string { return strings.ReplaceAll(s, from, to) },
+		"sha256sum": func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
+		"default": func(otherwise, v string) string {
+			if v == "" {
+				return otherwise
+			}
+			return v
+		},
+	})
+	for _, name := range []string{"_helpers.tpl", file} {
+		if _, err := tmpl.New(name).Parse(read(t, filepath.Join(chart, "templates", name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b strings.Builder
+	err := tmpl.ExecuteTemplate(&b, file, object{
+		"Values": values, "Release": object{"Name": "outbox"}, "Chart": object{"AppVersion": meta.AppVersion}, "Files": files{t, chart},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimLeft(b.String(), "\n")
+}
+
+// files are the files of the chart.
+type files struct {
+	t   *testing.T
+	dir string
+}
+
+// Get returns the content of a file.
+func (f files) Get(name string) string { return read(f.t, filepath.Join(f.dir, name)) }
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func unmarshal(t *testing.T, file string, to any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, file)), to); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
+
+// parse returns the objects of a file with several.
+func parse(t *testing.T, text string) (all []object) {
+	t.Helper()
+	d := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var o object
+		if err := d.Decode(&o); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+}
+
+// validator checks objects against the schemas of their kinds.
+type validator struct {
+	compiler *jsonschema.Compiler
+	kinds    object
+}
+
+func newValidator(t *testing.T) validator {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(read(t, "schemas.json")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := validator{jsonschema.NewCompiler(), doc.(object)["kinds"].(object)}
+	if err := v.compiler.AddResource("schemas.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// check returns why an object of Kubernetes is not valid.
+func (v validator) check(o object) error {
+	return v.checkAs(fmt.Sprintf("%v/%v", o["apiVersion"], o["kind"]), o)
+}
+
+// checkAs returns why an object of a kind is not valid.
+func (v validator) checkAs(kind string, o object) error {
+	if v.kinds[kind] == nil {
+		return fmt.Errorf("%s has no schema; add it to the command schemas", kind)
+	}
+	s, err := v.compiler.Compile("schemas.json#/kinds/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(kind))
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(o) // YAML's numbers as those of JSON
+	if err != nil {
+		return err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	return s.Validate(doc)
+}
+
+// everything enables what needs operators in the cluster.
+func everything(values object) {
+	values["monitoring"].(object)["enabled"] = true
+	values["keda"].(object)["enabled"] = true
+}
+
+// Every object of the chart is valid, also with the operators' objects and with a Secret of
+// the user.
+func TestChart_ObjectsAreValid(t *testing.T) {
+	t.Parallel()
+	v := newValidator(t)
+	got := map[string]int{}
+	for _, file := range []string{"outbox.yaml", "monitoring.yaml", "keda.yaml"} {
+		for _, o := range parse(t, render(t, file, everything)) {
+			got[o["kind"].(string)]++
+			if err := v.check(o); err != nil {
+				t.Errorf("%s: %v %v: %v", file, o["kind"], o["metadata"], err)
+			}
+		}
+	}
+	want := map[string]int{
+		"Secret": 1, "ServiceAccount": 1, "Job": 1, "Deployment": 4, "PodDisruptionBudget": 4, "Service": 3,
+		"NetworkPolicy": 4, "PodMonitor": 1, "PrometheusRule": 1, "ScaledObject": 1,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the chart has %v, want %v", got, want)
+	}
+	for _, o := range parse(t, render(t, "outbox.yaml", func(values object) { values["existingSecret"] = "mine" })) {
+		if err := v.check(o); err != nil || o["kind"] == "Secret" {
+			t.Errorf("with a Secret of the user: %v: %v", o["kind"], err)
+		}
+	}
+	for file, text := range map[string]string{"monitoring.yaml": render(t, "monitoring.yaml", nil), "keda.yaml": render(t, "keda.yaml", nil)} {
+		if text != "" {
+			t.Errorf("%s is rendered by default, where its operator may be absent: %s", file, text)
+		}
+	}
+}
+
+// The schemas refuse a misspelt field, a wrong type and a missing field.
+func TestChart_SchemasRefuse(t *testing.T) {
+	t.Parallel()
+	v := newValidator(t)
+	deployment := func() (o, spec object) {
+		for _, o := range parse(t, render(t, "outbox.yaml", nil)) {
+			if o["kind"] == "Deployment" {
+				return o, o["spec"].(object)
+			}
+		}
+		t.Fatal("the chart has no Deployment")
+		return nil, nil
+	}
+	for name, change := range map[string]func(spec object){
+		"a misspelt field": func(spec object) { spec["replica"] = 2 },
+		"a wrong type":     func(spec object) { spec["replicas"] = "2" },
+		"no selector":      func(spec object) { delete(spec, "selector") },
+	} {
+		o, spec := deployment()
+		change(spec)
+		if v.check(o) == nil {
+			t.Errorf("a Deployment with %s is valid", name)
+		}
+	}
+}
+
+// Every container is confined and probed at the admin listener.
+func TestChart_PodsAreConfined(t *testing.T) {
+	t.Parallel()
+	pods := 0
+	for _, o := range parse(t, render(t, "outbox.yaml", nil)) {
+		if o["kind"] != "Deployment" && o["kind"] != "Job" {
+			continue
+		}
+		pods++
+		pod := o["spec"].(object)["template"].(object)["spec"].(object)
+		container := pod["containers"].([]any)[0].(object)
+		text := fmt.Sprint(pod["securityContext"], container["securityContext"])
+		for _, want := range []string{"runAsNonRoot:true", "readOnlyRootFilesystem:true", "allowPrivilegeEscalation:false", "drop:[ALL]", "RuntimeDefault"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s %v: its security context lacks %s", o["kind"], container["name"], want)
+			}
+		}
+		if probes := fmt.Sprint(container["livenessProbe"], container["readinessProbe"]); o["kind"] == "Deployment" && (!strings.Contains(probes, "path:/healthz port:admin") || !strings.Contains(probes, "path:/readyz port:admin")) {
+			t.Errorf("%v: its probes are %s", container["name"], probes)
+		}
+	}
+	if pods != 5 {
+		t.Errorf("found %d kinds of pods, want 5", pods)
+	}
+}
+
+// The configuration in the Secret, with the environment of each pod, is one that the
+// processes accept, and their listeners are those that probes and services use.
+func TestChart_ConfigurationIsAccepted(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, render(t, "outbox.yaml", nil))
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(file, []byte(objects[0]["stringData"].(object)["outbox.yaml"].(string)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o["kind"] != "Deployment" {
+			continue
+		}
+		container := o["spec"].(object)["template"].(object)["spec"].(object)["containers"].([]any)[0].(object)
+		env := map[string]string{}
+		for _, v := range container["env"].([]any) {
+			env[v.(object)["name"].(string)], _ = v.(object)["value"].(string)
+		}
+		for name := range env {
+			if slices.Contains(app.Settings.Strangers([]string{name + "="}), name) {
+				t.Errorf("%v: %s is the variable of no setting", container["name"], name)
+			}
+		}
+		cmd := &cobra.Command{}
+		app.AddFlags(cmd)
+		c, err := app.LoadConfigFrom(file, func(k string) (string, bool) { v, ok := env[k]; return v, ok }, cmd.Flags())
+		if err != nil {
+			t.Fatalf("%v: %v", container["name"], err)
+		}
+		if c.Admin.Addr != "0.0.0.0:9090" || c.Relay.Shards != 8 {
+			t.Errorf("%v listens on %s with %d shards", container["name"], c.Admin.Addr, c.Relay.Shards)
+		}
+	}
+}
+
+// The kustomize base is the chart with its default values, and its components are the
+// chart's objects for the operators.
+func TestBase_IsTheChart(t *testing.T) {
+	t.Parallel()
+	for file, part := range map[string]string{"outbox.yaml": "base", "monitoring.yaml": "monitoring", "keda.yaml": "keda"} {
+		text := "# Written by go test ./test/deploy -update.\n" + render(t, file, func(values object) {
+			if part != "base" {
+				everything(values)
+			}
+		})
+		path := filepath.Join(folder, part, file)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if read(t, path) != text {
+			t.Errorf("%s is not what the chart renders; go test ./test/deploy -update writes it", path)
+		}
+	}
+}
