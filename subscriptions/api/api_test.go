@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -255,6 +256,61 @@ func TestRequests_NameTheField(t *testing.T) {
 	r := b.post(t, "ack", `{"receipts":["`+strings.Repeat("x", maxBody)+`"]}`)
 	if r.Code != 413 || !strings.Contains(r.Detail, "limit") {
 		t.Errorf("a body of 4 MiB = %d %s, want 413", r.Code, r.Body)
+	}
+}
+
+// 100,000 receipts in one request are refused: within the limit of a body by an error that
+// names the limit of receipts, beyond it before the body is read. The memory is bounded by
+// the body.
+func TestRequests_TooManyReceipts(t *testing.T) {
+	b := setup(t)
+	const many, bounded = 100_000, 64 << 20
+	for _, tt := range []struct {
+		action, item, list string
+		status             int
+		limit              string
+	}{
+		{"ack", `"receipt"`, "receipts", 422, "1000"},
+		{"nack", `{"receipt":"a"}`, "items", 422, "1000"},
+		{"ack", `"` + strings.Repeat("A", 110) + `"`, "receipts", 413, "4194304 bytes"},
+	} {
+		body := `{"` + tt.list + `":[` + strings.Repeat(tt.item+",", many-1) + tt.item + `]}`
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := b.post(t, tt.action, body)
+		runtime.ReadMemStats(&after)
+		if r.Code != tt.status || !strings.Contains(r.Body.String(), tt.limit) {
+			t.Errorf("%d %s of %s = %d %s, want %d and the limit %s", many, tt.list, tt.action, r.Code, r.Body, tt.status, tt.limit)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > bounded {
+			t.Errorf("%d %s of %s allocated %d bytes, want at most %d", many, tt.list, tt.action, n, bounded)
+		}
+	}
+}
+
+// Receipts with any bytes are invalid, not an error of the server, and change nothing.
+func TestRequests_ReceiptsWithEveryByte(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.publish(1)
+	receipt := b.receive(t, 1)[0]
+	var forged []string
+	for c := range 256 {
+		forged = append(forged, string(rune(c)), strings.Repeat(string(rune(c)), 500))
+	}
+	for _, action := range []string{"ack", "nack", "reject", "release", "extend"} {
+		r := b.post(t, action, receipts(forged...))
+		if r.Code != 422 || len(r.Results) != len(forged) {
+			t.Fatalf("%s of forged receipts = %d with %d results", action, r.Code, len(r.Results))
+		}
+		for i := range r.Results {
+			if r.Results[i].Code != "invalid_receipt" {
+				t.Errorf("%s of %q = %s", action, forged[i], r.Results[i].Code)
+			}
+		}
+	}
+	if r := b.post(t, "ack", receipts(receipt)); r.Code != 200 {
+		t.Errorf("ack of the message itself = %d %s", r.Code, r.Body)
 	}
 }
 

@@ -58,6 +58,17 @@ func TestPeerKafka_RelaysThatShare(t *testing.T) {
 	database.Stop()
 }
 
+// The same consumers over a real Apache Kafka, whose coordinator reassigns the partitions of
+// killed owners.
+func TestPeerKafka_SubscriptionOwnersKilled(t *testing.T) {
+	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
+	cql := harness.FreeAddrs(t, 1)[0]
+	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", cql, "--tokens", "4")
+	harness.Reachable(t, cql)
+	killOwners(t, cql, broker.Addr)
+	database.Stop()
+}
+
 func portOf(t *testing.T, addr string) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)

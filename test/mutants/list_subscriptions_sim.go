@@ -1,0 +1,43 @@
+package main
+
+// subscribingMutants break promises of subscriptions that only show when processes, database,
+// broker and consumers fail together: test/sim/subscribing finds them by its seeds.
+var subscribingMutants = []mutant{
+	inSubscribing(mutant{
+		name: "subscribing: the next message of a key does not wait for the former one", file: "subscriptions/internal/queue/message.go",
+		old: "	if l.active != nil || i < 0", new: "	if i < 0",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: an instance without a session leases", file: "subscriptions/engine/session.go",
+		old: "	return now.Sub(s.mu.proven) < sessionTimeout", new: "	return true",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: a commit without an answer confirms acknowledgements", file: "subscriptions/engine/commit.go",
+		old: "		case err == nil:\n", new: "		case err == nil || !errors.Is(err, errFenced):\n",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: the settled offsets behind the position are forgotten", file: "subscriptions/engine/assign.go",
+		old: "err != nil || c.offset >= 0 && c.metadata == \"\" {", new: "err != nil || true {",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: an expired lease can be acknowledged", file: "subscriptions/internal/queue/lease.go",
+		old: "	q.Expire(now)\n	if q.closed {", new: "	if q.closed {",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: the row of an acknowledged message stays", file: "subscriptions/internal/queue/settle.go",
+		old: "	case m.row:\n		q.remove", new: "	case false:\n		q.remove",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: a dead letter is settled before it is stored", file: "subscriptions/internal/queue/settle.go",
+		old: "	if err != nil {\n		q.dead = append(q.dead, m)\n		return\n	}\n", new: "",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: the signature of receipts is not compared", file: "subscriptions/internal/receipt/receipt.go",
+		old: "!hmac.Equal(sent, s.sum(nil, body))", new: "!hmac.Equal(sent, sent)",
+	}),
+}
+
+func inSubscribing(m mutant) mutant {
+	m.pkg, m.run = "./test/sim/subscribing", "TestSeeds"
+	return m
+}

@@ -1,0 +1,127 @@
+package subscribing
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/verify"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+)
+
+// hostNames are the hosts of a world; a seed uses some of them.
+var hostNames = []string{"h1", "h2", "h3"}
+
+// kept are seeds that have failed.
+var kept = []uint64{}
+
+// Instances die, freeze and lose their connections, the database and the broker fail,
+// consumers fail and cheat, operators seek, purge, pause, resize and replay: the
+// subscriptions keep their promises.
+func TestSeeds(t *testing.T) {
+	var c counts
+	for _, seed := range kept {
+		t.Run(fmt.Sprint("kept=", seed), func(t *testing.T) { simulate(t, seed, &c, (*world).everythingFails) })
+	}
+	n := seeds.Each(t, "test/sim/subscribing", "SUBSCRIBING", 40, 4, func(t *testing.T, seed uint64) {
+		simulate(t, seed, &c, (*world).everythingFails)
+	})
+	for name, v := range map[string]*atomic.Int64{
+		"messages": &c.messages, "deliveries": &c.deliveries, "repeated deliveries": &c.again, "acknowledged": &c.acknowledged, "expired receipts": &c.expired,
+		"unknown results": &c.unknown, "dead letters": &c.deadLettered, "deaths": &c.deaths, "frozen processes": &c.frozen, "failures": &c.troubles,
+		"seeks": &c.seeks, "purges": &c.purges, "replays": &c.replays, "resizes": &c.resizes, "deletions": &c.deleted, "late receipts": &c.late,
+	} {
+		t.Logf("%s: %d", name, v.Load())
+		if n >= 40 && v.Load() == 0 {
+			t.Errorf("%d seeds had %d %s; what does not happen is not tested", n, v.Load(), name)
+		}
+	}
+}
+
+// everythingFails is the story of a seed.
+func (w *world) everythingFails() {
+	ordering := []subscriptions.Ordering{subscriptions.OrderingKey, subscriptions.OrderingKey, subscriptions.OrderingNone, subscriptions.OrderingStrict}[w.rnd.IntN(4)]
+	main := w.subscribe(subscriptions.Subscription{Name: "main", Topics: topics, Ordering: ordering, MaxReceive: 3, Backoff: 500 * time.Millisecond, MaxBackoff: 5 * time.Second})
+	side := w.subscribe(subscriptions.Subscription{Name: "side", Topics: topics[1:], Backoff: 200 * time.Millisecond})
+	alive, stop := context.WithCancel(w.t.Context())
+	defer stop()
+	var lives sync.WaitGroup
+	life := []int{0, 100, 300, 1000}[w.rnd.IntN(4)]
+	for _, name := range hostNames[:1+w.rnd.IntN(3)] {
+		h := &host{w: w, name: name, rnd: w.random(), life: life}
+		lives.Go(func() { h.live(alive) })
+	}
+	for i, l := range []*ledger{main, main, main, side} {
+		c := &consumer{w: w, l: l, rnd: w.random(), sick: []int{5, 20, 60}[w.rnd.IntN(3)]}
+		if i > 2 {
+			c.sick = 5
+		}
+		lives.Go(func() { c.live(alive) })
+	}
+	lives.Go(func() { w.expireMembers(alive) })
+	failing, well := context.WithTimeout(alive, busy)
+	defer well()
+	var troubles sync.WaitGroup
+	n, rnd := 40+w.rnd.IntN(60), w.random()
+	troubles.Go(func() { w.produce(failing, rnd, n) })
+	for _, f := range []func(context.Context, *rand.Rand){w.database, w.brokers, w.networks, func(ctx context.Context, rnd *rand.Rand) { w.operators(ctx, rnd, main) }} {
+		rnd := w.random()
+		if w.rnd.IntN(4) > 0 {
+			troubles.Go(func() { f(failing, rnd) })
+		}
+	}
+	troubles.Wait()
+	w.allIsWell()
+	var last sync.WaitGroup
+	last.Go(func() {
+		for rnd := w.random(); retry.Wait(alive, 5*time.Second) == nil; {
+			if main.Ordering == subscriptions.OrderingStrict {
+				w.replay(alive, rnd, main, 1000)
+			}
+		}
+	})
+	if !w.settled() {
+		w.t.Errorf("messages are not settled after %s without failures", quiet)
+		w.report()
+	}
+	_ = retry.Wait(alive, time.Minute) // nothing more may be delivered
+	stop()
+	lives.Wait()
+	last.Wait()
+	w.running.Wait()
+	for _, l := range w.subscriptions {
+		l.judge()
+	}
+	if w.t.Failed() {
+		w.t.Log(w.log)
+	}
+}
+
+// allIsWell ends all failures; those of consumers, too.
+func (w *world) allIsWell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calm.Store(true)
+	for _, p := range w.mu.processes {
+		p.Arm(0, false, p.cutOff)
+	}
+}
+
+// report logs the state of the subscriptions.
+func (w *world) report() {
+	p := w.any(w.random())
+	for _, l := range w.subscriptions {
+		r, err := verify.Check(w.t.Context(), verify.Config{Store: w.store, DeadLetters: w.letters, Kafka: w.admin}, l.Name)
+		w.t.Logf("%s: %+v, %v", l.Name, r, err)
+		if p != nil {
+			s, err := p.Status(w.t.Context(), l.Name)
+			w.t.Logf("%+v, %v", s, err)
+		}
+	}
+}
