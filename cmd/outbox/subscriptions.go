@@ -72,7 +72,7 @@ func newSubscriptionsCommand() *cobra.Command {
 'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
-		newSubscriptionsServeCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
+		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
 		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
 	)
 	return cmd

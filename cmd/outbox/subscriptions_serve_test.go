@@ -28,7 +28,13 @@ import (
 // startSubscriptions runs a process of subscriptions on the engines of the bundle.
 func (b *verifyBundle) startSubscriptions(t *testing.T) (url string, stop func()) {
 	t.Helper()
-	conf, err := configOf(t, "", nil)
+	return b.startSubscriptionsWith(t, "")
+}
+
+// startSubscriptionsWith is startSubscriptions with a configuration.
+func (b *verifyBundle) startSubscriptionsWith(t *testing.T, yaml string) (url string, stop func()) {
+	t.Helper()
+	conf, err := configOf(t, yaml, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

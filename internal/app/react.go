@@ -74,7 +74,7 @@ func toLog(log *slog.Logger) notify.Target {
 		case notify.Critical:
 			level = slog.LevelError
 		}
-		log.Log(ctx, level, m.Title, "rule", m.Type, "delivery", m.ID, "text", m.Text)
+		log.Log(ctx, level, m.Title, "type", m.Type, "delivery", m.ID, "text", m.Text)
 		return nil
 	})
 }

@@ -31,6 +31,7 @@ const (
 	SectionWatch         = "watch"
 	SectionReact         = "react"
 	SectionSubscriptions = "subscriptions"
+	SectionPush          = "push" // the part of the section subscriptions with the targets of push delivery
 	SectionAdmin         = "admin"
 	SectionAdminAPI      = "admin API" // the part of the section admin that only the admin API uses
 	SectionRelay         = "relay"
@@ -49,7 +50,7 @@ var (
 	// OrdersSections are the sections of the order API.
 	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
 	// SubscriptionsSections are the sections of the process that runs subscriptions.
-	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionAdmin, SectionLog}
+	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionAdmin, SectionLog}
 )
 
 // Config is every setting. A field with its tags is the only place of a setting; package
@@ -123,6 +124,9 @@ type HTTPConfig struct {
 type SubscriptionsConfig struct {
 	Addr      string `setting:"addr" default:"127.0.0.1:8082" usage:"address of the subscriptions API"`
 	Advertise string `setting:"advertise" usage:"URL at which other instances reach subscriptions.addr; empty derives it from the address or, for all addresses, from the host name"`
+
+	Targets        []string `setting:"targets" secret:"true" section:"push" usage:"targets of subscriptions with push delivery, name=URL each, as in notifications.targets; log always exists and writes messages to the log"`
+	WebhookSecrets []string `setting:"webhook_secrets" secret:"true" section:"push" usage:"secrets that sign their webhooks, as in notifications.webhook_secrets"`
 }
 
 // serverConfig is the settings of the section http that order API and admin API share: both

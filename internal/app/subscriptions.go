@@ -44,11 +44,12 @@ func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 	_, proxies := c.HTTP.Proxies()
 	_, hosts := c.subscriptionHosts()
 	_, kafka := c.Kafka.Options()
+	_, push := c.Destinations(log)
 	var advertise error
 	if u, err := url.Parse(c.Subscriptions.Advertise); c.Subscriptions.Advertise != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %q: use a URL such as https://outbox-1.example.com:8082", c.Subscriptions.Advertise))
 	}
-	return errors.Join(gate, proxies, hosts, kafka, advertise)
+	return errors.Join(gate, proxies, hosts, kafka, push, advertise)
 }
 
 // ListenSubscriptions listens on subscriptions.addr, with TLS if there is a certificate.
@@ -130,9 +131,13 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, err
 	}
+	destinations, err := c.Destinations(log)
+	if err != nil {
+		return nil, err
+	}
 	instance := self.Unique()
 	e, err := engine.New(engine.Config{
-		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters,
+		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters, Push: destinations,
 		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg,
 	})
 	if err != nil {

@@ -177,13 +177,45 @@ func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, princip
 		version := r.Version
 		r.Subscription = sub
 		r.Version, r.CreatedAt = version, created
-		for d := time.Duration(1); ; d++ {
-			if _, ok := r.deleted[r.Incarnation()]; !ok {
-				return nil
-			}
-			r.CreatedAt = created.Add(d * time.Millisecond)
-		}
+		r.renew()
+		return nil
 	})
+}
+
+// Create creates a subscription that begins at the given offsets, in the same change: no
+// instance can read elsewhere before. If it exists, the error wraps subscriptions.ErrVersion.
+func (s *Store) Create(ctx context.Context, sub subscriptions.Subscription, offsets []subscriptions.Seek, principal string) (Resource, error) {
+	if len(offsets) > MaxSeeks {
+		return Resource{}, fmt.Errorf("subscription %q: %d offsets; at most %d are allowed", sub.Name, len(offsets), MaxSeeks)
+	}
+	for i := range offsets {
+		if err := checkSeek(&offsets[i]); err != nil {
+			return Resource{}, err
+		}
+	}
+	return s.change(ctx, sub.Name, principal, func(r *row) error {
+		if r.exists() {
+			return subscriptions.ErrVersion
+		}
+		version := r.Version
+		r.Subscription = sub
+		r.Version, r.CreatedAt = version, s.millis()
+		for _, o := range offsets {
+			r.Seeks = append(r.Seeks, Seek{o, version + 1, r.CreatedAt})
+		}
+		r.renew()
+		return nil
+	})
+}
+
+// renew moves the creation behind those of the deleted incarnations of the name.
+func (r *row) renew() {
+	for {
+		if _, ok := r.deleted[r.Incarnation()]; !ok {
+			return
+		}
+		r.CreatedAt = r.CreatedAt.Add(time.Millisecond)
+	}
 }
 
 // Pause stops the deliveries of a subscription.

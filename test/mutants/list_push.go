@@ -18,6 +18,10 @@ var pushMutants = []mutant{
 	inPush("Destinations", mutant{
 		name: "push: a changed destination is not used", old: "	return a == b || a != nil", new: "	return true || a != nil",
 	}),
+	{
+		name: "push: an imported rule does not continue where it was", file: "internal/app/reactions.go", pkg: "./cmd/outbox", run: "ImportReactions",
+		old: "		if o.At >= 0 {\n", new: "		if o.At > 1000 {\n",
+	},
 }
 
 func inPush(run string, m mutant) mutant {

@@ -42,7 +42,7 @@ var storeOnly = []mutant{
 	}),
 	inStore("LeavesNothing", mutant{
 		name: "store: a subscription created again is the deleted one", file: "subscriptions/store/resource.go",
-		old: "			if _, ok := r.deleted[r.Incarnation()]; !ok {\n", new: "			if d == 1 {\n",
+		old: "		if _, ok := r.deleted[r.Incarnation()]; !ok {\n", new: "		if true {\n",
 	}),
 	inStore("Versions_", mutant{
 		name: "store: the version of a change is not compared", file: "subscriptions/store/resource.go",
