@@ -58,11 +58,11 @@ func (f *deliveriesFilter) filter(now time.Time) (out delivery.Filter, err error
 }
 
 func (f *deliveriesFilter) empty() bool {
-	return f.rule == "" && f.plugin == "" && f.state == "" && f.event == "" && f.Start == "" && f.End == ""
+	return f.rule == "" && f.plugin == "" && f.state == "" && f.event == "" && f.Since == "" && f.Until == ""
 }
 
-// withDeliveries runs f with the store of the command's configuration.
-func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
+// withDeliveries runs f with the store and the audit trail of the command's configuration.
+func withDeliveries(cmd *cobra.Command, f func(*delivery.Store, *auditTrail) error) error {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func withDeliveries(cmd *cobra.Command, f func(*delivery.Store) error) error {
 	if err != nil {
 		return err
 	}
-	return f(s)
+	return f(s, newAuditTrail(cmd, c, session))
 }
 
 // listDeliveries reads up to limit deliveries that match f; more reports that there are others.
@@ -107,7 +107,7 @@ func newDeliveriesListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withDeliveries(cmd, func(s *delivery.Store) error {
+			return withDeliveries(cmd, func(s *delivery.Store, _ *auditTrail) error {
 				found, more, err := listDeliveries(cmd, s, filter, f.Limit)
 				if err != nil {
 					return err
@@ -117,7 +117,7 @@ func newDeliveriesListCommand() *cobra.Command {
 		},
 	}
 	f.addFlags(cmd, dlqListed)
-	cli.OutputFlag(cmd, &output)
+	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
@@ -131,7 +131,7 @@ var deliveryTable = cli.Table[*delivery.Delivery]{
 			reason = cli.Clean(d.Error, 60)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.ID, cli.Clean(d.Rule, 60), d.State, d.Attempts, cli.Clean(d.EventType, 40), cli.Clean(d.AggregateID, 40),
-			d.CreatedAt.Format(cli.ListTime), reason)
+			cli.At(w, d.CreatedAt), reason)
 	},
 	View: func(d *delivery.Delivery) any { return delivery.ViewOf(d) },
 	None: "no delivery matches",
@@ -156,7 +156,7 @@ func newDeliveriesShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withDeliveries(cmd, func(s *delivery.Store) error {
+			return withDeliveries(cmd, func(s *delivery.Store, _ *auditTrail) error {
 				d, err := s.Read(cmd.Context(), ids[0])
 				if errors.Is(err, delivery.ErrNotFound) {
 					return cli.WithHint(err, "outbox deliveries list prints the ids")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,9 @@ were not found; 2 wrong command line or configuration.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := deliveryIDs(args)
+			if err == nil {
+				err = f.required(f.dryRun)
+			}
 			if err != nil {
 				return err
 			}
@@ -72,12 +76,15 @@ were not found; 2 wrong command line or configuration.`,
 			if filter.Until.IsZero() {
 				filter.Until = time.Now().Add(time.Second) // excludes deliveries that fail after the preview
 			}
-			return withDeliveries(cmd, func(s *delivery.Store) error { return f.repeat(cmd, s, ids, filter) })
+			return withDeliveries(cmd, func(s *delivery.Store, trail *auditTrail) error {
+				f.trail = trail
+				return f.repeat(cmd, s, ids, filter)
+			})
 		},
 	}
 	f.deliveriesFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
+	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
@@ -113,9 +120,15 @@ func (f *repeatFlags) repeat(cmd *cobra.Command, s *delivery.Store, ids []gocql.
 		if err := f.confirm(cmd, fmt.Sprintf("repeat %s?", counted(len(some)))); err != nil {
 			return err
 		}
-		by := f.by()
-		asked, err := s.RepeatAll(ctx, meant, by.Name, by.Reason)
-		out.Asked, out.Refused = asked.Asked, asked.Pending+asked.Missing
+		err := f.audited(ctx, "repeat-deliveries", "", struct {
+			IDs        []gocql.UUID `json:"ids"`
+			Deliveries int          `json:"deliveries"`
+		}{meant[:min(len(meant), maxAuditedIDs)], len(meant)}, func(ctx context.Context) (string, error) {
+			by := f.by()
+			asked, err := s.RepeatAll(ctx, meant, by.Name, by.Reason)
+			out.Asked, out.Refused = asked.Asked, asked.Pending+asked.Missing
+			return "", err
+		})
 		if err != nil {
 			return fmt.Errorf("%w; %d of %d were requested", err, out.Asked, len(some))
 		}

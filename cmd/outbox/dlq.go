@@ -25,7 +25,8 @@ events of its aggregate, which keeps their order. These commands change dead
 letters in the database; the relay acts on the change within a second.
 
 Each change prints a preview first. On a terminal it asks for confirmation;
-elsewhere it requires --yes. --dry-run only prints the preview.
+elsewhere it requires --yes. --dry-run only prints the preview. --reason is required
+and, with the user of this machine or --actor, recorded in the audit trail.
 
 Exit status: 0 success; 1 failure, or some dead letters were refused, not found, or
 failed again; 2 wrong command line or configuration; 3 the change was made, and the
@@ -62,7 +63,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 		f.minPriority = &n
 		return err
 	})
-	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: pending, parked, processing, failed, manual, resolved, archived")
+	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: open, which is pending, parked, processing, failed and manual; resolved, archived")
 	f.Listing.AddFlags(cmd, "dead letters", "failed last", limit)
 	f.complete(cmd)
 }
@@ -74,6 +75,10 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 		return out, cli.Usage(err)
 	}
 	for _, s := range f.statuses {
+		if s == statusOpen {
+			out.Status = append(out.Status, dlq.OpenStatuses...)
+			continue
+		}
 		if err := cli.OneOf("status", s, statusNames()...); err != nil {
 			return out, err
 		}
@@ -85,11 +90,20 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 
 // empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.Start == "" && f.End == "" &&
+	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.Since == "" && f.Until == "" &&
 		len(f.statuses)+len(f.tags) == 0 && f.minPriority == nil
 }
 
-func statusNames() (out []string) {
+// statusOpen and statusAll are values of --status beside the names of statuses. Only list
+// has statusAll.
+const (
+	statusOpen = "open"
+	statusAll  = "all"
+)
+
+// statusNames returns the values of --status.
+func statusNames() []string {
+	out := []string{statusOpen}
 	for _, s := range dlq.Statuses {
 		out = append(out, string(s))
 	}
@@ -98,21 +112,21 @@ func statusNames() (out []string) {
 
 // withDLQ runs f with the store of the command's configuration.
 func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
-	return withDLQConfig(cmd, func(_ *app.Config, s *dlq.Store) error { return f(s) })
+	return withDLQConfig(cmd, func(_ *app.Config, s *dlq.Store, _ *auditTrail) error { return f(s) })
 }
 
-// withDLQConfig is withDLQ with the configuration.
-func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store) error) error {
+// withDLQConfig is withDLQ with the configuration and the audit trail.
+func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store, *auditTrail) error) error {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	s, closeSession, err := c.DLQStore()
+	s, session, closeSession, err := c.DLQStore()
 	if err != nil {
 		return err
 	}
 	defer closeSession()
-	return f(c, s)
+	return f(c, s, newAuditTrail(cmd, c, session))
 }
 
 // eventIDs reads the ids on the command line.

@@ -72,7 +72,7 @@ var manifestTable = cli.Table[manifestView]{
 		if v.Expires != nil {
 			expires = v.Expires.Format(time.DateOnly)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.DeadLetters, v.Bytes, v.From.UTC().Format(cli.ListTime), v.To.UTC().Format(cli.ListTime), expires)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.DeadLetters, v.Bytes, cli.At(w, v.From), cli.At(w, v.To), expires)
 	},
 	View: func(v manifestView) any { return v },
 	None: "the archive is empty",
@@ -89,7 +89,7 @@ func newArchiveListCommand() *cobra.Command {
 			err := cli.CheckOutput(output)
 			if err == nil && since != "" {
 				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
-					err = cli.Usage(fmt.Errorf("--start-date %w", err))
+					err = cli.Usage(fmt.Errorf("--since %w", err))
 				}
 			}
 			if err != nil {
@@ -111,8 +111,8 @@ func newArchiveListCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "start-date", "", "objects written since: a date, a time (RFC 3339) or an age such as 720h; UTC")
-	cli.OutputFlag(cmd, &output)
+	cmd.Flags().StringVar(&since, "since", "", "objects written since: a date, a time (RFC 3339) or an age such as 720h; UTC")
+	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionRetention)
 	return cmd
 }
@@ -137,7 +137,7 @@ event id it reads the name of the object from the database.`,
 				})
 			}
 			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
-				s, closeSession, err := c.DLQStore()
+				s, _, closeSession, err := c.DLQStore()
 				if err != nil {
 					return err
 				}
@@ -183,7 +183,7 @@ letters are deleted from the database, so an interruption loses nothing.`,
 				return err
 			}
 			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
-				store, closeSession, err := c.DLQStore()
+				store, _, closeSession, err := c.DLQStore()
 				if err != nil {
 					return err
 				}

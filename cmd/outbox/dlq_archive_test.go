@@ -42,10 +42,10 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	manual := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
-	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes"); !strings.Contains(errOut, "would be lost") {
+	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes", "--reason", "a test"); !strings.Contains(errOut, "would be lost") {
 		t.Errorf("purge without an archive said %q", errOut)
 	}
-	if _, errOut := b.run(cli.ExitUsage, in("purge", "--all")...); !strings.Contains(errOut, "nothing was changed") {
+	if _, errOut := b.run(cli.ExitUsage, in("purge", "--all", "--reason", "a test")...); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("purge without a terminal and --yes said %q", errOut)
 	}
 	if out, errOut := b.run(cli.ExitOK, in("purge", "--all", "--dry-run")...); out != "" || !strings.Contains(errOut, "purge 1 dead letter of 1 aggregate") {
@@ -66,8 +66,8 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err != nil || len(history) != 1 || history[0].By != "ann" || history[0].Why != "GDPR" {
 		t.Errorf("history %+v, %v", history, err)
 	}
-	b.run(cli.ExitFailed, in("purge", open, "--yes", "--force")...)
-	b.run(cli.ExitFailed, in("purge", manual, "--yes")...)
+	b.run(cli.ExitFailed, in("purge", open, "--yes", "--reason", "a test", "--force")...)
+	b.run(cli.ExitFailed, in("purge", manual, "--yes", "--reason", "a test")...)
 
 	out, _ := b.run(cli.ExitOK, in("archive", "show", done)...)
 	var rec struct {
@@ -90,28 +90,28 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 dead letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
 	}
-	b.run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
+	b.run(cli.ExitOK, in("archive", "restore", done, "--yes", "--reason", "a test")...)
 	if l, err := b.store.Read(t.Context(), b.id(done)); err != nil || l.Status != dlq.Resolved || string(l.Payload) != `{"id":1}` {
 		t.Errorf("restored %+v, %v", l, err)
 	}
 
 	// It is a job like others, which another process with the archive may run.
-	out, _ = b.run(cli.ExitWaits, in("purge", done, "--yes", "--detach", "-o", "json")...)
+	out, _ = b.run(cli.ExitWaits, in("purge", done, "--yes", "--reason", "a test", "--detach", "-o", "json")...)
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
 		t.Fatalf("purge --detach printed %s, %v", out, err)
 	}
-	b.run(cli.ExitOK, "jobs", "pause", c.Job.ID)
-	b.run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes")
-	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
+	b.run(cli.ExitOK, "jobs", "pause", c.Job.ID, "--reason", "a test")
+	b.run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes", "--reason", "a test")
+	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes", "--reason", "a test")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
 		t.Errorf("jobs resume of a purge printed %q", out)
 	}
-	b.run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes")...)
-	b.run(cli.ExitOK, in("archive", "restore", done, "--yes")...)
+	b.run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes", "--reason", "a test")...)
+	b.run(cli.ExitOK, in("archive", "restore", done, "--yes", "--reason", "a test")...)
 
 	// For good: only if it is said so.
-	b.run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes")
-	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", manual, "--yes")...); !strings.Contains(errOut, "is in no archive") {
+	b.run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes", "--reason", "a test")
+	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", manual, "--yes", "--reason", "a test")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)
 	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/user"
 	"slices"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -88,9 +91,13 @@ func newDLQChangeWith(c dlqChange, read func(*cobra.Command, *dlqChangeFlags) er
 Select dead letters by event id, by filters, or by --all. Without --status this
 means ` + meantWithout[c.action] + ` ones. The command prints a preview first. The change is a job in the
 database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`,
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeDeadLetters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
+			if err == nil {
+				err = f.required(f.dryRun)
+			}
 			if err == nil && read != nil {
 				err = read(cmd, &f)
 			}
@@ -104,14 +111,15 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 			if len(ids) > 0 && f.object != "" {
 				return cli.Usage(errors.New("event ids and --object cannot be combined: use one of them"))
 			}
-			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store) error {
+			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store, trail *auditTrail) error {
+				f.trail = trail
 				return withKeeper(conf, cmd, s, func(a jobs.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
 			})
 		},
 	}
 	f.dlqFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
+	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "apply to every eligible dead letter; cannot be combined with filters")
@@ -155,11 +163,53 @@ func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 }
 
 // dlqActor contains the flags of the actor and the reason of a change.
-type dlqActor struct{ reason, actor string }
+type dlqActor struct {
+	reason, actor string
+	trail         *auditTrail // where audited records changes
+}
 
-// addFlags adds the flags; keeper is the name of the record in their help: history or audit.
+// auditTrail records changes of commands in the audit trail, as the admin API does.
+type auditTrail struct {
+	session  *gocql.Session
+	keyspace string
+	log      *slog.Logger
+}
+
+// newAuditTrail returns the audit trail of the configuration's keyspace.
+func newAuditTrail(cmd *cobra.Command, c *app.Config, session *gocql.Session) *auditTrail {
+	return &auditTrail{session, c.Scylla.Keyspace, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
+}
+
+// audited makes a change and records it and its result in the audit trail. do may return
+// the target of the change. If the change cannot be recorded, do is not called.
+func (f *dlqActor) audited(ctx context.Context, action, target string, detail any, do func(context.Context) (target string, err error)) error {
+	text := ""
+	if detail != nil {
+		b, err := json.Marshal(detail)
+		if err != nil {
+			return err
+		}
+		text = string(b)
+	}
+	by := f.by()
+	change := admin.Change{Actor: by.Name, Action: action, Target: target, Detail: text, Reason: by.Reason}
+	return admin.Audited(ctx, f.trail.session, f.trail.keyspace, f.trail.log, change, func(ctx context.Context) (string, string, error) {
+		target, err := do(ctx)
+		return target, "", err
+	})
+}
+
+// required returns an error of usage for a change without a reason.
+func (f *dlqActor) required(dryRun bool) error {
+	if dryRun || strings.TrimSpace(f.reason) != "" {
+		return nil
+	}
+	return cli.Usage(cli.WithHint(errors.New("--reason is required: the audit trail records it"), "--dry-run prints the preview without a reason"))
+}
+
+// addFlags adds the flags; keeper names the records in their help.
 func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the "+keeper)
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the "+keeper+"; required for a change")
 	cmd.Flags().StringVar(&f.actor, "actor", "", "actor, recorded in the "+keeper+" (default the user of this machine)")
 }
 
@@ -328,7 +378,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Sto
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "dead letter"))); err != nil {
 			return err
 		}
-		job, err := f.dlqRun.create(cmd, js, a, narrow(js, spec, named, may), f.by())
+		job, err := f.create(cmd, js, a, narrow(js, spec, named, may))
 		if job == nil {
 			return err
 		}

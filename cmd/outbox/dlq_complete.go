@@ -69,3 +69,22 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 	})
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
+
+// completeDeadLetters completes event ids of open dead letters, with a description.
+func completeDeadLetters(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
+		return s.List(ctx, dlq.Filter{Status: dlq.OpenStatuses}, func(l *dlq.DeadLetter) error {
+			if id := l.EventID.String(); !slices.Contains(args, id) {
+				ids = append(ids, id+"\t"+string(l.Status)+" "+cli.Clean(l.EventType, 40)+": "+cli.Clean(l.ErrorClass, 40))
+			}
+			if len(ids) == completed {
+				return dlq.ErrStop
+			}
+			return nil
+		})
+	})
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completed bounds the completions of one word.
+const completed = 50

@@ -42,16 +42,21 @@ Without --payload-file, --header, --without-header or --content-type the command
 opens the payload in $VISUAL or $EDITOR; JSON is indented there, and stored without
 white space. If the event type has a JSON Schema (dlq.schemas), the payload must fit
 it. The command prints the difference first.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeDeadLetters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {
 				err = cli.CheckOutput(f.output)
 			}
+			if err == nil {
+				err = f.required(f.dryRun)
+			}
 			if err != nil {
 				return err
 			}
-			return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
+			return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store, trail *auditTrail) error {
+				f.trail = trail
 				schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
 				if err != nil {
 					return cli.Usage(cli.WithHint(err, "--dlq-schemas names the directory"))
@@ -73,7 +78,7 @@ it. The command prints the difference first.`,
 	fl.StringArrayVar(&f.without, "without-header", nil, "remove a header; may be repeated")
 	fl.StringVar(&f.contentType, "content-type", "", "set the content type")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "history")
+	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionDLQ)
 	return cmd
@@ -116,11 +121,13 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schem
 		if err := f.confirm(cmd, "edit the event and publish it?"); err != nil {
 			return err
 		}
-		id, err := s.Edit(cmd.Context(), l.EventID, e, f.by(), l.Version)
-		if err != nil {
+		if err := f.audited(cmd.Context(), string(dlq.ActionEdit), l.EventID.String(), diff, func(ctx context.Context) (string, error) {
+			id, err := s.Edit(ctx, l.EventID, e, f.by(), l.Version)
+			out.EditedID = id.String()
+			return "", err
+		}); err != nil {
 			return err
 		}
-		out.EditedID = id.String()
 	}
 	if f.output != "table" {
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, out)

@@ -35,22 +35,22 @@ func TestDLQ_Edit(t *testing.T) {
 		t.Helper()
 		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
 	}
-	if _, errOut := edit(cli.ExitUsage); !strings.Contains(errOut, "no terminal for the editor") {
+	if _, errOut := edit(cli.ExitUsage, "--reason", "a test"); !strings.Contains(errOut, "no terminal for the editor") {
 		t.Errorf("edit without a terminal says %q", errOut)
 	}
-	if _, errOut := edit(cli.ExitUsage, "--payload-file", good); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {
+	if _, errOut := edit(cli.ExitUsage, "--payload-file", good, "--reason", "a test"); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, `+  "id": 2`) {
 		t.Errorf("edit without leave says %q", errOut)
 	}
-	if _, errOut := edit(cli.ExitFailed, "--payload-file", bad, "--yes"); !strings.Contains(errOut, "/id") {
+	if _, errOut := edit(cli.ExitFailed, "--payload-file", bad, "--yes", "--reason", "a test"); !strings.Contains(errOut, "/id") {
 		t.Errorf("edit that does not fit says %q", errOut)
 	}
-	edit(cli.ExitFailed, "--header", "ce_id=x", "--yes")
-	edit(cli.ExitUsage, "--header", "x", "--yes")
-	edit(cli.ExitUsage, "--without-header", "x", "--yes")
+	edit(cli.ExitFailed, "--header", "ce_id=x", "--yes", "--reason", "a test")
+	edit(cli.ExitUsage, "--header", "x", "--yes", "--reason", "a test")
+	edit(cli.ExitUsage, "--without-header", "x", "--yes", "--reason", "a test")
 	if out, _ := edit(cli.ExitOK, "--header", "k=v", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) {
 		t.Errorf("edit --dry-run printed %q", out)
 	}
-	if _, errOut := edit(cli.ExitOK, "--header", "traceparent=00", "--yes"); !strings.Contains(errOut, "nothing was changed") {
+	if _, errOut := edit(cli.ExitOK, "--header", "traceparent=00", "--yes", "--reason", "a test"); !strings.Contains(errOut, "nothing was changed") {
 		t.Errorf("an edit that changes nothing says %q", errOut)
 	}
 	u, _ := gocql.ParseUUID(id)
@@ -79,8 +79,8 @@ func TestDLQ_Edit(t *testing.T) {
 		t.Errorf("show of the new id printed %q", shown)
 	}
 	schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
-	edit(cli.ExitUsage, "--payload-file", good, "--yes")
-	b.run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes")
+	edit(cli.ExitUsage, "--payload-file", good, "--yes", "--reason", "a test")
+	b.run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes", "--reason", "a test")
 }
 
 func TestEditWith_AnEditor(t *testing.T) {

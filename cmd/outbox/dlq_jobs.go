@@ -130,24 +130,25 @@ func newDLQJobsListCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of jobs")
-	cli.OutputFlag(cmd, &output)
+	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
 
 // jobTable prints jobs as a list.
 var jobTable = cli.Table[*jobs.Job]{
-	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tDIED AGAIN\tWAITING\tACTOR\tCREATED",
+	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tFAILED AGAIN\tWAITING\tACTOR\tCREATED\tREASON",
+	Wide:   1,
 	Row: func(w io.Writer, j *jobs.Job) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
-			j.Progress.Waiting, cli.Clean(j.Actor.Name, 30), j.Created().Format(cli.ListTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
+			j.Progress.Waiting, cli.Clean(j.Actor.Name, 30), cli.At(w, j.Created()), cli.Clean(j.Actor.Reason, 80))
 	},
 	View: func(j *jobs.Job) any { return viewOfJob(j) },
 	None: "there are no jobs",
 }
 
 // withJob checks output and runs f with the job of the command line.
-func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *jobs.Job) error) error {
+func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *auditTrail, *jobs.Job) error) error {
 	if err := cli.CheckOutput(output); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.St
 	if err != nil {
 		return err
 	}
-	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store) error {
+	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store, trail *auditTrail) error {
 		j, err := jobs.New(s).Read(cmd.Context(), id)
 		if errors.Is(err, jobs.ErrNoJob) {
 			return cli.WithHint(err, "outbox dlq jobs list prints the ids")
@@ -163,7 +164,7 @@ func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.St
 		if err != nil {
 			return err
 		}
-		return f(c, s, j)
+		return f(c, s, trail, j)
 	})
 }
 
@@ -175,7 +176,7 @@ func newDLQJobsShowCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, j *jobs.Job) error {
+			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, _ *auditTrail, j *jobs.Job) error {
 				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
 			})
 		},
@@ -260,7 +261,7 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, j *jobs.Job) error {
+			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, _ *auditTrail, j *jobs.Job) error {
 				if err := showingJob(cmd, jobs.New(s), j, func() (err error) {
 					for err == nil && j.Finished.IsZero() && j.State != jobs.Paused {
 						select {
@@ -315,12 +316,16 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, j *jobs.Job) error {
+			if err := f.required(f.dryRun); err != nil {
+				return err
+			}
+			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, trail *auditTrail, j *jobs.Job) error {
+				f.trail = trail
 				return withKeeper(c, cmd, s, func(a jobs.Archive) error { return f.steer(cmd, &st, jobs.New(s), a, j) })
 			})
 		},
 	}
-	f.dlqActor.addFlags(cmd, "history")
+	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	f.dlqConfirm.addFlags(cmd)
 	sections := []string{app.SectionScylla}
 	switch st.what {
@@ -347,7 +352,9 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a
 			return err
 		}
 	}
-	if err := st.do(s, cmd.Context(), j.ID, f.by()); err != nil {
+	if err := f.audited(cmd.Context(), st.what+"-job", j.ID.String(), nil, func(ctx context.Context) (string, error) {
+		return "", st.do(s, ctx, j.ID, f.by())
+	}); err != nil {
 		return err
 	}
 	j, err := s.Read(cmd.Context(), j.ID)

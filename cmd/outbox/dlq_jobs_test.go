@@ -27,7 +27,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	if _, errOut := b.run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
 		t.Errorf("jobs list of nothing says %q", errOut)
 	}
-	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--detach", "-o", "json", "--batch-size", "2")
+	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--reason", "a test", "--detach", "-o", "json", "--batch-size", "2")
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != jobs.Queued || c.Job.BatchSize != 2 {
 		t.Fatalf("discard --detach printed %s, %v", out, err)
@@ -36,15 +36,15 @@ func TestDLQ_Jobs(t *testing.T) {
 	if got := b.ids(); len(got) != 5 || b.status(got[0]) != dlq.Pending {
 		t.Errorf("a job that nobody runs did something")
 	}
-	b.run(cli.ExitOK, "jobs", "pause", id)
+	b.run(cli.ExitOK, "jobs", "pause", id, "--reason", "a test")
 	b.run(cli.ExitFailed, "jobs", "watch", id)
 	b.run(cli.ExitUsage, "jobs", "resume", id)
-	b.run(cli.ExitUsage, "jobs", "cancel", id)
+	b.run(cli.ExitUsage, "jobs", "cancel", id, "--reason", "a test")
 	b.run(cli.ExitOK, "jobs", "cancel", id, "--dry-run")
 	if out, _ := b.run(cli.ExitOK, "jobs", "resume", id, "--yes", "--actor", "eve", "--reason", "go"); !strings.Contains(out, "5 of 5, 5 changed") || !strings.Contains(out, "resume by eve: go") {
 		t.Errorf("jobs resume printed %q", out)
 	}
-	b.run(cli.ExitFailed, "jobs", "pause", id)
+	b.run(cli.ExitFailed, "jobs", "pause", id, "--reason", "a test")
 	if out, _ := b.run(cli.ExitOK, "jobs", "watch", id); !strings.Contains(out, "job "+id+" is done") {
 		t.Errorf("jobs watch printed %q", out)
 	}
@@ -52,7 +52,7 @@ func TestDLQ_Jobs(t *testing.T) {
 		t.Errorf("dead letter %s is left", st)
 	}
 	one := b.writeDeadLetter(1, nil)
-	out, _ = b.run(cli.ExitWaits, "replay", one, "--yes", "--wait", "300ms", "-o", "json")
+	out, _ = b.run(cli.ExitWaits, "replay", one, "--yes", "--reason", "a test", "--wait", "300ms", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 1 || c.Job.Progress.Waiting != 1 || c.Job.Finished == nil {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
@@ -65,7 +65,7 @@ func TestDLQ_Jobs(t *testing.T) {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
 	// A cancelled job is reported by who cancels it, as far as that can be known.
-	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--detach", "--force"); !strings.Contains(out, "is queued") {
+	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--reason", "a test", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
 	}
 	made, err := b.jobs().List(t.Context(), gocql.UUID{}, 1)
@@ -89,11 +89,11 @@ func TestDLQ_Jobs(t *testing.T) {
 	}
 	die()
 	<-died
-	b.run(cli.ExitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--wait", "100ms")
+	b.run(cli.ExitWaits, "jobs", "cancel", made[0].ID.String(), "--yes", "--reason", "a test", "--wait", "100ms")
 	if err := b.store.Discard(t.Context(), b.id(one), dlq.Actor{Name: "eve"}); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed concurrently") {
+	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes", "--reason", "a test"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed concurrently") {
 		t.Errorf("jobs cancel printed %q", out)
 	}
 	b.run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
@@ -137,7 +137,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	id := b.writeDeadLetter(1, nil)
 	replay := func(want int, args ...string) string {
 		t.Helper()
-		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--wait", "0"}, args...)...)
+		_, errOut := b.run(want, append([]string{"replay", id, "--yes", "--reason", "a test", "--wait", "0"}, args...)...)
 		return errOut
 	}
 	for _, tt := range []struct {
@@ -177,9 +177,9 @@ func TestDLQChange_EndsWithThePreview(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for _, end := range []string{"", "2026-03-04", "2026-03-05T00:00:00Z"} {
 		f := dlqChangeFlags{all: end == "", output: "table", batchSize: 1}
-		f.End = end
+		f.Until = end
 		if spec, err := f.check(dlq.ActionDiscard, false, now); err != nil || !spec.Filter.Until.Equal(now) {
-			t.Errorf("--end-date %q means what died before %s (%v), want before %s", end, spec.Filter.Until, err, now)
+			t.Errorf("--until %q means what died before %s (%v), want before %s", end, spec.Filter.Until, err, now)
 		}
 	}
 }

@@ -26,9 +26,17 @@ func newDLQListCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters, last failure first",
-		Args:  cobra.NoArgs,
+		Short: "List open dead letters, last failure first",
+		Long: `List dead letters, last failure first. Without --status it lists open ones: those that
+wait for a replay or for an operator. --status all lists all of them.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case len(f.statuses) == 0:
+				f.statuses = []string{statusOpen}
+			case slices.Equal(f.statuses, []string{statusAll}):
+				f.statuses = nil
+			}
 			filter, err := f.filter(time.Now())
 			if err == nil {
 				err = cli.CheckOutput(output)
@@ -46,7 +54,7 @@ func newDLQListCommand() *cobra.Command {
 		},
 	}
 	f.addFlags(cmd, dlqListed)
-	cli.OutputFlag(cmd, &output)
+	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }
@@ -140,6 +148,8 @@ func newDLQShowCommand() *cobra.Command {
 		Use:   "show EVENT_ID",
 		Short: "Show a dead letter: event, error, history and blocked events",
 		Args:  cobra.ExactArgs(1),
+
+		ValidArgsFunction: completeDeadLetters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {

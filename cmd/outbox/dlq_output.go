@@ -100,18 +100,16 @@ func timeOrNil(t time.Time) *time.Time {
 
 // deadLetterTable prints dead letters as a list.
 var deadLetterTable = cli.Table[dlq.DeadLetter]{
-	Header: "EVENT\tSTATUS\tPRIORITY\tERROR\tTYPE\tAGGREGATE\tSEQ\tATTEMPTS\tFIRST FAILED\tNEXT ATTEMPT\tTAGS",
+	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tFIRST FAILED\tNEXT ATTEMPT\tPRIORITY\tATTEMPTS\tTAGS\tTOPIC\tTABLE",
+	Wide:   5,
 	Row: func(w io.Writer, l dlq.DeadLetter) {
 		status := string(l.Status)
 		if l.Released && l.Status.Open() {
 			status += " (released)"
 		}
-		next := "-"
-		if !l.NextAttempt.IsZero() {
-			next = l.NextAttempt.UTC().Format(cli.ListTime)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, l.Priority, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
-			cli.Clean(l.AggregateID, 40), l.Sequence, l.Attempts, l.FirstFailedAt.UTC().Format(cli.ListTime), next, strings.Join(l.Tags, ","))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
+			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, l.NextAttempt), l.Priority, l.Attempts, strings.Join(l.Tags, ","),
+			cli.Clean(l.Topic, 60), cli.Clean(l.Table, 60))
 	},
 	View: func(l dlq.DeadLetter) any { return viewOf(&l) },
 	None: "no dead letter matches",

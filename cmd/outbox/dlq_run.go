@@ -47,16 +47,29 @@ func (f *dlqRun) follow() time.Duration {
 	return -1
 }
 
-// create creates a job and runs it. The job is nil if it was not created.
-func (f *dlqRun) create(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, spec jobs.Spec, by dlq.Actor) (*jobs.Job, error) {
-	job, err := s.Create(cmd.Context(), spec, by)
+// maxAuditedIDs bounds the event ids of an audit entry; the job contains all of them.
+const maxAuditedIDs = 100
+
+// create creates a job, records that in the audit trail, and runs it. The job is nil if it
+// was not created.
+func (f *dlqChangeFlags) create(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, spec jobs.Spec) (job *jobs.Job, err error) {
+	detail := spec
+	detail.IDs = detail.IDs[:min(len(detail.IDs), maxAuditedIDs)]
+	err = f.audited(cmd.Context(), "create-job", "", detail, func(ctx context.Context) (string, error) {
+		created, err := s.Create(ctx, spec, f.by())
+		if err != nil {
+			return "", err
+		}
+		job = created
+		return job.ID.String(), nil
+	})
 	if err != nil {
 		return nil, err
 	}
 	if f.detach {
 		return job, nil
 	}
-	return runJob(cmd, s, a, job, by)
+	return runJob(cmd, s, a, job, f.by())
 }
 
 // runJob runs a job in this process, or watches it while another one runs it. An

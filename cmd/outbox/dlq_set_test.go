@@ -29,7 +29,7 @@ func TestDLQ_SetAndFilter(t *testing.T) {
 	if !strings.Contains(out, "set: 2 changed") {
 		t.Errorf("set printed %q", out)
 	}
-	b.run(cli.ExitOK, "set", "--tag", "night", "--remove-tag", "night", "--add-tag", "day", "--limit", "1", "--yes")
+	b.run(cli.ExitOK, "set", "--tag", "night", "--remove-tag", "night", "--add-tag", "day", "--limit", "1", "--yes", "--reason", "a test")
 	for args, want := range map[string][]string{
 		"--tag vip": ids[1:3], "--tag night": ids[2:3], "--tag vip,day": ids[1:2], "--min-priority 7": ids[1:3], "--min-priority -100": ids,
 		"--table subscription.inventory": ids[3:], "--table outbox.outbox_messages --tag vip": ids[1:3], "--tag none": {},
@@ -42,15 +42,15 @@ func TestDLQ_SetAndFilter(t *testing.T) {
 	if !strings.Contains(out, "day, vip") || !strings.Contains(out, "priority 0 to 7, tag night added, tag vip added") {
 		t.Errorf("show printed %q", out)
 	}
-	out, _ = b.run(cli.ExitOK, "list")
+	out, _ = b.run(cli.ExitOK, "list", "--wide")
 	if !strings.Contains(out, "PRIORITY") || !strings.Contains(out, "day,vip") {
 		t.Errorf("list printed %q", out)
 	}
 	for _, args := range [][]string{
-		{"set", ids[0], "--yes"},
-		{"set", ids[0], "--priority", "101", "--yes"},
-		{"set", ids[0], "--add-tag", "a b", "--yes"},
-		{"set", "--priority", "1", "--yes"},
+		{"set", ids[0], "--yes", "--reason", "a test"},
+		{"set", ids[0], "--priority", "101", "--yes", "--reason", "a test"},
+		{"set", ids[0], "--add-tag", "a b", "--yes", "--reason", "a test"},
+		{"set", "--priority", "1", "--yes", "--reason", "a test"},
 		{"list", "--tag", "a b"},
 		{"list", "--min-priority", "101"},
 	} {
@@ -69,7 +69,7 @@ func TestDLQ_ReplayByPriority(t *testing.T) {
 			l.AggregateID, l.Status, l.FirstFailedAt, l.Priority = fmt.Sprint("a", i), dlq.Manual, at.Add(-time.Duration(i)*time.Minute), i%3
 		}))
 	}
-	out, _ := b.run(cli.ExitWaits, "replay", "--all", "--by-priority", "--limit", "2", "--yes", "--force", "--wait", "0", "-o", "json")
+	out, _ := b.run(cli.ExitWaits, "replay", "--all", "--by-priority", "--limit", "2", "--yes", "--reason", "a test", "--force", "--wait", "0", "-o", "json")
 	var c changed
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 2 || c.Job == nil || !c.Job.ByPriority || c.Job.IDs != 2 {
 		t.Fatalf("replay printed %q, %v", out, err)

@@ -17,10 +17,10 @@ func TestDLQ_OfASubscription(t *testing.T) {
 		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Manual, "", ""
 	})
 	b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.Status = dlq.Manual })
-	if _, errOut := b.run(cli.ExitFailed, "replay", "--all", "--yes", "--wait", "0"); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") || strings.Contains(errOut, "inventory") {
+	if _, errOut := b.run(cli.ExitFailed, "replay", "--all", "--yes", "--reason", "a test", "--wait", "0"); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") || strings.Contains(errOut, "inventory") {
 		t.Errorf("replay of all printed %q", errOut)
 	}
-	b.run(cli.ExitWaits, "replay", "--table", "subscription.inventory", "--yes", "--wait", "0")
+	b.run(cli.ExitWaits, "replay", "--table", "subscription.inventory", "--yes", "--reason", "a test", "--wait", "0")
 	if st := b.status(id); st != dlq.Pending {
 		t.Errorf("it is %s", st)
 	}
@@ -28,7 +28,7 @@ func TestDLQ_OfASubscription(t *testing.T) {
 	if !strings.Contains(out, "subscription.inventory") {
 		t.Errorf("show printed %q", out)
 	}
-	b.run(cli.ExitOK, "discard", "--table", "subscription.inventory", "--yes")
+	b.run(cli.ExitOK, "discard", "--table", "subscription.inventory", "--yes", "--reason", "a test")
 	if got := b.ids("--status", "manual"); len(got) != 1 {
 		t.Errorf("%d are left, want that of the relay", len(got))
 	}

@@ -135,10 +135,10 @@ func TestDLQ_Commands(t *testing.T) {
 			{[]string{"--event-type", "OrderCreated"}, []string{other, head}},
 			{[]string{"--aggregate", "a"}, []string{next, head}},
 			{[]string{"--status", "manual,pending"}, []string{other, head}},
-			{[]string{"--start-date", "2026-01-03"}, []string{other}},
-			{[]string{"--end-date", "2026-01-02"}, []string{next, head}},
-			{[]string{"--end-date", "2026-01-02T12:00:30Z"}, []string{head}},
-			{[]string{"--start-date", "1h"}, nil},
+			{[]string{"--since", "2026-01-03"}, []string{other}},
+			{[]string{"--until", "2026-01-02"}, []string{next, head}},
+			{[]string{"--until", "2026-01-02T12:00:30Z"}, []string{head}},
+			{[]string{"--since", "1h"}, nil},
 			{[]string{"--error-type", "record_too_large", "--status", "manual", "--event-type", "OrderCreated"}, []string{other}},
 		} {
 			if got := b.ids(tt.args...); !reflect.DeepEqual(got, tt.want) {
@@ -192,10 +192,10 @@ func TestDLQ_Commands(t *testing.T) {
 	t.Run("usage", func(t *testing.T) {
 		for _, args := range [][]string{
 			{"list", "--status", "dead"},
-			{"list", "--start-date", "yesterday"},
+			{"list", "--since", "yesterday"},
 			{"list", "-o", "xml"},
 			{"list", "--limit", "-1"},
-			{"list", "--start-date", "2026-01-03", "--end-date", "2026-01-02"},
+			{"list", "--since", "2026-01-03", "--until", "2026-01-02"},
 			{"show", "x"},
 			{"replay"},
 			{"replay", "x"},
@@ -208,8 +208,11 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("nothing is done without leave", func(t *testing.T) {
 		for _, c := range dlqChanges {
-			if _, errOut := b.run(cli.ExitUsage, string(c.action), head); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
+			if _, errOut := b.run(cli.ExitUsage, string(c.action), head, "--reason", "a test"); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
 				t.Errorf("%s without a terminal says %q", c.action, errOut)
+			}
+			if _, errOut := b.run(cli.ExitUsage, string(c.action), head, "--yes", "--reason", " "); !strings.Contains(errOut, "--reason is required") {
+				t.Errorf("%s without a reason says %q", c.action, errOut)
 			}
 			_, errOut := b.run(cli.ExitOK, string(c.action), head, "--dry-run")
 			if !strings.Contains(errOut, string(c.action)+" 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "blocked by them: 1 event\n") {
@@ -226,12 +229,12 @@ func TestDLQ_Commands(t *testing.T) {
 		}
 	})
 	t.Run("changes", func(t *testing.T) {
-		b.run(cli.ExitOK, "park", head, "--yes")
+		b.run(cli.ExitOK, "park", head, "--yes", "--reason", "a test")
 		if s := b.status(head); s != dlq.Manual {
 			t.Errorf("after park: %s", s)
 		}
 		// A parked dead letter waits for the one before it.
-		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes"); !strings.Contains(errOut, "act on the first") {
+		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes", "--reason", "a test"); !strings.Contains(errOut, "act on the first") {
 			t.Errorf("replay of a parked dead letter says %q", errOut)
 		}
 		out, _ := b.run(cli.ExitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
@@ -242,11 +245,11 @@ func TestDLQ_Commands(t *testing.T) {
 		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, "eve") || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
-		b.run(cli.ExitOK, "release", head, "-y")
+		b.run(cli.ExitOK, "release", head, "-y", "--reason", "a test")
 		b.run(cli.ExitOK, "resolve", other, "-y", "--reason", "by phone")
-		b.run(cli.ExitFailed, "resolve", other, "-y")
-		b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y")
-		b.run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--rate", "1000")
+		b.run(cli.ExitFailed, "resolve", other, "-y", "--reason", "a test")
+		b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y", "--reason", "a test")
+		b.run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--reason", "a test", "--rate", "1000")
 		for _, id := range []string{head, next, other} {
 			if s := b.status(id); s != dlq.Resolved {
 				t.Errorf("at the end: %s", s)
@@ -264,7 +267,7 @@ func TestDLQ_Commands(t *testing.T) {
 		for i := range 150 {
 			b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("m", i) })
 		}
-		out, errOut := b.run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y")
+		out, errOut := b.run(cli.ExitOK, "discard", "--event-type", "OrderCreated", "--limit", "120", "-y", "--reason", "a test")
 		if !strings.Contains(out, "discard: 120 changed") || !strings.Contains(errOut, "120/120") {
 			t.Errorf("discard printed %q, %q", out, errOut)
 		}
@@ -281,3 +284,38 @@ func TestAsk_OnlyYesIsYes(t *testing.T) {
 }
 
 func (b *dlqBundle) jobs() *jobs.Store { return jobs.New(b.store) }
+
+// Each change by the command line leaves an entry in the audit trail, like one by the API.
+func TestDLQ_ChangesAreAudited(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	id := b.writeDeadLetter(1, nil)
+	b.run(cli.ExitOK, "discard", id, "--yes", "--actor", "ann", "--reason", "INC-7")
+	out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")
+	var list []jobView
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {
+		t.Fatalf("jobs list = %s, %v", out, err)
+	}
+	b.run(cli.ExitFailed, "jobs", "pause", list[0].ID, "--actor", "bob", "--reason", "wait")
+	type entry struct{ Actor, Action, Target, Reason, State string }
+	got := make(map[string]entry)
+	var e entry
+	var detail string
+	iter := b.session.Query("SELECT actor, action, target, detail, reason, state FROM outbox.admin_audit").Iter()
+	for iter.Scan(&e.Actor, &e.Action, &e.Target, &detail, &e.Reason, &e.State) {
+		got[e.Action] = e
+		if e.Action == "create-job" && (!strings.Contains(detail, id) || !strings.Contains(detail, `"action":"discard"`)) {
+			t.Errorf("the entry has the detail %s, want the action and event %s", detail, id)
+		}
+	}
+	if err := iter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]entry{
+		"create-job": {"ann", "create-job", list[0].ID, "INC-7", "done"},
+		"pause-job":  {"bob", "pause-job", list[0].ID, "wait", "refused"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the audit trail has %+v, want %+v", got, want)
+	}
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -23,7 +22,7 @@ needs. The report contains a fix for every failed check. The command writes one 
 and deletes it. Exit status 1 if a check failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json"); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			c, err := app.LoadConfig(cmd)
@@ -31,8 +30,8 @@ and deletes it. Exit status 1 if a check failed.`,
 				return err
 			}
 			findings := doctor.Check(cmd.Context(), c)
-			if output == "json" {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(findings)
+			if output != "table" {
+				err = cli.PrintAs(cmd.OutOrStdout(), output, findings)
 			} else {
 				err = printFindings(cmd.OutOrStdout(), findings)
 			}
@@ -44,7 +43,7 @@ and deletes it. Exit status 1 if a check failed.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -30,7 +29,7 @@ An invalid or rejected line is reported with its number and skipped; the exit st
 is then 1.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.OneOf("output", output, "text", "json"); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			u, err := url.Parse(api)
@@ -52,8 +51,8 @@ is then 1.`,
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
+			if output != "table" {
+				err = cli.PrintAs(cmd.OutOrStdout(), output, s)
 			} else {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %.1f s: %d orders created, %d cancelled, %d rejected, %d tried again\n",
 					s.Lines, s.Elapsed, s.Created, s.Cancelled, s.Rejected, s.Retried)
@@ -67,6 +66,6 @@ is then 1.`,
 	cmd.Flags().StringVar(&api, "api", "http://127.0.0.1:8080", "URL of the order API")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "maximum number of requests per second; 0 is no limit")
 	cmd.Flags().IntVar(&attempts, "attempts", load.DefaultAttempts, "maximum attempts per line while the API is unreachable or answers 429 or 503")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cli.OutputFlag(cmd, &output)
 	return cmd
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/cmd/outbox/internal/config"
+	"github.com/scylla-outbox/scylla-outbox/cmd/outbox/internal/tail"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -27,7 +29,10 @@ was lost. 'outbox-dev run' starts everything in one process, with embedded engin
 and sample orders.`, out, errOut)
 	root.AddCommand(
 		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		newTailCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), cli.NewVersionCommand(),
+		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAdminCommand(), newReactCommand(), newDeliveriesCommand(), newScheduledCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),
 	)
+	if err := cli.Examples(root, examples); err != nil {
+		panic(err) // TestHelp_ExamplesAreValid checks them
+	}
 	return root
 }

@@ -188,10 +188,10 @@ react:
 			t.Errorf("list --plugin %s:\n%s", plugin, out)
 		}
 	}
-	ask(cli.ExitUsage, "list", "--start-date", "2026-01-02", "--end-date", "2026-01-01")
+	ask(cli.ExitUsage, "list", "--since", "2026-01-02", "--until", "2026-01-01")
 	ask(cli.ExitUsage, "repeat")
 	ask(cli.ExitUsage, "list", "--state", "lost")
-	ask(cli.ExitFailed, "repeat", "01a2005c-395d-72e3-8401-994110828553", "--yes")
+	ask(cli.ExitFailed, "repeat", "01a2005c-395d-72e3-8401-994110828553", "--yes", "--reason", "a test")
 	mu.Lock()
 	status = http.StatusNoContent
 	mu.Unlock()

@@ -82,12 +82,18 @@ relay:
 	}
 	defer client.Close()
 	var got []string
-	if err := tail(t.Context(), client, 2, func(r *kgo.Record) error {
-		e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-		got = append(got, r.Topic+" "+e.AggregateType+" "+source)
-		return err
-	}); err != nil {
-		t.Fatal(err)
+	for len(got) < 2 {
+		fetches := client.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for r := range fetches.RecordsAll() {
+			e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r.Topic+" "+e.AggregateType+" "+source)
+		}
 	}
 	slices.Sort(got)
 	if want := []string{"outbox.event.order order scylla-outbox/shop.events", "things thing scylla-outbox"}; !slices.Equal(got, want) {

@@ -48,12 +48,15 @@ configuration.`,
 			if f.to < 1 || f.to > share.MaxShards {
 				return cli.Usage(fmt.Errorf("--to %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
 			}
+			if err := f.required(f.dryRun); err != nil {
+				return err
+			}
 			return reshard(c, cmd, &f)
 		}),
 	}
 	cmd.Flags().IntVar(&f.to, "to", 0, "new number of shards")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "audit")
+	f.dlqActor.addFlags(cmd, "audit trail")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionLog)
 	return cmd
 }
@@ -85,7 +88,7 @@ func reshard(c *app.Config, cmd *cobra.Command, f *reshardFlags) error {
 	}
 	by := f.by()
 	change := admin.Change{Actor: by.Name, Action: "reshard-relay", Target: r.Name, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, r.From(), r.To), Reason: by.Reason}
-	if err := admin.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) error { return r.Run(ctx, by.Name) }); err != nil {
+	if err := admin.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) (string, string, error) { return "", "", r.Run(ctx, by.Name) }); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", r.Name, cli.Plural(r.To, "shard"), r.To)

@@ -80,7 +80,7 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	if n := b.agreed(); n != 2 {
 		t.Errorf("the first instance has agreed on %d shards, want 2", n)
 	}
-	_, stderr, code := b.reshard("--to", "3", "--yes")
+	_, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
 		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
@@ -98,7 +98,7 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	if code != cli.ExitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreed() != 2 {
 		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
 	}
-	if _, stderr, code = b.reshard("--to", "3"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
+	if _, stderr, code = b.reshard("--to", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
 		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
 	stdout, stderr, code = b.reshard("--to", "3", "--yes", "--actor", "ann", "--reason", "more hosts")
@@ -116,12 +116,12 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	two := b.share(3)
 	two.owned(t, 3)
 	two.leave()
-	if stdout, stderr, code = b.reshard("--to", "1", "--yes"); code != cli.ExitOK {
+	if stdout, stderr, code = b.reshard("--to", "1", "--yes", "--reason", "a test"); code != cli.ExitOK {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	three := b.share(1)
 	three.owned(t, 1)
-	if _, stderr, code = b.reshard("--to", "1", "--yes"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
+	if _, stderr, code = b.reshard("--to", "1", "--yes", "--reason", "a test"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
 		t.Errorf("once more: status %d\n%s", code, stderr)
 	}
 }
@@ -133,7 +133,7 @@ func TestReshard_WithoutItsTable(t *testing.T) {
 	if err := b.session.Query("DROP TABLE outbox.relay_sharing").Exec(); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, code := b.reshard("--to", "3", "--yes")
+	_, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "unconfigured table relay_sharing") || !strings.Contains(stderr, "hint: if a table or a column is missing, outbox schema migrate adds it") {
 		t.Errorf("status %d, %s", code, stderr)
 	}
@@ -183,14 +183,14 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 					if back && !ended {
 						next = shards // it was thought better of
 					}
-					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes"); code != cli.ExitOK {
+					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes", "--reason", "a test"); code != cli.ExitOK {
 						t.Fatalf("after a kill at %q: status %d\n%s", step, code, stderr)
 					}
 					s := b.share(next)
 					s.owned(t, next)
 					s.leave()
 					if !ended && !back { // and to where it was, for the next step
-						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != cli.ExitOK {
+						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
 							t.Fatalf("back to %d shards: status %d\n%s", shards, code, stderr)
 						}
 					}
@@ -281,13 +281,13 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 	b := setupVerify(t)
 	shards := 2
 	for _, at := range []string{"agreed", "extended"} {
-		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes"); code != cli.ExitOK {
+		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
 			t.Fatalf("status %d\n%s", code, stderr)
 		}
 		r, other := b.resharding(shards+1), shards+2
 		r.Made = func(step string) error {
 			if step == at {
-				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes"); code != cli.ExitOK {
+				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes", "--reason", "a test"); code != cli.ExitOK {
 					t.Errorf("the other one, after %q: status %d\n%s", at, code, stderr)
 				}
 			}

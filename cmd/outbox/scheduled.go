@@ -84,6 +84,9 @@ line or configuration.`,
 			if err == nil {
 				err = cli.CheckOutput(f.output)
 			}
+			if err == nil {
+				err = f.required(f.dryRun)
+			}
 			if err != nil {
 				return err
 			}
@@ -99,7 +102,7 @@ line or configuration.`,
 	fl.BoolVar(&f.all, "all", false, "all scheduled messages")
 	fl.Float64Var(&f.rate, "rate", 0, "maximum number of messages per second; 0 is no limit")
 	f.dlqConfirm.addFlags(cmd)
-	f.dlqActor.addFlags(cmd, "audit")
+	f.dlqActor.addFlags(cmd, "audit trail")
 	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
@@ -210,7 +213,7 @@ func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *g
 	}
 	by := f.by()
 	change := admin.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
-	return admin.AuditedWithResult(ctx, session, keyspace, log, change, func(ctx context.Context) (string, error) {
+	return admin.Audited(ctx, session, keyspace, log, change, func(ctx context.Context) (string, string, error) {
 		err := toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
 			_, done, rest, err := f.one(service, ctx, many, messages.MaxMany, f.rate)
 			report.Changed.Changed += done.Changed
@@ -218,7 +221,7 @@ func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *g
 			return rest, err
 		})
 		detail, _ := json.Marshal(report.Changed) // only numbers, so no error
-		return string(detail), err
+		return "", string(detail), err
 	})
 }
 

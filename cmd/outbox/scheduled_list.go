@@ -29,15 +29,15 @@ func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
 	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
 	fl.StringVar(&f.key, "key", "", "messages with this key")
 	fl.StringVar(&f.client, "client", "", "messages of this client: the name of a token, or 'address 192.0.2.1'")
-	fl.StringVar(&f.from, "from", "", "messages due since: a date, a time (RFC 3339) or a duration from now such as 24h; UTC")
+	fl.StringVar(&f.from, "since", "", "messages due since: a date, a time (RFC 3339) or a duration from now such as 24h; UTC")
 	fl.StringVar(&f.until, "until", "", "messages due before")
-	fl.StringVar(&f.createdFrom, "start-date", "", "messages accepted since: a date, a time (RFC 3339) or an age such as 24h; UTC")
-	fl.StringVar(&f.createdUntil, "end-date", "", "messages accepted before; a date includes its day")
+	fl.StringVar(&f.createdFrom, "created-since", "", "messages accepted since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&f.createdUntil, "created-until", "", "messages accepted before; a date includes its day")
 }
 
 func (f *scheduledFilter) empty() bool { return *f == scheduledFilter{} }
 
-// filter returns the selection of the flags. Without --from it includes overdue messages.
+// filter returns the selection of the flags. Without --since it includes overdue messages.
 // Errors are of usage.
 func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 	m := messages.Many{Due: true}
@@ -54,20 +54,20 @@ func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 		if err != nil {
 			return fmt.Errorf("--%s %w", flag, err)
 		}
-		if *at = t.UTC(); day && (flag == "until" || flag == "end-date") {
+		if *at = t.UTC(); day && (flag == "until" || flag == "created-until") {
 			*at = at.AddDate(0, 0, 1)
 		}
 		return nil
 	}
-	err := errors.Join(when("from", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
-		when("start-date", f.createdFrom, false, &m.CreatedFrom), when("end-date", f.createdUntil, false, &m.CreatedUntil))
+	err := errors.Join(when("since", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
+		when("created-since", f.createdFrom, false, &m.CreatedFrom), when("created-until", f.createdUntil, false, &m.CreatedUntil))
 	switch {
 	case err != nil:
 		return m, cli.Usage(err)
 	case !m.After.DeliverAt.Before(m.Until):
-		return m, cli.Usage(fmt.Errorf("--from %s is not before --until %s", f.from, f.until))
+		return m, cli.Usage(fmt.Errorf("--since %s is not before --until %s", f.from, f.until))
 	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
-		return m, cli.Usage(fmt.Errorf("--from %s: must be at most three years before --until", f.from))
+		return m, cli.Usage(fmt.Errorf("--since %s: must be at most three years before --until", f.from))
 	}
 	return m, nil
 }
@@ -117,7 +117,7 @@ payloads: GET /v1/messages/{id}/content and the console show them.`,
 	}
 	f.addFlags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", dlqListed, "maximum number of messages; 0 is all")
-	cli.OutputFlag(cmd, &output)
+	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
 	return cmd
 }
@@ -157,7 +157,7 @@ type scheduledView struct {
 var scheduledTable = cli.Table[messages.View]{
 	Header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tACCEPTED\tDUE",
 	Row: func(w io.Writer, v messages.View) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, cli.Clean(v.Topic, 60), cli.Clean(v.Key, 40), cli.Clean(v.Client, 40), v.CreatedAt.Format(cli.ListTime), v.DeliverAt.Format(cli.ListTime))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, cli.Clean(v.Topic, 60), cli.Clean(v.Key, 40), cli.Clean(v.Client, 40), cli.At(w, v.CreatedAt), cli.At(w, v.DeliverAt))
 	},
 	View: func(v messages.View) any {
 		return scheduledView{v.ID.String(), v.State, v.Topic, v.Key, v.Client, v.CreatedAt, v.DeliverAt}

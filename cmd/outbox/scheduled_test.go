@@ -59,8 +59,8 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		{[]string{"release", "--all", "--topic", "a"}, "--all and filters"},
 		{[]string{"cancel", "--topic", "a", "--rate", "-1"}, "--rate -1"},
 		{[]string{"cancel", "--topic", "a", "--rate", "0.05"}, "--rate 0.05: must be 0.1 or more"},
-		{[]string{"cancel", "--from", "3h", "--until", "1h"}, "--from 3h is not before"},
-		{[]string{"cancel", "--from", "soon"}, "--from"},
+		{[]string{"cancel", "--since", "3h", "--until", "1h"}, "--since 3h is not before"},
+		{[]string{"cancel", "--since", "soon"}, "--since"},
 		{append([]string{"release"}, mine...), "--yes skips the confirmation"},
 	} {
 		if _, errOut := scheduled(cli.ExitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
@@ -83,15 +83,15 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		t.Errorf("after the release %d are due and %d wait", due, waiting)
 	}
 	// Nothing matches any more, which is said once, and there is nothing to ask.
-	for _, args := range [][]string{{"release"}, {"release", "--yes"}, {"release", "--dry-run"}} {
+	for _, args := range [][]string{{"release"}, {"release", "--yes", "--reason", "a test"}, {"release", "--dry-run"}} {
 		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
 		}
 	}
-	if out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
+	if out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--reason", "a test", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
 		t.Errorf("release again as JSON printed %q, %q", out, errOut)
 	}
-	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--start-date", "1h", "--until", "24h"); out != "cancel: 4 cancelled, 0 were published before\n" {
+	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--reason", "a test", "--created-since", "1h", "--until", "24h"); out != "cancel: 4 cancelled, 0 were published before\n" {
 		t.Errorf("cancel printed %q", out)
 	}
 	if due, waiting := waits(); due+waiting != 0 {
@@ -170,9 +170,9 @@ func TestScheduled_List(t *testing.T) {
 		{[]string{"--topic", "a"}, []string{"soon", "till", "late"}, false},
 		{[]string{"--topic", "a", "--client", "shop", "--limit", "1"}, []string{"soon"}, true},
 		{[]string{"--key", "other"}, []string{"other"}, false},
-		{[]string{"--from", "90m", "--until", "24h"}, []string{"till", "other"}, false},
-		{[]string{"--start-date", "1h"}, []string{"soon", "till", "other", "late"}, false},
-		{[]string{"--end-date", "1h"}, nil, false},
+		{[]string{"--since", "90m", "--until", "24h"}, []string{"till", "other"}, false},
+		{[]string{"--created-since", "1h"}, []string{"soon", "till", "other", "late"}, false},
+		{[]string{"--created-until", "1h"}, nil, false},
 	} {
 		out, _ := list(cli.ExitOK, append(tt.args, "-o", "json")...)
 		var got []scheduledView
@@ -198,7 +198,7 @@ func TestScheduled_List(t *testing.T) {
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "MESSAGE") || !strings.Contains(lines[1], ids["till"]+"  a      till  till    2") {
 		t.Errorf("the table is\n%s", out)
 	}
-	for args, want := range map[string]string{"--limit=-1": "--limit -1 must not be negative", "--from=soon": "--from \"soon\"", "--output=xml": "xml"} {
+	for args, want := range map[string]string{"--limit=-1": "--limit -1 must not be negative", "--since=soon": "--since \"soon\"", "--output=xml": "xml"} {
 		if _, errOut := list(cli.ExitUsage, args); !strings.Contains(errOut, want) {
 			t.Errorf("%s said %q, want %q", args, errOut, want)
 		}

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
+	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
@@ -25,6 +25,7 @@ func newSchemaCommand() *cobra.Command {
 }
 
 func newSchemaMigrateCommand() *cobra.Command {
+	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the keyspace; safe to run repeatedly and concurrently",
@@ -43,6 +44,9 @@ func newSchemaMigrateCommand() *cobra.Command {
 				return err
 			}
 			defer sessions.Close(session)
+			if dryRun {
+				return planMigration(cmd, session, c.SchemaOptions(log))
+			}
 			if err := schema.Migrate(cmd.Context(), session, c.SchemaOptions(log)); err != nil {
 				return err
 			}
@@ -50,8 +54,33 @@ func newSchemaMigrateCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the migrations that would be applied; exit status 1 if one has changed")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema, app.SectionLog)
 	return cmd
+}
+
+// planMigration prints the migrations that migrate would apply.
+func planMigration(cmd *cobra.Command, session *gocql.Session, o schema.Options) error {
+	r, err := schema.Status(cmd.Context(), session, o)
+	if err != nil {
+		return err
+	}
+	out, pending := cmd.OutOrStdout(), 0
+	for _, m := range r.Migrations {
+		switch m.State {
+		case schema.StatePending:
+			pending++
+			fmt.Fprintf(out, "would apply %03d %s\n", m.Version, m.Name)
+		case schema.StateChanged:
+			return fmt.Errorf("migration %03d %s was applied with another content; outbox schema migrate refuses to continue", m.Version, m.Name)
+		}
+	}
+	if pending == 0 {
+		_, err = fmt.Fprintf(out, "keyspace %s is up to date\n", r.Keyspace)
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s of keyspace %s; 'outbox schema print' prints the tables\n", cli.Plural(pending, "migration"), r.Keyspace)
+	return err
 }
 
 func newSchemaStatusCommand() *cobra.Command {
@@ -61,7 +90,7 @@ func newSchemaStatusCommand() *cobra.Command {
 		Short: "Show the applied migrations; exit status 1 if some are missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json"); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			c, err := app.LoadConfig(cmd)
@@ -77,8 +106,8 @@ func newSchemaStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				err = json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+			if output != "table" {
+				err = cli.PrintAs(cmd.OutOrStdout(), output, r)
 			} else {
 				err = printStatus(cmd.OutOrStdout(), r)
 			}
@@ -88,7 +117,7 @@ func newSchemaStatusCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla)
 	return cmd
 }

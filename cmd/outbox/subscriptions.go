@@ -98,6 +98,23 @@ func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func
 	return cmd, f
 }
 
+// subscriptionTable prints subscriptions as a list.
+var subscriptionTable = cli.Table[client.Subscription]{
+	Header: "NAME\tTOPICS\tDELIVERY\tORDERING\tVISIBILITY\tMAX RECEIVE\tSTATE\tCHANGED",
+	Row: func(w io.Writer, s client.Subscription) {
+		state, delivery := "active", "pull"
+		if s.Push != nil {
+			delivery = "push to " + cli.Clean(s.Push.To, 40)
+		}
+		if s.Paused {
+			state = "paused"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), delivery, s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, cli.At(w, s.ChangedAt))
+	},
+	View: func(s client.Subscription) any { return s },
+	None: "no subscriptions; 'outbox subscriptions apply -f FILE' creates one",
+}
+
 func newSubscriptionsListCommand() *cobra.Command {
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("list", "List subscriptions", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
@@ -105,23 +122,9 @@ func newSubscriptionsListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.Table[client.Subscription]{
-			Header: "NAME\tTOPICS\tDELIVERY\tORDERING\tVISIBILITY\tMAX RECEIVE\tSTATE\tCHANGED",
-			Row: func(w io.Writer, s client.Subscription) {
-				state, delivery := "active", "pull"
-				if s.Push != nil {
-					delivery = "push to " + cli.Clean(s.Push.To, 40)
-				}
-				if s.Paused {
-					state = "paused"
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), delivery, s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, s.ChangedAt.UTC().Format(cli.ListTime))
-			},
-			View: func(s client.Subscription) any { return s },
-			None: "no subscriptions; 'outbox subscriptions apply -f FILE' creates one",
-		}.Print(cmd, f.output, all, false)
+		return subscriptionTable.Print(cmd, f.output, all, false)
 	})
-	cli.OutputFlag(cmd, &f.output)
+	cli.ListFlags(cmd, &f.output)
 	return cmd
 }
 
@@ -132,9 +135,13 @@ func newSubscriptionsGetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if f.output == "table" {
+			return subscriptionTable.Print(cmd, f.output, []client.Subscription{s}, false)
+		}
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, s)
 	})
-	cmd.Flags().StringVarP(&f.output, "output", "o", "yaml", "yaml or json")
+	cli.OutputFlag(cmd, &f.output)
+	cmd.Flags().Lookup("output").DefValue, f.output = "yaml", "yaml"
 	return cmd
 }
 

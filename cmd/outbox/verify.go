@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,7 +83,7 @@ interruption.`,
 	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "maximum wait for its answers")
 	fl.StringVar(&f.state, "resume", "", "keep the progress in this file and continue from it")
 	fl.StringVar(&f.subscription, "subscription", "", "account for the messages of this subscription instead")
-	fl.StringVarP(&f.output, "output", "o", "text", "text or json")
+	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }
@@ -133,7 +134,7 @@ func timeOrAge(s string, now time.Time) (time.Time, error) {
 }
 
 func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
-	if err := cli.OneOf("output", f.output, "text", "json"); err != nil {
+	if err := cli.CheckOutput(f.output); err != nil {
 		return err
 	}
 	if f.subscription != "" {
@@ -193,8 +194,11 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		}
 	}
 	print := printVerified
-	if f.output == "json" {
+	switch f.output {
+	case "json":
 		print = printVerifiedJSON
+	case "yaml":
+		print = printVerifiedYAML
 	}
 	counts, err := print(cmd.OutOrStdout(), v, repairs)
 	switch {
@@ -276,6 +280,16 @@ func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (v
 		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
 	}
 	return counts, err
+}
+
+// printVerifiedYAML prints the object of printVerifiedJSON as YAML.
+func printVerifiedYAML(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
+	var out bytes.Buffer
+	counts, err := printVerifiedJSON(&out, v, repairs)
+	if err != nil {
+		return counts, err
+	}
+	return counts, cli.PrintAs(w, "yaml", json.RawMessage(out.Bytes()))
 }
 
 // printVerified prints the first findings of each kind and a summary.

@@ -55,7 +55,7 @@ func verifySubscription(c *app.Config, cmd *cobra.Command, f *verifyFlags) error
 		return err
 	}
 	print := printAccount
-	if f.output == "json" {
+	if f.output != "table" {
 		print = printAccountJSON
 	}
 	if err := print(cmd.OutOrStdout(), r); err != nil {

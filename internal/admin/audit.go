@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,12 @@ type entry struct {
 	Detail string
 	// Reason is the reason that the user gave.
 	Reason string
+	// At is the part of the request that contains Reason. Default body.reason.
+	At string
 }
+
+// reasonAt returns At or its default.
+func (e *entry) reasonAt() string { return cmp.Or(e.At, "body.reason") }
 
 // audit records each requested change before it is made, and its result afterwards.
 type audit struct {
@@ -96,6 +102,9 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	p, ok := access.From(ctx)
 	if !ok {
 		return errors.New("a change needs a principal")
+	}
+	if e.Reason = strings.TrimSpace(e.Reason); e.Reason == "" {
+		return invalid(ctx, e.reasonAt(), "state the reason of the change; the audit trail records it")
 	}
 	// The request may contain any bytes, and the database accepts only UTF-8.
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
@@ -158,14 +167,10 @@ type Change struct {
 }
 
 // Audited makes a change outside the API and records it and its result in the audit
-// trail. If the request cannot be recorded, do is not called.
-func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) error) error {
-	return AuditedWithResult(ctx, session, keyspace, log, c, func(ctx context.Context) (string, error) { return "", do(ctx) })
-}
-
-// AuditedWithResult is Audited for a do that also returns a result as JSON. The result is
-// recorded even if do returns an error.
-func AuditedWithResult(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (said string, err error)) error {
+// trail. If the request cannot be recorded, or has no reason, do is not called. do may
+// return a target that replaces the one of c, such as a new job, and a result as JSON,
+// which is recorded even if do returns an error.
+func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (target, said string, err error)) error {
 	m, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
 		return err
@@ -174,9 +179,8 @@ func AuditedWithResult(ctx context.Context, session *gocql.Session, keyspace str
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Now: time.Now, Logger: log,
 	}, m)
 	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
-	return a.changeWithResult(ctx, entry{c.Action, c.Target, c.Detail, c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
-		said, err := do(ctx)
-		return c.Target, said, err
+	return a.changeWithResult(ctx, entry{Action: c.Action, Target: c.Target, Detail: c.Detail, Reason: c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
+		return do(ctx)
 	})
 }
 

@@ -60,8 +60,8 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 func TestAudit_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	err := AuditedWithResult(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages"}, func(context.Context) (string, error) {
-		return `{"changed":3}`, context.Canceled
+	err := Audited(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages", Reason: "a test"}, func(context.Context) (string, string, error) {
+		return "", `{"changed":3}`, context.Canceled
 	})
 	if l := b.auditLines(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {
 		t.Errorf("%v, audit %+v", err, l)
@@ -158,5 +158,28 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 	}
 	if got := walk(url.Values{"since": {now.Add(-46 * time.Hour).Format(time.RFC3339Nano)}, "until": {now.Add(-8 * time.Hour).Format(time.RFC3339Nano)}}, 3); len(got) != 10 {
 		t.Errorf("of a span %d lines, want 10", len(got))
+	}
+}
+
+// Every change needs a reason. Without one nothing is changed, and nothing is in the audit trail.
+func TestAudit_AChangeNeedsAReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	l := testDeadLetter("a", 1)
+	b.writeDeadLetter(t, l, time.Time{})
+	deadLetter := "/v1/dlq/dead-letters/" + l.EventID.String()
+	for path, body := range map[string]string{
+		deadLetter + "/discard": `{"reason":""}`,
+		deadLetter + "/park":    `{"reason":" \t"}`,
+		deadLetter + "/set":     `{"priority":1,"reason":""}`,
+		"/v1/dlq/jobs":          `{"action":"discard","filter":{},"reason":""}`,
+	} {
+		p := b.ask(t, access.Admin, "POST", path, body).problemIn(t, http.StatusUnprocessableEntity)
+		if len(p.Errors) != 1 || p.Errors[0].Location != "body.reason" {
+			t.Errorf("POST %s %s: %+v, want an error of body.reason", path, body, p)
+		}
+	}
+	if lines := b.auditLines(t, ""); len(lines) != 0 {
+		t.Errorf("the audit trail has %+v", lines)
 	}
 }

@@ -19,7 +19,7 @@ func TestClocks_AuditHasTheOutcome(t *testing.T) {
 	a := newAudit(&b.cfg, b.metrics)
 	a.session = clock.Connect(t, b.node)
 	ctx := access.With(t.Context(), access.Principal{Name: "ada", Role: access.Admin})
-	if err := a.change(ctx, entry{Action: "replay", Target: "x"}, func(context.Context, dlq.Actor) (string, error) {
+	if err := a.change(ctx, entry{Action: "replay", Target: "x", Reason: "a test"}, func(context.Context, dlq.Actor) (string, error) {
 		clock.Set(0)
 		return "y", nil
 	}); err != nil {

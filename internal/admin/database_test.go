@@ -100,9 +100,25 @@ type answer struct {
 	body   []byte
 }
 
+// withReason returns a body with a reason, which changes need, unless it has one, is of a
+// preview, or is no JSON object.
+func withReason(path, body string) string {
+	if strings.HasSuffix(path, "/preview") || !strings.HasPrefix(body, "{") || !json.Valid([]byte(body)) || strings.Contains(body, `"reason`) {
+		return body
+	}
+	rest := strings.TrimSpace(body[1:])
+	if rest != "}" {
+		rest = "," + rest
+	}
+	return `{"reason":"a test"` + rest
+}
+
 // ask sends a request with the token of a role; an empty role sends none.
 func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
 	t.Helper()
+	if method == http.MethodPost {
+		body = withReason(path, body)
+	}
 	var r io.Reader
 	if body != "" {
 		r = strings.NewReader(body)
@@ -117,6 +133,7 @@ func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, 
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	req.Header.Set(ReasonHeader, "a%20test")
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}

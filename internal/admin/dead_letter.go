@@ -24,6 +24,7 @@ type Summary struct {
 	Version       int64      `json:"version" doc:"Increases with every change of the dead letter"`
 	Released      bool       `json:"released" doc:"It does not block later events of its aggregate"`
 	ErrorClass    string     `json:"error_class"`
+	ErrorExcerpt  string     `json:"error_excerpt,omitempty" doc:"The beginning of the error's text; only in lists"`
 	Attempts      int        `json:"attempts" doc:"Attempts to publish in total"`
 	Replays       int        `json:"replays" doc:"Failed replays"`
 	Repeats       int        `json:"failure_repeats,omitempty" doc:"Consecutive failures with the same error"`

@@ -183,7 +183,10 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(listOutput)
-	if out.Body.DeadLetters, err = ep.summaries(ctx, deadLetters); err != nil {
+	if out.Body.DeadLetters, err = ep.summaries(ctx, deadLetters); err == nil {
+		err = ep.excerpts(ctx, deadLetters, out.Body.DeadLetters)
+	}
+	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if more {
@@ -207,6 +210,26 @@ func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.
 		out = append(out, summaryOf(l, holds[l.Table], ep.now()))
 	}
 	return out, nil
+}
+
+// maxExcerpt bounds the text of an error in lists, in characters.
+const maxExcerpt = 200
+
+// excerpts adds the beginnings of error texts, which the lists of dead letters do not contain.
+func (ep *deadLetterEndpoints) excerpts(ctx context.Context, deadLetters []dlq.DeadLetter, out []Summary) error {
+	ids := make([]gocql.UUID, len(deadLetters))
+	for i := range deadLetters {
+		ids[i] = deadLetters[i].EventID
+	}
+	texts, err := ep.store.ErrorTexts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		text := []rune(texts[id].Text)
+		out[i].ErrorExcerpt = string(text[:min(len(text), maxExcerpt)])
+	}
+	return nil
 }
 
 func (ep *deadLetterEndpoints) deadLetter(ctx context.Context, in *deadLetterInput) (*deadLetterOutput, error) {

@@ -22,7 +22,7 @@ const maxRepeats = 1000
 type repeatInput struct {
 	ID   string `path:"id" format:"uuid"`
 	Body struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded with the delivery and in the audit trail"`
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded with the delivery and in the audit trail"`
 		DryRun bool   `json:"dry_run,omitempty" doc:"Check whether it can be repeated without changing anything"`
 	}
 }
@@ -42,7 +42,7 @@ type repeatManyBody struct {
 	IDs    []string        `json:"ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"The deliveries; alternative to filter"`
 	Filter *deliveryFilter `json:"filter,omitempty" doc:"The 1,000 newest deliveries that match"`
 	Cursor string          `json:"cursor,omitempty" maxLength:"500" doc:"For a filter: preview.next of the previous response"`
-	Reason string          `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded with the deliveries and in the audit trail"`
+	Reason string          `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded with the deliveries and in the audit trail"`
 	DryRun bool            `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
 }
 

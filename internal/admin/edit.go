@@ -29,7 +29,7 @@ type editBody struct {
 	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"New payload as base64"`
 	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Unchanged if absent"`
 	Headers       *map[string]string `json:"headers,omitempty" doc:"Replaces all headers; unchanged if absent"`
-	Reason        string             `json:"reason,omitempty" maxLength:"2000"`
+	Reason        string             `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded in the history of the dead letter and in the audit trail"`
 	DryRun        bool               `json:"dry_run,omitempty" doc:"Return the differences and the problems without changing anything"`
 }
 

@@ -74,7 +74,7 @@ type newJobBody struct {
 	JobTarget
 	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Dead letters between two saves of the progress; 0 means 100, for a purge 1000"`
 	Canary    bool   `json:"canary,omitempty" doc:"For a replay: start with 1, 2, 5 and 20 dead letters, and pause if one fails again with the same error"`
-	Reason    string `json:"reason,omitempty" maxLength:"2000"`
+	Reason    string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded with the job and in the audit trail"`
 	DryRun    bool   `json:"dry_run,omitempty" doc:"Return a preview without creating a job (200)"`
 }
 
@@ -109,7 +109,7 @@ type jobInput struct {
 type steerInput struct {
 	ID   string `path:"id" format:"uuid"`
 	Body struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000"`
+		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required; recorded with the job and in the audit trail"`
 	}
 }
 

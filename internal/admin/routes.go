@@ -72,7 +72,7 @@ func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	op.Tags = []string{strings.Split(op.Path, "/")[2]}
 	if op.Method != http.MethodGet && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == ReasonHeader }) {
 		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: ReasonHeader, In: "header", Description: "Reason for the audit trail: up to 2,000 characters of UTF-8, percent-encoded",
+			Name: ReasonHeader, In: "header", Description: "Reason for the audit trail, required for a change: up to 2,000 characters of UTF-8, percent-encoded",
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: "INC-311%20asked%20by%20the%20customer",
 		})
 	}
@@ -91,7 +91,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	seen := &watched{humaContext: ctx}
-	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason}
+	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason, At: "header." + ReasonHeader}
 	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
 	if whole {
 		dry, err := seen.read()

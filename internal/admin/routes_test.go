@@ -120,7 +120,7 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 		t.Errorf("%d lines, want 7: reading is not audited", n)
 	}
 	*made = nil
-	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1)} {
+	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1), "", "%20"} {
 		if p := b.ask(t, access.Operator, "POST", "/v1/things/good/change", "", ReasonHeader, reason).problemIn(t, 422); p.RequestID != "" {
 			t.Errorf("the refusal has a member that the operation's description does not know: %+v", p)
 		}

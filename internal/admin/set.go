@@ -20,7 +20,7 @@ type setInput struct {
 // setBody is a change of the priority and the tags of a dead letter.
 type setBody struct {
 	Labels
-	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason; recorded in the history of the dead letter and in the audit trail"`
+	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required; recorded in the history of the dead letter and in the audit trail"`
 }
 
 // Labels is a change of priority and tags. It is exported only for huma.

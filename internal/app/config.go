@@ -63,19 +63,48 @@ func WithConfig(f func(*cobra.Command, *Config) error) func(*cobra.Command, []st
 // LoadConfigFrom is LoadConfig of a file, an environment and flags. The default of
 // admin.addr is that of its flag.
 func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*Config, error) {
+	c, _, err := loadFrom(path, lookup, flags)
+	return c, err
+}
+
+// CheckedSettings returns the settings of a command whose flags AddFlags made, like
+// LoadConfig, and a configuration of them. An unknown environment variable with the prefix
+// of settings is an error.
+func CheckedSettings(cmd *cobra.Command) (settings.Fields, *Config, error) {
+	path, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return nil, nil, err
+	}
+	c, all, err := loadFrom(path, os.LookupEnv, cmd.Flags())
+	if err != nil {
+		return nil, nil, err
+	}
+	var errs []error
+	for _, name := range Settings.Strangers(os.Environ()) {
+		errs = append(errs, fmt.Errorf("%s is no variable of a setting", name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, cli.Usage(cli.WithHint(err, "outbox config print lists the variables"))
+	}
+	return all, c, nil
+}
+
+// loadFrom is LoadConfigFrom, and returns the settings too.
+func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*Config, settings.Fields, error) {
 	c := defaults()
 	if f := flags.Lookup(FlagAdminAddr); f != nil {
 		c.Admin.Addr = f.DefValue
 	}
-	err := settings.Of(c).Load(path, lookup, flags)
+	all := settings.Of(c)
+	err := all.Load(path, lookup, flags)
 	if _, wrong := dlq.NewStrategyRules(c.Relay.Rules); wrong != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", rulesKey, wrong))
 	}
 	err = errors.Join(err, c.Relay.checkShards())
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, nil, cli.Usage(err)
 	}
-	return c, nil
+	return c, all, nil
 }
 
 // warnOfStrangers logs the variables of environ that have the prefix of settings and are not

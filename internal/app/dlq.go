@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
@@ -15,17 +17,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// DLQStore opens the store; close ends its session.
-func (c *Config) DLQStore() (s *dlq.Store, closeSession func(), err error) {
-	session, err := c.Scylla.Session(c.Scylla.Keyspace)
-	if err != nil {
-		return nil, nil, err
+// DLQStore opens the store and its session, which closeSession ends.
+func (c *Config) DLQStore() (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
+	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
+		return nil, nil, nil, err
 	}
 	if s, err = dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...); err != nil {
 		sessions.Close(session)
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return s, func() { sessions.Close(session) }, nil
+	return s, session, func() { sessions.Close(session) }, nil
 }
 
 // DLQOptions returns the options of the store that follow from the settings of the database.

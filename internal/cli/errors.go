@@ -27,6 +27,7 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 	ctx, stop := daemon.Signals(contextOf(root))
 	defer stop()
 	root.SetArgs(args)
+	prepare(root)
 	began := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	cmd, err := root.ExecuteContextC(ctx)
@@ -130,6 +131,7 @@ func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return Usage(WithHint(err, "%s --help lists the flags", c.CommandPath()))
 	})
+	root.SetUsageFunc(usage)
 	return root
 }
 

@@ -9,38 +9,38 @@ import (
 
 // Listing contains the flags of lists with the newest entry first: period and limit.
 type Listing struct {
-	Start, End string
-	Limit      int
+	Since, Until string
+	Limit        int
 }
 
 // AddFlags adds the flags for a list of things, such as dead letters. event is the verb of
 // their time, such as "failed last", and limit the default of --limit.
 func (l *Listing) AddFlags(cmd *cobra.Command, things, event string, limit int) {
 	fl := cmd.Flags()
-	fl.StringVar(&l.Start, "start-date", "", things+" that "+event+" since: a date, a time (RFC 3339) or an age such as 24h; UTC")
-	fl.StringVar(&l.End, "end-date", "", things+" that "+event+" before; a date includes its day")
+	fl.StringVar(&l.Since, "since", "", things+" that "+event+" since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&l.Until, "until", "", things+" that "+event+" before; a date includes its day")
 	fl.IntVar(&l.Limit, "limit", limit, "maximum number of "+things+", newest first; 0 is all")
 }
 
 // Span returns the period of the flags. It includes since and excludes until; zero is no
 // bound. Errors are of usage.
 func (l *Listing) Span(now time.Time) (since, until time.Time, err error) {
-	if l.Start != "" {
-		if since, _, err = DateOrTime(l.Start, now); err != nil {
-			return since, until, Usage(fmt.Errorf("--start-date %w", err))
+	if l.Since != "" {
+		if since, _, err = DateOrTime(l.Since, now); err != nil {
+			return since, until, Usage(fmt.Errorf("--since %w", err))
 		}
 	}
-	if l.End != "" {
+	if l.Until != "" {
 		var day bool
-		if until, day, err = DateOrTime(l.End, now); err != nil {
-			return since, until, Usage(fmt.Errorf("--end-date %w", err))
+		if until, day, err = DateOrTime(l.Until, now); err != nil {
+			return since, until, Usage(fmt.Errorf("--until %w", err))
 		}
 		if day {
 			until = until.AddDate(0, 0, 1)
 		}
 	}
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {
-		return since, until, Usage(fmt.Errorf("--start-date %s is not before --end-date %s", l.Start, l.End))
+		return since, until, Usage(fmt.Errorf("--since %s is not before --until %s", l.Since, l.Until))
 	}
 	if l.Limit < 0 {
 		return since, until, Usage(fmt.Errorf("--limit %d must not be negative", l.Limit))

@@ -6,22 +6,38 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/term"
 )
 
-// OutputFlag adds --output (-o) with the default table. CheckOutput checks its value.
+// formats are the values of --output, of every command.
+var formats = []string{"table", "json", "yaml"}
+
+// OutputFlag adds --output (-o) with the default table, and its completion. CheckOutput
+// checks its value.
 func OutputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "table, json or yaml")
+	cmd.Flags().StringVarP(output, "output", "o", formats[0], "table, json or yaml")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is defined above
+	}
+}
+
+// ListFlags adds the flags of a command that prints a Table: OutputFlag and --wide.
+func ListFlags(cmd *cobra.Command, output *string) {
+	OutputFlag(cmd, output)
+	cmd.Flags().Bool("wide", false, "print all columns, and times in full")
 }
 
 // CheckOutput returns an error of usage unless output is table, json or yaml.
-func CheckOutput(output string) error { return OneOf("output", output, "table", "json", "yaml") }
+func CheckOutput(output string) error { return OneOf("output", output, formats...) }
 
 // PrintAs prints v as json or yaml.
 func PrintAs(w io.Writer, format string, v any) error {
@@ -76,9 +92,11 @@ func FieldsOn(columns io.Writer) func(name string, value any) {
 // Table describes how a command prints a list.
 type Table[T any] struct {
 	// Header contains the names of the columns, and Row writes the cells of one entry, with
-	// tabs between them.
+	// tabs between them. At formats its times.
 	Header string
 	Row    func(io.Writer, T)
+	// Wide is the number of the last columns, which only --wide prints.
+	Wide int
 	// View returns an entry as JSON or YAML.
 	View func(T) any
 	// None is the text of an empty list.
@@ -102,18 +120,121 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool)
 		_, err := fmt.Fprintln(errOut, t.None)
 		return err
 	}
-	tw := NewColumns(out)
-	fmt.Fprintln(tw, t.Header)
-	for _, x := range found {
-		t.Row(tw, x)
+	w := &rows{out: out, cut: t.Wide, now: time.Now()}
+	w.colour, w.relative = isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", isTerminal(out)
+	if wide, err := cmd.Flags().GetBool("wide"); err == nil && wide {
+		w.cut, w.relative = 0, false
 	}
-	if err := tw.Flush(); err != nil {
+	fmt.Fprintln(w, t.Header)
+	for _, x := range found {
+		t.Row(w, x)
+	}
+	if err := w.print(); err != nil {
 		return err
 	}
 	if more {
 		fmt.Fprintf(errOut, "only the %s %d; --limit 0 shows all\n", cmp.Or(t.First, "newest"), len(found))
 	}
 	return nil
+}
+
+// rows are the lines of a table: the header, then its entries.
+type rows struct {
+	out              io.Writer
+	cut              int  // number of the last columns that are left out
+	colour, relative bool // of a terminal
+	now              time.Time
+	text             bytes.Buffer
+}
+
+// Write adds lines.
+func (r *rows) Write(p []byte) (int, error) { return r.text.Write(p) }
+
+// print prints the lines as columns.
+func (r *rows) print() error {
+	var aligned bytes.Buffer
+	tw := NewColumns(&aligned)
+	var lines [][]string
+	for line := range strings.Lines(r.text.String()) {
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		cells = cells[:max(1, len(cells)-r.cut)]
+		lines = append(lines, cells)
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	n := 0
+	for line := range strings.Lines(aligned.String()) {
+		if r.colour {
+			line = colour(line, lines[n], n == 0)
+		}
+		if _, err := io.WriteString(r.out, line); err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
+// colours maps the words of states to the numbers of colours: red, yellow and green.
+var colours = map[string]int{
+	"failed": 31, "silent": 31, "cancelled": 31,
+	"manual": 33, "parked": 33, "paused": 33, "pending": 33, "processing": 33, "queued": 33,
+	"resolved": 32, "finished": 32, "delivered": 32, "active": 32, "running": 32,
+}
+
+// colour returns an aligned line with a bold header and the state of an entry in its colour.
+// Cells contain no control characters.
+func colour(line string, cells []string, header bool) string {
+	if header {
+		return "\x1b[1m" + strings.TrimSuffix(line, "\n") + "\x1b[0m\n"
+	}
+	for _, cell := range cells {
+		word, _, _ := strings.Cut(cell, " ")
+		if c, ok := colours[word]; ok {
+			return strings.Replace(line, "  "+cell, fmt.Sprintf("  \x1b[%dm%s\x1b[0m", c, cell), 1)
+		}
+	}
+	return line
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// At returns a time of a row of a Table that writes to w: relative to now on a terminal, and
+// otherwise in UTC. The zero time is a dash.
+func At(w io.Writer, t time.Time) string {
+	r, ok := w.(*rows)
+	switch {
+	case t.IsZero():
+		return "-"
+	case ok && r.relative:
+		return relative(r.now.Sub(t))
+	}
+	return t.UTC().Format(ListTime)
+}
+
+// relative returns a distance from now, negative in the future, in its largest unit.
+func relative(d time.Duration) string {
+	text, ago := "", d >= 0
+	switch d = d.Abs(); {
+	case d < time.Minute:
+		text = fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		text = fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		text = fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		text = fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+	if ago {
+		return text + " ago"
+	}
+	return "in " + text
 }
 
 // Clean returns text of unknown origin without control characters, which could control the

@@ -34,6 +34,8 @@ type Loader struct {
 	// problem is called with each line that was rejected or could not be read, from one
 	// goroutine at a time.
 	problem func(line int, err error)
+	// stop ends the load.
+	stop context.CancelCauseFunc
 
 	total                        atomic.Int64 // lines read so far
 	Created, Cancelled, rejected atomic.Int64
@@ -82,14 +84,24 @@ type pendingOrder struct {
 // errNoOrder rejects a cancellation of an unknown order.
 var errNoOrder = errors.New("cancels an invoice that no earlier line created")
 
+// UnreachableError ends a load: the API answered none of the attempts for a line.
+type UnreachableError struct{ Err error }
+
+func (e *UnreachableError) Error() string { return "the API does not answer: " + e.Err.Error() }
+
+// Unwrap returns the error of the last attempt.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
 const (
 	maxLine         = 4 << 20
 	DefaultAttempts = 30
 )
 
-// Load reads r to its end. It returns an error if it stopped before the end; errors of single
-// lines are reported to problem.
+// Load reads r to its end. It returns an error if it stopped before the end, such as an
+// UnreachableError; errors of single lines are reported to problem.
 func (l *Loader) Load(ctx context.Context, r io.Reader) error {
+	ctx, l.stop = context.WithCancelCause(ctx)
+	defer l.stop(nil)
 	jobs := make(chan job)
 	var wg sync.WaitGroup
 	for range l.workers {
@@ -102,8 +114,8 @@ func (l *Loader) Load(ctx context.Context, r io.Reader) error {
 	err := l.read(ctx, r, jobs)
 	close(jobs)
 	wg.Wait()
-	if err == nil {
-		err = ctx.Err()
+	if err == nil || errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
 	}
 	return err
 }
@@ -243,7 +255,13 @@ func (l *Loader) post(ctx context.Context, path string, j job, body []byte, into
 	key := fmt.Sprintf("load-%s-%d", l.Run, j.number)
 	for attempt := 1; ; attempt++ {
 		wait, err := l.postOnce(ctx, path, key, body, into)
-		if err == nil || wait == 0 || attempt >= l.Attempts {
+		if err == nil || wait == 0 {
+			return err
+		}
+		if attempt >= l.Attempts {
+			if unreachable, ok := errors.AsType[*UnreachableError](err); ok {
+				l.stop(unreachable) // the next lines would fail alike
+			}
 			return err
 		}
 		l.retried.Add(1)
@@ -265,7 +283,7 @@ func (l *Loader) postOnce(ctx context.Context, path, key string, body []byte, in
 	req.Header.Set("Idempotency-Key", key)
 	resp, err := l.client.Do(req)
 	if err != nil {
-		return time.Second, err
+		return time.Second, &UnreachableError{err}
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxLine))

@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -127,5 +128,20 @@ func TestGunzip_TakesPlainAndEmptyInput(t *testing.T) {
 		if b, err := io.ReadAll(r); err != nil || string(b) != in {
 			t.Errorf("gunzip(%q) read %q, %v", in, b, err)
 		}
+	}
+}
+
+// A load ends when the API answers no attempt for a line, instead of failing every line.
+func TestLoader_StopsWithoutAnAPI(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(&fakeAPI{keys: map[string]int{}})
+	srv.Close()
+	rejected := 0
+	l := NewLoader(srv.URL, 0, func(int, error) { rejected++ })
+	l.Attempts = 1
+	const lines = 1000
+	err := l.Load(t.Context(), strings.NewReader(strings.Repeat(`{"op":"create","order":{"invoice":"1"}}`+"\n", lines)))
+	if _, ok := errors.AsType[*UnreachableError](err); !ok || rejected == 0 || rejected == lines {
+		t.Errorf("Load() = %v after %d rejected lines of %d", err, rejected, lines)
 	}
 }

@@ -9,28 +9,37 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // AddFlags adds the flags of the settings in the sections, with their current values
 // as defaults. Numbers and durations are checked by Load, with all others.
 func (fs Fields) AddFlags(flags *pflag.FlagSet, sections ...string) {
 	for _, f := range fs {
-		name, usage := f.Flag(), f.Usage+" ["+f.Env()+"]"
-		if name == "" || !slices.Contains(sections, f.Section) {
-			continue
-		}
-		switch v := f.Value().(type) {
-		case string:
-			flags.String(name, v, usage)
-		case bool:
-			flags.Bool(name, v, usage)
-		default:
-			if k := f.value.Kind(); k == reflect.Slice || k == reflect.Map {
-				flags.StringSlice(name, texts(f.value, f.tag), usage)
-				continue
+		if f.Flag() != "" && slices.Contains(sections, f.Section) {
+			f.addFlag(flags)
+			section, _, _ := strings.Cut(f.Key, ".")
+			if err := flags.SetAnnotation(f.Flag(), cli.GroupAnnotation, []string{section}); err != nil {
+				panic(err) // the flag is defined above
 			}
-			flags.Var(&flagText{text: f.Text(), kind: f.kind()}, name, usage)
 		}
+	}
+}
+
+func (f Field) addFlag(flags *pflag.FlagSet) {
+	name, usage := f.Flag(), f.Usage+" ["+f.Env()+"]"
+	switch v := f.Value().(type) {
+	case string:
+		flags.String(name, v, usage)
+	case bool:
+		flags.Bool(name, v, usage)
+	default:
+		if k := f.value.Kind(); k == reflect.Slice || k == reflect.Map {
+			flags.StringSlice(name, texts(f.value, f.tag), usage)
+			return
+		}
+		flags.Var(&flagText{text: f.Text(), kind: f.kind()}, name, usage)
 	}
 }
 

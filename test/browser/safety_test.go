@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -131,6 +132,15 @@ func TestSafety_Token(t *testing.T) {
 	if n := eval[int](b, `Object.values(localStorage).filter((v) => v.includes("obx_")).length`); n > 0 {
 		t.Error("the token is in localStorage, where it outlives the tab")
 	}
+	// The link of another user in the same tab: only the hash of the address changes.
+	eval[bool](b, fmt.Sprintf(`(location.hash = "token=" + %q, true)`, w.tokens[access.Admin]))
+	b.sees(".who", "admin")
+	if at := eval[string](b, `location.href`); !strings.HasSuffix(at, "/dead-letters?status=open") {
+		t.Errorf("after a link in an open tab the address is %s, want it without the token", at)
+	}
+	b.sees("tbody .small.muted", "the record has 4000 bytes")
+	b.visit("/jobs/01a2005c-395d-72e3-8401-994110828553")
+	b.sees("main h1", "No such job")
 	// An expired token leads to the sign-in, and back to the page.
 	eval[bool](b, `(sessionStorage.setItem("outbox.token", "obx_gone"), true)`)
 	b.click(`.tabs [data-path="/groups"]`)

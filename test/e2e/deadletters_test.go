@@ -219,7 +219,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	var changed struct {
 		Changed int `json:"changed"`
 	}
-	if c.command(0, &changed, "dlq", "replay", "--error-type", "record_too_large", "--yes"); changed.Changed != 1 {
+	if c.command(0, &changed, "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test"); changed.Changed != 1 {
 		t.Errorf("dlq replay = %+v", changed)
 	}
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })

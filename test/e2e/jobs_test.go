@@ -101,7 +101,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	var edited struct {
 		EditedID string `json:"edited_id"`
 	}
-	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes")
+	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes", "--reason", "a test")
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
 	got := c.published(refused, 2)
 	if len(got) != 2 || got[0].ID.String() != edited.EditedID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
@@ -137,7 +137,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	c.readyWhen("ready with all of them dead", func(r *ready) bool { return r.Ready && r.DeadLetters == n && r.InFlight == 0 })
 	c.relay.Stop()
 	grow()
-	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--force", "--canary", "--wait", "1h",
+	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test", "--force", "--canary", "--wait", "1h",
 		"--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr)
 	type job struct {
 		ID       string `json:"id"`
@@ -158,7 +158,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	}
 	c.relay.Restart()
 	var end job
-	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes")
+	c.command(0, &end, "dlq", "jobs", "resume", jobs[0].ID, "--yes", "--reason", "a test")
 	if end.State != "done" || end.Progress.Total != n || end.Progress.Changed != n || end.Progress.Replayed != n || end.Progress.Waiting != 0 {
 		t.Errorf("the report is %+v, want %d dead letters replayed", end, n)
 	}

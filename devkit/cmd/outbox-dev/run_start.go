@@ -246,7 +246,7 @@ func (d *dev) printTour() {
 
   see what the example rule told of the order above (in EUR; --rules FILE runs your own), and tell it again
     go run ./cmd/outbox deliveries list --scylla-hosts %[4]s
-    go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes
+    go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes --reason "a try"
 
   see metrics
     curl -s %[5]s/metrics | grep ^outbox_

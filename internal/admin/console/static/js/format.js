@@ -39,10 +39,16 @@ function relative(at) {
   return ms > 0 ? `${text} ago` : `in ${text}`;
 }
 
+// local is a time in the time zone of the browser.
+export function local(at) {
+  const d = new Date(at);
+  return Number.isNaN(d.getTime()) ? String(at) : d.toLocaleString("sv-SE", { timeZoneName: "short" });
+}
+
 // ago is a moment as its distance from now, kept right, with the time itself behind it.
 export function ago(at, none = "–") {
   if (!known(at)) return h("span", { class: "muted" }, none);
-  return h("time", { datetime: new Date(at).toISOString(), title: utc(at), "data-ago": "" }, relative(at));
+  return h("time", { datetime: new Date(at).toISOString(), title: `${utc(at)}, local time ${local(at)}`, "data-ago": "" }, relative(at));
 }
 
 setInterval(() => {

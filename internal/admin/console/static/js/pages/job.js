@@ -12,7 +12,7 @@ import { filterText, progressBar, share, stateBadge } from "./jobs.js";
 const offered = { queued: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"] };
 const says = {
   pause: ["Pause", "It stops until it is resumed. Completed changes are kept."],
-  resume: ["Resume", "It continues where it stopped."],
+  resume: ["Resume", "It continues where it stopped. Dead letters that failed again stay as they are; replay them separately."],
   cancel: ["Cancel the job", "It stops permanently. Completed changes are kept."],
 };
 
@@ -29,6 +29,7 @@ export function job(ctx) {
       // The stream reports changes; this covers a broken stream.
       if (!ended(j)) timer = setTimeout(read, 5000);
     } catch (err) {
+      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such job"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no job with this id."), h("p", { class: "muted" }, "The id may be incomplete, or the job has expired."), h("a", { class: "button", href: href("/jobs") }, "All jobs")));
       if (!ctx.signal.aborted && !j) fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), failed(err, read));
     }
   };

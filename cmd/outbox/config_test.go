@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// The configuration in force is printed, secrets are not, and each problem is an error.
+func TestConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := func(want int, args ...string) (string, string) {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		if code := run(append(append([]string{"config"}, args...), "--config", file), &out, &errOut); code != want {
+			t.Errorf("config %v: status %d, want %d\n%s%s", args, code, want, out.String(), errOut.String())
+		}
+		return out.String(), errOut.String()
+	}
+	t.Setenv("OUTBOX_SCYLLA_PASSWORD", "hunter2")
+	t.Setenv("OUTBOX_RELAY_SHARDS", "4")
+	write("scylla: {hosts: [db-1], password: swordfish}\nrelay: {shards: 2, drain_timeout: 9s, tables: [{table: events}]}\n")
+	out, _ := config(cli.ExitOK, "print", "-o", "json")
+	var got struct {
+		Scylla struct {
+			Hosts    []string
+			Password string
+		}
+		Relay struct {
+			Shards int
+			Drain  string           `json:"drain_timeout"`
+			Tables []map[string]any `json:"tables"`
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got.Scylla.Hosts[0] != "db-1" || got.Relay.Shards != 4 || got.Relay.Drain != "9s" || len(got.Relay.Tables) != 1 || got.Relay.Tables[0]["table"] != "events" {
+		t.Errorf("config print = %+v", got)
+	}
+	for _, format := range []string{"table", "json", "yaml"} {
+		if out, _ := config(cli.ExitOK, "print", "-o", format); strings.Contains(out, "hunter2") || strings.Contains(out, "swordfish") || !strings.Contains(out, "(redacted)") {
+			t.Errorf("config print -o %s = %s", format, out)
+		}
+	}
+	if out, _ := config(cli.ExitOK, "check"); !strings.Contains(out, "the configuration is valid") {
+		t.Errorf("config check = %s", out)
+	}
+	for text, want := range map[string]string{
+		"relay: {shard: 2}":            "relay.shard",
+		"relay: {drain_timeout: soon}": "relay.drain_timeout",
+		"scylla: {keyspace: 'A B'}":    "A B",
+	} {
+		write(text)
+		if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, want) {
+			t.Errorf("config check of %q: %s, want %q", text, errOut, want)
+		}
+	}
+	write("")
+	t.Setenv("OUTBOX_RELAY_SHARD", "4")
+	if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, "OUTBOX_RELAY_SHARD is no variable of a setting") {
+		t.Errorf("config check with an unknown variable: %s", errOut)
+	}
+}

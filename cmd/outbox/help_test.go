@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// Each example of --help is a valid command line.
+func TestHelp_ExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	for path, text := range examples {
+		for line := range strings.Lines(text) {
+			words, found := strings.Fields(line), false
+			for i, w := range words { // variables come first
+				if w == "outbox" {
+					words, found = words[i+1:], true
+					break
+				}
+			}
+			root := newRoot(io.Discard, io.Discard)
+			cmd, rest, err := root.Find(words)
+			if err != nil || !found || strings.TrimPrefix(cmd.CommandPath(), "outbox ") != path {
+				t.Errorf("the example %q of %q is of the command %q: %v", line, path, cmd.CommandPath(), err)
+				continue
+			}
+			if err := cmd.ParseFlags(rest); err != nil {
+				t.Errorf("the example %q: %v", line, err)
+			}
+		}
+	}
+}
+
+// Help lists a command's own flags first, then the settings in groups.
+func TestHelp_GroupsFlags(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if code := run([]string{"dlq", "list", "--help"}, &out, io.Discard); code != cli.ExitOK {
+		t.Fatalf("status %d", code)
+	}
+	text, last := out.String(), -1
+	for _, part := range []string{"Examples:\n  outbox dlq list --since 1h\n", "\nFlags:\n      --aggregate", "      --wide ", "\nSettings of scylla:\n", "--scylla-hosts"} {
+		i := strings.Index(text, part)
+		if i <= last {
+			t.Errorf("%q is at %d, after %d, in\n%s", part, i, last, text)
+		}
+		last = i
+	}
+}
+
+// An unknown subcommand is an error with the likely one.
+func TestHelp_UnknownSubcommand(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct{ args, want string }{
+		{"dlq lst", "hint: did you mean list"},
+		{"dlq jobs resum", "hint: did you mean resume?"},
+		{"subscriptions purg", "hint: did you mean purge?"},
+		{"verfy", "verify"},
+		{"dlq zzzzzz", `unknown command "zzzzzz" for "outbox dlq"`},
+	} {
+		var errOut bytes.Buffer
+		if code := run(strings.Fields(x.args), io.Discard, &errOut); code != cli.ExitUsage || !strings.Contains(errOut.String(), x.want) {
+			t.Errorf("outbox %s: status %d\n%swant %q", x.args, code, errOut.String(), x.want)
+		}
+	}
+}
