@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ type Caller struct {
 	Addr string
 	// Timeout limits a request.
 	Timeout time.Duration
+	// Body receives the body of each response; nil discards it.
+	Body *bytes.Buffer
 
 	conn net.Conn
 	in   *bufio.Reader
@@ -63,7 +66,12 @@ func (c *Caller) Post(ctx context.Context, path, header string, body []byte) (st
 		return 0, err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+	var to io.Writer = io.Discard
+	if c.Body != nil {
+		c.Body.Reset()
+		to = c.Body
+	}
+	if _, err := io.Copy(to, resp.Body); err != nil {
 		return 0, err
 	}
 	if resp.Close {

@@ -32,3 +32,15 @@ func latencyOf(h *hdrhistogram.Histogram) Latency {
 	ms := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / 1000 }
 	return Latency{P50: ms(50), P95: ms(95), P99: ms(99), P999: ms(99.9), Max: float64(h.Max()) / 1000}
 }
+
+// Latencies collects durations. It is not safe for concurrent use.
+type Latencies struct{ h *hdrhistogram.Histogram }
+
+// NewLatencies returns an empty collection.
+func NewLatencies() *Latencies { return &Latencies{newHistogram()} }
+
+// Add adds a duration.
+func (l *Latencies) Add(d time.Duration) { record(l.h, d) }
+
+// Latency returns the distribution.
+func (l *Latencies) Latency() Latency { return latencyOf(l.h) }

@@ -272,7 +272,7 @@ func TestRequests_TooManyReceipts(t *testing.T) {
 	}{
 		{"ack", `"receipt"`, "receipts", 422, "1000"},
 		{"nack", `{"receipt":"a"}`, "items", 422, "1000"},
-		{"ack", `"` + strings.Repeat("A", 110) + `"`, "receipts", 413, "4194304 bytes"},
+		{"ack", `"` + strings.Repeat("A", 110) + `"`, "receipts", 413, "4194304"},
 	} {
 		body := `{"` + tt.list + `":[` + strings.Repeat(tt.item+",", many-1) + tt.item + `]}`
 		var before, after runtime.MemStats

@@ -189,11 +189,7 @@ func (s *Server) receive(ctx context.Context, in *receiveRequest) (*rawOutput, e
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
-	size := 64
-	for i := range messages {
-		size += 512 + len(messages[i].Payload())
-	}
-	return &rawOutput{"application/json", wire.AppendMessages(make([]byte, 0, size), messages)}, nil
+	return &rawOutput{"application/json", wire.AppendMessages(nil, messages)}, nil
 }
 
 type receiveRequest struct {

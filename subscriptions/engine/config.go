@@ -31,7 +31,7 @@ const (
 	// fetchBytes bounds one fetch in its wire form, which may be compressed.
 	fetchBytes = 4 << 20
 	// maxBytes bounds the records of a subscription in memory, beside those of one poll.
-	maxBytes = 64 << 20
+	maxBytes = 16 << 20
 	// pollRecords is the number of records between two checks of the bounds.
 	pollRecords = 2000
 	// commitTimeout is the time after which the outcome of a commit is unknown.

@@ -33,14 +33,20 @@ type Result struct {
 	LeaseUntil time.Time          `json:"lease_until,omitzero" doc:"New end of the lease after extend"`
 }
 
+// maxAhead bounds the memory that is allocated before the messages are encoded.
+const maxAhead = 2 << 20
+
 // AppendMessages appends {"messages":[…]}.
 func AppendMessages(b []byte, ms []subscriptions.Message) []byte {
 	b = append(b, `{"messages":[`...)
-	for i := range ms {
+	for i, start := 0, len(b); i < len(ms); i++ {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = AppendMessage(b, &ms[i])
+		if i == 0 { // most messages of a response have about the same size
+			b = slices.Grow(b, min((len(b)-start)*len(ms), maxAhead))
+		}
 	}
 	return append(b, `]}`...)
 }

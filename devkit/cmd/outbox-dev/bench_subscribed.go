@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+)
+
+const servingSubscriptions = "serving subscriptions"
+
+// newBenchSubscribedCommand returns the command that runs subscriptions in a process of its
+// own, as `outbox subscriptions serve` does.
+func newBenchSubscribedCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    "subscribed",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
+			return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+				api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
+				if err != nil {
+					return err
+				}
+				admin.Works(api.Ready)
+				log.Info(servingSubscriptions, "addr", api.Addr, "admin", admin.URL)
+				return api.Wait()
+			})
+		}),
+	}
+	app.AddFlags(cmd, app.SubscriptionsSections...)
+	return cmd
+}

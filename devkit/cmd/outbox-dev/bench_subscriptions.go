@@ -1,0 +1,403 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+)
+
+// subscriptionBatch is the number of messages of one request.
+const subscriptionBatch = 100
+
+// subscriptionBench measures subscriptions.
+type subscriptionBench struct {
+	*benchmark
+	messages, waiting int64
+	concurrency       int
+	result            bench.SubscriptionReport
+}
+
+func newBenchSubscriptionsCommand() *cobra.Command {
+	var (
+		f benchFlags
+		s subscriptionBench
+	)
+	cmd := &cobra.Command{
+		Use:   "subscriptions",
+		Short: "Measure subscriptions over HTTP, and a consumer group alone",
+		Long: `Measure subscriptions over HTTP and, in the same run, a consumer group of
+franz-go that reads the same records and does nothing with them.
+
+  consume   --messages messages are received and acknowledged in batches of 100,
+            as fast as --concurrency callers get responses
+  deliver   messages are published at --rate; each is timed from when it was to
+            be published until a long poll returns it
+  waiting   memory of the service while --waiting messages wait, and before
+
+Load, service, database and broker share the machine; each is a process of its
+own. --scylla-hosts and --kafka-seeds replace the embedded database and broker.
+Exit status 1 if a message was lost, or delivered again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.validate(&f); err != nil {
+				return cli.Usage(err)
+			}
+			b, err := newBenchmark(cmd, f)
+			if err != nil {
+				return err
+			}
+			s.benchmark = b
+			return s.measure(cmd.Context())
+		},
+	}
+	fl := cmd.Flags()
+	fl.Int64Var(&s.messages, "messages", 200_000, "messages to consume; 0 skips it")
+	fl.IntVar(&s.concurrency, "concurrency", 4, "callers that receive and acknowledge")
+	fl.Int64Var(&s.waiting, "waiting", 1_000_000, "messages that wait; 0 skips it")
+	fl.Float64Var(&f.rate, "rate", 1000, "messages per second for long polls")
+	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the load for long polls; 0 skips it")
+	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
+	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
+	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
+	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	return cmd
+}
+
+func (s *subscriptionBench) validate(f *benchFlags) error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(s.messages < 0, "--messages %d: must not be negative", s.messages)
+	bad(s.waiting < 0, "--waiting %d: must not be negative", s.waiting)
+	bad(s.concurrency < 1 || s.concurrency > callers, "--concurrency %d: use 1 to %d", s.concurrency, callers)
+	bad(f.rate <= 0 || f.rate > 1e5, "--rate %g: use messages per second, up to 100,000", f.rate)
+	bad(f.duration < 0, "--duration %s: must not be negative", f.duration)
+	bad(f.payload < 32 || f.payload > 200_000, "--payload %d: use 32 to 200000 bytes", f.payload)
+	bad(f.runs < 1, "--runs %d: use 1 or more", f.runs)
+	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *subscriptionBench) measure(ctx context.Context) (err error) {
+	teardown := daemon.Teardown{Logger: s.log}
+	defer func() { err = errors.Join(err, teardown.Run()) }()
+	if err := s.start(&teardown); err != nil {
+		return err
+	}
+	r := &s.result
+	*r = bench.SubscriptionReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload, Rate: s.rate}
+	var runs []bench.SubscriptionRun
+	for i := range s.runs {
+		one, err := s.one(ctx)
+		if err != nil {
+			return err
+		}
+		s.progress("run %d of %d: group %.0f/s, over HTTP %.0f/s, long poll p95 %.1f ms, memory %.0f MB, with messages %.0f MB; others kept %.1f cores busy",
+			i+1, s.runs, one.Group.PerSecond, one.Consumed.PerSecond, one.Delivered.P95, one.EmptyMB, one.WaitingMB, one.Others)
+		runs = append(runs, one)
+	}
+	r.Median = bench.Median(runs)
+	switch s.output {
+	case "json":
+		err = json.NewEncoder(s.out).Encode(r)
+	case "markdown":
+		err = r.Markdown(s.out)
+	default:
+		err = r.Text(s.out)
+	}
+	if err == nil && r.Wrong > 0 {
+		s.progress("%d messages were lost or delivered again", r.Wrong)
+		err = cli.QuietError{}
+	}
+	return err
+}
+
+// one measures once, in a keyspace and with a service of its own.
+func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun, err error) {
+	p, err := s.newPlace(ctx)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, p.remove(ctx)) }()
+	child, err := s.program.Start("subscriptions", servingSubscriptions, append(append([]string{"bench", "subscribed"}, s.forward...),
+		"--scylla-keyspace", p.keyspace, "--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+		"--admin-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")...)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, child.Stop()) }()
+	before := s.usages(child)
+	// Memory first: what a process has allocated for other parts, it keeps.
+	for _, part := range []func(context.Context, *place, *bench.Child, *bench.SubscriptionRun) error{s.wait, s.consume, s.deliver} {
+		if err := part(ctx, p, child, &got); err != nil {
+			return got, err
+		}
+	}
+	got.Others = s.usages(child).others(before)
+	return got, nil
+}
+
+// subscribe creates a topic and a subscription, and waits until it runs.
+func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *bench.Child, name string, publish func(topic string) error) error {
+	topic, err := p.topic(ctx)
+	if err != nil {
+		return err
+	}
+	if err := publish(topic); err != nil {
+		return err
+	}
+	c := &client.Client{URL: "http://" + child.Attr("addr")}
+	if _, err := c.PutSubscription(ctx, client.Subscription{Name: name, Topics: []string{topic}, Start: "earliest"}); err != nil {
+		return err
+	}
+	for end := time.Now().Add(benchPatience); ; {
+		st, err := c.SubscriptionStatus(ctx, name)
+		owned := 0
+		for _, p := range st.Partitions {
+			if p.Owner != "" {
+				owned++
+			}
+		}
+		switch {
+		case err == nil && owned == benchPartitions:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("subscription %s does not run after %s: %w", name, benchPatience, err)
+		}
+		if err := stoppable(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// produce returns a function that publishes n messages.
+func (s *subscriptionBench) produce(ctx context.Context, n int64) func(topic string) error {
+	return func(topic string) error {
+		_, err := bench.RawProduce(ctx, s.client, bench.NewMessages(topic, s.payload), topic, n)
+		return err
+	}
+}
+
+// wait measures the memory of messages that wait.
+func (s *subscriptionBench) wait(ctx context.Context, p *place, child *bench.Child, got *bench.SubscriptionRun) error {
+	if s.waiting == 0 {
+		return nil
+	}
+	settled := func() (float64, error) {
+		err := stoppable(ctx, benchSettle)
+		return float64(child.Usage().Resident) / 1e6, err
+	}
+	err := s.subscribe(ctx, p, child, "empty", s.produce(ctx, 0))
+	if err != nil {
+		return err
+	}
+	if got.EmptyMB, err = settled(); err != nil {
+		return err
+	}
+	if err := s.subscribe(ctx, p, child, "waiting", s.produce(ctx, s.waiting)); err != nil {
+		return err
+	}
+	got.Waiting = s.waiting
+	got.WaitingMB, err = settled()
+	return err
+}
+
+// consume measures the group and the subscription, which read the same records.
+func (s *subscriptionBench) consume(ctx context.Context, p *place, child *bench.Child, got *bench.SubscriptionRun) error {
+	if s.messages == 0 {
+		return nil
+	}
+	var topic string
+	err := s.subscribe(ctx, p, child, "consume", func(t string) error {
+		topic = t
+		return s.produce(ctx, s.messages)(t)
+	})
+	if err != nil {
+		return err
+	}
+	if got.Group, err = s.group(ctx, topic); err != nil {
+		return err
+	}
+	profiled := s.profile(ctx, child, "consume", 5*time.Second)
+	before := child.Usage()
+	began := time.Now()
+	var seen atomic.Int64
+	work, working := errgroup.WithContext(ctx)
+	for range s.concurrency {
+		work.Go(func() error {
+			return s.caller(working, child, "consume", func(messages []received) bool { return seen.Add(int64(len(messages))) < s.messages })
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	got.Consumed = bench.RateOf(seen.Load(), time.Since(began))
+	got.Consumer = bench.CostOf(before, child.Usage())
+	s.result.Wrong += max(seen.Load()-s.messages, s.messages-seen.Load())
+	return profiled()
+}
+
+// group reads all records with a consumer group of franz-go.
+func (s *subscriptionBench) group(ctx context.Context, topic string) (bench.Rate, error) {
+	opts, err := s.conf.Kafka.Options()
+	if err != nil {
+		return bench.Rate{}, err
+	}
+	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(s.conf.Kafka.Seeds...), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	if err != nil {
+		return bench.Rate{}, err
+	}
+	defer c.Close()
+	var began time.Time
+	n := int64(0)
+	for n < s.messages {
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			return bench.Rate{}, err
+		}
+		if n == 0 {
+			began = time.Now() // without the time until the group has its partitions
+		}
+		n += int64(fetches.NumRecords())
+	}
+	took := time.Since(began)
+	return bench.RateOf(n, took), c.CommitUncommittedOffsets(ctx)
+}
+
+// received is a received message.
+type received struct {
+	Receipt string
+	Data    struct {
+		Due int64 `json:"due"`
+	}
+}
+
+// caller receives and acknowledges batches until next returns false, or no message comes for
+// benchPatience.
+func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name string, next func([]received) bool) error {
+	var body bytes.Buffer
+	c := bench.Caller{Addr: child.Attr("addr"), Timeout: callerTimeout, Body: &body}
+	defer c.Close()
+	path := "/v1/subscriptions/" + name
+	receive := fmt.Appendf(nil, `{"max":%d,"wait":"1s"}`, subscriptionBatch)
+	for last := time.Now(); ctx.Err() == nil; {
+		status, err := c.Post(ctx, path+"/receive", "", receive)
+		if err != nil || status != http.StatusOK {
+			return fmt.Errorf("receive: status %d: %w", status, errors.Join(err, errors.New(body.String())))
+		}
+		var got struct{ Messages []received }
+		if err := json.Unmarshal(body.Bytes(), &got); err != nil {
+			return err
+		}
+		more := next(got.Messages)
+		if len(got.Messages) == 0 {
+			if !more || time.Since(last) > benchPatience {
+				return nil
+			}
+			continue
+		}
+		last = time.Now()
+		ack := append(make([]byte, 0, 256*len(got.Messages)), `{"receipts":[`...)
+		for i := range got.Messages {
+			if i > 0 {
+				ack = append(ack, ',')
+			}
+			ack = append(append(append(ack, '"'), got.Messages[i].Receipt...), '"')
+		}
+		if status, err := c.Post(ctx, path+"/ack", "", append(ack, "]}"...)); err != nil || status != http.StatusOK {
+			return fmt.Errorf("ack: status %d: %w", status, errors.Join(err, errors.New(body.String())))
+		}
+		if !more {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// deliver measures the time from publication to a long poll.
+func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.Child, got *bench.SubscriptionRun) error {
+	if s.duration == 0 {
+		return nil
+	}
+	var topic string
+	if err := s.subscribe(ctx, p, child, "deliver", func(t string) error { topic = t; return nil }); err != nil {
+		return err
+	}
+	n := int64(s.rate * s.duration.Seconds())
+	var mu sync.Mutex
+	seen, all := int64(0), bench.NewLatencies()
+	work, working := errgroup.WithContext(ctx)
+	for range s.concurrency {
+		work.Go(func() error {
+			return s.caller(working, child, "deliver", func(messages []received) bool {
+				now := time.Now()
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range messages {
+					all.Add(now.Sub(time.Unix(0, messages[i].Data.Due)))
+				}
+				seen += int64(len(messages))
+				return seen < n
+			})
+		})
+	}
+	work.Go(func() error { return s.publish(working, topic, n) })
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	s.result.Wrong += max(seen-n, n-seen)
+	got.Delivered = all.Latency()
+	return nil
+}
+
+// publish publishes n messages at the rate, each with the time at which it was due.
+func (s *subscriptionBench) publish(ctx context.Context, topic string, n int64) error {
+	c, err := s.conf.Kafka.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	events, began := bench.NewMessages(topic, s.payload), time.Now()
+	var failed atomic.Pointer[error]
+	for i := range n {
+		due := began.Add(time.Duration(float64(i) / s.rate * float64(time.Second)))
+		if err := stoppable(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		e := events.At(i)
+		e.Payload = fmt.Appendf(nil, `{"due":%d,"text":%q}`, due.UnixNano(), e.Payload[:max(0, s.payload-40)])
+		c.Produce(ctx, bench.RecordOf(&e, topic), func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	err = c.Flush(ctx)
+	if bad := failed.Load(); bad != nil {
+		err = errors.Join(err, *bad)
+	}
+	return err
+}
