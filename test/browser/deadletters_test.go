@@ -304,7 +304,7 @@ func TestAudit_OfARelay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	change := admin.Change{Actor: "ann", Action: "reshard-relay", Target: "orders", Detail: `{"from":2,"to":3}`, Reason: "more hosts"}
-	if err := admin.Audited(t.Context(), w.session, schema.DefaultKeyspace, slog.New(slog.DiscardHandler), change, func(context.Context) error { return nil }); err != nil {
+	if err := admin.Audited(t.Context(), w.session, schema.DefaultKeyspace, slog.New(slog.DiscardHandler), change, func(context.Context) (string, string, error) { return "", "", nil }); err != nil {
 		t.Fatal(err)
 	}
 	b := w.open(access.Viewer, "/audit")
