@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
@@ -28,8 +29,10 @@ func (b *bundle) later(t *testing.T) (d *readback.Proofs, end func()) {
 		t.Fatal(err)
 	}
 	store := relaytest.NewCheckpoints()
-	if err := store.SaveTopic(t.Context(), "OrderUpdated"); err != nil {
-		t.Fatal(err)
+	for _, topic := range []string{"OrderUpdated", "old"} {
+		if err := store.SaveTopic(t.Context(), topic); err != nil {
+			t.Fatal(err)
+		}
 	}
 	d = readback.NewProofs(b.cfg.readback(), p, store, readback.NewProofMetrics(prometheus.NewRegistry()))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,6 +80,20 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 	})
 }
 
+// deleteRecords deletes all records of a topic, as its retention does.
+func (b *bundle) deleteRecords(t *testing.T, topic string) {
+	t.Helper()
+	ends, err := b.admin().ListEndOffsets(t.Context(), topic)
+	if err != nil {
+		t.Error(err)
+	}
+	var upTo kadm.Offsets
+	ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+	if _, err := b.admin().DeleteRecords(t.Context(), upTo); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProofs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -84,11 +101,27 @@ func TestProofs(t *testing.T) {
 		// publish publishes the row's event; delay is how much later than it was written.
 		publish bool
 		delay   time.Duration
+		key     string // of its record, if it is not the aggregate's id
+		before  string // the topic that the relay published to at first, if it is not OrderUpdated
 		prepare func(t *testing.T, b *bundle)
 		want    bool
 		result  readback.ProofResult
 	}{
 		{name: "published at once", publish: true, want: true, result: readback.ProofPublished},
+		{name: "published at once with a record key of its own", publish: true, key: "customer-7", want: true, result: readback.ProofPublished},
+		{name: "published to a topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished},
+		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+			b.deleteRecords(t, "old")
+		}},
+		{name: "the topic that it had before is deleted", publish: true, before: "old", want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+			if _, err := b.admin().DeleteTopics(t.Context(), "old"); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "the topic that it had before may not be read", publish: true, before: "old", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
+			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		}},
+		{name: "never published, and its topic had another name before", before: "old", want: false, result: readback.ProofUnpublished},
 		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: readback.ProofPublished},
 		{name: "never published", want: false, result: readback.ProofUnpublished},
 		{name: "the topic has more partitions now", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
@@ -97,15 +130,7 @@ func TestProofs(t *testing.T) {
 			}
 		}},
 		{name: "retention has deleted it", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
-			ends, err := b.admin().ListEndOffsets(t.Context(), "OrderUpdated")
-			if err != nil {
-				t.Error(err)
-			}
-			var upTo kadm.Offsets
-			ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
-			if _, err := b.admin().DeleteRecords(t.Context(), upTo); err != nil {
-				t.Error(err)
-			}
+			b.deleteRecords(t, "OrderUpdated")
 		}},
 		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
@@ -116,15 +141,22 @@ func TestProofs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
+				typ := "OrderUpdated"
+				if tt.before != "" {
+					typ = tt.before // the type is the topic
+				}
 				send := func(from int) {
 					for i := range 20 {
-						b.submit(relaytest.Event(from+i, 1, "OrderUpdated"), nil)
+						b.submit(relaytest.Event(from+i, 1, typ), nil)
 					}
 					b.drain(time.Minute)
 				}
 				send(100)
 				time.Sleep(time.Hour)
-				row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
+				row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, typ), Written: time.Now().UnixMicro()}
+				if tt.key != "" {
+					row.Headers = map[string]string{outbox.HeaderPartitionKey: tt.key}
+				}
 				time.Sleep(tt.delay)
 				send(200)
 				if tt.publish {
@@ -132,6 +164,11 @@ func TestProofs(t *testing.T) {
 				}
 				send(300)
 				time.Sleep(time.Hour)
+				if tt.before != "" {
+					row.Type, typ = "OrderUpdated", "OrderUpdated"
+					send(400)
+					time.Sleep(time.Hour)
+				}
 				if tt.prepare != nil {
 					tt.prepare(t, b)
 				}
@@ -143,10 +180,14 @@ func TestProofs(t *testing.T) {
 				if n := relaytest.Count(d.Results.WithLabelValues(string(tt.result))); n != 1 {
 					t.Errorf("counted %v times as %s", n, tt.result)
 				}
-				if tt.publish && tt.delay == 0 && tt.prepare == nil {
+				quick, err := d.Prove(t.Context(), &row, true)
+				if tt.publish && tt.delay == 0 && tt.prepare == nil && tt.before == "" {
+					if !quick || err != nil {
+						t.Errorf("a quick proof of an event that was published at once: %v, %v", quick, err)
+					}
 					return
 				}
-				if _, err := d.Prove(t.Context(), &row, true); tt.result == readback.ProofUnpublished && !errors.Is(err, publish.ErrLeft) {
+				if tt.result == readback.ProofUnpublished && !errors.Is(err, publish.ErrLeft) {
 					t.Errorf("a quick proof of an unpublished event: %v, want it left to the sweep", err)
 				}
 			})

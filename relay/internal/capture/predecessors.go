@@ -17,7 +17,8 @@ import (
 //
 //   - A row whose id is in the dedup index is published, or will be.
 //   - A row that was written after this run began to read its stream, and after every
-//     evicted id, would be in the dedup index. It is not published.
+//     evicted id, would be in the dedup index. It is not published, unless it was
+//     published before and written again: then a record is near the time of its creation.
 //   - Any other row is doubtful. Rows are published in the order of their numbers, so
 //     the last doubtful row decides for the earlier ones.
 //
@@ -48,6 +49,7 @@ func (r *earlierRows) late() bool { return r.missed > 0 && r.missed < r.publishe
 func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out earlierRows, err error) {
 	for {
 		var doubt *cdclog.StoredEvent
+		find := false // a record near the time of its creation proves doubt, its absence the opposite
 		lowest, highest := int64(0), int64(0)
 		if err := d.lookup(ctx, of, 1, to, func(f cdclog.StoredEvent) error {
 			if lowest == 0 {
@@ -56,15 +58,18 @@ func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, re
 			highest = f.Sequence
 			switch d.sink.Fate(&f, began, remembered) {
 			case publish.FateUnpublished:
+				if f.Rewritten() {
+					doubt, find = &f, true
+				}
 				if out.missed == 0 || f.Sequence < out.missed {
 					out.missed = f.Sequence
 				}
 			case publish.FatePublished:
 				out.published, doubt = f.Sequence, nil
 			case publish.FateDoubtful:
-				f.Payload = nil
-				doubt = &f
+				doubt, find = &f, false
 			}
+			f.Payload = nil
 			return nil
 		}); err != nil {
 			return out, err
@@ -75,7 +80,13 @@ func (d *predecessors) find(ctx context.Context, of *outbox.Event, to, began, re
 		if doubt == nil {
 			return out, nil
 		}
-		published, err := d.sink.Prove(ctx, doubt, d.quick)
+		var published bool
+		var err error
+		if find {
+			published, err = d.sink.Find(ctx, doubt)
+		} else {
+			published, err = d.sink.Prove(ctx, doubt, d.quick)
+		}
 		if err != nil {
 			return out, err
 		}

@@ -88,6 +88,21 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	}
 	defer release()
 	next, known := s.sink.Expect(e.AggregateID)
+	if v == publish.Left || !known && e.Rewritten() {
+		published, err := s.published(ctx, &e, v)
+		switch {
+		case err != nil:
+			return err
+		case published:
+			settled()
+			return nil
+		case v == publish.Left:
+			_, err = s.sink.Offer(ctx, &publish.Offer{
+				Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Owner: true, Missing: true, Settled: settled,
+			})
+			return err
+		}
+	}
 	if !known && e.Sequence > 1 {
 		if next, err = s.lead(ctx, e, began); err != nil {
 			return err
@@ -102,6 +117,21 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 		}
 	}
 	return s.sink.Submit(ctx, e, publish.BySweep, settled)
+}
+
+// published reports whether an event that is not in the dedup index is published, and its
+// row was written again. If its aggregate is unknown, the event is probably new, and only a
+// quick read is worth it.
+func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict) (published bool, err error) {
+	err = s.retry(ctx, &e.Event, func() (err error) {
+		if v == publish.Left {
+			published, err = s.sink.Prove(ctx, e, false)
+		} else {
+			published, err = s.sink.Find(ctx, e)
+		}
+		return err
+	})
+	return published, err
 }
 
 // patience returns the wait for a missing number of an aggregate. It halves for each
@@ -194,6 +224,11 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f cdclog.StoredEvent) error {
 				if s.sink.Fate(&f, began, e.Written) != publish.FateUnpublished {
 					return nil
+				}
+				if f.Rewritten() {
+					if published, err := s.sink.Find(ctx, &f); published || err != nil {
+						return err
+					}
 				}
 				if err := s.recover(ctx, f); err != nil {
 					return &publish.HandoverError{Err: err}

@@ -18,6 +18,9 @@ type Sink interface {
 	// quick set Prove returns publish.ErrLeft instead of a slow proof.
 	Fate(f *cdclog.StoredEvent, began, remembered int64) publish.Fate
 	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
+	// Find reports whether the event is in a topic near the time of its creation, or has a
+	// dead letter.
+	Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error)
 	// Offer accepts an event if it is next in its aggregate.
 	Offer(ctx context.Context, o *publish.Offer) (publish.Verdict, error)
 	// Submit accepts an event that the caller knows to be next in its aggregate.

@@ -2,6 +2,7 @@ package cdclog
 
 import (
 	"context"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -15,6 +16,16 @@ type StoredEvent struct {
 	// Err is the reason why the row cannot be published; Event then contains the readable
 	// columns.
 	Err error
+}
+
+// rewrittenAfter is how long after its creation an event is stored for the first time at
+// most, if its service stores it immediately.
+const rewrittenAfter = time.Minute
+
+// Rewritten reports whether the row may have been written again: it was written long after
+// its event was created.
+func (e *StoredEvent) Rewritten() bool {
+	return !e.CreatedAt.IsZero() && e.Written-e.CreatedAt.UnixMicro() > rewrittenAfter.Microseconds()
 }
 
 // Lookup reads the events of of's aggregate with from <= seq < to by key, in order, and

@@ -18,6 +18,7 @@ var ErrLeft = errors.New("left to the sweep reader")
 // quick set it returns an error instead of a slow proof.
 type prover interface {
 	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
+	Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error)
 }
 
 // Prove calls the prover; without one the event counts as published.
@@ -26,6 +27,14 @@ func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool
 		return true, nil
 	}
 	return p.proofs.Prove(ctx, f, quick)
+}
+
+// Find is Prove by a read near the time of the event's creation alone: false proves nothing.
+func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
+	if p.proofs == nil {
+		return false, nil
+	}
+	return p.proofs.Find(ctx, f)
 }
 
 // SetProver sets the prover, before events are offered.

@@ -44,7 +44,8 @@ const (
 	Unknown
 	// Claimed: another caller fills a gap of its aggregate.
 	Claimed
-	// Left: later events of its aggregate were accepted, and the sweep decides.
+	// Left: later events of its aggregate were accepted. It is late, or was published,
+	// forgotten and written again: the sweep reader proves which.
 	Left
 )
 
@@ -155,13 +156,12 @@ func (p *Publisher) judge(o *Offer) (v Verdict, it *item) {
 		return Taken, nil
 	case o.By == ByTail:
 		return Left, nil
-	case e.Sequence < l.First || o.Written > p.dedup.Horizon():
-		// The id identifies an event as long as ids are in the index: this one was
-		// never accepted, whatever its number.
-		return Taken, nil
-	default:
+	case e.Sequence >= l.First && o.Written <= p.dedup.Horizon():
 		return Repeated, nil
+	case !o.Owner:
+		return Left, nil
 	}
+	return Taken, nil
 }
 
 // repeat records a repeated event and reports whether the caller must settle it.

@@ -52,9 +52,11 @@ type Proofs struct {
 
 // proofAsk is a request for one event.
 type proofAsk struct {
-	event   outbox.Event // without its payload
+	event   outbox.Event // without its payload and headers
+	key     []byte       // of its record
 	topic   string
 	written int64
+	since   int64            // the time of the row's first write, at most written
 	answer  chan proofAnswer // has room for one
 }
 
@@ -133,13 +135,9 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	if err != nil || f.Written < first {
 		return true, err
 	}
-	topic, err := d.publisher.TopicName(&f.Event)
-	if err != nil || f.Err != nil {
-		topic = "" // it has no topic, or was edited; its dead letter is stored
-	}
-	e := f.Event
-	e.Payload, e.Headers = nil, nil
-	result, err := d.ask(ctx, d.near, &proofAsk{event: e, topic: topic, written: f.Written, answer: make(chan proofAnswer, 1)})
+	ask := d.askOf(f, first)
+	e := &ask.event
+	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
 		var settled bool
 		if settled, err = d.settled(ctx, e.ID); settled {
@@ -150,7 +148,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 		if quick {
 			return false, publish.ErrLeft
 		}
-		result, err = d.ask(ctx, d.wide, &proofAsk{event: e, topic: topic, written: f.Written, answer: make(chan proofAnswer, 1)})
+		result, err = d.ask(ctx, d.wide, ask)
 	}
 	if err != nil {
 		return false, err
@@ -161,6 +159,53 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
 	return result != ProofUnpublished, nil
+}
+
+// Find reports whether a topic contains the event near the time of its creation, or the
+// event has a dead letter. It reads no more, so an event that is not found may be published.
+func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error) {
+	if d.cfg.ReadBackMargin < 0 {
+		return false, nil
+	}
+	first, err := d.answersFrom(ctx)
+	if err != nil {
+		return false, err
+	}
+	ask := d.askOf(f, first)
+	ask.written = ask.since
+	result, err := d.ask(ctx, d.near, ask)
+	if err != nil || result != proofNotNear {
+		return result == ProofPublished, err
+	}
+	return d.settled(ctx, f.ID)
+}
+
+// askOf returns the request for an event. first is answersFrom.
+//
+// A row that was written again has lost the time of its first write, which is close to the
+// creation of the event. A service may give its events creation times of long before, so
+// since is at most FirstAge before written.
+func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
+	topic, err := d.publisher.TopicName(&f.Event)
+	if err != nil || f.Err != nil {
+		topic = "" // it has no topic, or was edited; its dead letter is stored
+	}
+	a := proofAsk{event: f.Event, key: f.Key(), topic: topic, written: f.Written, since: f.Written}
+	a.event.Payload, a.event.Headers = nil, nil
+	if f.Rewritten() {
+		a.since = max(f.CreatedAt.UnixMicro(), first, f.Written-d.cfg.FirstAge.Microseconds())
+	}
+	return a
+}
+
+// lookNear looks for the event near the time of its row, and of the row's first write.
+func (d *Proofs) lookNear(ctx context.Context, a proofAsk) (ProofResult, error) {
+	result, err := d.ask(ctx, d.near, a)
+	if err != nil || result != proofNotNear || a.since == a.written {
+		return result, err
+	}
+	a.written = a.since
+	return d.ask(ctx, d.near, a)
 }
 
 // answersFrom returns the earliest write time, in microseconds, from which the relay
@@ -186,9 +231,11 @@ func (d *Proofs) answersFrom(ctx context.Context) (int64, error) {
 	return first, nil
 }
 
-func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a *proofAsk) (ProofResult, error) {
+// ask sends a copy of a, because a late answer to it must not answer another one.
+func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a proofAsk) (ProofResult, error) {
+	a.answer = make(chan proofAnswer, 1)
 	select {
-	case queue <- a:
+	case queue <- &a:
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}

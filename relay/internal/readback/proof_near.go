@@ -162,7 +162,7 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 			a.reply(proofAnswer{err: fmt.Errorf("look up topic %s: %w", a.topic, err)})
 			continue
 		}
-		n := kgo.StickyKeyPartitioner(nil).ForTopic(a.topic).Partition(&kgo.Record{Topic: a.topic, Key: a.event.Key()}, len(t.Partitions))
+		n := kgo.StickyKeyPartitioner(nil).ForTopic(a.topic).Partition(&kgo.Record{Topic: a.topic, Key: a.key}, len(t.Partitions))
 		i := slices.IndexFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == int32(n) })
 		if i < 0 {
 			a.reply(proofAnswer{result: proofNotNear})

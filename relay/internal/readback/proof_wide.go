@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -25,9 +27,9 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	if err != nil {
 		return err
 	}
-	oldest := batch[0].written
+	oldest := batch[0].since
 	for _, a := range batch {
-		oldest = min(oldest, a.written)
+		oldest = min(oldest, a.since)
 		if a.topic != "" {
 			topics = append(topics, a.topic)
 		}
@@ -40,14 +42,16 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	if err != nil {
 		return err
 	}
-	topics = slices.DeleteFunc(topics, func(topic string) bool {
-		err := kerr.ErrorForCode(details[topic].ErrorCode)
-		if isDenied(err) {
+	var there []string
+	for _, topic := range topics {
+		switch err := kerr.ErrorForCode(details[topic].ErrorCode); {
+		case isDenied(err):
 			denied[topic] = true
 			d.refused(topic, err)
+		case !errors.Is(err, kerr.UnknownTopicOrPartition):
+			there = append(there, topic)
 		}
-		return denied[topic]
-	})
+	}
 	var mu sync.Mutex // guards found
 	found := make(map[gocql.UUID]bool)
 	for _, a := range batch {
@@ -67,21 +71,17 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 		},
 		Refuse: func(topic string, err error) { denied[topic] = true; d.refused(topic, err) },
 	}
-	if err := d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin)); err != nil {
+	if err := d.readAll(ctx, t, there, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin)); err != nil {
+		return err
+	}
+	keep, err := d.retention(ctx, slices.DeleteFunc(there, func(topic string) bool { return denied[topic] }))
+	if err != nil {
 		return err
 	}
 	for _, a := range batch {
-		answer := proofAnswer{result: ProofUnpublished}
-		switch {
-		case found[a.event.ID]:
-			answer.result = ProofPublished
-		case denied[a.topic]:
-			answer.result = ProofUnproven
-		case a.topic != "":
-			var kept bool
-			if kept, answer.err = d.kept(ctx, a); !kept {
-				answer.result = ProofPublished
-			}
+		answer := proofAnswer{result: ProofPublished}
+		if !found[a.event.ID] {
+			answer.result = d.absent(a, topics, denied, keep)
 		}
 		a.reply(answer)
 	}
@@ -120,30 +120,77 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 	}
 }
 
-// kept reports whether the topic still has all records since the row was written.
-func (d *Proofs) kept(ctx context.Context, a *proofAsk) (bool, error) {
-	admin := d.admin
-	starts, err := admin.ListStartOffsets(ctx, a.topic)
+// retention describes which records a topic contains, by times in milliseconds.
+type retention struct {
+	// since is the time from which it has every record, 0 if none was deleted.
+	since int64
+	// first is the time of its first record, math.MaxInt64 without one.
+	first int64
+}
+
+// retention returns the retention of the topics.
+func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]retention, error) {
+	out := make(map[string]retention)
+	if len(topics) == 0 {
+		return out, nil
+	}
+	starts, err := d.admin.ListStartOffsets(ctx, topics...)
 	if err == nil {
 		err = starts.Error()
 	}
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return true, nil // nothing was ever published to it
-	}
 	if err != nil {
-		return false, fmt.Errorf("look up where topic %s begins: %w", a.topic, err)
+		return nil, fmt.Errorf("look up where topics begin: %w", err)
 	}
-	since, err := admin.ListOffsetsAfterMilli(ctx, max(a.written/1000-d.cfg.ReadBackMargin.Milliseconds(), 0), a.topic)
+	firsts, err := d.admin.ListOffsetsAfterMilli(ctx, 0, topics...)
 	if err == nil {
-		err = since.Error()
+		err = firsts.Error()
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up the retained offsets of topic %s: %w", a.topic, err)
+		return nil, fmt.Errorf("look up the first records of topics: %w", err)
 	}
-	for partition, start := range starts[a.topic] {
-		if start.Offset > 0 && since[a.topic][partition].Offset <= start.Offset {
-			return false, nil
+	starts.Each(func(start kadm.ListedOffset) {
+		r, ok := out[start.Topic]
+		if !ok {
+			r.first = math.MaxInt64
+		}
+		at := int64(math.MaxInt64)
+		if o, ok := firsts.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
+			at = o.Timestamp
+		}
+		r.first = min(r.first, at)
+		if start.Offset > 0 {
+			r.since = max(r.since, at)
+		}
+		out[start.Topic] = r
+	})
+	return out, nil
+}
+
+// absent returns what follows for an event that is in none of the topics. Those in keep
+// may be read; the others are denied or were deleted.
+//
+// If the event's topic was not in use when the row was written, the relay may have had
+// other names of topics then, and the event may have been in any of them.
+func (d *Proofs) absent(a *proofAsk, topics []string, denied map[string]bool, keep map[string]retention) ProofResult {
+	at := a.written/1000 - d.cfg.ReadBackMargin.Milliseconds()
+	own, ok := keep[a.topic]
+	switch {
+	case denied[a.topic]:
+		return ProofUnproven
+	case a.topic == "" || ok && own.since < at && own.first < at:
+		return ProofUnpublished
+	case own.since >= at && ok:
+		return ProofPublished
+	}
+	result := ProofUnpublished
+	for _, topic := range topics {
+		switch r, ok := keep[topic]; {
+		case topic == a.topic:
+		case denied[topic]:
+			return ProofUnproven
+		case !ok, r.since >= at:
+			result = ProofPublished
 		}
 	}
-	return true, nil
+	return result
 }

@@ -1,0 +1,90 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// A service that finds the last change of an aggregate unfinished writes its event again:
+// the row has the same id and a later write time. The relay published it hours ago.
+func TestRewritten(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name       string
+		remembered int           // 0 is the default
+		delay      time.Duration // the broker is away for so long after the first write
+		before     bool          // the relay is restarted before the row is written again
+		restart    bool          // and after that, before the next event of the aggregate
+	}{
+		{name: "the id is forgotten", remembered: 40},
+		{name: "the relay is restarted before", before: true},
+		{name: "the relay is restarted later", restart: true},
+		{name: "forgotten and restarted", remembered: 40, restart: true},
+		{name: "published late, and the relay is restarted later", delay: 10 * time.Minute, restart: true},
+	} {
+		for _, tail := range []string{TailOff, TailOn} {
+			t.Run(fmt.Sprint(tt.name, "/tail ", tail), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+						wideWindow(c)
+						c.Tail, c.TailMaxInterval, c.WhenOpen = tail, 2*time.Second, WhenOpenHold
+						if tt.remembered > 0 {
+							c.MaxRememberedEvents = tt.remembered
+						}
+					})
+					defer w.close()
+					_, stop := w.run()
+					time.Sleep(time.Minute)
+					var all []outbox.Event
+					write := func(aggregate int, seq int64) outbox.Event {
+						e := relaytest.Event(aggregate, seq, "OrderUpdated")
+						w.write(e)
+						all = append(all, e)
+						return e
+					}
+					write(0, 1)
+					time.Sleep(10 * time.Minute)
+					if tt.delay > 0 {
+						back := w.brokerOutage()
+						time.AfterFunc(tt.delay, back)
+					}
+					e := write(0, 2)
+					time.Sleep(tt.delay + 10*time.Minute)
+					for i := range 60 {
+						write(1+i, 1)
+						time.Sleep(time.Minute)
+					}
+					time.Sleep(10 * time.Minute)
+					restart := func() {
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(time.Hour)
+						_, stop = w.run()
+						time.Sleep(10 * time.Minute)
+					}
+					if tt.before {
+						restart()
+					}
+					w.write(e)
+					time.Sleep(10 * time.Minute)
+					if tt.restart {
+						restart()
+					}
+					write(0, 3)
+					time.Sleep(10 * time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(all, "OrderUpdated")
+				})
+			})
+		}
+	}
+}
