@@ -20,10 +20,6 @@ var subscribingMutants = []mutant{
 		old: "err != nil || c.offset >= 0 && c.metadata == \"\" {", new: "err != nil || true {",
 	}),
 	inSubscribing(mutant{
-		name: "subscribing: an expired lease can be acknowledged", file: "subscriptions/internal/queue/lease.go",
-		old: "	q.Expire(now)\n	if q.closed {", new: "	if q.closed {",
-	}),
-	inSubscribing(mutant{
 		name: "subscribing: the row of an acknowledged message stays", file: "subscriptions/internal/queue/settle.go",
 		old: "	case m.row:\n		q.remove", new: "	case false:\n		q.remove",
 	}),
