@@ -42,7 +42,8 @@ help: ## list the targets
 
 .PHONY: dev
 dev: ## run it all: embedded engines, schema, order API, relay, sample orders
-	go run $(MODULE)/devkit/cmd/outbox-dev run
+	@CGO_ENABLED=0 ./test/progress go build -C devkit -v -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
+	@./test/foreground bin/outbox-dev run
 
 .PHONY: build
 build: ## build bin/outbox and bin/outbox-dev
