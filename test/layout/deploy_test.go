@@ -84,7 +84,12 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 // dashboard contains the parts of a Grafana dashboard that Grafana does not
 // validate.
 type dashboard struct {
-	UID    string `json:"uid"`
+	UID        string `json:"uid"`
+	Templating struct {
+		List []struct {
+			Name, Type, Query string
+		} `json:"list"`
+	} `json:"templating"`
 	Panels []struct {
 		ID         int    `json:"id"`
 		Title      string `json:"title"`
@@ -103,7 +108,7 @@ type dashboard struct {
 }
 
 // TestDeploy_DashboardLoads checks the requirements of Grafana: unique panel
-// ids, no overlapping panels, a provisioned data source, and a query in each
+// ids, no overlapping panels, the data source of the variable, and a query in each
 // panel, with unique names.
 func TestDeploy_DashboardLoads(t *testing.T) {
 	t.Parallel()
@@ -111,7 +116,6 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
 		t.Fatal(err)
 	}
-	sources := read(t, filepath.Join(root, "deploy/grafana/provisioning/datasources/prometheus.yml"))
 	ids := make(map[int]string)
 	taken := make(map[[2]int]string)
 	for _, p := range d.Panels {
@@ -134,8 +138,8 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 		if p.Type == "row" {
 			continue
 		}
-		if !strings.Contains(sources, "uid: "+p.Datasource.UID+"\n") || p.Datasource.UID == "" {
-			t.Errorf("panel %q uses data source %q, which is not provisioned", p.Title, p.Datasource.UID)
+		if p.Datasource.UID != "${datasource}" {
+			t.Errorf("panel %q uses data source %q instead of the variable", p.Title, p.Datasource.UID)
 		}
 		names := make(map[string]bool)
 		for _, q := range p.Targets {
@@ -226,5 +230,30 @@ func TestDeploy_KustomizeHasTheAlerts(t *testing.T) {
 	rules := strings.ReplaceAll(read(t, filepath.Join(root, "deploy/prometheus/alerts.yml")), "\n", "\n  ")
 	if !strings.Contains(read(t, filepath.Join(root, "deploy/kubernetes/monitoring/monitoring.yaml")), strings.TrimSpace(rules)) {
 		t.Error("deploy/kubernetes/monitoring has other alerts than deploy/prometheus; go test ./test/deploy -update writes them")
+	}
+}
+
+// TestDeploy_DashboardVariables checks that data source, relay and instance can be selected
+// and that each query is about the selected instances, to which the relay leads.
+func TestDeploy_DashboardVariables(t *testing.T) {
+	t.Parallel()
+	var d dashboard
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
+		t.Fatal(err)
+	}
+	queries := make(map[string]string)
+	for _, v := range d.Templating.List {
+		queries[v.Name] = v.Query
+	}
+	if queries["datasource"] != "prometheus" || !strings.Contains(queries["relay"], ", relay)") || !strings.Contains(queries["instance"], "$relay") {
+		t.Errorf("the variables are %v", queries)
+	}
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			metrics, selected := len(metricName.FindAllString(q.Expr, -1)), strings.Count(q.Expr, `{instance=~"$instance"`)
+			if metrics == 0 || metrics != selected {
+				t.Errorf("panel %q, query %s: %d of %d metrics are of the selected instances: %s", p.Title, q.RefID, selected, metrics, q.Expr)
+			}
+		}
 	}
 }
