@@ -13,7 +13,7 @@ var brokerMutants = []mutant{
 		new: "	if true {\n		return err",
 	}),
 	unit("TestTopics_WaitsForBrokersThatHoldTheReplicas", mutant{
-		name: "a topic that cannot be created opens the breaker", file: "relay/internal/publish/probe.go",
+		name: "a topic that cannot be created opens the breaker", file: "relay/internal/calls/calls.go",
 		old: "case err == nil, answer, failure.Classify",
 		new: "case err == nil, answer && false, failure.Classify",
 	}),
@@ -28,8 +28,8 @@ var brokerMutants = []mutant{
 		new: "pressed && false || silent >=",
 	}),
 	unit("TestFlow_OneSilentPartitionAloneOpensNoBreaker", mutant{
-		name: "one silent partition opens the breaker", file: "relay/internal/publish/calls.go",
-		old: "		case p.answersOthers(c, now):\n			p.excuse(c)\n",
+		name: "one silent partition opens the breaker", file: "relay/internal/calls/calls.go",
+		old: "		case c.answersOthersLocked(call, now, busy):\n			c.dropLocked(call)\n",
 		new: "",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
@@ -58,7 +58,7 @@ var brokerMutants = []mutant{
 		new: "[...]int{c.of[topic]}",
 	}),
 	unit("TestPartitionCounts_Gates", mutant{
-		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/internal/publish/lane.go",
+		name: "the producer sends to a gated partition that the relay does not know of", file: "relay/internal/producer/flight.go",
 		old: "if t.counts.Shut(t.topic, int32(p)) {",
 		new: "if false {",
 	}),
@@ -89,7 +89,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{
 		name: "lost records are no problem of readiness", file: "relay/internal/publish/data_loss.go",
-		old: "	p.loss.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})\n",
+		old: "	l.last.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})\n",
 		new: "",
 	}),
 	{
@@ -109,8 +109,8 @@ var brokerMutants = []mutant{
 		old: "saving: make(chan struct{}, 1)", new: "saving: make(chan struct{}, 2)",
 	}),
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
-		name: "lost records are not reported", file: "relay/internal/publish/publisher.go",
-		old: "		kgo.ProducerOnDataLossDetected(p.lost),\n",
+		name: "lost records are not reported", file: "relay/internal/producer/producer.go",
+		old: "		kgo.ProducerOnDataLossDetected(p.observer.DataLost),\n",
 		new: "",
 	}),
 	unit("TestReadback_AfterTheGrant", mutant{

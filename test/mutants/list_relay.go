@@ -119,15 +119,15 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/internal/publish/publisher.go",
-		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.mayBeTooLarge(it)):",
-		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.mayBeTooLarge(it)):",
+		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):",
+		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.producer.MayBeTooLarge(&it.event, it.topic)):",
 	}),
 	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/internal/publish/publisher.go",
-		old: "l.alone = p.mayBeTooLarge(it)", new: "l.alone = false",
+		old: "l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)", new: "l.alone = false",
 	}),
 	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
-		name: "a topic's limit is asked for once", file: "relay/internal/publish/larger.go",
+		name: "a topic's limit is asked for once", file: "relay/internal/producer/producer.go",
 		old: "if limit <= before {", new: "if limit > 0 {",
 	}),
 	seeds(mutant{
@@ -146,7 +146,7 @@ var relayMutants = []mutant{
 		new: "if true || failure.Classify(err) == failure.Fatal {",
 	}),
 	seeds(mutant{
-		name: "acks of the leader alone, and no idempotence", file: "relay/internal/publish/publisher.go",
+		name: "acks of the leader alone, and no idempotence", file: "relay/internal/producer/producer.go",
 		old: "		kgo.RequiredAcks(kgo.AllISRAcks()),",
 		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
 	}),
@@ -156,9 +156,9 @@ var relayMutants = []mutant{
 		new: "		_ = reader\n",
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
-		name: "an aggregate changes its partition with events under way", file: "relay/internal/publish/lane.go",
-		old: "if p := l.partition.Load(); p >= 0 && int(p) < n {",
-		new: "if p := l.partition.Load(); p >= 0 && n < 0 {",
+		name: "an aggregate changes its partition with events under way", file: "relay/internal/producer/flight.go",
+		old: "if p := f.partition.Load(); p >= 0 && int(p) < n {",
+		new: "if p := f.partition.Load(); p >= 0 && n < 0 {",
 	}),
 	unit("TestReadback_GatesAPartitionNobodyLeads", mutant{
 		name: "a pause between attempts prolongs the patience of a start", file: "relay/internal/readback/readback.go",
@@ -336,8 +336,8 @@ var relayMutants = []mutant{
 		new: "{",
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
-		name: "what may be on the wire is given up", file: "relay/internal/publish/lane.go",
-		old: "return c.p.wired.Load() >= c.handed.Load()",
+		name: "what may be on the wire is given up", file: "relay/internal/producer/flight.go",
+		old: "return f.p.written.Load() >= f.first.Load()",
 		new: "return false",
 	}),
 	unit("TestBreaker_Transitions", mutant{
@@ -372,14 +372,14 @@ var relayMutants = []mutant{
 		old: "	return s.resumesAt(stream), true",
 		new: "	return s.resumesAt(stream), false",
 	}),
-	unit("TestPartitioner_KeepsALaneInOneBatch", mutant{
-		name: "an aggregate's records are under way in two batches", file: "relay/internal/publish/lane.go",
-		old: "			l.turned.Store(true)\n", new: "",
+	unit("TestPartitioner_KeepsAFlightInOneBatch", mutant{
+		name: "an aggregate's records are under way in two batches", file: "relay/internal/producer/flight.go",
+		old: "			f.rejecting.Store(true)\n", new: "",
 	}),
 	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
-		name: "the producer forgets a topic that is still the same", file: "relay/internal/publish/topics_make.go",
-		old: "	purge := other || strange && !p.flowing(topic)\n",
-		new: "	purge := other || strange || true\n",
+		name: "the producer forgets a topic that is still the same", file: "relay/internal/producer/producer.go",
+		old: "	if other || strange && !outstanding(topic) {\n",
+		new: "	if outstanding(topic) || true {\n",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
 		name: "a quiet stream moves although rows may have expired behind it", file: "relay/internal/capture/quiet.go",

@@ -51,14 +51,15 @@ func (p *Publisher) conditions(ctx context.Context, load Load, loadErr error) co
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.breaker.status.State; s != BreakerClosed {
+	if s := p.calls.State(); s != BreakerClosed {
 		out[dlq.ConditionBreaker] = fmt.Sprintf("%s: the breaker is %s", dlq.ConditionBreaker, s)
 	}
-	quiet := time.Since(p.struck)
+	failedAt, failing := p.calls.LastFailure()
+	quiet := time.Since(failedAt)
 	switch {
-	case p.doubt:
+	case failing:
 		out[dlq.ConditionBroker] = dlq.ConditionBroker + ": a call failed, and the broker has answered none since"
-	case !p.struck.IsZero() && quiet < p.cfg.ConditionBroker:
+	case !failedAt.IsZero() && quiet < p.cfg.ConditionBroker:
 		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
 	default:
 		for key, f := range p.flows {

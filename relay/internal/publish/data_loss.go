@@ -1,6 +1,15 @@
 package publish
 
-import "time"
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
+)
 
 // DataLoss describes a partition that no longer has records that it acknowledged, because
 // a replica without them became its leader.
@@ -14,16 +23,31 @@ type DataLoss struct {
 // repair a loss; a verification finds the missing events.
 const dataLossReported = time.Hour
 
-// lost reports a loss. The producer's client calls it without the publisher's lock.
-func (p *Publisher) lost(topic string, partition int32) {
-	p.Metrics.dataLoss.Inc()
-	p.loss.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})
-	p.log.Error("the broker has lost records that it acknowledged; find the missing events with outbox verify", "topic", topic, "partition", partition)
+// losses contains the last loss. It is safe for concurrent use.
+type losses struct {
+	log   *slog.Logger
+	count prometheus.Counter
+	last  atomic.Pointer[DataLoss]
 }
+
+// DataLost records a loss.
+func (l *losses) DataLost(topic string, partition int32) {
+	l.count.Inc()
+	l.last.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})
+	l.log.Error("the broker has lost records that it acknowledged; find the missing events with outbox verify", "topic", topic, "partition", partition)
+}
+
+// observer receives the reports of the producer's connections.
+type observer struct {
+	*calls.Calls
+	*losses
+}
+
+var _ producer.Observer = observer{}
 
 // DataLoss returns the last loss if it is more recent than dataLossReported, else nil.
 func (p *Publisher) DataLoss(now time.Time) *DataLoss {
-	if l := p.loss.Load(); l != nil && now.Sub(l.At) < dataLossReported {
+	if l := p.losses.last.Load(); l != nil && now.Sub(l.At) < dataLossReported {
 		return l
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
 // WriteConcurrency is the maximum number of concurrent dead-letter writes.
@@ -44,7 +45,7 @@ func classOf(err error) string {
 	switch {
 	case errors.Is(err, errBreakerOpen):
 		return chains.ClassBreakerOpen
-	case tooLarge(err):
+	case producer.IsTooLarge(err):
 		return chains.ClassTooLarge
 	case failure.IsTopicRefused(err), errors.Is(err, kerr.PolicyViolation):
 		return chains.ClassTopicRefused
@@ -78,7 +79,7 @@ func (p *Publisher) mayWrite(l *lane, it *item) bool {
 	}
 	it.death = nil // the spill decision is made when the item is written
 	behind := p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type)
-	switch p.breaker.status.State {
+	switch p.calls.State() {
 	case BreakerHalfOpen:
 		return false // the probes decide soon
 	case BreakerOpen:
@@ -86,7 +87,7 @@ func (p *Publisher) mayWrite(l *lane, it *item) bool {
 			return false
 		}
 		if !behind {
-			it.death = &death{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())}
+			it.death = &death{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())}
 		}
 		return true
 	}
@@ -141,7 +142,7 @@ func (p *Publisher) writeFront(l *lane) bool {
 	}
 	behind := strict && (p.letters.Blocks(l.id) || l.outstanding > 0)
 	letter := p.letterOf(it, behind)
-	spill := p.breaker.status.State == BreakerOpen || letter.ErrorClass == chains.ClassBreakerOpen || letter.ErrorClass == chains.ClassAttemptsUsed
+	spill := p.calls.State() == BreakerOpen || letter.ErrorClass == chains.ClassBreakerOpen || letter.ErrorClass == chains.ClassAttemptsUsed
 	p.letters.writing++
 	p.mu.Unlock()
 
@@ -260,7 +261,7 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: priorityOf(e.Headers),
 		Metadata: map[string]string{
-			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.breaker.status.State.String(),
+			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.calls.State().String(),
 			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: FoundBy[it.by],
 		},
 	}

@@ -9,7 +9,6 @@
 //     after the other without waiting; an event for another topic waits for all before it.
 //   - dedup index: the ids of published events and the next number of each aggregate, see
 //     package dedup.
-//   - call: the records sent within 50 ms; the unit that the circuit breaker counts.
 //   - dead letter: an event that the publisher gave up on. The chain of an aggregate is its
 //     dead letters, which block its later events.
 //   - gate: a partition that was not read back, to which nothing is published.
@@ -18,10 +17,12 @@
 // offer's Settled is called once, when its event is acknowledged or stored as a dead
 // letter, without Publisher.mu.
 //
-// Publisher.mu guards lanes, dedup index, breaker, dead letters and flows; methods that
-// are documented as "Called locked" need it. It also guards dedup.Index, chains.Set and
-// topics.Names. The locks of older, topics and swept may be taken while it is held.
+// Publisher.mu guards lanes, dedup index, dead letters and flows; methods that are
+// documented as "Called locked" need it. It also guards dedup.Index, chains.Set and
+// topics.Names. The locks of calls, producer, older, topics and swept may be taken while
+// it is held.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
-// the events, package readback seeds the dedup index.
+// the events, package readback seeds the dedup index, package producer has the Kafka
+// clients and package calls the circuit breaker.
 package publish

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
@@ -56,7 +57,7 @@ type StalledTopic struct {
 // the breaker is closed. Called locked.
 func (p *Publisher) stalled() []StalledTopic {
 	var out []StalledTopic
-	if p.breaker.status.State != BreakerClosed {
+	if p.calls.State() != BreakerClosed {
 		return nil
 	}
 	for key, f := range p.flows {
@@ -81,7 +82,7 @@ func (p *Publisher) partOf(l *lane, it *item) Partition {
 	if l.outstanding > 0 && l.part.Topic == it.topic {
 		return l.part
 	}
-	return Partition{it.topic, p.partitions.Part(it.topic, it.event.Key())}
+	return Partition{it.topic, p.producer.Partitions.Part(it.topic, it.event.Key())}
 }
 
 // stalls reports whether the lane has to wait because the partition is stalled or the
@@ -130,8 +131,8 @@ func (p *Publisher) ebb(it *item, acked bool) (last bool) {
 	f.open--
 	f.bytes -= it.bytes
 	if acked {
-		p.acked = time.Now()
-		f.since = p.acked
+		p.calls.Acknowledged()
+		f.since = time.Now()
 	}
 	switch {
 	case f.stalled && (acked || f.open == 0), !f.stalled && len(f.waiting) > 0 && (f.open == 0 || !p.hasShare(f)):
@@ -160,14 +161,26 @@ func (p *Publisher) resumeFlow(f *partFlow) {
 	})
 }
 
-// flowing reports whether records of the topic are outstanding. Called locked.
-func (p *Publisher) flowing(topic string) bool {
+// hasOutstanding reports whether records of the topic are outstanding.
+func (p *Publisher) hasOutstanding(topic string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for key, f := range p.flows {
 		if key.Topic == topic && f.open > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// busyPartitions returns the number of partitions with outstanding records. Called locked.
+func (p *Publisher) busyPartitions() (n int) {
+	for _, f := range p.flows {
+		if f.open > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // pressed reports whether half of the in-flight budget is used. Called locked.
@@ -178,7 +191,7 @@ func (p *Publisher) pressed() bool {
 // checkFlows detects stalled partitions and spills their waiting events. Called locked.
 func (p *Publisher) checkFlows(now time.Time) {
 	p.stuck.open, p.stuck.bytes = 0, 0
-	if p.breaker.status.State != BreakerClosed {
+	if p.calls.State() != BreakerClosed {
 		return
 	}
 	stalled := make(map[Partition]*partFlow)
@@ -237,7 +250,7 @@ func (p *Publisher) spill(key Partition, f *partFlow, silent time.Duration) {
 		if it == nil || p.gated(l, it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
 			continue
 		}
-		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), errNoAnswer)
+		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), calls.ErrNoAnswer)
 		switch {
 		case l.ended != nil:
 			p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errStalled, err)})

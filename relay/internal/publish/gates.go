@@ -26,7 +26,7 @@ func (p *Publisher) spendGateRoom() bool {
 // gated reports whether the item belongs to a partition that was not read back. The lane
 // then waits until this run of the relay ends. Called locked.
 func (p *Publisher) gated(l *lane, it *item) bool {
-	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.partitions.Gated(it.topic, it.event.Key()) {
+	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.producer.Partitions.Gated(it.topic, it.event.Key()) {
 		return false
 	}
 	l.gated = true
@@ -37,5 +37,5 @@ func (p *Publisher) gated(l *lane, it *item) bool {
 // the number of partitions of its topic. Gate must be called before anything is
 // published.
 func (p *Publisher) Gate(key Partition, partitions int) {
-	p.partitions.Gate(key.Topic, key.Part, partitions)
+	p.producer.Partitions.Gate(key.Topic, key.Part, partitions)
 }

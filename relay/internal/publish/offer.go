@@ -252,7 +252,7 @@ func (p *Publisher) lane(aggregate gocql.UUID) *lane {
 	l, ok := p.lanes[aggregate]
 	if !ok {
 		known, _ := p.dedup.Line(aggregate)
-		l = newLane(aggregate, known)
+		l = newLane(aggregate, known, p.producer)
 		p.lanes[aggregate] = l
 	}
 	return l

@@ -18,9 +18,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
@@ -37,15 +38,13 @@ import (
 // concurrently are published by their numbers: a caller that finds one missing claims
 // the aggregate until the gap is filled.
 type Publisher struct {
-	cfg        *Config
-	log        *slog.Logger
-	Metrics    *Metrics
-	budget     *budget.Budget
-	client     *kgo.Client
-	topics     *topics.Catalog
-	partitions topics.Partitions
-	larger     map[string]largerClient // by topic, where it accepts larger records than client's limit
-	clients    []*kgo.Client           // clients of larger, to be closed
+	cfg      *Config
+	log      *slog.Logger
+	Metrics  *Metrics
+	budget   *budget.Budget
+	producer *producer.Producer
+	calls    *calls.Calls
+	losses   losses
 	// remember saves the name of a topic before its first event is sent; nil if a
 	// start after a crash does not need it.
 	remember func(context.Context, string) error
@@ -58,33 +57,18 @@ type Publisher struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 
-	// handed counts the records given to the producer; wired is its value when a
-	// produce request was last written: no request contained later records.
-	handed, wired atomic.Uint64
-	heard         atomic.Int64  // when a broker last answered a request, in Unix nanoseconds
-	nudged        chan struct{} // wakes watch
-	broken        chan error    // connections that failed
-	woken         chan struct{} // wakes the replayer
-	burying       chan struct{} // holds a token per dead letter being written
-	loss          atomic.Pointer[DataLoss]
-	load          atomic.Pointer[Load] // as measured last, nil if unknown
+	woken   chan struct{}        // wakes the replayer
+	burying chan struct{}        // holds a token per dead letter being written
+	load    atomic.Pointer[Load] // as measured last, nil if unknown
 
 	mu      sync.Mutex
 	closed  bool
-	breaker *breaker
-	call    *call   // the call of records sent now
-	calls   []*call // calls with records in progress
-	struck  time.Time
-	acked   time.Time               // when a record was last acknowledged
-	doubt   bool                    // a call failed, and none was answered since
 	refused map[*lane]struct{}      // lanes that admit refused
 	flows   map[Partition]*partFlow // partitions with records outstanding
 	stuck   struct {                // records of stalled partitions in the producer
 		open  int
 		bytes int64
 	}
-	pinging   bool
-	asking    int // callers of attempt
 	letters   *letters
 	unwritten map[gocql.UUID]UnstoredDeadLetter // dead letters that could not be stored so far
 	sending   map[*lane]struct{}                // lanes with records outstanding
@@ -118,79 +102,42 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
-		budget:     budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
-		lanes:      make(map[gocql.UUID]*lane),
-		items:      make(map[gocql.UUID]*item),
-		claims:     make(map[gocql.UUID]chan struct{}),
-		names:      topics.NewNames(cfg.Topics, cfg.TopicTemplate),
-		held:       make(map[gocql.UUID]*Hold),
-		probes:     make(map[Partition]*probe),
-		topics:     topics.NewCatalog(cfg.Partitions, cfg.Replication, cfg.MaxRecordBytes),
-		partitions: topics.Partitions{Log: cfg.Logger},
-		larger:     make(map[string]largerClient),
-		breaker:    newBreaker(cfg, m),
-		letters:    newLetters(cfg),
-		unwritten:  make(map[gocql.UUID]UnstoredDeadLetter),
-		refused:    make(map[*lane]struct{}),
-		flows:      make(map[Partition]*partFlow),
-		sending:    make(map[*lane]struct{}),
-		replaying:  make(map[*lane]struct{}),
-		nudged:     make(chan struct{}, 1),
-		broken:     make(chan error, 1),
-		woken:      make(chan struct{}, 1),
-		burying:    make(chan struct{}, WriteConcurrency),
+		budget:    budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		lanes:     make(map[gocql.UUID]*lane),
+		items:     make(map[gocql.UUID]*item),
+		claims:    make(map[gocql.UUID]chan struct{}),
+		names:     topics.NewNames(cfg.Topics, cfg.TopicTemplate),
+		held:      make(map[gocql.UUID]*Hold),
+		probes:    make(map[Partition]*probe),
+		calls:     newCalls(cfg, m),
+		losses:    losses{log: cfg.Logger, count: m.dataLoss},
+		letters:   newLetters(cfg),
+		unwritten: make(map[gocql.UUID]UnstoredDeadLetter),
+		refused:   make(map[*lane]struct{}),
+		flows:     make(map[Partition]*partFlow),
+		sending:   make(map[*lane]struct{}),
+		replaying: make(map[*lane]struct{}),
+		woken:     make(chan struct{}, 1),
+		burying:   make(chan struct{}, WriteConcurrency),
 	}
 	p.dedup = dedup.New(cfg.MaxRememberedEvents, cfg.MaxAggregates, func(aggregate gocql.UUID) bool { return p.lanes[aggregate] != nil })
 	p.tailed = swept.New(!cfg.Tail, cfg.ConfidenceWindow)
-	client, err := p.newClient(kgo.ProducerBatchMaxBytesFn(p.topics.MaxBytes))
+	var err error
+	p.producer, err = producer.New(producer.Config{
+		Brokers: cfg.Brokers, Kafka: cfg.Kafka, Fence: cfg.Fence, Source: cfg.Source, MaxRecordBytes: cfg.MaxRecordBytes,
+		MaxRecords: cfg.MaxInFlightRecords + cfg.ReplayConcurrency, Partitions: cfg.Partitions, Replication: cfg.Replication, Logger: cfg.Logger,
+	}, observer{p.calls, &p.losses})
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	p.client = client
-	p.topics.Admin = kadm.NewClient(client)
 	p.wg.Go(p.watch)
 	return p, nil
 }
 
-// newClient returns a producing client; size bounds its batches by topic.
-func (p *Publisher) newClient(size kgo.Opt) (*kgo.Client, error) {
-	// The relay's own options come last: nothing in p.cfg.Kafka overrides them.
-	opts := append([]kgo.Opt{
-		kgo.ClientID("outbox-relay"), kgo.ProducerLinger(0),
-		kgo.MetadataMinAge(500 * time.Millisecond), // nothing is published earlier after a leader change
-	}, p.cfg.Kafka...)
-	opts = append(opts,
-		kgo.SeedBrokers(p.cfg.Brokers...),
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// A broker that shuts down also closes connections that were just opened. Without
-		// this option the client treats that as a configuration error and fails a record
-		// that an earlier attempt may have written.
-		kgo.AlwaysRetryEOF(),
-		kgo.RecordPartitioner(partitioner(&p.partitions)),
-		// The budget is the bound; the client's own bound must never be reached.
-		kgo.MaxBufferedRecords(p.cfg.MaxInFlightRecords+p.cfg.ReplayConcurrency+1),
-		kgo.WithHooks(connections{p}),
-		kgo.ProducerOnDataLossDetected(p.lost),
-		kgo.ProducerBatchMaxBytes(p.cfg.MaxRecordBytes),
-		size,
-	)
-	if p.cfg.Fence != nil {
-		var err error
-		if opts, err = fence.Connections(opts, p.cfg.Fence); err != nil {
-			return nil, err
-		}
-	}
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("kafka client: %w", err)
-	}
-	return client, nil
-}
-
 // pump sends the events of the lane that may be sent now. Called locked.
 func (p *Publisher) pump(l *lane) {
-	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.turned.Load() {
+	for !p.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
 		it := l.firstQueued()
 		switch {
 		case it == nil, p.gated(l, it):
@@ -203,14 +150,14 @@ func (p *Publisher) pump(l *lane) {
 				return
 			}
 			if l.ended != nil {
-				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.breaker.status.Why())})
+				p.endReplay(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())})
 			} else if p.mayWrite(l, it) {
 				p.write(l)
 			}
 			return
 		case l.outstanding > 0 && p.stalls(l.part, l):
 			return
-		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.mayBeTooLarge(it)):
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):
 			return
 		case it.topicErr != nil:
 			p.refuse(l, it.topicErr)
@@ -220,7 +167,7 @@ func (p *Publisher) pump(l *lane) {
 			p.resume(l, wait)
 			return
 		}
-		if !p.topics.Known(it.topic) {
+		if !p.producer.Catalog.Known(it.topic) {
 			p.makeTopic(it.topic, l)
 			return
 		}
@@ -233,7 +180,7 @@ func (p *Publisher) pump(l *lane) {
 
 // stays reports whether the item must not be sent now. Called locked.
 func (p *Publisher) stays(l *lane, it *item) bool {
-	if p.breaker.status.State == BreakerOpen {
+	if p.calls.State() == BreakerOpen {
 		return true
 	}
 	return l.ended == nil && (it.death != nil || p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))
@@ -243,27 +190,22 @@ func (p *Publisher) stays(l *lane, it *item) bool {
 // is called locked, which keeps the order of the lane. It neither blocks nor runs the
 // callback before it returns.
 func (p *Publisher) send(l *lane, it *item, key Partition) bool {
-	if it.call = p.admit(); it.call == nil {
+	if it.call = p.calls.Admit(); it.call == nil {
 		p.refused[l] = struct{}{}
-		if p.breaker.moved {
-			p.nudge()
-		}
 		return false
 	}
-	it.call.open++
 	it.state = sent
 	it.attempts++
 	it.handed = time.Now()
-	p.handed.Add(1)
 	if l.outstanding == 0 {
-		l.ctx.begin(p)
+		l.flight.Begin()
 		p.sending[l] = struct{}{}
 	}
 	l.outstanding++
-	l.alone = p.mayBeTooLarge(it)
+	l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)
 	p.flow(it, key)
 	l.part = key
-	p.clientFor(l, it).TryProduce(&l.ctx, p.record(it), func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	p.producer.Send(&l.flight, record(it, p.cfg.Source, p.calls.State()), l.suspect, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }
 
@@ -272,31 +214,27 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	p.mu.Lock()
 	l.outstanding--
 	if l.outstanding == 0 {
-		l.partition.Store(-1)
-		l.turned.Store(false)
+		l.flight.End()
 		delete(p.sending, l)
 	}
 	if p.ebb(it, err == nil) && p.probes[it.part] != nil {
 		defer p.pumpProbe(it.part)
 	}
-	if err != nil && turned(r) {
+	if err != nil && producer.Rejected(r) {
 		it.state, it.attempts = queued, it.attempts-1
-		p.answered(it.call, errMerged)
+		p.calls.Answered(it.call, calls.ErrUncounted)
 		it.call = nil
 		p.next(l)
 		p.mu.Unlock()
 		return
 	}
-	made := it.call.root().attempt
-	if errors.Is(err, errGivenUp) {
+	made := p.calls.Attempt(it.call)
+	if errors.Is(err, producer.ErrRecalled) {
 		made-- // the last one was canceled
 	}
 	it.attempts = max(it.attempts, made)
-	p.answered(it.call, p.outcome(l, err))
+	p.calls.Answered(it.call, p.outcome(l, err))
 	it.call = nil
-	if p.breaker.moved {
-		p.nudge()
-	}
 	if err != nil {
 		p.back(l, it, err)
 		p.mu.Unlock()
@@ -339,12 +277,12 @@ func (p *Publisher) outcome(l *lane, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case l.ctx.given.Load(), errors.Is(err, errGivenUp):
-		return errMerged
+	case l.flight.Recalled(), errors.Is(err, producer.ErrRecalled):
+		return calls.ErrUncounted
 	case failure.Classify(err) == failure.Transient:
 		return err
 	case failure.Classify(err) == failure.Stopped:
-		return errMerged
+		return calls.ErrUncounted
 	default:
 		return nil
 	}
@@ -358,7 +296,7 @@ func (p *Publisher) back(l *lane, it *item, err error) {
 		p.Metrics.Failures.WithLabelValues(class.String()).Inc()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
-		p.topics.Forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
+		p.producer.Catalog.Forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
 	}
 	// Of several errors returned together the most serious decides.
 	if l.failed == nil || failure.Classify(l.failed) < class {
@@ -396,7 +334,7 @@ func (p *Publisher) next(l *lane) {
 // outstanding.
 func (p *Publisher) retry(l *lane, front *item, err error) {
 	switch {
-	case p.breaker.status.State == BreakerOpen, errors.Is(err, errGivenUp):
+	case p.calls.State() == BreakerOpen, errors.Is(err, producer.ErrRecalled):
 		l.failed = nil
 		p.pump(l)
 	case front.attempts >= len(p.cfg.RetryDelays) && l.ended != nil:
@@ -456,7 +394,7 @@ func (p *Publisher) WritesDeadLetters() bool { return p.letters.on() }
 func (p *Publisher) Swept() *swept.Tracker { return p.tailed }
 
 // Kafka returns the producer's client, and an administrator of topics that uses it.
-func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.client, p.topics.Admin }
+func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.producer.Clients() }
 
 // OnFirstUse sets the function that saves the name of a topic before its first event is
 // sent. It is called before anything is published.
@@ -484,7 +422,7 @@ func (p *Publisher) replays() bool {
 func (p *Publisher) shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.breaker.status.State == BreakerOpen && len(p.sending) == 0 && p.letters.writing == 0
+	return p.calls.State() == BreakerOpen && len(p.sending) == 0 && p.letters.writing == 0
 }
 
 // Remaining returns how many events are not acknowledged, and how many of them wait for an
@@ -512,10 +450,7 @@ func (p *Publisher) Close() {
 	p.mu.Unlock()
 	p.stop()
 	p.wg.Wait()
-	p.client.Close()
-	for _, c := range p.clients {
-		c.Close()
-	}
+	p.producer.Close()
 }
 
 type publisherState struct {
@@ -545,7 +480,7 @@ func (p *Publisher) State() publisherState {
 	s.Fresh, s.Shown, s.Aggregates = p.dedup.Size()
 	s.DeadLetters, _, s.Parked = p.letters.Size()
 	s.Spilled = p.letters.Spilled()
-	s.Breaker, s.Stalled = p.breaker.status, p.stalled()
+	s.Breaker, s.Stalled = p.calls.Status(), p.stalled()
 	s.Unstored, s.OldestUnstored = p.oldestUnstored()
 	return s
 }

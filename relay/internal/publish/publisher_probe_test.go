@@ -35,7 +35,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
-		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, dedup.Line{})
+		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, dedup.Line{}, p.producer)
 		l.ended = func(e replayEnd) { ended <- e.err }
 		l.claimed = func() bool { return true }
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})

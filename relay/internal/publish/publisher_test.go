@@ -366,7 +366,7 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 			b.submit(e, nil)
 			switch i {
 			case 100:
-				if _, err := b.publisher.topics.Admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
+				if _, err := b.publisher.producer.Catalog.Admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
 					t.Fatal(err)
 				}
 			case 200:
@@ -432,7 +432,7 @@ func TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded(t *testing.T) {
 		for _, e := range all[1:20] {
 			b.submit(e, nil)
 		}
-		if _, err := b.publisher.topics.Admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
+		if _, err := b.publisher.producer.Catalog.Admin.CreatePartitions(t.Context(), 20, "OrderUpdated"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)    // the producer refreshes its metadata

@@ -25,14 +25,13 @@ var (
 	}()
 )
 
-// record returns the record of an item to be sent. Called locked, after the attempt is
-// counted.
+// record returns the record of an item to be sent, after the attempt is counted.
 //
 // Its last headers describe the publication. Every event has the header of its reader.
 // The others are present only where they differ from a first attempt with a closed
 // breaker, so an event needs no allocation beyond those of its own headers.
-func (p *Publisher) record(it *item) *kgo.Record {
-	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)
+func record(it *item, source string, breaker BreakerState) *kgo.Record {
+	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, source)
 	if int(it.by) < len(capturedHeaders) {
 		headers = append(headers, capturedHeaders[it.by])
 	}
@@ -42,8 +41,8 @@ func (p *Publisher) record(it *item) *kgo.Record {
 	if n := int(it.buried) + it.attempts; n > 1 {
 		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderAttempts, Value: strconv.AppendInt(nil, int64(n), 10)})
 	}
-	if s := p.breaker.status.State; s != BreakerClosed {
-		headers = append(headers, breakerHeaders[s])
+	if breaker != BreakerClosed {
+		headers = append(headers, breakerHeaders[breaker])
 	}
 	return &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: headers}
 }

@@ -4,19 +4,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
-
-// newRecorder returns a publisher with the fields that record needs.
-func newRecorder() *Publisher {
-	cfg := testConfig()
-	cfg.Source = "/shop"
-	return &Publisher{cfg: &cfg, breaker: newBreaker(&cfg, NewMetrics(prometheus.NewRegistry()))}
-}
 
 // The headers that describe the publication follow the event's own headers, and contain
 // only unusual values.
@@ -40,11 +32,10 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p, it := newRecorder(), c.item
+			it := c.item
 			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
 			it.event.Headers = map[string]string{"traceparent": "x"}
-			p.breaker.status.State = c.breaker
-			r := p.record(&it)
+			r := record(&it, "/shop", c.breaker)
 			own := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")
 			var got []string
 			for _, h := range r.Headers[len(own):] {
@@ -63,16 +54,15 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 
 // The header that every event has needs no allocation.
 func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // concurrent tests would allocate
-	p := newRecorder()
 	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
 		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}
 		it.event.Headers = headers
 		var kept *kgo.Record
 		bare := testing.AllocsPerRun(100, func() {
-			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, p.cfg.Source)}
+			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")}
 		})
 		own := len(kept.Headers)
-		with := testing.AllocsPerRun(100, func() { kept = p.record(it) })
+		with := testing.AllocsPerRun(100, func() { kept = record(it, "/shop", BreakerClosed) })
 		if with != bare || len(kept.Headers) != own+1 {
 			t.Errorf("record() makes %v allocations for %d headers, want the %v of its event's %d", with, len(kept.Headers), bare, own)
 		}

@@ -94,7 +94,7 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := p.cfg.ReplayPoll
-	state := p.breaker.status.State
+	state := p.calls.State()
 	if p.closed || ctx.Err() != nil || state == BreakerOpen {
 		r.settleNext()
 		return wait

@@ -368,7 +368,7 @@ func (r *Replayer) finish(ctx context.Context, w *replayWork) {
 	d.underWay -= len(w.refs)
 	c.Draining = false
 	if d.Of(c.Key) == c { // another batch may drain the chain that replaced it
-		if due, _ := c.IsDue(time.Now(), p.breaker.status.State == BreakerOpen); due && ctx.Err() == nil && !p.closed {
+		if due, _ := c.IsDue(time.Now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.closed {
 			c.Draining = true
 			r.next = append(r.next, c)
 		} else {

@@ -124,7 +124,7 @@ type replayEnd struct {
 func (p *Publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := newLane(e.AggregateID, dedup.Line{})
+	l := newLane(e.AggregateID, dedup.Line{}, p.producer)
 	l.ended = ended
 	l.claimed = func() bool { return holds(letter.EventID) }
 	topic, topicErr := p.names.Of(&e)

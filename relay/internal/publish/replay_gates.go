@@ -19,7 +19,7 @@ func (r *Replayer) gate(g *chains.Group, asked bool, now time.Time) (why string,
 			return "an off-peak window, which begins at " + next.UTC().Format(time.RFC3339), next
 		}
 		if names := p.cfg.Rules.Conditions(g.Rule); len(names) > 0 {
-			if s := p.breaker.status.State; s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
+			if s := p.calls.State(); s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
 				return fmt.Sprintf("a condition, %s: the breaker is %s", dlq.ConditionBreaker, s), time.Time{}
 			}
 			if r.health == nil {
@@ -69,7 +69,7 @@ func (r *Replayer) mustCheck() bool {
 	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	state, since := p.breaker.status.State, time.Since(r.checked)
+	state, since := p.calls.State(), time.Since(r.checked)
 	moved := state != r.state
 	r.state = state
 	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll

@@ -1,12 +1,14 @@
 package publish
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
 // probe is a suspect of a partition that is sent alone. A refusal fails everything
@@ -28,7 +30,7 @@ func (p *Publisher) refuse(l *lane, err error) {
 	front := l.items[0]
 	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
 		l.suspect, l.failed = true, nil
-		if tooLarge(err) {
+		if producer.IsTooLarge(err) {
 			p.measure(l, front.topic)
 			return
 		}
@@ -55,10 +57,33 @@ func (p *Publisher) refuse(l *lane, err error) {
 	}
 	l.hold.Err = err
 	l.hold.attempts = front.attempts
-	if tooLarge(err) {
+	if producer.IsTooLarge(err) {
 		p.measure(nil, front.topic)
 	}
 	p.resume(l, p.cfg.HoldRetry)
+}
+
+// measure reads the current record size limit of the topic after a refusal, and then
+// resumes the lane unless it is nil. Called locked.
+func (p *Publisher) measure(l *lane, topic string) {
+	if l != nil {
+		l.paused = true
+	}
+	p.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
+		defer cancel()
+		p.producer.ReadLimit(ctx, topic)
+		if l == nil {
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, replays := p.replaying[l]; l.ended != nil && !replays {
+			return
+		}
+		l.paused = false
+		p.pump(l)
+	})
 }
 
 // waitsForProbe reports whether the lane waits for a suspect of the partition: for

@@ -26,7 +26,7 @@ func (p *Publisher) makeTopic(topic string, l *lane) {
 		return
 	}
 	f.creating = true
-	p.nudge() // the creation may take longer than other lanes may wait
+	p.calls.Wake() // the creation may take longer than other lanes may wait
 	p.wg.Go(func() {
 		err := p.EnsureTopic(p.ctx, topic)
 		p.mu.Lock()
@@ -56,11 +56,11 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 		}
 		if err == nil {
 			var found topics.Found
-			if err = p.attempt(ctx, func() (err error) {
-				found, err = p.topics.Ensure(ctx, topic)
+			if err = p.calls.Do(ctx, func() (err error) {
+				found, err = p.producer.Catalog.Ensure(ctx, topic)
 				return err
 			}); err == nil {
-				p.noteTopic(topic, &found)
+				p.producer.Know(topic, &found, p.hasOutstanding)
 			}
 		}
 		if err == nil {
@@ -82,28 +82,4 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 			return errors.Join(failure.ErrStopping, err)
 		}
 	}
-}
-
-// noteTopic records an existing topic.
-//
-// A client keeps the first id of a topic, so a topic that was deleted and created again
-// must be purged from the client. The purge returns the client's records of the topic,
-// although the broker may have them too, and restarts the sequence numbers of its
-// partitions. The same topic is therefore not purged while records are in progress: a
-// broker that temporarily does not know it is no reason to send them twice. When none
-// is in progress, the purge corrects an id that the client read from an outdated broker.
-func (p *Publisher) noteTopic(topic string, found *topics.Found) {
-	other, strange := p.topics.Replaced(topic, found)
-	p.mu.Lock()
-	purge := other || strange && !p.flowing(topic)
-	larger := p.larger[topic].client
-	p.mu.Unlock()
-	if purge {
-		p.client.PurgeTopicsFromProducing(topic)
-		if larger != nil {
-			larger.PurgeTopicsFromProducing(topic)
-		}
-	}
-	p.partitions.Know(topic, found.Partitions)
-	p.topics.Know(topic, found)
 }

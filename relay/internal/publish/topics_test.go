@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,7 +26,7 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
-		if _, err := kadm.NewClient(b.publisher.client).DeleteTopics(t.Context(), "OrderCreated"); err != nil {
+		if _, err := b.publisher.producer.Catalog.Admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
 		late := relaytest.Event(2, 1, "OrderCreated")
@@ -47,7 +46,7 @@ func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
-		admin := kadm.NewClient(b.publisher.client)
+		admin := b.publisher.producer.Catalog.Admin
 		if _, err := admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}

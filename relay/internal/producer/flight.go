@@ -1,0 +1,185 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
+)
+
+type flightKey struct{}
+
+// Flight is the context of the outstanding records of one aggregate. It ends after Recall,
+// but only if none of these records may have been written to a broker. The client alone
+// would fail more records: it forgets that a batch was written when the batch was
+// acknowledged after an unacknowledged one, and when a later attempt is refused.
+// Flight is safe for concurrent use.
+type Flight struct {
+	context.Context
+	p        *Producer
+	first    atomic.Uint64 // the number of the first record
+	recalled atomic.Bool
+	// partition is the partition of the outstanding records, -1 without any.
+	partition atomic.Int32
+	// rejecting means that the partitioner rejected a record, because it would begin
+	// another batch. It rejects all later ones until no record is outstanding.
+	rejecting atomic.Bool
+}
+
+// ErrRecalled is the error of a record that the producer returned after Recall.
+var ErrRecalled = errors.New("given up by the relay")
+
+// Init prepares a flight of the producer, without records.
+func (f *Flight) Init(p *Producer) {
+	f.Context, f.p = context.Background(), p
+	f.partition.Store(-1)
+}
+
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Begin begins the flight: its first record is sent next.
+func (f *Flight) Begin() {
+	f.recalled.Store(false)
+	f.first.Store(f.p.passed.Load() + 1) // at most the number that Send gives to the record
+}
+
+// End ends the flight: all its records are returned.
+func (f *Flight) End() {
+	f.partition.Store(-1)
+	f.rejecting.Store(false)
+}
+
+// Recall asks the producer to return the records.
+func (f *Flight) Recall() { f.recalled.Store(true) }
+
+// Recalled reports whether the records were recalled.
+func (f *Flight) Recalled() bool { return f.recalled.Load() }
+
+// Rejecting reports whether records would be rejected until none is outstanding.
+func (f *Flight) Rejecting() bool { return f.rejecting.Load() }
+
+func (f *Flight) unsure() bool { return f.p.written.Load() >= f.first.Load() }
+
+// Done returns a closed channel if the producer shall and may return the records, else
+// nil. The client calls it with every attempt.
+func (f *Flight) Done() <-chan struct{} {
+	if f.Err() != nil {
+		return closed
+	}
+	return nil
+}
+
+// Err returns ErrRecalled if Done is closed, else nil.
+func (f *Flight) Err() error {
+	if f.recalled.Load() && !f.unsure() {
+		return ErrRecalled
+	}
+	return nil
+}
+
+// Value returns the flight for flightKey; the partitioner uses it.
+func (f *Flight) Value(key any) any {
+	if _, ok := key.(flightKey); ok {
+		return f
+	}
+	return nil
+}
+
+// partitioner returns Kafka's partitioner for records with keys, with two exceptions:
+//
+//   - All outstanding records of an aggregate use one partition. A topic that gets more
+//     partitions therefore does not split them.
+//   - All outstanding records of an aggregate are in one batch. The broker refuses whole
+//     batches, and the client sends the next batch before the relay learns of a refusal.
+//     The partitioner therefore rejects a record that would begin another batch, and the
+//     later records of its flight, until no record of the aggregate is outstanding.
+//
+// It reports the number of partitions of each topic to counts.
+func partitioner(counts *topics.Partitions) kgo.Partitioner {
+	return flights{kgo.StickyKeyPartitioner(nil), counts}
+}
+
+type flights struct {
+	byKey  kgo.Partitioner
+	counts *topics.Partitions
+}
+
+// ForTopic implements kgo.Partitioner.
+func (p flights) ForTopic(topic string) kgo.TopicPartitioner {
+	return &flightsOfTopic{byKey: p.byKey.ForTopic(topic), topic: topic, counts: p.counts}
+}
+
+// flightsOfTopic is the partitioner of one topic. The client does not call it
+// concurrently.
+type flightsOfTopic struct {
+	byKey      kgo.TopicPartitioner
+	topic      string
+	counts     *topics.Partitions
+	partitions int // last number reported to counts
+	// follows means that earlier records of the last record's flight are outstanding,
+	// begins that the last record would be the first of a batch.
+	follows, begins bool
+}
+
+// RequiresConsistency implements kgo.TopicPartitioner.
+func (*flightsOfTopic) RequiresConsistency(*kgo.Record) bool { return true }
+
+// OnNewBatch records that the record of the last Partition call would begin a batch.
+// The client then calls Partition again.
+func (t *flightsOfTopic) OnNewBatch() { t.begins = true }
+
+// rejected is an invalid partition: the client returns the record.
+const rejected = -1
+
+// Partition implements kgo.TopicPartitioner.
+func (t *flightsOfTopic) Partition(r *kgo.Record, n int) int {
+	if n != t.partitions {
+		t.partitions = n
+		t.counts.Saw(t.topic, n)
+	}
+	f, _ := r.Context.Value(flightKey{}).(*Flight)
+	if f == nil {
+		t.begins = false
+		return t.byKey.Partition(r, n)
+	}
+	if t.begins {
+		t.begins = false
+		if t.follows {
+			f.rejecting.Store(true)
+		}
+	} else {
+		t.follows = f.partition.Load() >= 0
+	}
+	if f.rejecting.Load() {
+		r.Context = rejectedContext{r.Context}
+		return rejected
+	}
+	if p := f.partition.Load(); p >= 0 && int(p) < n {
+		return int(p)
+	}
+	p := t.byKey.Partition(r, n)
+	if t.counts.Shut(t.topic, int32(p)) { // the topic got more partitions since the last comparison
+		t.counts.Saw(t.topic, n) // the relay compares with this number before it sends again
+		f.rejecting.Store(true)
+		r.Context = rejectedContext{r.Context}
+		return rejected
+	}
+	f.partition.Store(int32(p))
+	return p
+}
+
+// rejectedContext marks a record that the partitioner rejected.
+type rejectedContext struct{ context.Context }
+
+// Rejected reports whether the partitioner rejected the record: it was not sent.
+func Rejected(r *kgo.Record) bool {
+	_, ok := r.Context.(rejectedContext)
+	return ok
+}

@@ -1,0 +1,77 @@
+package producer
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Observer receives what the connections to the brokers report. Its methods are called by
+// goroutines of the Kafka client, without locks and before the client processes the
+// response; they do not block.
+type Observer interface {
+	// Responded is called when a broker answered a request.
+	Responded()
+	// ConnectionFailed is called when a broker refuses a connection, or when a connection
+	// is lost before a produce request was answered.
+	ConnectionFailed(err error)
+	// DataLost is called when a partition no longer has records that it acknowledged.
+	DataLost(topic string, partition int32)
+}
+
+// hooks observes the connections of a client.
+type hooks struct{ p *Producer }
+
+var (
+	_ kgo.HookBrokerConnect = hooks{}
+	_ kgo.HookBrokerWrite   = hooks{}
+	_ kgo.HookBrokerE2E     = hooks{}
+)
+
+// OnBrokerConnect reports a connection that cannot be established.
+func (h hooks) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		h.p.observer.ConnectionFailed(err)
+	}
+}
+
+// OnBrokerWrite records that a produce request was written.
+func (h hooks) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, bytes int, _, _ time.Duration, _ error) {
+	if key == int16(kmsg.Produce) && bytes > 0 {
+		h.p.requestWritten()
+	}
+}
+
+var errDisconnected = errors.New("the connection to the broker was lost")
+
+// OnBrokerE2E reports a response, and records that a produce request was written, because
+// a response may precede OnBrokerWrite. It reports a produce request that fails without a
+// response.
+func (h hooks) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
+	if e.Err() == nil && e.BytesRead > 0 {
+		h.p.observer.Responded()
+	}
+	if key != int16(kmsg.Produce) {
+		return
+	}
+	if e.BytesWritten > 0 {
+		h.p.requestWritten()
+	}
+	if err := errors.Join(e.WriteErr, e.ReadErr); err != nil {
+		h.p.observer.ConnectionFailed(errors.Join(errDisconnected, err))
+	}
+}
+
+// requestWritten records that every record passed to the clients so far may be written.
+func (p *Producer) requestWritten() {
+	now := p.passed.Load()
+	for {
+		before := p.written.Load()
+		if before >= now || p.written.CompareAndSwap(before, now) {
+			return
+		}
+	}
+}
