@@ -82,7 +82,7 @@ func (x *pass) learn(ctx context.Context) error {
 			return err
 		},
 		func(ctx context.Context) (err error) {
-			if x.dead, err = x.p.LoadDeadLetters(ctx, &x.own, x.untilRead); err != nil {
+			if x.dead, err = publish.LoadDeadLetters(ctx, x.p, &x.own, x.untilRead); err != nil {
 				return err
 			}
 			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)
@@ -92,7 +92,7 @@ func (x *pass) learn(ctx context.Context) error {
 		},
 		x.back.Run,
 		func(ctx context.Context) error {
-			return x.p.LoadSettled(ctx, &x.own, x.fill.Since(x.back.Position), x.untilRead)
+			return publish.LoadSettled(ctx, x.p, &x.own, x.fill.Since(x.back.Position), x.untilRead)
 		},
 		func(ctx context.Context) error { return x.fill.Prepare(ctx) },
 	} {

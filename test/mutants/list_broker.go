@@ -19,13 +19,13 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestFlow_APartitionWithoutALeaderStopsNoOther", mutant{
 		name: "the producer takes the whole budget for one partition", file: "relay/internal/publish/flow.go",
-		old: "f == nil || !f.stalled && !p.hasShare(f)",
-		new: "f == nil || !f.stalled",
+		old: "pf == nil || !pf.stalled && !f.hasShare(pf)",
+		new: "pf == nil || !pf.stalled",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
-		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/flow.go",
-		old: "pressed || silent >=",
-		new: "pressed && false || silent >=",
+		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/watch.go",
+		old: "filling || silent >=",
+		new: "filling && false || silent >=",
 	}),
 	unit("TestFlow_OneSilentPartitionAloneOpensNoBreaker", mutant{
 		name: "one silent partition opens the breaker", file: "relay/internal/calls/calls.go",
@@ -34,7 +34,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
 		name: "a chain is replayed before the events that its head follows", file: "relay/internal/publish/replay.go",
-		old: "|| c.Head().After > p.letters.passed",
+		old: "|| c.Head().After > p.mu.deadLetters.passed",
 		new: "",
 	}),
 	unit("TestReadback_WaitsForLeadersHoweverLong", mutant{
@@ -63,9 +63,9 @@ var brokerMutants = []mutant{
 		new: "if false {",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
-		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/internal/publish/publisher.go",
-		old: "case it == nil, p.gated(l, it):",
-		new: "case it == nil, !p.stays(l, it) && p.gated(l, it):",
+		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/internal/publish/send.go",
+		old: "case it == nil, p.gatedLocked(l, it):",
+		new: "case it == nil, !p.staysLocked(l, it) && p.gatedLocked(l, it):",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
 		name: "dead letters are replayed while a partition is unread", file: "relay/run.go",
@@ -74,8 +74,8 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
 		name: "more is published while a partition is unread than a start remembers", file: "relay/internal/publish/gates.go",
-		old: "return *p.gateRoom >= 0",
-		new: "return true",
+		old: "return g.left >= 0, g.left == -1",
+		new: "return true, g.left == -1",
 	}),
 	unit("TestReadback_StopsWhileAPartitionIsUnread", mutant{
 		name: "a stop waits for events of an unread partition", file: "relay/internal/publish/lane.go",

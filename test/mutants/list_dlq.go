@@ -144,7 +144,7 @@ var dlqMutants = []mutant{
 	},
 	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{
 		name: "a dead letter that was archived before is in its topic", file: "relay/internal/publish/dead_letter.go",
-		old: "p.remembered(it, false)", new: "p.remembered(it, true)",
+		old: "p.mu.published(it, false)", new: "p.mu.published(it, true)",
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
 		name: "a replay ends for an event whose dead letter is settled", file: "relay/internal/publish/replay.go",
@@ -152,11 +152,11 @@ var dlqMutants = []mutant{
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
 		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/dead_letter.go",
-		old: "		<-p.burying\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		p.burying <- struct{}{}",
+		old: "		<-w.slots\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		w.slots <- struct{}{}",
 		new: "		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),
 	unit("TestReplay_EndsWithItsClaim", mutant{
-		name: "a replay that waits is sent behind its claim", file: "relay/internal/publish/publisher.go",
-		old: "case l.ended != nil && !l.claimed():", new: "case l.ended != nil && l.claimed == nil:",
+		name: "a replay that waits is sent behind its claim", file: "relay/internal/publish/send.go",
+		old: "case l.replay != nil && !l.replay.isClaimed():", new: "case false:",
 	}),
 }

@@ -4,8 +4,8 @@ package main
 // numbers that are missing.
 var lateMutants = []mutant{
 	unit("TestLate_FirstEvent", mutant{
-		name: "a row that became visible late counts as published", file: "relay/internal/publish/fate.go",
-		old: "case f.Written > max(began, min(p.dedup.Horizon(), remembered)):",
+		name: "a row that became visible late counts as published", file: "relay/internal/publish/lookup.go",
+		old: "case f.Written > max(began, min(p.mu.dedup.Horizon(), remembered)):",
 		new: "case false:",
 	}),
 	unit("TestRewritten", mutant{
@@ -39,8 +39,8 @@ var lateMutants = []mutant{
 		new: "	latest := gen.UnixMicro()\n",
 	}),
 	unit("TestTailGap_Begin", mutant{
-		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/fate.go",
-		old: "max(began, min(p.dedup.Horizon(), remembered))",
+		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/lookup.go",
+		old: "max(began, min(p.mu.dedup.Horizon(), remembered))",
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
@@ -49,8 +49,8 @@ var lateMutants = []mutant{
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "a number that was passed over counts as published", file: "relay/internal/publish/offer.go",
-		old: "	case p.dedup.IsGap(e.AggregateID, e.Sequence):",
+		name: "a number that was passed over counts as published", file: "relay/internal/publish/aggregates.go",
+		old: "	case a.dedup.IsGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
@@ -69,7 +69,7 @@ var lateMutants = []mutant{
 		new: "g.step = 0",
 	}),
 	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
-		name: "a claim keeps nobody out", file: "relay/internal/publish/offer.go",
+		name: "a claim keeps nobody out", file: "relay/internal/publish/aggregates.go",
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),

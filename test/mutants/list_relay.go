@@ -49,8 +49,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestFence_ALateDeadLetterPublishesNothingAgain", mutant{
 		name: "an event is published of which the owner before may still write a dead letter", file: "relay/internal/publish/offer.go",
-		old: "		it.death = p.letters.interrupted(o.Event.ID)\n",
-		new: "		it.death = nil\n",
+		old: "		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)\n",
+		new: "		it.cause = nil\n",
 	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
 		name: "who reads the topics back for others takes them along when it ends", file: "relay/internal/readback/group.go",
@@ -88,8 +88,8 @@ var relayMutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/internal/publish/dead_letter.go",
-		old: "		p.dedup.Add(it.event.ID, it.written, in)",
+		name: "the tail does not remember what it handed on", file: "relay/internal/publish/aggregates.go",
+		old: "		a.dedup.Add(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
@@ -108,22 +108,22 @@ var relayMutants = []mutant{
 		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
 	seeds(mutant{
-		name: "the sequencer ignores gaps", file: "relay/internal/publish/offer.go",
+		name: "the sequencer ignores gaps", file: "relay/internal/publish/aggregates.go",
 		old: "case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:",
 		new: "case e.Sequence >= l.Next:",
 	}),
 	seeds(mutant{
-		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/offer.go",
+		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/aggregates.go",
 		old: "case !known && (e.Sequence == 1 || o.Anyway):",
 		new: "case !known:",
 	}),
 	seeds(mutant{
-		name: "the next event for another topic does not wait", file: "relay/internal/publish/publisher.go",
+		name: "the next event for another topic does not wait", file: "relay/internal/publish/send.go",
 		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):",
 		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.producer.MayBeTooLarge(&it.event, it.topic)):",
 	}),
 	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
-		name: "events pass one that is too large", file: "relay/internal/publish/publisher.go",
+		name: "events pass one that is too large", file: "relay/internal/publish/send.go",
 		old: "l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)", new: "l.alone = false",
 	}),
 	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
@@ -132,8 +132,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/internal/publish/suspects.go",
-		old: "	case p.letters.on():\n		p.bury(l, err)\n",
-		new: "	case p.letters.on():\n		l.suspect, l.failed = false, nil\n		p.settle(l, front, false)\n		p.pump(l)\n		p.rest(l)\n",
+		old: "	case p.table.exists():\n		p.writer.writeForLocked(l, err)\n",
+		new: "	case p.table.exists():\n		l.suspect, l.failed = false, nil\n		p.settleLocked(l, front, false)\n		p.pumpLocked(l)\n		p.mu.rest(l)\n",
 	}),
 	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
 		name: "a generation is entered before the one before is drained", file: "relay/internal/checkpoint/streams.go",
@@ -177,13 +177,13 @@ var relayMutants = []mutant{
 	}),
 	unit("TestReadback_.*", mutant{
 		name: "the topics of a template are not remembered", file: "relay/internal/publish/topics_make.go",
-		old: "			err = p.remember(ctx, topic)",
-		new: "			_ = p.remember",
+		old: "			err = t.remember(ctx, topic)",
+		new: "			_ = t.remember",
 	}),
 	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
 		name: "a dead letter is settled before it is written", file: "relay/internal/publish/dead_letter.go",
-		old: "	p.letters.writing++\n	p.mu.Unlock()\n",
-		new: "	p.letters.writing++\n	p.settle(l, it, true)\n	p.mu.Unlock()\n",
+		old: "	p.mu.deadLetters.writing++\n	p.mu.Unlock()\n",
+		new: "	p.mu.deadLetters.writing++\n	p.settleLocked(l, it, true)\n	p.mu.Unlock()\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
 		name: "the sweep hands on rows of other shards", file: "relay/internal/capture/sweep.go",
@@ -242,13 +242,13 @@ var relayMutants = []mutant{
 	}),
 	unit("TestShards_DeadLetters", mutant{
 		name: "a shard takes on the dead letters of others", file: "relay/internal/publish/start.go",
-		old: "if e.Status.Open() && p.ownLetter(own, e.EventID, e.AggregateID, e.WrittenAt) {\n",
+		old: "if e.Status.Open() && ownDeadLetter(p, own, e.EventID, e.AggregateID, e.WrittenAt) {\n",
 		new: "if e.Status.Open() {\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
 		name: "a shard answers what is asked of others", file: "relay/internal/publish/replay_requests.go",
-		old: "r.p.letters.table, r.Own.HasText)",
-		new: "r.p.letters.table, nil)",
+		old: "r.p.table.name, r.Own.HasText)",
+		new: "r.p.table.name, nil)",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
 		name: "a shard answers the repairs of others", file: "relay/internal/backfill/repair.go",
@@ -271,18 +271,18 @@ var relayMutants = []mutant{
 		new: "			_ = checkpoint.Earliest(since, x.dead.Since)\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/publisher.go",
-		old: "(it.death != nil || p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
-		new: "it.death != nil",
+		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/send.go",
+		old: "(it.cause != nil || p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
+		new: "it.cause != nil",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a dead letter is replayed without a claim", file: "relay/internal/publish/replay_batch.go",
-		old: "	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
-		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].DeadLetter, claims[i].Err = p.letters.store.Read(p.ctx, id)\n	}\n",
+		old: "	claims := p.table.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)\n",
+		new: "	claims := make([]dlq.Claimed, len(ids))\n	for i, id := range ids {\n		claims[i].DeadLetter, claims[i].Err = p.table.store.Read(p.ctx, id)\n	}\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "a dead letter that was replayed stays open", file: "relay/internal/publish/replay_batch.go",
-		old: "	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)\n",
+		old: "	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
@@ -326,13 +326,13 @@ var relayMutants = []mutant{
 		new: "			r.later(id, chains.AtOperator)\n			return false\n",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
-		name: "attempts are used up while the breaker is open", file: "relay/internal/publish/publisher.go",
-		old: "		case p.stays(l, it):\n",
-		new: "		case p.stays(l, it):\n			it.attempts++\n",
+		name: "attempts are used up while the breaker is open", file: "relay/internal/publish/send.go",
+		old: "		case p.staysLocked(l, it):\n",
+		new: "		case p.staysLocked(l, it):\n			it.attempts++\n",
 	}),
 	unit("TestDeadLetters_HoldAfterTheLimit", mutant{
 		name: "the spill limit is ignored", file: "relay/internal/publish/dead_letter.go",
-		old: "|| p.letters.Spilled()+p.letters.writing >= p.cfg.SpillLimit {",
+		old: "|| p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {",
 		new: "{",
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
@@ -347,12 +347,12 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
 		name: "what an operator ended is forgotten", file: "relay/internal/publish/replay_adopt.go",
-		old: "		p.dedup.AddUnsent(id, written)\n",
+		old: "		r.p.mu.dedup.AddUnsent(id, written)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
 		name: "the event of a restored letter still counts as out", file: "relay/internal/publish/replay_adopt.go",
-		old: "	r.p.dedup.ForgetUnsent(e.EventID)\n",
+		old: "	r.p.mu.dedup.ForgetUnsent(e.EventID)\n",
 		new: "",
 	}),
 	{

@@ -22,8 +22,8 @@ var tailMutants = []mutant{
 	}),
 	unit("TestPublisher_CountsLateEventsAcrossARestart", mutant{
 		name: "an event that is late after a restart is not counted", file: "relay/internal/publish/unnumbered.go",
-		old: "	if l.Next > 0 {\n		p.late(o, o.Written-l.Next)",
-		new: "	if l.Next < 0 {\n		p.late(o, o.Written-l.Next)",
+		old: "	if l.Next > 0 {\n		late = o.Written - l.Next",
+		new: "	if l.Next < 0 {\n		late = o.Written - l.Next",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
 		name: "the tail's limit is reported when it has stopped", file: "relay/internal/dedup/near.go",

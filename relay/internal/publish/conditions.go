@@ -29,10 +29,11 @@ type Load = cgroup.Load
 
 // conditions returns the conditions that do not hold now; load was just measured, or
 // loadErr is the reason why not.
-func (p *Publisher) conditions(ctx context.Context, load Load, loadErr error) conditions {
+func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) conditions {
+	p := r.p
 	out := make(conditions)
 	began := time.Now()
-	_, err := p.letters.store.Holds(ctx, p.letters.table)
+	_, err := p.table.store.Holds(ctx, p.table.name)
 	switch took := time.Since(began); {
 	case err != nil:
 		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: the database does not answer: %v", dlq.ConditionDatabase, err)
@@ -62,7 +63,7 @@ func (p *Publisher) conditions(ctx context.Context, load Load, loadErr error) co
 	case !failedAt.IsZero() && quiet < p.cfg.ConditionBroker:
 		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
 	default:
-		for key, f := range p.flows {
+		for key, f := range p.mu.flows.of {
 			if f.stalled {
 				out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, key.Part, key.Topic)
 			}

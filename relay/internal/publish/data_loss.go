@@ -44,11 +44,3 @@ type observer struct {
 }
 
 var _ producer.Observer = observer{}
-
-// DataLoss returns the last loss if it is more recent than dataLossReported, else nil.
-func (p *Publisher) DataLoss(now time.Time) *DataLoss {
-	if l := p.losses.last.Load(); l != nil && now.Sub(l.At) < dataLossReported {
-		return l
-	}
-	return nil
-}

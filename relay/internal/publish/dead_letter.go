@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -17,7 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
@@ -56,42 +54,55 @@ func classOf(err error) string {
 	}
 }
 
-// bury writes a dead letter for the lane's front item. Called locked, with nothing outstanding.
-func (p *Publisher) bury(l *lane, err error) {
-	front := l.items[0]
-	front.death = &death{class: classOf(err), err: err}
-	l.failed, l.suspect = nil, false
-	p.write(l)
+// deadLetterWriter writes dead letters, those of an aggregate one after the other. Its
+// state is the publisher's; it is safe for concurrent use.
+type deadLetterWriter struct {
+	p     *Publisher
+	slots chan struct{} // holds a token per dead letter being written
 }
 
-// mayWrite reports whether the front item becomes a dead letter: it failed, an
+func newDeadLetterWriter(p *Publisher) deadLetterWriter {
+	return deadLetterWriter{p: p, slots: make(chan struct{}, WriteConcurrency)}
+}
+
+// writeForLocked writes a dead letter for the lane's front item. Called with nothing
+// outstanding.
+func (w deadLetterWriter) writeForLocked(l *lane, err error) {
+	front := l.items[0]
+	front.cause = &deadLetterCause{class: classOf(err), err: err}
+	l.failed, l.suspect = nil, false
+	w.startLocked(l)
+}
+
+// mayWriteLocked reports whether the front item becomes a dead letter: it failed, an
 // earlier event of its aggregate is a dead letter, or the breaker is open and
-// spills. Called locked.
-func (p *Publisher) mayWrite(l *lane, it *item) bool {
-	if l.ended != nil || !p.letters.on() {
+// spills.
+func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
+	p := w.p
+	if l.replay != nil || !p.table.exists() {
 		return false
 	}
-	if it.death != nil && it.death.class == chains.ClassBehind && l.outstanding == 0 {
-		it.death = nil // the producer has no earlier record of the aggregate any more
+	if it.cause != nil && it.cause.class == chains.ClassBehind && l.outstanding == 0 {
+		it.cause = nil // the producer has no earlier record of the aggregate any more
 	}
-	if it.death != nil && it.death.class != chains.ClassBreakerOpen {
+	if it.cause != nil && it.cause.class != chains.ClassBreakerOpen {
 		return true
 	}
-	it.death = nil // the spill decision is made when the item is written
-	behind := p.letters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type)
+	it.cause = nil // the spill decision is made when the item is written
+	behind := p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type)
 	switch p.calls.State() {
 	case BreakerHalfOpen:
 		return false // the probes decide soon
 	case BreakerOpen:
-		if !p.cfg.Spill || p.letters.Spilled()+p.letters.writing >= p.cfg.SpillLimit {
+		if !p.cfg.Spill || p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
 			return false
 		}
 		if !behind {
-			it.death = &death{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())}
+			it.cause = &deadLetterCause{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())}
 		}
 		return true
 	}
-	if c := p.letters.Of(l.id); behind && c.Draining && len(c.Letters) <= maxChase {
+	if c := p.mu.deadLetters.Of(l.id); behind && c.Draining && len(c.Letters) <= maxChase {
 		return false // few dead letters remain: the event waits until they are published
 	}
 	return behind
@@ -101,38 +112,40 @@ func (p *Publisher) mayWrite(l *lane, it *item) bool {
 // a running replay in memory. Behind a longer chain they become dead letters.
 const maxChase = 100
 
-// write starts writing dead letters from the lane's front until the front item
-// does not become one. Called locked, with nothing outstanding.
-func (p *Publisher) write(l *lane) {
-	if l.writing || p.closed || p.cfg.fenced() {
+// startLocked starts writing dead letters from the lane's front until the front item
+// does not become one. Called with nothing outstanding.
+func (w deadLetterWriter) startLocked(l *lane) {
+	p := w.p
+	if l.writing || p.mu.closed || p.cfg.fenced() {
 		return
 	}
 	l.writing, l.suspect = true, false
-	p.endProbe(l)
+	p.endProbeLocked(l)
 	p.wg.Go(func() {
 		select {
-		case p.burying <- struct{}{}:
-			defer func() { <-p.burying }()
+		case w.slots <- struct{}{}:
+			defer func() { <-w.slots }()
 		case <-p.ctx.Done():
 			return
 		}
-		for p.writeFront(l) {
+		for w.writeFront(l) {
 		}
 	})
 }
 
 // writeFront writes one dead letter and reports whether to continue.
-func (p *Publisher) writeFront(l *lane) bool {
+func (w deadLetterWriter) writeFront(l *lane) bool {
+	p := w.p
 	p.mu.Lock()
-	if p.closed || p.cfg.fenced() {
+	if p.mu.closed || p.cfg.fenced() {
 		p.mu.Unlock()
 		return false
 	}
 	it := l.firstQueued()
-	if it == nil || l.failed != nil || !p.mayWrite(l, it) {
+	if it == nil || l.failed != nil || !w.mayWriteLocked(l, it) {
 		l.writing = false
-		p.pump(l)
-		p.rest(l)
+		p.pumpLocked(l)
+		p.mu.rest(l)
 		p.mu.Unlock()
 		return false
 	}
@@ -140,31 +153,31 @@ func (p *Publisher) writeFront(l *lane) bool {
 	if !strict {
 		key = it.event.ID
 	}
-	behind := strict && (p.letters.Blocks(l.id) || l.outstanding > 0)
-	letter := p.letterOf(it, behind)
+	behind := strict && (p.mu.deadLetters.Blocks(l.id) || l.outstanding > 0)
+	letter := w.newDeadLetterLocked(it, behind)
 	spill := p.calls.State() == BreakerOpen || letter.ErrorClass == chains.ClassBreakerOpen || letter.ErrorClass == chains.ClassAttemptsUsed
-	p.letters.writing++
+	p.mu.deadLetters.writing++
 	p.mu.Unlock()
 
-	status, err := p.store(letter)
+	status, err := w.store(letter)
 
 	p.mu.Lock()
-	p.letters.writing--
+	p.mu.deadLetters.writing--
 	if err != nil { // the relay stops; no checkpoint passes the event
 		p.mu.Unlock()
 		return false
 	}
-	delete(p.letters.begun, it.event.ID)
+	delete(p.mu.deadLetters.begun, it.event.ID)
 	if status.Open() {
 		at := chains.NotBefore(chains.AtOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
-		group := p.letters.Group(letter.Rule, letter.FailureKey)
-		p.letters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
+		group := p.mu.deadLetters.Group(letter.Rule, letter.FailureKey)
+		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
 	} else {
-		p.remembered(it, false) // its dead letter exists and is settled; an operator may restore it
+		p.mu.published(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
-	p.Metrics.buried.WithLabelValues(letter.ErrorClass).Inc()
-	p.release(l)
-	p.settle(l, it, false)
+	p.Metrics.deadLetters.WithLabelValues(letter.ErrorClass).Inc()
+	p.releaseLocked(l)
+	p.settleLocked(l, it, false)
 	if !behind {
 		p.wake()
 	}
@@ -181,27 +194,28 @@ func (p *Publisher) writeFront(l *lane) bool {
 }
 
 // store writes the dead letter and retries until the database accepts it. It gives up
-// its slot of p.burying between attempts, so a dead letter that can never be stored
+// its slot between attempts, so a dead letter that can never be stored
 // delays only its own aggregate. It returns an error only if the relay stops.
-func (p *Publisher) store(letter *dlq.DeadLetter) (dlq.Status, error) {
-	defer p.unstored(letter.EventID, nil)
+func (w deadLetterWriter) store(letter *dlq.DeadLetter) (dlq.Status, error) {
+	p := w.p
+	defer w.noteUnstored(letter.EventID, nil)
 	for attempt := 1; ; attempt++ {
-		status, err := p.letters.store.Write(p.ctx, letter)
+		status, err := p.table.store.Write(p.ctx, letter)
 		if err == nil {
 			return status, nil
 		}
 		if p.ctx.Err() != nil || p.cfg.fenced() {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
-		p.Metrics.buryErrors.Inc()
+		p.Metrics.deadLetterErrors.Inc()
 		if e := letter.Metadata[metaIDText]; e != "" {
 			err = fmt.Errorf("event id %q: %w", e, err)
 		}
-		p.unstored(letter.EventID, err)
+		w.noteUnstored(letter.EventID, err)
 		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
-		<-p.burying
+		<-w.slots
 		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
-		p.burying <- struct{}{} // cannot block for long: holders release their slots when the context ends
+		w.slots <- struct{}{} // cannot block for long: holders release their slots when the context ends
 		if err != nil {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
@@ -216,56 +230,58 @@ type UnstoredDeadLetter struct {
 	Err     error
 }
 
-// unstored records the last error of storing the event's dead letter. nil removes the
+// noteUnstored records the last error of storing the event's dead letter. nil removes the
 // entry: the dead letter is stored, or the relay stops.
-func (p *Publisher) unstored(event gocql.UUID, err error) {
+func (w deadLetterWriter) noteUnstored(event gocql.UUID, err error) {
+	p := w.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		delete(p.unwritten, event)
+		delete(p.mu.deadLetters.unstored, event)
 		return
 	}
-	u, ok := p.unwritten[event]
+	u, ok := p.mu.deadLetters.unstored[event]
 	if !ok {
 		u = UnstoredDeadLetter{EventID: event, Since: time.Now()}
 	}
 	u.Err = err
-	p.unwritten[event] = u
+	p.mu.deadLetters.unstored[event] = u
 }
 
 // oldestUnstored returns the number of dead letters that are not stored yet, and the
-// one that has waited longest. Called locked.
-func (p *Publisher) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
-	for _, u := range p.unwritten {
+// one that has waited longest.
+func (d *deadLetters) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
+	for _, u := range d.unstored {
 		if oldest.Since.IsZero() || u.Since.Before(oldest.Since) {
 			oldest = u
 		}
 	}
-	return len(p.unwritten), oldest
+	return len(d.unstored), oldest
 }
 
-// letterOf returns the dead letter of an item; behind means that an earlier event of its
-// aggregate blocks it. Called locked.
-func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
+// newDeadLetterLocked returns the dead letter of an item; behind means that an earlier
+// event of its aggregate blocks it.
+func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLetter {
+	p := w.p
 	e := &it.event
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	if e.Sequence == 0 { // FirstFailedAt orders unnumbered events, also after a restart
-		if !now.After(p.letters.died) {
-			now = p.letters.died.Add(time.Millisecond)
+		if !now.After(p.mu.deadLetters.lastFailure) {
+			now = p.mu.deadLetters.lastFailure.Add(time.Millisecond)
 		}
-		p.letters.died = now
+		p.mu.deadLetters.lastFailure = now
 	}
 	letter := &dlq.DeadLetter{
-		Table: p.letters.table, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
+		Table: p.table.name, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: priorityOf(e.Headers),
 		Metadata: map[string]string{
 			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.calls.State().String(),
-			"in_flight": fmt.Sprint(len(p.items)), metaCaptured: FoundBy[it.by],
+			"in_flight": fmt.Sprint(len(p.mu.items)), metaCaptured: FoundBy[it.by],
 		},
 	}
-	p.state(letter.Metadata)
+	p.load.addTo(letter.Metadata)
 	if e.IDText != "" {
 		letter.Metadata[metaIDText] = e.IDText
 	}
@@ -278,12 +294,12 @@ func (p *Publisher) letterOf(it *item, behind bool) *dlq.DeadLetter {
 	if it.written > 0 {
 		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
 	}
-	d := it.death
+	d := it.cause
 	switch {
 	case it.topicErr != nil: // takes precedence: unchanged, the event can never be published
-		d = &death{class: classOf(it.topicErr), err: it.topicErr}
+		d = &deadLetterCause{class: classOf(it.topicErr), err: it.topicErr}
 	case d == nil:
-		d = &death{class: chains.ClassBehind, err: ErrBehind}
+		d = &deadLetterCause{class: chains.ClassBehind, err: ErrBehind}
 	}
 	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
 	letter.ErrorCode = codeOf(d.err)
@@ -343,37 +359,4 @@ func codeOf(err error) string {
 		return ke.Message
 	}
 	return ""
-}
-
-// settle removes an item that is published or a dead letter, and calls its settled
-// functions. Called locked.
-func (p *Publisher) settle(l *lane, it *item, published bool) {
-	it.state = acked
-	if i := slices.Index(l.items, it); i > 0 { // after records that the producer has
-		l.items = slices.Delete(l.items, i, i+1)
-	}
-	l.pop()
-	// Under the lock, before the item counts as done: a caller that waits for the
-	// last event saves the checkpoints next.
-	for _, f := range it.settled {
-		f()
-	}
-	delete(p.items, it.event.ID)
-	p.bytes -= it.bytes
-	if published {
-		p.remembered(it, true)
-	}
-}
-
-// remembered adds the event to the dedup index; in reports whether it is in its topic.
-// Called locked.
-func (p *Publisher) remembered(it *item, in dedup.InTopic) {
-	if it.scanned {
-		return // it is not offered again
-	}
-	if it.shown {
-		p.dedup.AddShown(it.event.ID, it.written, in)
-	} else {
-		p.dedup.Add(it.event.ID, it.written, in)
-	}
 }

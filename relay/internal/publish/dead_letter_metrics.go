@@ -13,8 +13,8 @@ import (
 // publishingMetrics contains the metrics of the breaker and of dead letters.
 type publishingMetrics struct {
 	Breaker           *circuit.Metrics
-	buried            *prometheus.CounterVec
-	buryErrors        prometheus.Counter
+	deadLetters       *prometheus.CounterVec
+	deadLetterErrors  prometheus.Counter
 	Replays           *prometheus.CounterVec
 	DeadLetterSeconds prometheus.Histogram
 	CanaryStops       prometheus.Counter
@@ -23,10 +23,10 @@ type publishingMetrics struct {
 func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 	m := publishingMetrics{
 		Breaker: circuit.NewMetrics("relay", "broker"),
-		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
+		deadLetters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_dead_letters_written_total", Help: "Events that became dead letters, by error class.",
 		}, []string{"class"}),
-		buryErrors: Counter("outbox_relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
+		deadLetterErrors: Counter("outbox_relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
 		Replays: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_dead_letter_replays_total",
 			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
@@ -38,7 +38,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		CanaryStops: Counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
 	for _, c := range []string{chains.ClassBreakerOpen, chains.ClassAttemptsUsed, chains.ClassTooLarge, chains.ClassTopicRefused, chains.ClassUndecodable, chains.ClassRefused, chains.ClassBehind, chains.ClassInterrupted} {
-		m.buried.WithLabelValues(c)
+		m.deadLetters.WithLabelValues(c)
 	}
 	for _, s := range dlq.Strategies {
 		for _, r := range []string{"published", "found", "failed", "called_off"} {
@@ -46,7 +46,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		}
 	}
 	reg.MustRegister(m.Breaker.Collectors()...)
-	reg.MustRegister(m.buried, m.buryErrors, m.Replays, m.DeadLetterSeconds, m.CanaryStops)
+	reg.MustRegister(m.deadLetters, m.deadLetterErrors, m.Replays, m.DeadLetterSeconds, m.CanaryStops)
 	return m
 }
 

@@ -13,14 +13,22 @@
 //     dead letters, which block its later events.
 //   - gate: a partition that was not read back, to which nothing is published.
 //
-// An event passes through the states of EventState, see docs/design/README.md. An
-// offer's Settled is called once, when its event is acknowledged or stored as a dead
-// letter, without Publisher.mu.
+// An event passes through the states of EventState, see docs/design/README.md.
 //
-// Publisher.mu guards lanes, dedup index, dead letters and flows; methods that are
-// documented as "Called locked" need it. It also guards dedup.Index, chains.Set and
-// topics.Names. The locks of calls, producer, older, topics and swept may be taken while
-// it is held.
+// The parts: aggregates (lanes, events in progress, dedup index, claims) judges offers;
+// flows has what each partition has outstanding, and which ones are stalled; probes sends
+// suspects alone; deadLetterWriter writes dead letters; deadLetters has the open ones, and
+// Replayer replays them; topicMaker creates topics. The Publisher moves events between them.
+//
+// Locks: Publisher.mu guards the fields in the struct of that name, with the lanes, items
+// and chains in them, and the fields of Replayer that are marked so. Methods that end in
+// Locked need it. It is taken before batch.mu and before the locks of packages calls,
+// producer, older, topics and swept; no two of those are held together.
+//
+// Callbacks: Offer.Settled is called once, when its event is acknowledged or stored as a
+// dead letter, or from Offer if it was published before. It must not call the Publisher,
+// because Publisher.mu may be held. The methods of replay are called with Publisher.mu, the
+// function of OnFirstUse and the Prover without it.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index, package producer has the Kafka

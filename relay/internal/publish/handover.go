@@ -19,14 +19,14 @@ import (
 func (p *Publisher) OlderOf() *older.Rows {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.older
+	return p.mu.older
 }
 
 // SetOlder sets the rows that a scan has still to pass on; nil ends the scan.
 func (p *Publisher) SetOlder(o *older.Rows) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.older = o
+	p.mu.older = o
 }
 
 // passOlder offers the rows of an aggregate that a scan has not reached. The caller
@@ -123,8 +123,8 @@ type OlderHandover struct {
 	Handed, Known int64
 }
 
-// Row processes the next row. settled, if not nil, returns the function to call once
-// the row's event is acknowledged; Row does not call settled if nothing is to be waited for.
+// Row processes the next row. settled, if not nil, returns the function to call once the
+// row's event is acknowledged; Row does not call settled if nothing is to be waited for.
 func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
 	if !h.Older.Old(f.Written) {
 		if len(h.newer) < maxNewerRows {
@@ -160,20 +160,4 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 		Event: f.Event, Written: f.Written, Bad: f.Err, By: ByBackfill, Owner: true, Anyway: true, Settled: done,
 	})
 	return err
-}
-
-// whenSettled calls settled, if not nil, once the event is no longer in progress.
-func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
-	if settled == nil {
-		return
-	}
-	p.mu.Lock()
-	it := p.items[id]
-	if it != nil {
-		it.settled = append(it.settled, settled)
-	}
-	p.mu.Unlock()
-	if it == nil {
-		settled()
-	}
 }

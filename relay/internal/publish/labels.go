@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
@@ -31,21 +32,28 @@ const (
 	metaMemory = "memory"
 )
 
-// measureLoad measures the load for the metadata of dead letters and for conditions.
-func (p *Publisher) measureLoad(ctx context.Context) (Load, error) {
-	load, err := p.cfg.Load(ctx)
+// loadMeter measures the load for the metadata of dead letters and for conditions. It is
+// safe for concurrent use.
+type loadMeter struct {
+	cfg  *Config
+	last atomic.Pointer[Load] // as measured last, nil if unknown
+}
+
+// measure measures the load.
+func (m *loadMeter) measure(ctx context.Context) (Load, error) {
+	load, err := m.cfg.Load(ctx)
 	if err != nil {
-		p.load.Store(nil)
+		m.last.Store(nil)
 		return load, err
 	}
-	p.load.Store(&load)
+	m.last.Store(&load)
 	return load, nil
 }
 
-// state adds the last measured load to metadata and returns it; unchanged if the load
+// addTo adds the last measured load to metadata and returns it; unchanged if the load
 // is unknown.
-func (p *Publisher) state(metadata map[string]string) map[string]string {
-	load := p.load.Load()
+func (m *loadMeter) addTo(metadata map[string]string) map[string]string {
+	load := m.last.Load()
 	if load == nil {
 		return metadata
 	}
@@ -56,13 +64,13 @@ func (p *Publisher) state(metadata map[string]string) map[string]string {
 	return metadata
 }
 
-// stateAgain returns the metadata of a dead letter whose replay failed; nil if the load
+// renewed returns the metadata of a dead letter whose replay failed; nil if the load
 // is unknown, which leaves the stored metadata unchanged.
-func (p *Publisher) stateAgain(metadata map[string]string) map[string]string {
-	if p.load.Load() == nil {
+func (m *loadMeter) renewed(metadata map[string]string) map[string]string {
+	if m.last.Load() == nil {
 		return nil
 	}
-	return p.state(maps.Clone(metadata))
+	return m.addTo(maps.Clone(metadata))
 }
 
 // fraction returns a percentage as a fraction with two digits.

@@ -25,22 +25,22 @@ func TestPriorityOf(t *testing.T) {
 func TestState_OfAnUnknownLoad(t *testing.T) {
 	t.Parallel()
 	var err error
-	p := &Publisher{cfg: &Config{Load: func(context.Context) (Load, error) { return Load{CPU: 12.345, Memory: 100}, err }}}
-	if m := p.state(map[string]string{}); len(m) != 0 || p.stateAgain(m) != nil {
-		t.Errorf("before a measurement: %v", m)
+	m := &loadMeter{cfg: &Config{Load: func(context.Context) (Load, error) { return Load{CPU: 12.345, Memory: 100}, err }}}
+	if got := m.addTo(map[string]string{}); len(got) != 0 || m.renewed(got) != nil {
+		t.Errorf("before a measurement: %v", got)
 	}
-	if _, err := p.measureLoad(t.Context()); err != nil {
+	if _, err := m.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	old := map[string]string{"host": "h"}
-	if m := p.stateAgain(old); m["cpu"] != "0.12" || m["memory"] != "1.00" || m["host"] != "h" || len(old) != 1 {
-		t.Errorf("state = %v of %v", m, old)
+	if got := m.renewed(old); got["cpu"] != "0.12" || got["memory"] != "1.00" || got["host"] != "h" || len(old) != 1 {
+		t.Errorf("state = %v of %v", got, old)
 	}
-	if m := p.stateAgain(nil); len(m) != 2 {
-		t.Errorf("state without metadata = %v", m)
+	if got := m.renewed(nil); len(got) != 2 {
+		t.Errorf("state without metadata = %v", got)
 	}
 	err = errors.New("no cgroup")
-	if _, got := p.measureLoad(t.Context()); !errors.Is(got, err) || p.stateAgain(old) != nil {
-		t.Errorf("after a failed measurement: %v, %v", got, p.stateAgain(old))
+	if _, got := m.measure(t.Context()); !errors.Is(got, err) || m.renewed(old) != nil {
+		t.Errorf("after a failed measurement: %v, %v", got, m.renewed(old))
 	}
 }

@@ -42,10 +42,8 @@ type lane struct {
 	gated bool
 	// writing means that a dead letter of the lane is being written.
 	writing bool
-	// ended receives the end of a replay; nil for an aggregate's own lane.
-	ended func(replayEnd)
-	// claimed reports whether the replayed dead letter is still claimed; set with ended.
-	claimed func() bool
+	// replay is the replay that the lane belongs to; nil for an aggregate's own lane.
+	replay replay
 }
 
 type itemState uint8
@@ -66,17 +64,17 @@ type item struct {
 	bytes    int64
 	state    itemState
 	by       Source
-	buried   int32 // attempts before it became the replayed dead letter
+	earlier  int32 // attempts before it became the replayed dead letter
 	attempts int
-	handed   time.Time // when the producer received it
+	sentAt   time.Time // when the producer received it
 	// shown means that the sweep reader has read the event.
 	shown bool
 	// scanned means that a backfill offered the event: the CDC log never contains it.
 	scanned bool
 	settled []func()
 	call    *calls.Call
-	// death is the reason why the event becomes a dead letter, nil if it does not.
-	death *death
+	// cause is the reason why the event becomes a dead letter, nil if it does not.
+	cause *deadLetterCause
 	one   [1]func() // usual storage of settled
 }
 
@@ -113,4 +111,30 @@ func (l *lane) blocked(now time.Time) bool {
 	}
 	it := l.firstQueued()
 	return it != nil && l.outstanding == 0 && it.event.DeliverAt.After(now)
+}
+
+// Hold is an aggregate whose front event cannot be published.
+type Hold struct {
+	AggregateID gocql.UUID
+	EventID     gocql.UUID
+	Sequence    int64
+	Topic       string
+	since       time.Time
+	attempts    int
+	Err         error
+}
+
+// deadLetterCause is the reason why an event becomes a dead letter.
+type deadLetterCause struct {
+	class string
+	err   error
+}
+
+// replay is the replay of a dead letter, in a lane of its own. Its methods are called with
+// Publisher.mu held.
+type replay interface {
+	// isClaimed reports whether the dead letter is still claimed.
+	isClaimed() bool
+	// end receives the result of the replay, once.
+	end(replayEnd)
 }

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -11,7 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // Source is the reader that found an event.
@@ -74,13 +74,13 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 	paid := false
 	for {
 		p.mu.Lock()
-		if p.closed {
+		if p.mu.closed {
 			err = failure.ErrStopping
 			break
 		}
 		var it *item
-		if v, it = p.judge(o); v != Taken {
-			settle := p.repeat(o, v, it)
+		if v, it = p.mu.judge(o, p.mu.deadLetters.Has(o.Event.ID)); v != Taken {
+			settle := p.repeatLocked(o, v, it)
 			p.mu.Unlock()
 			if paid {
 				p.budget.Give(size)
@@ -95,7 +95,7 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 			paid = p.budget.Try(size)
 		}
 		if paid {
-			p.take(o, size)
+			p.takeLocked(o, size)
 			p.mu.Unlock()
 			return Taken, nil
 		}
@@ -122,51 +122,8 @@ func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source,
 	return err
 }
 
-// judge returns the verdict for an event, and its item if it is already in progress.
-// Called locked.
-func (p *Publisher) judge(o *Offer) (v Verdict, it *item) {
-	e := &o.Event
-	if it = p.items[e.ID]; it != nil || p.dedup.Has(e.ID) || p.letters.Has(e.ID) {
-		return Repeated, it
-	}
-	if e.Sequence == 0 {
-		return p.judgeByTime(o), nil
-	}
-	if _, busy := p.claims[e.AggregateID]; busy && !o.Owner {
-		return Claimed, nil
-	}
-	l, known := p.line(e.AggregateID)
-	if !o.Owner && p.older.HoldsBack(e, o.Written, l, known, p.dedup.HasGaps(e.AggregateID)) {
-		return Unknown, nil
-	}
-	switch {
-	case o.Missing:
-		return Taken, nil
-	case !known && (e.Sequence == 1 || o.Anyway):
-		return Taken, nil
-	case !known:
-		return Unknown, nil
-	case e.Sequence >= l.Next && !o.Owner && p.dedup.GapsDue(e.AggregateID, e.Sequence):
-		return Ahead, nil // the skipped numbers are looked up again first
-	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
-		return Taken, nil
-	case e.Sequence > l.Next:
-		return Ahead, nil
-	case p.dedup.IsGap(e.AggregateID, e.Sequence):
-		return Taken, nil
-	case o.By == ByTail:
-		return Left, nil
-	case e.Sequence >= l.First && o.Written <= p.dedup.Horizon():
-		return Repeated, nil
-	case !o.Owner:
-		return Left, nil
-	}
-	return Taken, nil
-}
-
-// repeat records a repeated event and reports whether the caller must settle it.
-// Called locked.
-func (p *Publisher) repeat(o *Offer, v Verdict, it *item) (settle bool) {
+// repeatLocked records a repeated event and reports whether the caller must settle it.
+func (p *Publisher) repeatLocked(o *Offer, v Verdict, it *item) (settle bool) {
 	if v != Repeated {
 		return false
 	}
@@ -175,10 +132,10 @@ func (p *Publisher) repeat(o *Offer, v Verdict, it *item) (settle bool) {
 	}
 	if it == nil {
 		if o.Event.Sequence == 0 {
-			p.noteAgain(o)
+			p.lateBy(o, p.mu.noteAgain(o))
 		}
 		if o.By == BySweep {
-			p.dedup.Show(o.Event.ID, o.Written)
+			p.mu.dedup.Show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
 	}
@@ -189,82 +146,46 @@ func (p *Publisher) repeat(o *Offer, v Verdict, it *item) (settle bool) {
 	return false
 }
 
-// take puts the event into its aggregate's lane. Called locked.
-func (p *Publisher) take(o *Offer, size int64) {
-	l := p.lane(o.Event.AggregateID)
+// takeLocked puts the event into its aggregate's lane.
+func (p *Publisher) takeLocked(o *Offer, size int64) {
+	l := p.mu.lane(o.Event.AggregateID, p.producer)
 	switch {
 	case o.Event.Sequence == 0:
-		p.noteTime(l, o)
+		p.lateBy(o, p.mu.noteTime(l, o))
 	case l.line.Next > o.Event.Sequence:
 		p.Metrics.Late.Inc()
 		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
-		l.line = p.dedup.Advance(l.id, l.line, o.Event.Sequence)
+		l.line = p.mu.dedup.Advance(l.id, l.line, o.Event.Sequence)
 	}
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
-	if o.By != ByBackfill && p.older != nil {
-		p.older.Took(&o.Event, o.Written)
+	if o.By != ByBackfill && p.mu.older != nil {
+		p.mu.older.Took(&o.Event, o.Written)
 	}
-	topic, topicErr := p.names.Of(&o.Event)
+	topic, topicErr := p.mu.names.Of(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
-	it := &item{by: o.By, scanned: o.By == ByBackfill && p.older.Old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
-	if o.Bad != nil && p.letters.on() {
-		it.death = &death{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
+	it := &item{by: o.By, scanned: o.By == ByBackfill && p.mu.older.Old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	if o.Bad != nil && p.table.exists() {
+		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
 	} else {
-		it.death = p.letters.interrupted(o.Event.ID)
+		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)
 	}
 	if o.Settled != nil {
 		it.settled = append(it.one[:0], o.Settled)
 	}
 	l.items = append(l.items, it)
-	p.items[o.Event.ID] = it
-	p.bytes += size
+	p.mu.items[o.Event.ID] = it
+	p.mu.bytes += size
 	p.Metrics.Found[o.By].Inc()
 	if o.By == BySweep {
 		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID, o.Written)].Inc()
 	}
-	p.pump(l)
-}
-
-// line returns the line of an aggregate. Called locked.
-func (p *Publisher) line(aggregate gocql.UUID) (dedup.Line, bool) {
-	if l, ok := p.lanes[aggregate]; ok {
-		return l.line, true
-	}
-	return p.dedup.Line(aggregate)
-}
-
-// Expect returns the next number of the aggregate, and whether the aggregate is known.
-func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, known := p.line(aggregate)
-	return l.Next, known
-}
-
-// lane returns the aggregate's lane and creates it if necessary. Called locked.
-func (p *Publisher) lane(aggregate gocql.UUID) *lane {
-	l, ok := p.lanes[aggregate]
-	if !ok {
-		known, _ := p.dedup.Line(aggregate)
-		l = newLane(aggregate, known, p.producer)
-		p.lanes[aggregate] = l
-	}
-	return l
-}
-
-// rest removes a lane without items and keeps its line. Called locked.
-func (p *Publisher) rest(l *lane) {
-	if len(l.items) > 0 || l.ended != nil || l.writing {
-		return
-	}
-	p.dedup.Keep(l.id, l.line)
-	delete(p.lanes, l.id)
+	p.pumpLocked(l)
 }
 
 // Claim waits until no other caller fills a gap of the aggregate. Until release is
@@ -288,15 +209,15 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c, ok := p.claims[aggregate]; ok {
+	if c, ok := p.mu.claims[aggregate]; ok {
 		return nil, c
 	}
 	c := make(chan struct{})
-	p.claims[aggregate] = c
+	p.mu.claims[aggregate] = c
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.claims, aggregate)
+		delete(p.mu.claims, aggregate)
 		close(c)
 	}, nil
 }
@@ -305,6 +226,37 @@ func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan 
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dedup.Pass(upTo, time.Now(), every)
-	p.letters.passed = max(p.letters.passed, upTo)
+	p.mu.dedup.Pass(upTo, time.Now(), every)
+	p.mu.deadLetters.passed = max(p.mu.deadLetters.passed, upTo)
+}
+
+// settleLocked removes an item that is published or a dead letter, and calls its settled
+// functions.
+func (p *Publisher) settleLocked(l *lane, it *item, published bool) {
+	it.state = acked
+	if i := slices.Index(l.items, it); i > 0 { // after records that the producer has
+		l.items = slices.Delete(l.items, i, i+1)
+	}
+	l.pop()
+	// Under the lock, before the item counts as done: a caller that waits for the
+	// last event saves the checkpoints next.
+	for _, f := range it.settled {
+		f()
+	}
+	delete(p.mu.items, it.event.ID)
+	p.mu.bytes -= it.bytes
+	if published {
+		p.mu.published(it, true)
+	}
+}
+
+// lateBy counts an event that is published after a later one of its aggregate, unless by
+// is 0; o is either of the two.
+func (p *Publisher) lateBy(o *Offer, by int64) {
+	if by == 0 {
+		return
+	}
+	p.Metrics.Late.Inc()
+	p.log.Warn("event published after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(),
+		"by", time.Duration(by)*time.Microsecond, trace.Attrs(o.Event.Headers))
 }

@@ -30,12 +30,12 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
 		p.mu.Lock()
 		for i := range 100 {
-			p.dedup.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
+			p.mu.dedup.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
 		}
 		for i := range 6 { // more than are kept
-			p.dedup.AddShown(relaytest.EventID(1000+i), 1000, true)
+			p.mu.dedup.AddShown(relaytest.EventID(1000+i), 1000, true)
 		}
-		if p.dedup.Horizon() != 1000 {
+		if p.mu.dedup.Horizon() != 1000 {
 			t.Error("no id is evicted")
 		}
 		p.mu.Unlock()

@@ -15,6 +15,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
+// claimedReplay is a replay whose dead letter remains claimed.
+type claimedReplay struct{ ended chan<- error }
+
+func (claimedReplay) isClaimed() bool { return true }
+
+func (r claimedReplay) end(e replayEnd) { r.ended <- e.err }
+
 // A replay that must be sent alone and is canceled because the breaker opened does not
 // stop other events.
 func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
@@ -36,12 +43,11 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		p := b.publisher
 		p.mu.Lock()
 		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, dedup.Line{}, p.producer)
-		l.ended = func(e replayEnd) { ended <- e.err }
-		l.claimed = func() bool { return true }
+		l.replay = claimedReplay{ended}
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.suspect = true // it was refused once, together with others
-		p.replaying[l] = struct{}{}
-		p.pump(l)
+		p.mu.replaying[l] = struct{}{}
+		p.pumpLocked(l)
 		p.mu.Unlock()
 		if err := <-ended; !errors.Is(err, errBreakerOpen) {
 			t.Fatalf("the replay ended with %v, want it canceled", err)

@@ -38,7 +38,7 @@ func record(it *item, source string, breaker BreakerState) *kgo.Record {
 	if it.scanned {
 		headers = append(headers, backfilled)
 	}
-	if n := int(it.buried) + it.attempts; n > 1 {
+	if n := int(it.earlier) + it.attempts; n > 1 {
 		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderAttempts, Value: strconv.AppendInt(nil, int64(n), 10)})
 	}
 	if breaker != BreakerClosed {

@@ -26,9 +26,9 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 		{"by a backfill of what the log has too", item{by: ByBackfill, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill"}},
 		{"by a backfill", item{by: ByBackfill, scanned: true, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill", "ce_backfill=1"}},
 		{"again", item{by: ByTail, attempts: 2}, BreakerClosed, []string{"ce_captured=tail", "ce_attempts=2"}},
-		{"by a replay", item{by: BySweep, attempts: 1, buried: 5}, BreakerClosed, []string{"ce_captured=sweep", "ce_attempts=6"}},
+		{"by a replay", item{by: BySweep, attempts: 1, earlier: 5}, BreakerClosed, []string{"ce_captured=sweep", "ce_attempts=6"}},
 		{"as a probe", item{by: BySweep, attempts: 1}, BreakerHalfOpen, []string{"ce_captured=sweep", "ce_breaker=half-open"}},
-		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, buried: 1}, BreakerHalfOpen, []string{"ce_attempts=3", "ce_breaker=half-open"}},
+		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, earlier: 1}, BreakerHalfOpen, []string{"ce_attempts=3", "ce_breaker=half-open"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -28,12 +28,12 @@ type Replayer struct {
 	limit   *rate.Limiter
 	Own     *cdclog.Portion // nil means all
 
-	asked   time.Time // when operators' requests were last read
-	unread  complaint // they cannot be read
-	checked time.Time // when the conditions were last checked
+	asked   time.Time  // when operators' requests were last read
+	unread  failureLog // they cannot be read
+	checked time.Time  // when the conditions were last checked
 	state   BreakerState
 
-	// Guarded by the publisher's lock.
+	// Guarded by Publisher.mu.
 	next    []*chains.Chain // continue immediately
 	health  conditions
 	recheck bool // the set of waiting groups or a reason changed
@@ -71,7 +71,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			r.p.mu.Lock()
-			r.settleNext()
+			r.settleNextLocked()
 			r.p.mu.Unlock()
 			return context.Cause(ctx)
 		case <-r.p.woken:
@@ -90,22 +90,22 @@ func (r *Replayer) Run(ctx context.Context) error {
 
 // start begins the replay of due chains and returns the time until the next check.
 func (r *Replayer) start(ctx context.Context) time.Duration {
-	p, d := r.p, r.p.letters
+	p, d := r.p, r.p.mu.deadLetters
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := p.cfg.ReplayPoll
 	state := p.calls.State()
-	if p.closed || ctx.Err() != nil || state == BreakerOpen {
-		r.settleNext()
+	if p.mu.closed || ctx.Err() != nil || state == BreakerOpen {
+		r.settleNextLocked()
 		return wait
 	}
 	now := time.Now()
-	r.openGates(now, &wait)
+	r.openGatesLocked(now, &wait)
 	n := p.cfg.ReplayConcurrency
 	if state == BreakerHalfOpen {
 		n = min(n, p.cfg.BreakerProbes)
 	}
-	n -= d.underWay
+	n -= d.replays
 	if r.limit.Limit() != rate.Inf {
 		tokens := r.limit.TokensAt(now)
 		if tokens < float64(n) {
@@ -123,11 +123,11 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 		works, letters = nil, 0
 	}
 	for n > 0 {
-		c := r.pick(now, state, &wait)
+		c := r.pickLocked(now, state, &wait)
 		if c == nil {
 			break
 		}
-		w := r.take(c, now, state, min(n, replayBatch-letters))
+		w := r.takeLocked(c, now, state, min(n, replayBatch-letters))
 		r.limit.AllowN(now, len(w.refs))
 		n -= len(w.refs)
 		works = append(works, w)
@@ -139,15 +139,15 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 	return wait
 }
 
-// pick returns a chain whose head is to be replayed now, nil if there is none. It
-// lowers wait to the time until the next chain is due. Called locked.
-func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
-	d := r.p.letters
+// pickLocked returns a chain whose head is to be replayed now, nil if there is none. It
+// lowers wait to the time until the next chain is due.
+func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
+	d := r.p.mu.deadLetters
 	for {
 		var c *chains.Chain
-		goesOn := len(r.next) > 0
+		continues := len(r.next) > 0
 		switch {
-		case goesOn:
+		case continues:
 			c = r.next[0]
 			r.next = r.next[1:]
 			c.Draining = false
@@ -156,7 +156,7 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 			}
 			d.Touch(c)
 			if !c.Queued() {
-				r.letPass(c)
+				r.resumeLaneLocked(c)
 				continue
 			}
 		default:
@@ -167,18 +167,18 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 		due, in := c.IsDue(now, state == BreakerOpen)
 		if !due {
 			*wait = min(*wait, in)
-			if goesOn {
-				r.letPass(c)
+			if continues {
+				r.resumeLaneLocked(c)
 				continue
 			}
 			return nil
 		}
-		if r.p.comesFirst(c) {
+		if r.comesFirstLocked(c) {
 			// Not yet: retry in a second.
 			c.Head().At = now.Add(time.Second).UnixMilli()
 			d.Touch(c)
-			if goesOn {
-				r.letPass(c)
+			if continues {
+				r.resumeLaneLocked(c)
 			}
 			continue
 		}
@@ -186,12 +186,12 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 		if g == nil {
 			return c
 		}
-		why, until := r.gate(g, c.Head().Asked, now)
+		why, until := r.gateLocked(g, c.Head().Asked, now)
 		if why == "" {
 			return c
 		}
 		d.Hold(c, g)
-		r.letPass(c)
+		r.resumeLaneLocked(c)
 		if g.Reason != why {
 			g.Reason, g.Since, r.recheck = why, now, true
 		}
@@ -199,24 +199,15 @@ func (r *Replayer) pick(now time.Time, state BreakerState, wait *time.Duration) 
 	}
 }
 
-// comesFirst reports whether events before those of the chain may still have to be
-// published: they are in the producer, or the sweep may still read them. Called locked.
-func (p *Publisher) comesFirst(c *chains.Chain) bool {
+// comesFirstLocked reports whether events before those of the chain may still have to be
+// published: they are in the producer, or the sweep may still read them.
+func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
+	p := r.p
 	if !c.Strict {
 		return false
 	}
-	l := p.lanes[c.Key]
-	return l != nil && l.outstanding > 0 || c.Head().After > p.letters.passed
-}
-
-// Passed records that an earlier relay published the events written up to the given time.
-func (p *Publisher) Passed(upTo time.Time) {
-	if upTo.IsZero() {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.letters.passed = upTo.UnixMicro()
+	l := p.mu.lanes[c.Key]
+	return l != nil && l.outstanding > 0 || c.Head().After > p.mu.deadLetters.passed
 }
 
 // sooner lowers wait to the time until at.
@@ -226,30 +217,29 @@ func sooner(wait *time.Duration, now, at time.Time) {
 	}
 }
 
-// letPass lets later events of the aggregate be added to the chain as dead letters,
-// because the chain is not replayed now. Called locked.
-func (r *Replayer) letPass(c *chains.Chain) {
-	if l, busy := r.p.lanes[c.Key]; busy {
-		r.p.pump(l)
+// resumeLaneLocked lets later events of the aggregate be added to the chain as dead
+// letters, because the chain is not replayed now.
+func (r *Replayer) resumeLaneLocked(c *chains.Chain) {
+	if l, busy := r.p.mu.lanes[c.Key]; busy {
+		r.p.pumpLocked(l)
 	}
 }
 
-// settleNext releases the chains that were to continue. Called locked.
-func (r *Replayer) settleNext() {
+// settleNextLocked releases the chains that were to continue.
+func (r *Replayer) settleNextLocked() {
 	next := r.next
 	r.next = nil
 	for _, c := range next {
 		c.Draining = false
-		if r.p.letters.Of(c.Key) == c {
-			r.p.letters.Touch(c)
-			r.letPass(c)
+		if r.p.mu.deadLetters.Of(c.Key) == c {
+			r.p.mu.deadLetters.Touch(c)
+			r.resumeLaneLocked(c)
 		}
 	}
 }
 
-// take selects up to most dead letters from the front of a chain for replay. Called
-// locked.
-func (r *Replayer) take(c *chains.Chain, now time.Time, state BreakerState, most int) *replayWork {
+// takeLocked selects up to most dead letters from the front of a chain for replay.
+func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState, most int) *replayWork {
 	p := r.p
 	run := 1
 	if g := c.Head().Group; state == BreakerClosed && (g == nil || g.Room(now, p.cfg.ReplayCanary) < 0) {
@@ -266,33 +256,15 @@ func (r *Replayer) take(c *chains.Chain, now time.Time, state BreakerState, most
 		w.refs = append(w.refs, ref)
 	}
 	c.Draining = true
-	p.letters.Touch(c)
-	p.letters.underWay += len(w.refs)
+	p.mu.deadLetters.Touch(c)
+	p.mu.deadLetters.replays += len(w.refs)
 	return w
-}
-
-// wake makes the replayer check for due chains.
-func (p *Publisher) wake() {
-	select {
-	case p.woken <- struct{}{}:
-	default:
-	}
 }
 
 // isOut reports whether the event is known to be in its topic.
 func (r *Replayer) isOut(id gocql.UUID) bool {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	_, in := r.p.dedup.Find(id)
+	_, in := r.p.mu.dedup.Find(id)
 	return bool(in)
-}
-
-// ReplayNow makes dead letters due immediately, regardless of their strategies.
-func (p *Publisher) ReplayNow(ids ...gocql.UUID) {
-	p.mu.Lock()
-	for _, id := range ids {
-		p.letters.Change(id, func(ref *chains.Ref) { ref.At = chains.AtOnce })
-	}
-	p.mu.Unlock()
-	p.wake()
 }

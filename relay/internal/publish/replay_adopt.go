@@ -17,7 +17,7 @@ import (
 func (r *Replayer) adopt(id gocql.UUID) {
 	ctx := r.p.ctx
 	for attempt := 1; ; attempt++ {
-		l, err := r.p.letters.store.Read(ctx, id)
+		l, err := r.p.table.store.Read(ctx, id)
 		switch {
 		case errors.Is(err, dlq.ErrNotFound):
 			r.log.Warn("dead letter not found, continuing with its chain", "event_id", id)
@@ -26,10 +26,10 @@ func (r *Replayer) adopt(id gocql.UUID) {
 		case err == nil:
 			e := l.Entry()
 			r.p.mu.Lock()
-			r.follow(&e, false)
+			r.followLocked(&e, false)
 			// Not immediately: two workers would keep taking the dead letter from each other.
 			soon := time.Now().Add(time.Second).UnixMilli()
-			r.p.letters.Change(id, func(ref *chains.Ref) {
+			r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) {
 				if ref.At != chains.AtOperator {
 					ref.At = max(ref.At, soon)
 				}
@@ -45,19 +45,19 @@ func (r *Replayer) adopt(id gocql.UUID) {
 	}
 }
 
-// follow brings the state of a dead letter in line with the table; asked means that an
-// operator requested its replay. Called locked.
-func (r *Replayer) follow(e *dlq.ChainEntry, asked bool) {
-	d := r.p.letters
+// followLocked brings the state of a dead letter in line with the table; asked means that
+// an operator requested its replay.
+func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
+	d := r.p.mu.deadLetters
 	if !e.Status.Open() {
-		r.p.dropLetter(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
+		r.settledLocked(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
 		return
 	}
 	if !r.Own.All() && chains.ByItself(e.EventID, e.AggregateID) {
-		r.takeIn(e) // the relay of the stream's shard has written it
+		r.takeInLocked(e) // the relay of the stream's shard has written it
 	}
 	if e.Released {
-		r.takeIn(e)
+		r.takeInLocked(e)
 		d.Loosen(e.EventID, chains.AtOperator)
 	}
 	d.Change(e.EventID, func(ref *chains.Ref) {
@@ -70,17 +70,17 @@ func (r *Replayer) follow(e *dlq.ChainEntry, asked bool) {
 	})
 }
 
-// takeIn adds a dead letter that the relay does not have: it was restored from the
+// takeInLocked adds a dead letter that the relay does not have: it was restored from the
 // archive. A known dead letter is unchanged. e may be older than the state of the relay,
 // and open although this relay settled the dead letter. That one then cannot be claimed,
-// and an event known to be in its topic stays in the dedup index. Called locked.
-func (r *Replayer) takeIn(e *dlq.ChainEntry) {
-	d := r.p.letters
+// and an event known to be in its topic stays in the dedup index.
+func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
+	d := r.p.mu.deadLetters
 	if d.Has(e.EventID) {
 		return
 	}
 	// While it was archived its event counted as published. Now it must be published.
-	r.p.dedup.ForgetUnsent(e.EventID)
+	r.p.mu.dedup.ForgetUnsent(e.EventID)
 	d.Add(e.EventID, false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
 		chains.IsSpillClass(e.ErrorClass))
 }
@@ -89,15 +89,15 @@ func (r *Replayer) takeIn(e *dlq.ChainEntry) {
 func (r *Replayer) drop(id gocql.UUID) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	r.p.dropLetter(id, time.Now().UnixMicro())
+	r.settledLocked(id, time.Now().UnixMicro())
 }
 
-// dropLetter removes a settled dead letter. Its event then counts as published, even if
-// it is in no topic, because its row in the log may not have been read yet. Called locked.
-func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
-	p.letters.Remove(id)
-	if !p.dedup.Has(id) {
-		p.dedup.AddUnsent(id, written)
+// settledLocked removes a settled dead letter. Its event then counts as published, even if
+// it is in no topic, because its row in the log may not have been read yet.
+func (r *Replayer) settledLocked(id gocql.UUID, written int64) {
+	r.p.mu.deadLetters.Remove(id)
+	if !r.p.mu.dedup.Has(id) {
+		r.p.mu.dedup.AddUnsent(id, written)
 	}
 }
 
@@ -105,5 +105,5 @@ func (p *Publisher) dropLetter(id gocql.UUID, written int64) {
 func (r *Replayer) later(id gocql.UUID, at int64) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	r.p.letters.Change(id, func(ref *chains.Ref) { ref.At = at })
+	r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) { ref.At = at })
 }

@@ -68,7 +68,7 @@ func (b *batch) run(ctx context.Context) {
 			ids = append(ids, ref.ID)
 		}
 	}
-	claims := p.letters.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)
+	claims := p.table.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)
 	for _, w := range b.works {
 		n := len(w.refs)
 		b.claimed(w, claims[:n])
@@ -78,7 +78,7 @@ func (b *batch) run(ctx context.Context) {
 	keep := time.NewTicker(p.cfg.ClaimFor / 3)
 	defer keep.Stop()
 	for over := b.finished(ctx); over < len(b.works); over += b.finished(ctx) {
-		var settled []settledLetter
+		var settled []settledDeadLetter
 		select {
 		case x := <-b.ended:
 			b.back(ctx, x, &settled)
@@ -148,23 +148,23 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		return
 	}
 	letter := &w.letters[w.at]
-	ended := func(end replayEnd) { b.ended <- replayed{w, end} }
+	of := batchReplay{b, w, letter.EventID}
 	switch {
 	case ctx.Err() != nil:
-		ended(replayEnd{err: errCalledOff})
+		of.end(replayEnd{err: errCalledOff})
 	case b.r.isOut(letter.EventID):
-		ended(replayEnd{found: true})
+		of.end(replayEnd{found: true})
 	case mustReadAgain(letter):
 		b.wg.Go(func() {
 			e, err := b.r.eventOf(b.r.p.ctx, letter)
 			if err != nil {
-				ended(replayEnd{err: err})
+				of.end(replayEnd{err: err})
 				return
 			}
-			b.r.p.resend(e, letter, b.holds, ended)
+			b.r.resend(e, letter, of)
 		})
 	default:
-		b.r.p.resend(eventOfLetter(letter), letter, b.holds, ended)
+		b.r.resend(storedEvent(letter), letter, of)
 	}
 }
 
@@ -190,8 +190,8 @@ func (b *batch) holds(id gocql.UUID) bool {
 // errCalledOff means that a dead letter was not published because the relay stops.
 var errCalledOff = errors.New("relay is stopping")
 
-// settledLetter is a dead letter whose event is in its topic.
-type settledLetter struct {
+// settledDeadLetter is a dead letter whose event is in its topic.
+type settledDeadLetter struct {
 	work   *replayWork
 	ref    chains.Ref
 	result string
@@ -199,11 +199,11 @@ type settledLetter struct {
 }
 
 // back processes the end of a replay.
-func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) {
+func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLetter) {
 	r, w, end := b.r, x.work, x.end
 	ref, letter := w.refs[w.at], &w.letters[w.at]
 	if end.err == nil {
-		s := settledLetter{w, ref, "published", dlq.Settlement{
+		s := settledDeadLetter{w, ref, "published", dlq.Settlement{
 			DeadLetter: *letter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
 		}}
 		if end.found {
@@ -240,7 +240,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledLetter) 
 }
 
 // settle resolves dead letters whose events are in their topics.
-func (b *batch) settle(settled []settledLetter) {
+func (b *batch) settle(settled []settledDeadLetter) {
 	if len(settled) == 0 {
 		return
 	}
@@ -249,7 +249,7 @@ func (b *batch) settle(settled []settledLetter) {
 	for i, s := range settled {
 		many[i] = s.Settlement
 	}
-	errs := r.p.letters.store.ResolveMany(r.p.ctx, many, r.owner)
+	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)
 	r.p.mu.Lock()
 	for i, s := range settled {
 		if errs[i] != nil {
@@ -259,7 +259,7 @@ func (b *batch) settle(settled []settledLetter) {
 			g.Succeeded()
 		}
 		r.metrics.settled(&s.DeadLetter, s.result)
-		r.p.dropLetter(s.ref.ID, time.Now().UnixMicro())
+		r.settledLocked(s.ref.ID, time.Now().UnixMicro())
 		b.close(s.ref.ID)
 		s.work.left--
 	}
@@ -270,7 +270,7 @@ func (b *batch) settle(settled []settledLetter) {
 		}
 		b.do(s.work, func() {
 			r.uncount(s.ref)
-			if r.insist(s.ref.ID, "resolve", func() error { return r.p.letters.store.Resolve(r.p.ctx, s.ref.ID, r.owner, s.How) }) {
+			if r.insist(s.ref.ID, "resolve", func() error { return r.p.table.store.Resolve(r.p.ctx, s.ref.ID, r.owner, s.How) }) {
 				r.metrics.settled(&s.DeadLetter, s.result)
 				r.drop(s.ref.ID)
 			}
@@ -291,7 +291,7 @@ func (b *batch) do(w *replayWork, f func()) {
 func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
-		r.insist(letter.EventID, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
+		r.insist(letter.EventID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
 		b.close(letter.EventID)
 	})
 }
@@ -300,7 +300,7 @@ func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
 func (r *Replayer) calledOff(ref chains.Ref, letter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
 	r.uncount(ref)
-	if r.insist(ref.ID, "release", func() error { return r.p.letters.store.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
+	if r.insist(ref.ID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
 		r.later(ref.ID, at)
 	}
 }
@@ -322,7 +322,7 @@ func (b *batch) extend() {
 	for _, id := range ids {
 		wg.Go(func() {
 			until := time.Now().Add(p.cfg.ClaimFor)
-			err := p.letters.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
+			err := p.table.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
 			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 				until = time.Time{}
 			}
@@ -362,20 +362,20 @@ func (b *batch) abandon(ctx context.Context) {
 
 // finish continues the chain of a work.
 func (r *Replayer) finish(ctx context.Context, w *replayWork) {
-	p, d, c := r.p, r.p.letters, w.chain
+	p, d, c := r.p, r.p.mu.deadLetters, w.chain
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d.underWay -= len(w.refs)
+	d.replays -= len(w.refs)
 	c.Draining = false
 	if d.Of(c.Key) == c { // another batch may drain the chain that replaced it
-		if due, _ := c.IsDue(time.Now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.closed {
+		if due, _ := c.IsDue(time.Now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.mu.closed {
 			c.Draining = true
 			r.next = append(r.next, c)
 		} else {
 			d.Touch(c)
 		}
 	}
-	r.letPass(c)
+	r.resumeLaneLocked(c)
 	p.wake()
 }
 
@@ -388,3 +388,14 @@ func (r *Replayer) uncount(ref chains.Ref) {
 	defer r.p.mu.Unlock()
 	ref.Group.Returned()
 }
+
+// batchReplay is the replay of the dead letter of a batch.
+type batchReplay struct {
+	b    *batch
+	work *replayWork
+	id   gocql.UUID
+}
+
+func (x batchReplay) isClaimed() bool { return x.b.holds(x.id) }
+
+func (x batchReplay) end(end replayEnd) { x.b.ended <- replayed{x.work, end} }

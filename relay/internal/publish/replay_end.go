@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -30,7 +29,7 @@ func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd)
 		Class: class, Code: code, Text: text, Chain: chainOf(end.err), Attempts: end.attempts,
 		Strategy: choice.Strategy, Rule: choice.Rule, NextAttempt: choice.NextAttempt,
 		MaxReplays: choice.MaxReplays, SameError: choice.SameError,
-		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.stateAgain(letter.Metadata),
+		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.load.renewed(letter.Metadata),
 	}
 	if f.NextAttempt.IsZero() {
 		f.NextAttempt = now // the strategy does not depend on time
@@ -43,7 +42,7 @@ func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd)
 		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(letter.Headers))
 	var status dlq.Status
 	if !r.insist(ref.ID, "record the failure of", func() (err error) {
-		status, err = p.letters.store.Fail(p.ctx, ref.ID, r.owner, f)
+		status, err = p.table.store.Fail(p.ctx, ref.ID, r.owner, f)
 		return err
 	}) {
 		r.uncount(ref)
@@ -66,8 +65,8 @@ func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd)
 				"letters", g.Letters, "until", g.Until, "err", end.err)
 		}
 	}
-	p.letters.Change(ref.ID, func(own *chains.Ref) {
-		own.Asked, own.Group, own.At = false, p.letters.Group(choice.Rule, key), chains.AtOperator
+	p.mu.deadLetters.Change(ref.ID, func(own *chains.Ref) {
+		own.Asked, own.Group, own.At = false, p.mu.deadLetters.Group(choice.Rule, key), chains.AtOperator
 		if status == dlq.Pending {
 			own.At = chains.AtOf(choice.Strategy, next)
 		}
@@ -109,49 +108,20 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 	}
 }
 
-// replayEnd is the result of a replay.
-type replayEnd struct {
-	err       error // nil: the event is in its topic
-	found     bool  // it already was in its topic before the replay
-	topic     string
-	partition int32
-	offset    int64
-	attempts  int
-}
-
-// resend publishes the event of a dead letter in a separate lane, as long as holds
-// reports that it is claimed. ended is called once. Both are called locked.
-func (p *Publisher) resend(e outbox.Event, letter *dlq.DeadLetter, holds func(gocql.UUID) bool, ended func(replayEnd)) {
+// resend publishes the event of a dead letter in a separate lane, as long as it
+// is claimed.
+func (r *Replayer) resend(e outbox.Event, letter *dlq.DeadLetter, of replay) {
+	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := newLane(e.AggregateID, dedup.Line{}, p.producer)
-	l.ended = ended
-	l.claimed = func() bool { return holds(letter.EventID) }
-	topic, topicErr := p.names.Of(&e)
+	l.replay = of
+	topic, topicErr := p.mu.names.Of(&e)
 	it := &item{
 		event: e, written: letter.WrittenAt, topic: topic, topicErr: topicErr,
-		by: sourceOf(letter.Metadata[metaCaptured]), buried: int32(min(letter.Attempts, math.MaxInt32)),
+		by: sourceOf(letter.Metadata[metaCaptured]), earlier: int32(min(letter.Attempts, math.MaxInt32)),
 	}
 	l.items = append(l.items, it)
-	p.replaying[l] = struct{}{}
-	p.pump(l)
-}
-
-// endReplay ends a replay lane. Called locked.
-func (p *Publisher) endReplay(l *lane, end replayEnd) {
-	if _, ok := p.replaying[l]; !ok {
-		return
-	}
-	delete(p.replaying, l)
-	l.paused = true
-	l.items[0].state = acked // lists that still contain the lane send nothing of it
-	end.attempts = l.items[0].attempts
-	l.ended(end)
-	p.endProbe(l)
-}
-
-// replayed ends an acknowledged replay. Called locked.
-func (p *Publisher) replayed(l *lane, it *item, r *kgo.Record) {
-	p.remembered(it, true)
-	p.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
+	p.mu.replaying[l] = struct{}{}
+	p.pumpLocked(l)
 }

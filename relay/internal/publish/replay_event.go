@@ -17,7 +17,7 @@ var errNotRead = errors.New("failed to read the row again")
 // eventOf returns the event of a dead letter. It reads an undecodable row again, because
 // the row may have been corrected.
 func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
-	e := eventOfLetter(l)
+	e := storedEvent(l)
 	if !mustReadAgain(l) {
 		return e, nil
 	}
@@ -45,8 +45,8 @@ func mustReadAgain(l *dlq.DeadLetter) bool {
 	return l.Edit == nil && (l.ErrorClass == chains.ClassUndecodable || l.Metadata[metaBadRow] != "")
 }
 
-// eventOfLetter returns the event stored in the dead letter, or its edited version.
-func eventOfLetter(l *dlq.DeadLetter) outbox.Event {
+// storedEvent returns the event stored in the dead letter, or its edited version.
+func storedEvent(l *dlq.DeadLetter) outbox.Event {
 	e := outbox.Event{
 		ID: l.EventID, IDText: l.Metadata[metaIDText], AggregateID: outbox.IDOf(l.AggregateID), AggregateText: l.Metadata[metaAggregateText],
 		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,

@@ -10,9 +10,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
-// gate returns why a due dead letter of the group has to wait, empty if it has not, and
-// until when if that is known. Called locked.
-func (r *Replayer) gate(g *chains.Group, asked bool, now time.Time) (why string, until time.Time) {
+// gateLocked returns why a due dead letter of the group has to wait, empty if it has not,
+// and until when if that is known.
+func (r *Replayer) gateLocked(g *chains.Group, asked bool, now time.Time) (why string, until time.Time) {
 	p := r.p
 	if !asked {
 		if open, next := p.cfg.Rules.Window(g.Rule, now); !open {
@@ -40,9 +40,9 @@ func (r *Replayer) gate(g *chains.Group, asked bool, now time.Time) (why string,
 	return "canaries of equal dead letters, which are in progress", time.Time{}
 }
 
-// openGates continues chains that no longer have to wait. Called locked.
-func (r *Replayer) openGates(now time.Time, wait *time.Duration) {
-	d := r.p.letters
+// openGatesLocked continues chains that no longer have to wait.
+func (r *Replayer) openGatesLocked(now time.Time, wait *time.Duration) {
+	d := r.p.mu.deadLetters
 	for g := range d.Gates() {
 		for _, from := range []struct {
 			chains map[*chains.Chain]struct{}
@@ -51,7 +51,7 @@ func (r *Replayer) openGates(now time.Time, wait *time.Duration) {
 			if len(from.chains) == 0 {
 				continue
 			}
-			why, until := r.gate(g, from.asked, now)
+			why, until := r.gateLocked(g, from.asked, now)
 			if why != "" {
 				sooner(wait, now, until)
 				if g.Reason != why {
@@ -81,15 +81,15 @@ const maxNoted = 200
 // check checks the conditions, if a dead letter depends on one, and stores in the
 // database why dead letters wait.
 func (r *Replayer) check(ctx context.Context) {
-	p, d := r.p, r.p.letters
+	p, d := r.p, r.p.mu.deadLetters
 	r.checked = time.Now()
 	p.mu.Lock()
 	conditional := d.Waiting(dlq.StrategyConditional) > 0
 	p.mu.Unlock()
 	var health conditions
-	load, err := p.measureLoad(ctx)
+	load, err := p.load.measure(ctx)
 	if conditional {
-		health = p.conditions(ctx, load, err)
+		health = r.conditions(ctx, load, err)
 	}
 	p.mu.Lock()
 	r.health, r.recheck = health, false
@@ -99,7 +99,7 @@ func (r *Replayer) check(ctx context.Context) {
 		if len(holds) == maxNoted {
 			break
 		}
-		if why, until := r.gate(g, len(g.Waiting) == 0, now); why != "" {
+		if why, until := r.gateLocked(g, len(g.Waiting) == 0, now); why != "" {
 			if g.Reason != why {
 				g.Reason, g.Since = why, now
 			}
@@ -108,7 +108,7 @@ func (r *Replayer) check(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	for k, h := range holds {
-		if err := d.store.SetHold(ctx, d.table, h); err != nil {
+		if err := p.table.store.SetHold(ctx, p.table.name, h); err != nil {
 			r.log.Debug("failed to store a hold of dead letters", "err", err)
 			return
 		}
@@ -121,7 +121,7 @@ func (r *Replayer) check(ctx context.Context) {
 		if _, still := holds[k]; still {
 			continue
 		}
-		if err := d.store.DropHold(ctx, d.table, h); err != nil {
+		if err := p.table.store.DropHold(ctx, p.table.name, h); err != nil {
 			r.log.Debug("failed to delete a hold of dead letters", "err", err)
 			return
 		}

@@ -8,30 +8,30 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// sayAgain is the interval of log messages about a repeated failure.
-const sayAgain = time.Minute
+// logFailureEvery is the interval of log messages about a repeated failure.
+const logFailureEvery = time.Minute
 
-// complaint limits the log messages about a repeated failure to one per interval, so
+// failureLog limits the log messages about a repeated failure to one per interval, so
 // that they do not hide other messages in an outage.
-type complaint struct{ said time.Time }
+type failureLog struct{ last time.Time }
 
 // due reports whether the failure must be logged now.
-func (c *complaint) due(now time.Time) bool {
-	if !c.said.IsZero() && now.Sub(c.said) < sayAgain {
+func (c *failureLog) due(now time.Time) bool {
+	if !c.last.IsZero() && now.Sub(c.last) < logFailureEvery {
 		return false
 	}
-	c.said = now
+	c.last = now
 	return true
 }
 
 // over ends the failure: the next one is logged immediately.
-func (c *complaint) over() { c.said = time.Time{} }
+func (c *failureLog) over() { c.last = time.Time{} }
 
 // requests reads and processes the operators' requests about dead letters. The table
 // already contains the changes.
 func (r *Replayer) requests(ctx context.Context) {
-	store := r.p.letters.store
-	found, err := store.Requests(ctx, r.p.letters.table, r.Own.HasText) // the rest waits for the relays of its shards
+	store := r.p.table.store
+	found, err := store.Requests(ctx, r.p.table.name, r.Own.HasText) // the rest waits for the relays of its shards
 	if err != nil {
 		if ctx.Err() == nil && r.unread.due(time.Now()) {
 			r.log.Warn("failed to read requests about dead letters, retrying", "err", err)
@@ -57,9 +57,9 @@ func (r *Replayer) Answer(q *dlq.Request) {
 	defer p.mu.Unlock()
 	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	r.follow(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
-	if l, ok := p.lanes[outbox.IDOf(e.AggregateID)]; ok {
-		p.pump(l)
+	r.followLocked(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
+	if l, ok := p.mu.lanes[outbox.IDOf(e.AggregateID)]; ok {
+		p.pumpLocked(l)
 	}
 	p.wake()
 }

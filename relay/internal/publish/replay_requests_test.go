@@ -9,9 +9,9 @@ import (
 )
 
 // A repeated failure is logged once a minute, and immediately in the next outage.
-func TestComplaint(t *testing.T) {
+func TestFailureLog(t *testing.T) {
 	t.Parallel()
-	var c complaint
+	var c failureLog
 	now := time.Now()
 	said := 0
 	for range 150 { // seconds
@@ -33,11 +33,12 @@ func TestComplaint(t *testing.T) {
 // be in its topic ends a replay.
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
-	p := &Publisher{dedup: dedup.New(100, 100, nil)}
-	p.dedup.Add(relaytest.EventID(1), 1, false)
-	p.dedup.Add(relaytest.EventID(2), 1, true)
+	p := new(Publisher)
+	p.mu.dedup = dedup.New(100, 100, nil)
+	p.mu.dedup.Add(relaytest.EventID(1), 1, false)
+	p.mu.dedup.Add(relaytest.EventID(2), 1, true)
 	r := &Replayer{p: p}
-	if !p.dedup.Has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
+	if !p.mu.dedup.Has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
 	}

@@ -17,7 +17,7 @@ import (
 // OpenDeadLetters contains the open dead letters at the relay's start.
 type OpenDeadLetters struct {
 	entries []dlq.ChainEntry
-	begun   map[gocql.UUID]struct{} // as letters.begun
+	begun   map[gocql.UUID]struct{} // as deadLetters.begun
 	// Since is the start of the earliest replay with an unknown outcome, zero if there is
 	// none. The topics from this time on show whether its event is published.
 	Since time.Time
@@ -32,15 +32,15 @@ const minClockMargin = 30 * time.Second
 
 // LoadDeadLetters reads the open dead letters of the portion, so that they block later
 // events of their aggregates again.
-func (p *Publisher) LoadDeadLetters(ctx context.Context, own *cdclog.Portion, until untilRead) (*OpenDeadLetters, error) {
+func LoadDeadLetters(ctx context.Context, p *Publisher, own *cdclog.Portion, until untilRead) (*OpenDeadLetters, error) {
 	d := &OpenDeadLetters{}
-	if !p.letters.on() {
+	if !p.table.exists() {
 		return d, nil
 	}
 	if err := until(ctx, "cannot read the dead letters; nothing is published before that", func() error {
 		d.entries, d.begun, d.Since = d.entries[:0], make(map[gocql.UUID]struct{}), time.Time{}
-		err := p.letters.store.ChainsAndBegun(ctx, p.letters.table, func(e dlq.ChainEntry) error {
-			if e.Status.Open() && p.ownLetter(own, e.EventID, e.AggregateID, e.WrittenAt) {
+		err := p.table.store.ChainsAndBegun(ctx, p.table.name, func(e dlq.ChainEntry) error {
+			if e.Status.Open() && ownDeadLetter(p, own, e.EventID, e.AggregateID, e.WrittenAt) {
 				d.entries = append(d.entries, e)
 			}
 			return nil
@@ -50,7 +50,7 @@ func (p *Publisher) LoadDeadLetters(ctx context.Context, own *cdclog.Portion, un
 			}
 		})
 		if err == nil {
-			err = d.claims(ctx, p.letters.store)
+			err = d.claims(ctx, p.table.store)
 		}
 		return err
 	}); err != nil {
@@ -60,18 +60,18 @@ func (p *Publisher) LoadDeadLetters(ctx context.Context, own *cdclog.Portion, un
 	return d, nil
 }
 
-// ownLetter reports whether an open dead letter belongs to this shard. An event that
+// ownDeadLetter reports whether an open dead letter belongs to this shard. An event that
 // another shard replays, but whose row this shard may read again, is added to the dedup
 // index.
-func (p *Publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate string, written int64) bool {
+func ownDeadLetter(p *Publisher, own *cdclog.Portion, event gocql.UUID, aggregate string, written int64) bool {
 	if own.HasText(aggregate) {
 		return true
 	}
 	if chains.ByItself(event, aggregate) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.dedup.Has(event) {
-			p.dedup.AddUnsent(event, written)
+		if !p.mu.dedup.Has(event) {
+			p.mu.dedup.AddUnsent(event, written)
 		}
 	}
 	return false
@@ -84,35 +84,35 @@ func (p *Publisher) ownLetter(own *cdclog.Portion, event gocql.UUID, aggregate s
 // An event becomes a dead letter after its row is written. LoadSettled therefore reads
 // only dead letters written after since, the time of the oldest row that may be read
 // again; all if since is zero.
-func (p *Publisher) LoadSettled(ctx context.Context, own *cdclog.Portion, since time.Time, until untilRead) error {
-	if !p.letters.on() {
+func LoadSettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time, until untilRead) error {
+	if !p.table.exists() {
 		return nil
 	}
 	if !since.IsZero() {
 		since = since.Add(-max(p.cfg.ReadBackMargin, minClockMargin)) // clocks differ
 	}
 	return until(ctx, "cannot read the dead letters that were settled; nothing is published before that", func() error {
-		return p.trySettled(ctx, own, since)
+		return trySettled(ctx, p, own, since)
 	})
 }
 
-func (p *Publisher) trySettled(ctx context.Context, own *cdclog.Portion, since time.Time) error {
+func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time) error {
 	most, n := max(p.cfg.MaxRememberedEvents/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
-	return p.letters.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
-		if l.Table != p.letters.table || !own.HasText(l.AggregateID) {
+	return p.table.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
+		if l.Table != p.table.name || !own.HasText(l.AggregateID) {
 			return nil
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.dedup.Has(l.EventID) {
+		if p.mu.dedup.Has(l.EventID) {
 			return nil // the read-back found it
 		}
 		if n++; n > most {
 			p.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
 			return dlq.ErrStop
 		}
-		p.dedup.AddUnsent(l.EventID, l.WrittenAt)
+		p.mu.dedup.AddUnsent(l.EventID, l.WrittenAt)
 		return nil
 	})
 }
@@ -125,7 +125,7 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.letters.begun = d.begun
+	p.mu.deadLetters.begun = d.begun
 	for i := range d.entries {
 		e := &d.entries[i]
 		key := outbox.IDOf(e.AggregateID)
@@ -136,11 +136,11 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 		// Events behind a spilled dead letter were usually spilled too. The limit
 		// includes them, or each restart in an outage would allow SpillLimit more.
 		spill := chains.IsSpillClass(e.ErrorClass)
-		if c := p.letters.Of(key); c != nil && e.ErrorClass == chains.ClassBehind {
-			spill = p.letters.IsSpill(c.Head().ID)
+		if c := p.mu.deadLetters.Of(key); c != nil && e.ErrorClass == chains.ClassBehind {
+			spill = p.mu.deadLetters.IsSpill(c.Head().ID)
 		}
-		p.letters.Add(key, strict, chains.Ref{
-			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.letters.Group(e.Rule, e.FailureKey),
+		p.mu.deadLetters.Add(key, strict, chains.Ref{
+			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
 		}, spill)
 	}
 	// The head of a chain may follow an event that is no open dead letter: either that
@@ -148,12 +148,12 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	// ended.
 	for i := range d.entries {
 		e := &d.entries[i]
-		if c := p.letters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
+		if c := p.mu.deadLetters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
 			c.Head().After = e.WrittenAt
 		}
 	}
 	if n := len(d.entries); n > 0 {
-		_, chains, _ := p.letters.Size()
+		_, chains, _ := p.mu.deadLetters.Size()
 		p.log.Info("dead letters wait", "letters", n, "chains", chains)
 	}
 }
@@ -192,11 +192,11 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
-			if known, ok := p.dedup.Line(agg); ok {
-				if c := p.letters.Of(agg); c != nil && c.Head().ID == e.EventID && known.Next == e.Sequence {
+			if known, ok := p.mu.dedup.Line(agg); ok {
+				if c := p.mu.deadLetters.Of(agg); c != nil && c.Head().ID == e.EventID && known.Next == e.Sequence {
 					c.Head().After = 0 // the previous event is in its topic
 				}
-				p.dedup.Keep(agg, p.dedup.Advance(agg, known, e.Sequence))
+				p.mu.dedup.Keep(agg, p.mu.dedup.Advance(agg, known, e.Sequence))
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 		case e.Status != dlq.Processing:
 		case r.isOut(e.EventID):
 			if !r.insistUntil(ctx, e.EventID, "resolve", func() error {
-				return r.p.letters.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
+				return r.p.table.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
@@ -224,7 +224,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 			r.drop(e.EventID)
 		case e.ClaimedBy == r.owner:
 			if !r.insistUntil(ctx, e.EventID, "give back", func() error {
-				return r.p.letters.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
+				return r.p.table.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
 			}) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)

@@ -22,50 +22,53 @@ type probe struct {
 	waiting  map[*lane]struct{}
 }
 
-// refuse handles a permanent error of the front item. The first time, the item may have
-// failed together with another one of its partition, so it is sent once more, alone,
-// unless the error is the relay's own or concerns the whole topic. Called locked, with
-// nothing outstanding.
-func (p *Publisher) refuse(l *lane, err error) {
+// probes contains the probe of each partition with a suspect. Publisher.mu guards it.
+type probes map[Partition]*probe
+
+// refuseLocked handles a permanent error of the front item. The first time, the item may
+// have failed together with another one of its partition, so it is sent once more, alone,
+// unless the error is the relay's own or concerns the whole topic. Called with nothing
+// outstanding.
+func (p *Publisher) refuseLocked(l *lane, err error) {
 	front := l.items[0]
 	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
 		l.suspect, l.failed = true, nil
 		if producer.IsTooLarge(err) {
-			p.measure(l, front.topic)
+			p.measureLocked(l, front.topic)
 			return
 		}
-		p.pump(l)
+		p.pumpLocked(l)
 		return
 	}
 	l.suspect = true
-	p.endProbe(l)
+	p.endProbeLocked(l)
 	switch {
-	case l.ended != nil:
-		p.endReplay(l, replayEnd{err: err})
+	case l.replay != nil:
+		p.endReplayLocked(l, replayEnd{err: err})
 		return
-	case p.letters.on():
-		p.bury(l, err)
+	case p.table.exists():
+		p.writer.writeForLocked(l, err)
 		return
 	}
 	if l.hold == nil {
 		l.hold = &Hold{
 			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
 		}
-		p.held[l.id] = l.hold
+		p.mu.held[l.id] = l.hold
 		p.log.Error("event cannot be published, aggregate held",
 			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}
 	l.hold.Err = err
 	l.hold.attempts = front.attempts
 	if producer.IsTooLarge(err) {
-		p.measure(nil, front.topic)
+		p.measureLocked(nil, front.topic)
 	}
-	p.resume(l, p.cfg.HoldRetry)
+	p.resumeLocked(l, p.cfg.HoldRetry)
 }
 
-// measure reads the current record size limit of the topic after a refusal, and then
-// resumes the lane unless it is nil. Called locked.
-func (p *Publisher) measure(l *lane, topic string) {
+// measureLocked reads the current record size limit of the topic after a refusal, and then
+// resumes the lane unless it is nil.
+func (p *Publisher) measureLocked(l *lane, topic string) {
 	if l != nil {
 		l.paused = true
 	}
@@ -78,30 +81,29 @@ func (p *Publisher) measure(l *lane, topic string) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if _, replays := p.replaying[l]; l.ended != nil && !replays {
+		if _, replays := p.mu.replaying[l]; l.replay != nil && !replays {
 			return
 		}
 		l.paused = false
-		p.pump(l)
+		p.pumpLocked(l)
 	})
 }
 
-// waitsForProbe reports whether the lane waits for a suspect of the partition: for
-// another one, or, if it is the suspect itself, until nothing else is in progress there.
-// A suspect becomes the partition's probe if there is none. Called locked.
-func (p *Publisher) waitsForProbe(l *lane, key Partition) bool {
-	pr := p.probes[key]
+// waits reports whether the lane waits for a suspect of the partition: for another one,
+// or, if it is the suspect itself, until nothing else is outstanding there. A suspect
+// becomes the partition's probe if there is none.
+func (ps probes) waits(l *lane, key Partition, in *flows) bool {
+	pr := ps[key]
 	switch {
 	case pr == nil && !l.suspect:
 		return false
 	case pr == nil:
 		pr = &probe{lane: l, waiting: make(map[*lane]struct{})}
-		p.probes[key] = pr
+		ps[key] = pr
 		l.probed = key
 		fallthrough
 	case pr.lane == l:
-		f := p.flows[key]
-		return f != nil && f.open > 0 // the last one to return pumps
+		return in.isBusy(key) // the last record to return pumps
 	case !l.suspect:
 		pr.waiting[l] = struct{}{}
 	case !slices.Contains(pr.suspects, l):
@@ -114,41 +116,37 @@ func (p *Publisher) waitsForProbe(l *lane, key Partition) bool {
 func (p *Publisher) pumpProbe(key Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pr := p.probes[key]; pr != nil {
-		p.pump(pr.lane)
+	if pr := p.mu.probes[key]; pr != nil {
+		p.pumpLocked(pr.lane)
 	}
 }
 
-// pump pumps the lane of a probe and all lanes that wait for it. Called locked.
-func (pr *probe) pump(p *Publisher) {
+// lanes returns the lane of a probe and all lanes that wait for it.
+func (pr *probe) lanes() []*lane {
 	if pr == nil {
-		return
+		return nil
 	}
-	for _, l := range slices.Concat([]*lane{pr.lane}, pr.suspects, slices.Collect(maps.Keys(pr.waiting))) {
-		if len(l.items) > 0 {
-			p.pump(l)
-		}
-	}
+	return slices.Concat([]*lane{pr.lane}, pr.suspects, slices.Collect(maps.Keys(pr.waiting)))
 }
 
-// endProbe ends the probe if its lane is l: the next suspect of the partition is sent,
-// or all waiting lanes if there is none. Called locked.
-func (p *Publisher) endProbe(l *lane) {
-	pr := p.probes[l.probed]
+// endProbeLocked ends the probe if its lane is l: the next suspect of the partition is
+// sent, or all waiting lanes if there is none.
+func (p *Publisher) endProbeLocked(l *lane) {
+	pr := p.mu.probes[l.probed]
 	if pr == nil || pr.lane != l {
 		return
 	}
-	delete(p.probes, l.probed)
+	delete(p.mu.probes, l.probed)
 	// The first lane that is still a suspect starts the next probe, and the rest wait
 	// for it.
 	for _, s := range pr.suspects {
 		if len(s.items) > 0 && s.suspect {
-			p.pump(s)
+			p.pumpLocked(s)
 		}
 	}
 	for w := range pr.waiting {
 		if len(w.items) > 0 {
-			p.pump(w)
+			p.pumpLocked(w)
 		}
 	}
 }

@@ -2,7 +2,11 @@ package publish
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // watch handles timeouts, failed connections, stalled partitions and changes of the
@@ -18,68 +22,68 @@ func (p *Publisher) watch() {
 		case <-p.calls.Wakes():
 		}
 		p.mu.Lock()
-		wait := p.check()
+		wait := p.checkLocked()
 		p.mu.Unlock()
 		timer.Reset(wait)
 	}
 }
 
-// check handles calls without an answer, stalled partitions and a change of the breaker,
-// and retries the lanes that the breaker refused. It returns the time until the next
-// check. Called locked.
-func (p *Publisher) check() time.Duration {
+// checkLocked handles calls without an answer, stalled partitions and a change of the
+// breaker, and retries the lanes that the breaker refused. It returns the time until the
+// next check.
+func (p *Publisher) checkLocked() time.Duration {
 	now := time.Now()
-	p.calls.Check(now, p.busyPartitions())
-	p.checkFlows(now)
-	p.answerBreaker()
-	p.pumpRefused()
-	return p.calls.NextCheck(len(p.flows) > 0)
+	p.calls.Check(now, p.mu.flows.busy())
+	p.checkFlowsLocked(now)
+	p.answerBreakerLocked()
+	p.pumpRefusedLocked()
+	return p.calls.NextCheck(len(p.mu.flows.of) > 0)
 }
 
-// pumpRefused retries the lanes that the breaker refused. Called locked.
-func (p *Publisher) pumpRefused() {
-	if p.calls.State() != BreakerClosed || len(p.refused) == 0 {
+// pumpRefusedLocked retries the lanes that the breaker refused.
+func (p *Publisher) pumpRefusedLocked() {
+	if p.calls.State() != BreakerClosed || len(p.mu.refused) == 0 {
 		return
 	}
-	refused := p.refused
-	p.refused = make(map[*lane]struct{})
+	refused := p.mu.refused
+	p.mu.refused = make(map[*lane]struct{})
 	for l := range refused {
 		if len(l.items) > 0 {
-			p.pump(l)
+			p.pumpLocked(l)
 		}
 	}
 }
 
-// answerBreaker reacts to a change of the breaker. Called locked.
-func (p *Publisher) answerBreaker() {
+// answerBreakerLocked reacts to a change of the breaker.
+func (p *Publisher) answerBreakerLocked() {
 	state, changed := p.calls.TakeChange()
 	if !changed {
 		if state == BreakerHalfOpen {
-			p.ping()
+			p.pingLocked()
 		}
 		return
 	}
 	switch state {
 	case BreakerOpen:
 		// Records that the broker cannot have are returned, then spilled or kept in their lanes.
-		for l := range p.sending {
+		for l := range p.mu.sending {
 			l.flight.Recall()
 		}
 	case BreakerHalfOpen, BreakerClosed:
 		p.wake() // an aggregate's dead letters are published before its newer events
 	}
-	clear(p.refused)
-	for l := range p.replaying {
-		p.pump(l)
+	clear(p.mu.refused)
+	for l := range p.mu.replaying {
+		p.pumpLocked(l)
 	}
-	for _, l := range p.lanes {
-		p.pump(l)
+	for _, l := range p.mu.lanes {
+		p.pumpLocked(l)
 	}
 }
 
-// ping probes the broker when there is no event to send. Called locked.
-func (p *Publisher) ping() {
-	if p.closed {
+// pingLocked probes the broker when there is no event to send.
+func (p *Publisher) pingLocked() {
+	if p.mu.closed {
 		return
 	}
 	c := p.calls.BeginPing()
@@ -91,4 +95,105 @@ func (p *Publisher) ping() {
 		defer cancel()
 		p.calls.EndPing(c, p.producer.Ping(ctx))
 	})
+}
+
+// checkFlowsLocked detects stalled partitions and spills their waiting events.
+func (p *Publisher) checkFlowsLocked(now time.Time) {
+	p.mu.flows.stuck.open, p.mu.flows.stuck.bytes = 0, 0
+	if p.calls.State() != BreakerClosed {
+		return
+	}
+	stalled := make(map[Partition]*partFlow)
+	for key, f := range p.mu.flows.of {
+		if now.Sub(f.since) >= p.cfg.AttemptTimeout && !f.stalled {
+			p.stallLocked(key, f, now)
+		}
+		if f.stalled {
+			stalled[key] = f
+			p.mu.flows.stuck.open += f.open
+			p.mu.flows.stuck.bytes += f.bytes
+		}
+	}
+	if !p.table.exists() {
+		return
+	}
+	filling := p.mu.filling()
+	for key, f := range stalled {
+		if silent := now.Sub(f.since); filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout) {
+			p.spillLocked(key, f, silent)
+		}
+	}
+}
+
+// stallLocked marks the partition as stalled.
+func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
+	f.stalled = true
+	for l := range p.mu.sending {
+		if l.part == key && l.firstQueued() != nil {
+			f.waiting[l] = struct{}{}
+		}
+	}
+	p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,
+		"for", now.Sub(f.since), "records", f.open)
+	for _, l := range p.mu.probes[key].lanes() { // they wait for the partition now
+		if len(l.items) > 0 {
+			p.pumpLocked(l)
+		}
+	}
+}
+
+// spillLocked writes dead letters for the events that wait for the partition, up to
+// Config.SpillLimit.
+func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration) {
+	for l := range f.waiting {
+		if p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
+			if !f.holding {
+				f.holding = true
+				p.log.Error("a partition acknowledges nothing and no more dead letters are made; its events wait in memory, and reading stops when that is full",
+					"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(f.waiting))
+			}
+			return
+		}
+		f.holding = false
+		it := l.firstQueued()
+		if it != nil && l.outstanding > 0 && (l.suspect || it.event.Sequence == 0 || l.replay != nil) {
+			continue // it waits for the previous record
+		}
+		delete(f.waiting, l)
+		if it == nil || p.gatedLocked(l, it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
+			continue
+		}
+		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), calls.ErrNoAnswer)
+		switch {
+		case l.replay != nil:
+			p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: %w", errStalled, err)})
+		case l.outstanding > 0:
+			it.cause = &deadLetterCause{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}
+			p.writer.startLocked(l)
+		default:
+			it.attempts = max(it.attempts, len(p.cfg.RetryDelays))
+			p.writer.writeForLocked(l, usedUp(it, err))
+		}
+	}
+}
+
+// resumeAllLocked resumes lanes that waited for a partition.
+func (p *Publisher) resumeAllLocked(waiting map[*lane]struct{}) {
+	if len(waiting) == 0 || p.mu.closed {
+		return
+	}
+	p.wg.Go(func() { // the caller may be changing a lane
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for l := range waiting {
+			p.pumpLocked(l)
+		}
+	})
+}
+
+// hasOutstanding reports whether records of the topic are outstanding.
+func (p *Publisher) hasOutstanding(topic string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.flows.outstanding(topic)
 }

@@ -1,0 +1,40 @@
+package publish
+
+import (
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+)
+
+// deadLetters contains the open dead letters of the table. Publisher.mu guards it.
+type deadLetters struct {
+	*chains.Set
+	// begun contains the events for which a previous instance began to write a dead
+	// letter (interrupted).
+	begun map[gocql.UUID]struct{}
+	// unstored contains dead letters that could not be stored so far.
+	unstored map[gocql.UUID]UnstoredDeadLetter
+	// writing is the number of dead letters being written, replays that of running replays.
+	writing, replays int
+	// lastFailure is the failure time of the last dead letter without a sequence number.
+	lastFailure time.Time
+	// passed is the write time, in microseconds, up to which the sweep reader has read
+	// the CDC log.
+	passed int64
+}
+
+func newDeadLetters(cfg *Config) *deadLetters {
+	return &deadLetters{Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter)}
+}
+
+// deadLetterTable is the table for dead letters.
+type deadLetterTable struct {
+	store *dlq.Store // nil if there is none
+	name  string     // of the outbox table
+}
+
+// exists reports whether there is a table for dead letters.
+func (t deadLetterTable) exists() bool { return t.store != nil }

@@ -1,0 +1,212 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+)
+
+// Expect returns the next number of the aggregate, and whether the aggregate is known.
+func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, known := p.mu.line(aggregate)
+	return l.Next, known
+}
+
+// Missing returns how many of the last numbers of an aggregate are missing.
+func (p *Publisher) Missing(aggregate gocql.UUID) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, _ := p.mu.line(aggregate)
+	return p.mu.dedup.Missing(aggregate, l.Next)
+}
+
+// FindGaps queries the skipped numbers of an aggregate if a lookup is due before event
+// seq, and offers the events that became visible since. A lookup is one query. The caller
+// must have claimed the aggregate.
+func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
+	p.mu.Lock()
+	due := p.mu.dedup.GapsDue(of.AggregateID, seq)
+	var from, to int64
+	if due {
+		from, to = p.mu.dedup.GapRange(of.AggregateID)
+	}
+	p.mu.Unlock()
+	if !due {
+		return nil
+	}
+	err := find(ctx, of, from, to, func(f cdclog.StoredEvent) error {
+		p.mu.Lock()
+		missed := p.mu.dedup.IsGap(of.AggregateID, f.Sequence)
+		p.mu.Unlock()
+		if !missed {
+			return nil
+		}
+		if err := p.Submit(ctx, f, ByKey, nil); err != nil {
+			return &HandoverError{err}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.dedup.LookedUp(of.AggregateID, seq)
+	return nil
+}
+
+// HandoverError is the error of offering an event that a lookup returned, as opposed to
+// an error of the lookup.
+type HandoverError struct{ Err error }
+
+// Error returns the text of the wrapped error.
+func (h *HandoverError) Error() string { return h.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (h *HandoverError) Unwrap() error { return h.Err }
+
+// Fate is the known state of a row.
+type Fate uint8
+
+const (
+	// FatePublished: the row's event is published, a dead letter, or in progress.
+	FatePublished Fate = iota
+	// FateUnpublished: no reader has offered the event.
+	FateUnpublished
+	// FateDoubtful: an earlier run may have published the event.
+	FateDoubtful
+)
+
+// Fate returns whether a row of an aggregate was accepted, as far as this run knows.
+func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.mu.items[f.ID] != nil, p.mu.dedup.Has(f.ID), p.mu.deadLetters.Has(f.ID):
+		return FatePublished
+	case f.Written > max(began, min(p.mu.dedup.Horizon(), remembered)):
+		return FateUnpublished
+	default:
+		return FateDoubtful
+	}
+}
+
+// Prove calls the prover; without one the event counts as published.
+func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (bool, error) {
+	if p.proofs == nil {
+		return true, nil
+	}
+	return p.proofs.Prove(ctx, f, quick)
+}
+
+// Find is Prove by a read near the time of the event's creation alone: false proves nothing.
+func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
+	if p.proofs == nil {
+		return false, nil
+	}
+	return p.proofs.Find(ctx, f)
+}
+
+// Begins sets the next number of an unknown aggregate, so that skipped numbers are
+// recorded.
+func (p *Publisher) Begins(aggregate gocql.UUID, next int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.mu.line(aggregate); !known {
+		p.mu.dedup.Keep(aggregate, dedup.Line{First: next, Next: next})
+	}
+}
+
+// Indexed reports whether the dedup index contains an event that is not in progress,
+// and whether that event is known to be in its topic.
+func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.items[id] != nil {
+		return false, false
+	}
+	out, in := p.mu.dedup.Find(id)
+	return out, bool(in)
+}
+
+// Forget removes an event from the dedup index.
+func (p *Publisher) Forget(id gocql.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.dedup.Forget(id)
+}
+
+// MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
+// when the dedup index becomes nearly full and when it has room again.
+func (p *Publisher) MemoryFull() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if near, changed := p.mu.dedup.Near(); changed {
+		events, limit, _ := p.mu.dedup.Use()
+		if near {
+			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.max_remembered", "events", events, "limit", limit)
+		} else {
+			p.log.Info("dedup index has room again", "events", events, "limit", limit)
+		}
+	}
+	return p.mu.dedup.Full()
+}
+
+// Seed adds published events that were written before the given time.
+func (p *Publisher) Seed(found *dedup.Found, before time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.dedup.Seed(found, before.UnixMicro(), time.Now())
+}
+
+// IsDeadLetter reports whether the event is an open dead letter.
+func (p *Publisher) IsDeadLetter(event gocql.UUID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.deadLetters.Has(event)
+}
+
+// DeadLetter reads the dead letter of an event of the table. It returns nil without an
+// error if there is none.
+func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.DeadLetter, error) {
+	if !p.table.exists() {
+		return nil, nil
+	}
+	l, err := p.table.store.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) || err == nil && l.Table != p.table.name {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// whenSettled calls settled, if not nil, once the event is no longer in progress.
+func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
+	if settled == nil {
+		return
+	}
+	p.mu.Lock()
+	it := p.mu.items[id]
+	if it != nil {
+		it.settled = append(it.settled, settled)
+	}
+	p.mu.Unlock()
+	if it == nil {
+		settled()
+	}
+}
+
+// ErrLeft means that the tail reader cannot prove quickly whether earlier events are
+// published: the sweep reader decides.
+var ErrLeft = errors.New("left to the sweep reader")

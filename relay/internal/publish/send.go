@@ -1,0 +1,342 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
+)
+
+// pumpLocked sends the events of the lane that may be sent now.
+func (p *Publisher) pumpLocked(l *lane) {
+	for !p.mu.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
+		it := l.firstQueued()
+		switch {
+		case it == nil, p.gatedLocked(l, it):
+			return
+		case l.replay != nil && !l.replay.isClaimed():
+			p.endReplayLocked(l, replayEnd{err: errClaimLost})
+			return
+		case p.staysLocked(l, it):
+			if l.outstanding > 0 && (l.replay != nil || !p.mu.deadLetters.Blocks(l.id)) {
+				return
+			}
+			if l.replay != nil {
+				p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())})
+			} else if p.writer.mayWriteLocked(l, it) {
+				p.writer.startLocked(l)
+			}
+			return
+		case l.outstanding > 0 && p.mu.flows.waits(l.part, l):
+			return
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):
+			return
+		case it.topicErr != nil:
+			p.refuseLocked(l, it.topicErr)
+			return
+		}
+		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
+			p.resumeLocked(l, wait)
+			return
+		}
+		if !p.producer.Catalog.Known(it.topic) {
+			p.makeTopicLocked(it.topic, l)
+			return
+		}
+		key := p.partOfLocked(l, it)
+		if p.mu.flows.waits(key, l) || p.mu.probes.waits(l, key, &p.mu.flows) || !p.sendLocked(l, it, key) {
+			return
+		}
+	}
+}
+
+// staysLocked reports whether the item must not be sent now.
+func (p *Publisher) staysLocked(l *lane, it *item) bool {
+	if p.calls.State() == BreakerOpen {
+		return true
+	}
+	return l.replay == nil && (it.cause != nil || p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))
+}
+
+// sendLocked passes the item to the producer and reports whether the breaker admitted it.
+// It is called locked, which keeps the order of the lane. It neither blocks nor runs the
+// callback before it returns.
+func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
+	if it.call = p.calls.Admit(); it.call == nil {
+		p.mu.refused[l] = struct{}{}
+		return false
+	}
+	it.state = sent
+	it.attempts++
+	it.sentAt = time.Now()
+	if l.outstanding == 0 {
+		l.flight.Begin()
+		p.mu.sending[l] = struct{}{}
+	}
+	l.outstanding++
+	l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)
+	p.mu.flows.begin(it, key)
+	l.part = key
+	p.producer.Send(&l.flight, record(it, p.cfg.Source, p.calls.State()), l.suspect, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	return true
+}
+
+// done processes the producer's result.
+func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
+	p.mu.Lock()
+	l.outstanding--
+	if l.outstanding == 0 {
+		l.flight.End()
+		delete(p.mu.sending, l)
+	}
+	if err == nil {
+		p.calls.Acknowledged()
+	}
+	last, resumed := p.mu.flows.end(it, err == nil)
+	p.resumeAllLocked(resumed)
+	if last && p.mu.probes[it.part] != nil {
+		defer p.pumpProbe(it.part)
+	}
+	if err != nil && producer.Rejected(r) {
+		it.state, it.attempts = queued, it.attempts-1
+		p.calls.Answered(it.call, calls.ErrUncounted)
+		it.call = nil
+		p.nextLocked(l)
+		p.mu.Unlock()
+		return
+	}
+	made := p.calls.Attempt(it.call)
+	if errors.Is(err, producer.ErrRecalled) {
+		made-- // the last one was canceled
+	}
+	it.attempts = max(it.attempts, made)
+	p.calls.Answered(it.call, p.outcome(l, err))
+	it.call = nil
+	if err != nil {
+		p.backLocked(l, it, err)
+		p.mu.Unlock()
+		return
+	}
+	if l.suspect {
+		l.suspect = false
+		p.endProbeLocked(l)
+		p.releaseLocked(l)
+	}
+	if l.replay != nil {
+		it.state = acked
+		p.replayedLocked(l, it, r)
+	} else {
+		p.settleLocked(l, it, true)
+		p.nextLocked(l)
+		p.mu.rest(l)
+	}
+	mayGive, used := p.mu.gateRoom.spend()
+	p.mu.Unlock()
+
+	if used {
+		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",
+			"max_remembered_events", p.cfg.MaxRememberedEvents)
+	}
+	if l.replay == nil && mayGive {
+		p.budget.Give(it.bytes)
+	}
+	now := time.Now()
+	p.Metrics.Published.WithLabelValues(it.topic).Inc()
+	p.Metrics.publishSeconds.Observe(now.Sub(it.sentAt).Seconds())
+	if it.written > 0 {
+		p.Metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+	}
+	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
+		return // avoid allocating the values of the message
+	}
+	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts, trace.Attrs(it.event.Headers))
+}
+
+// outcome returns the result that the breaker counts for a result of the producer: a
+// refusal by the broker is an answer.
+func (p *Publisher) outcome(l *lane, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.flight.Recalled(), errors.Is(err, producer.ErrRecalled):
+		return calls.ErrUncounted
+	case failure.Classify(err) == failure.Transient:
+		return err
+	case failure.Classify(err) == failure.Stopped:
+		return calls.ErrUncounted
+	default:
+		return nil
+	}
+}
+
+// backLocked queues an item that was not written.
+func (p *Publisher) backLocked(l *lane, it *item, err error) {
+	it.state = queued
+	class := failure.Classify(err)
+	if class != failure.Stopped {
+		p.Metrics.Failures.WithLabelValues(class.String()).Inc()
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
+		p.producer.Catalog.Forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
+	}
+	// Of several errors returned together the most serious decides.
+	if l.failed == nil || failure.Classify(l.failed) < class {
+		l.failed = err
+	}
+	p.nextLocked(l)
+}
+
+// nextLocked continues the lane, after a failure once all its sent items are returned.
+func (p *Publisher) nextLocked(l *lane) {
+	if l.failed == nil {
+		p.pumpLocked(l)
+		return
+	}
+	if l.outstanding > 0 {
+		return
+	}
+	err := l.failed
+	front := l.items[0]
+	switch failure.Classify(err) {
+	case failure.Stopped:
+		// The lane stays as it is; the checkpoint does not pass its events.
+	case failure.Fatal:
+		p.fatal(fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, err))
+	case failure.Permanent:
+		p.refuseLocked(l, err)
+	case failure.Transient:
+		p.endProbeLocked(l)
+		p.retryLocked(l, front, err)
+	}
+}
+
+// retryLocked continues a lane whose front was not written. Called with nothing
+// outstanding.
+func (p *Publisher) retryLocked(l *lane, front *item, err error) {
+	switch {
+	case p.calls.State() == BreakerOpen, errors.Is(err, producer.ErrRecalled):
+		l.failed = nil
+		p.pumpLocked(l)
+	case front.attempts >= len(p.cfg.RetryDelays) && l.replay != nil:
+		p.endReplayLocked(l, replayEnd{err: usedUp(front, err)})
+	case front.attempts >= len(p.cfg.RetryDelays) && p.table.exists():
+		p.writer.writeForLocked(l, usedUp(front, err))
+	default:
+		wait := p.cfg.retryWait(front.attempts)
+		p.log.Warn("event not published, retrying", "event_id", front.event.ID, "aggregate_id", l.id,
+			"topic", front.topic, "attempt", front.attempts, "wait", wait, "err", err, trace.Attrs(front.event.Headers))
+		p.resumeLocked(l, wait)
+	}
+}
+
+func usedUp(it *item, err error) error {
+	return fmt.Errorf("not acknowledged in %d attempts: %w", it.attempts, err)
+}
+
+// releaseLocked ends a hold.
+func (p *Publisher) releaseLocked(l *lane) {
+	if l.hold == nil {
+		return
+	}
+	p.log.Info("aggregate released", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
+	delete(p.mu.held, l.id)
+	l.hold = nil
+}
+
+// resumeLocked restarts the lane after wait.
+func (p *Publisher) resumeLocked(l *lane, wait time.Duration) {
+	l.paused = true
+	time.AfterFunc(wait, func() { p.restart(l) })
+}
+
+func (p *Publisher) restart(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.paused, l.failed = false, nil
+	p.pumpLocked(l)
+}
+
+// gatedLocked reports whether the item belongs to a partition that was not read back. The
+// lane then waits until this run of the relay ends.
+func (p *Publisher) gatedLocked(l *lane, it *item) bool {
+	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.producer.Partitions.Gated(it.topic, it.event.Key()) {
+		return false
+	}
+	l.gated = true
+	return true
+}
+
+// partOfLocked returns the partition of the item: that of the outstanding records of its
+// lane, else the one that its key determines.
+func (p *Publisher) partOfLocked(l *lane, it *item) Partition {
+	if l.outstanding > 0 && l.part.Topic == it.topic {
+		return l.part
+	}
+	return Partition{it.topic, p.producer.Partitions.Part(it.topic, it.event.Key())}
+}
+
+// makeTopicLocked creates the topic and then restarts the lanes that wait for it.
+func (p *Publisher) makeTopicLocked(topic string, l *lane) {
+	key := Partition{topic, -1}
+	f := p.mu.flows.get(key)
+	f.waiting[l] = struct{}{}
+	if f.creating {
+		return
+	}
+	f.creating = true
+	p.calls.Wake() // the creation may take longer than other lanes may wait
+	p.wg.Go(func() {
+		err := p.EnsureTopic(p.ctx, topic)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.mu.flows.of, key)
+		for l := range f.waiting {
+			it := l.firstQueued()
+			switch {
+			case err == nil:
+				p.pumpLocked(l)
+			case it == nil || it.topic != topic || l.outstanding > 0 || l.writing || l.paused || l.failed != nil:
+				// The lane does not wait for this topic now.
+			case failure.Classify(err) == failure.Permanent && !p.staysLocked(l, it):
+				p.refuseLocked(l, err)
+			}
+		}
+	})
+}
+
+// endReplayLocked ends a replay lane.
+func (p *Publisher) endReplayLocked(l *lane, end replayEnd) {
+	if _, ok := p.mu.replaying[l]; !ok {
+		return
+	}
+	delete(p.mu.replaying, l)
+	l.paused = true
+	l.items[0].state = acked // lists that still contain the lane send nothing of it
+	end.attempts = l.items[0].attempts
+	l.replay.end(end)
+	p.endProbeLocked(l)
+}
+
+// replayedLocked ends an acknowledged replay.
+func (p *Publisher) replayedLocked(l *lane, it *item, r *kgo.Record) {
+	p.mu.published(it, true)
+	p.endReplayLocked(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
+}
+
+// replayEnd is the result of a replay.
+type replayEnd struct {
+	err       error // nil: the event is in its topic
+	found     bool  // it already was in its topic before the replay
+	topic     string
+	partition int32
+	offset    int64
+	attempts  int
+}

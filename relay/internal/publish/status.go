@@ -1,0 +1,187 @@
+package publish
+
+import (
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// The states of an event.
+const (
+	EventQueued    = "queued"      // in its lane
+	EventSent      = "sent"        // with the producer
+	EventReturned  = "returned"    // returned by the producer; waits for its next attempt
+	EventSuspect   = "suspect"     // refused; sent once more, alone
+	EventHeld      = "held"        // refused again, without a table of dead letters
+	EventDead      = "dead_letter" // its dead letter is being written, or is the first of its chain
+	EventParked    = "parked"      // a dead letter that waits behind another one of its chain
+	EventReplaying = "replaying"   // its dead letter is being claimed, or is claimed
+	EventOut       = "out"         // in its topic, or settled unpublished by an operator
+)
+
+type publisherState struct {
+	Open  int
+	Bytes int64
+	Held  int
+	// Size of the dedup index: events whose rows the sweep has not read, events whose
+	// rows it has read, aggregates.
+	Fresh, Shown, Aggregates int
+	// DeadLetters counts unsettled dead letters, Spilled those written because the
+	// breaker was open, Parked the aggregates blocked by a dead letter.
+	DeadLetters, Spilled, Parked int
+	Breaker                      BreakerStatus
+	Stalled                      []StalledTopic
+	Unstored                     int
+	OldestUnstored               UnstoredDeadLetter
+}
+
+// State returns the state of the publisher, zero for a nil publisher.
+func (p *Publisher) State() publisherState {
+	if p == nil {
+		return publisherState{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := publisherState{Open: len(p.mu.items), Bytes: p.mu.bytes, Held: len(p.mu.held)}
+	s.Fresh, s.Shown, s.Aggregates = p.mu.dedup.Size()
+	s.DeadLetters, _, s.Parked = p.mu.deadLetters.Size()
+	s.Spilled = p.mu.deadLetters.Spilled()
+	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
+		s.Stalled = p.mu.flows.stalled()
+	}
+	s.Unstored, s.OldestUnstored = p.mu.oldestUnstored()
+	return s
+}
+
+// OldestSent returns when the oldest item in the producer was passed to it, zero if
+// there is none.
+func (p *Publisher) OldestSent() (oldest time.Time) {
+	if p == nil {
+		return oldest
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, it := range p.mu.items {
+		if it.state == sent && (oldest.IsZero() || it.sentAt.Before(oldest)) {
+			oldest = it.sentAt
+		}
+	}
+	return oldest
+}
+
+// Holds returns the held aggregates.
+func (p *Publisher) Holds() []Hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Hold, 0, len(p.mu.held))
+	for _, h := range p.mu.held {
+		out = append(out, *h)
+	}
+	return out
+}
+
+// Remaining returns how many events are not acknowledged, and how many of them wait for an
+// operator or for their time.
+func (p *Publisher) Remaining() (open, blocked int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.mu.items) == 0 {
+		return 0, 0
+	}
+	now := time.Now()
+	for _, l := range p.mu.lanes {
+		if l.blocked(now) {
+			blocked += len(l.items)
+		}
+	}
+	return len(p.mu.items), blocked
+}
+
+// EventState returns the state of the event, empty if the publisher does not know it.
+// Only tests use it: they check the state diagram in docs/design/README.md against it.
+func (p *Publisher) EventState(e *outbox.Event) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if it := p.mu.items[e.ID]; it != nil {
+		l := p.mu.lanes[e.AggregateID]
+		front := l.items[0] == it
+		switch {
+		case front && l.hold != nil:
+			return EventHeld
+		case front && l.suspect:
+			return EventSuspect
+		case it.state == sent:
+			return EventSent
+		case it.state == acked:
+			return EventOut
+		case it.cause != nil:
+			return EventDead
+		case l.writing && p.mu.deadLetters.Blocks(l.id):
+			return EventParked
+		case l.failed != nil && it.attempts > 0:
+			return EventReturned
+		default:
+			return EventQueued
+		}
+	}
+	if p.mu.dedup.Has(e.ID) {
+		return EventOut
+	}
+	if ref, c := p.mu.deadLetters.Ref(e.ID); ref != nil {
+		switch {
+		case c.Head().ID != e.ID:
+			return EventParked
+		case c.Draining:
+			return EventReplaying
+		default:
+			return EventDead
+		}
+	}
+	if l, ok := p.mu.line(e.AggregateID); ok && l.Next > e.Sequence {
+		return EventOut
+	}
+	return ""
+}
+
+// StalledTopics returns the sorted names of the topics with a stalled partition. p may be
+// nil.
+func (p *Publisher) StalledTopics() []string {
+	out := []string{}
+	if p == nil {
+		return out
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.mu.flows.stalled() {
+		out = append(out, s.Topic)
+	}
+	return slices.Compact(out)
+}
+
+// WaitingUnder returns the number of dead letters that wait under a strategy. p may be
+// nil.
+func (p *Publisher) WaitingUnder(strategy string) int {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.deadLetters.Waiting(strategy)
+}
+
+// DataLoss returns the last loss if it is more recent than dataLossReported, else nil.
+func (p *Publisher) DataLoss(now time.Time) *DataLoss {
+	if l := p.losses.last.Load(); l != nil && now.Sub(l.At) < dataLossReported {
+		return l
+	}
+	return nil
+}
+
+// MemoryUse returns the number of events that wait for the sweep reader, their limit,
+// and whether the number is near the limit.
+func (p *Publisher) MemoryUse() (events, limit int, near bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.dedup.Use()
+}
