@@ -9,7 +9,7 @@ import (
 
 // Found contains the events that read-back found in the topics.
 type Found struct {
-	ids  map[gocql.UUID]InTopic
+	ids  *idSet
 	runs map[gocql.UUID]run
 }
 
@@ -22,12 +22,12 @@ type run struct {
 
 // NewFound returns an empty set.
 func NewFound() Found {
-	return Found{ids: make(map[gocql.UUID]InTopic), runs: make(map[gocql.UUID]run)}
+	return Found{ids: newIDSet(), runs: make(map[gocql.UUID]run)}
 }
 
 // Add adds an event; sequence is 0 where the table has no numbers.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
-	b.ids[id] = true
+	b.ids.set(id, true)
 	if sequence == 0 {
 		return
 	}
@@ -44,7 +44,7 @@ func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 }
 
 // Size returns the number of events.
-func (b *Found) Size() int { return len(b.ids) }
+func (b *Found) Size() int { return b.ids.len() }
 
 // Line returns the events up to the last one that have no gap between them. Only their
 // ids identify earlier events.
@@ -55,11 +55,11 @@ func (r run) line() Line {
 // Seed adds events that were published before this relay started; newest limits their write
 // times, in microseconds.
 func (x *Index) Seed(found *Found, newest int64, now time.Time) {
-	if len(found.ids) > 0 {
+	if found.ids.len() > 0 {
 		// Later events are added to another part, which is evicted later.
 		x.fresh = append(x.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
-			freshEvents{ids: make(map[gocql.UUID]InTopic), since: now})
-		x.freshN += len(found.ids)
+			freshEvents{ids: newIDSet(), since: now})
+		x.freshN += found.ids.len()
 	}
 	for aggregate, r := range found.runs {
 		x.Keep(aggregate, r.line())

@@ -31,7 +31,7 @@ func TestBackEvents_Lines(t *testing.T) {
 		{[]int64{1, 65}, Line{65, 66}},
 		{long, Line{37, 101}},
 	} {
-		b := Found{ids: make(map[gocql.UUID]InTopic), runs: make(map[gocql.UUID]run)}
+		b := NewFound()
 		for _, seq := range tt.found {
 			b.Add(outbox.NameID(gocql.UUID{}, string(rune(seq))), gocql.UUID{}, seq)
 		}

@@ -12,9 +12,8 @@ import (
 //
 // The tail reader and later the sweep reader read every row of the log. An id is
 // fresh until the sweep has read its row, and shown for some time after that,
-// because a retry or a batchlog replay may have written the row twice. Ids are kept
-// in plain maps without pointers: about 40 bytes each, nothing for the garbage
-// collector to scan, and evicted one map at a time.
+// because a retry or a batchlog replay may have written the row twice. Ids are in
+// sets of BytesPerID bytes per id, which are evicted one at a time.
 type Index struct {
 	maxFresh, maxShown, maxAggregates int
 
@@ -43,13 +42,13 @@ type InTopic bool
 type Line struct{ First, Next int64 }
 
 type freshEvents struct {
-	ids    map[gocql.UUID]InTopic
+	ids    *idSet
 	since  time.Time
 	newest int64 // write time
 }
 
 type shownEvents struct {
-	ids    map[gocql.UUID]InTopic
+	ids    *idSet
 	newest int64
 }
 
@@ -59,7 +58,7 @@ type shownEvents struct {
 func New(maxEvents, maxAggregates int, busy func(aggregate gocql.UUID) bool) *Index {
 	return &Index{
 		maxFresh: maxEvents, maxShown: max(maxEvents/4, 1), maxAggregates: max(maxAggregates/2, 1),
-		shown: shownEvents{ids: make(map[gocql.UUID]InTopic)},
+		shown: shownEvents{ids: newIDSet()},
 		lines: make(map[gocql.UUID]Line),
 		gaps:  make(map[gocql.UUID]*gaps),
 		busy:  busy,
@@ -69,15 +68,11 @@ func New(maxEvents, maxAggregates int, busy func(aggregate gocql.UUID) bool) *In
 // Has reports whether the event is in the dedup index.
 func (x *Index) Has(id gocql.UUID) bool {
 	for i := range slices.Backward(x.fresh) {
-		if _, ok := x.fresh[i].ids[id]; ok {
+		if x.fresh[i].ids.has(id) {
 			return true
 		}
 	}
-	if _, ok := x.shown.ids[id]; ok {
-		return true
-	}
-	_, ok := x.older.ids[id]
-	return ok
+	return x.shown.ids.has(id) || x.older.ids.has(id)
 }
 
 // AddUnsent adds an event that counts as published although it may be in no topic:
@@ -88,10 +83,10 @@ func (x *Index) AddUnsent(id gocql.UUID, written int64) { x.Add(id, written, fal
 // Has read its row.
 func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
 	if len(x.fresh) == 0 {
-		x.fresh = append(x.fresh, freshEvents{ids: make(map[gocql.UUID]InTopic), since: time.Now()})
+		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: time.Now()})
 	}
 	b := &x.fresh[len(x.fresh)-1]
-	b.ids[id] = how
+	b.ids.set(id, how)
 	b.newest = max(b.newest, written)
 	x.freshN++
 }
@@ -99,20 +94,20 @@ func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
 // AddShown adds an event that is published, or counts as published, after the sweep
 // Has read its row.
 func (x *Index) AddShown(id gocql.UUID, written int64, how InTopic) {
-	if len(x.shown.ids) >= x.maxShown {
+	if x.shown.ids.len() >= x.maxShown {
 		x.horizon = max(x.horizon, x.older.newest)
 		x.older = x.shown
-		x.shown = shownEvents{ids: make(map[gocql.UUID]InTopic)}
+		x.shown = shownEvents{ids: newIDSet()}
 	}
-	x.shown.ids[id] = how
+	x.shown.ids.set(id, how)
 	x.shown.newest = max(x.shown.newest, written)
 }
 
 // Show records that the sweep has read the row of a published event.
 func (x *Index) Show(id gocql.UUID, written int64) {
 	for i := range x.fresh {
-		if how, ok := x.fresh[i].ids[id]; ok {
-			delete(x.fresh[i].ids, id)
+		if how, ok := x.fresh[i].ids.find(id); ok {
+			x.fresh[i].ids.remove(id)
 			x.freshN--
 			x.AddShown(id, written, how)
 			return
@@ -127,41 +122,40 @@ func (x *Index) Full() bool { return x.freshN >= x.maxFresh }
 // in its topic.
 func (x *Index) Find(id gocql.UUID) (out bool, in InTopic) {
 	for i := range x.fresh {
-		if in, ok := x.fresh[i].ids[id]; ok {
+		if in, ok := x.fresh[i].ids.find(id); ok {
 			return true, in
 		}
 	}
-	if in, ok := x.shown.ids[id]; ok {
+	if in, ok := x.shown.ids.find(id); ok {
 		return true, in
 	}
-	in, out = x.older.ids[id]
+	in, out = x.older.ids.find(id)
 	return out, in
 }
 
 // Forget removes an event that its topic has lost.
 func (x *Index) Forget(id gocql.UUID) {
 	for i := range x.fresh {
-		if _, ok := x.fresh[i].ids[id]; ok {
-			delete(x.fresh[i].ids, id)
+		if x.fresh[i].ids.remove(id) {
 			x.freshN--
 		}
 	}
-	delete(x.shown.ids, id)
-	delete(x.older.ids, id)
+	x.shown.ids.remove(id)
+	x.older.ids.remove(id)
 }
 
 // ForgetUnsent removes an event that counts as published and is not known to be in
 // its topic.
 func (x *Index) ForgetUnsent(id gocql.UUID) {
 	for i := range x.fresh {
-		if how, ok := x.fresh[i].ids[id]; ok && !bool(how) {
-			delete(x.fresh[i].ids, id)
+		if how, ok := x.fresh[i].ids.find(id); ok && !bool(how) {
+			x.fresh[i].ids.remove(id)
 			x.freshN--
 		}
 	}
-	for _, ids := range []map[gocql.UUID]InTopic{x.shown.ids, x.older.ids} {
-		if how, ok := ids[id]; ok && !bool(how) {
-			delete(ids, id)
+	for _, ids := range []*idSet{x.shown.ids, x.older.ids} {
+		if how, ok := ids.find(id); ok && !bool(how) {
+			ids.remove(id)
 		}
 	}
 }
@@ -172,17 +166,17 @@ func (x *Index) ForgetUnsent(id gocql.UUID) {
 func (x *Index) Pass(upTo int64, now time.Time, every time.Duration) {
 	x.fresh = slices.DeleteFunc(x.fresh, func(b freshEvents) bool {
 		old := now.Sub(b.since) >= every
-		if len(b.ids) > 0 && !(old && b.newest < upTo) || len(b.ids) == 0 && !old {
+		if b.ids.len() > 0 && !(old && b.newest < upTo) || b.ids.len() == 0 && !old {
 			return false
 		}
-		for id, how := range b.ids {
+		for id, how := range b.ids.all() {
 			x.AddShown(id, b.newest, how)
 		}
-		x.freshN -= len(b.ids)
+		x.freshN -= b.ids.len()
 		return true
 	})
 	if n := len(x.fresh); n > 0 && now.Sub(x.fresh[n-1].since) >= every {
-		x.fresh = append(x.fresh, freshEvents{ids: make(map[gocql.UUID]InTopic), since: now})
+		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: now})
 	}
 }
 
@@ -233,5 +227,5 @@ func (x *Index) Horizon() int64 { return x.horizon }
 
 // Size returns the number of events and aggregates in the index.
 func (x *Index) Size() (fresh, shown, aggregates int) {
-	return x.freshN, len(x.shown.ids) + len(x.older.ids), len(x.lines) + len(x.olderLines)
+	return x.freshN, x.shown.ids.len() + x.older.ids.len(), len(x.lines) + len(x.olderLines)
 }
