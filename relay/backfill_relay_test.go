@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 
@@ -121,7 +122,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 					c.ConfidenceWindow = 10 * time.Second
 					c.MaxAggregates = 3 + rnd.IntN(50)
 					if seed%2 == 0 {
-						c.MaxRememberedEvents = 150
+						c.DedupMemory = 150 * dedup.BytesPerEvent
 					}
 				})
 				defer w.close()

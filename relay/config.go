@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -57,7 +58,7 @@ const (
 	DefaultMaxRecordBytes          = 1_048_588
 	DefaultMaxStreamBacklog        = 10_000
 	DefaultMaxAggregates           = 500_000
-	DefaultMaxRememberedEvents     = 1_000_000
+	DefaultDedupMemory             = 64 << 20
 	DefaultRetryMin                = 100 * time.Millisecond
 	DefaultRetryMax                = 30 * time.Second
 	DefaultHoldRetry               = time.Minute
@@ -99,7 +100,7 @@ type Config struct {
 	// Checkpoints, logs (key shard) and metrics (label shard; unregistered when Run
 	// returns) contain the shard. The following limits apply to the whole relay, and
 	// each shard has an equal share: MaxInFlightRecords, MaxInFlightBytes,
-	// MaxAggregates, MaxRememberedEvents, SpillLimit, ReplayConcurrency, ReplayRate,
+	// MaxAggregates, DedupMemory, SpillLimit, ReplayConcurrency, ReplayRate,
 	// BackfillRowsPerSecond, TailMaxQueriesPerSecond. The zero value processes the whole
 	// table.
 	Shard Shard
@@ -237,13 +238,14 @@ type Config struct {
 	// kept in memory, about 80 bytes each. For others the relay looks up the earlier
 	// events when the next event arrives. Default DefaultMaxAggregates.
 	MaxAggregates int
-	// MaxRememberedEvents is the maximum number of events that are published before the
-	// sweep reader has read their rows, after the confidence window. The dedup index
-	// keeps their ids, about 40 bytes each, so that no event is published twice. At the
-	// limit the tail reader waits for the sweep reader; at 80 % of it Status reports a
-	// problem, so 1.25 times the events of one confidence window are enough. Default
-	// DefaultMaxRememberedEvents, enough for 6,666 events per second over two minutes.
-	MaxRememberedEvents int
+	// DedupMemory limits the memory, in bytes, of the ids of published events, which
+	// prevent that an event is published twice. An event needs dedup.BytesPerEvent, 36
+	// bytes, from its publication until the sweep reader has read its row, after the
+	// confidence window. At the limit the tail reader waits for the sweep reader; at
+	// 80 % of it Status reports a problem, so 45 bytes times events per second times
+	// seconds of the confidence window are enough. Default DefaultDedupMemory, enough
+	// for 12,427 events per second over two minutes.
+	DedupMemory int64
 
 	// RetryDelays are the delays before each attempt to publish an event; their number
 	// is the number of attempts. After the last attempt the event becomes a dead letter,
@@ -377,7 +379,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxRecordBytes, DefaultMaxRecordBytes)
 	def(&c.MaxStreamBacklog, DefaultMaxStreamBacklog)
 	def(&c.MaxAggregates, DefaultMaxAggregates)
-	def(&c.MaxRememberedEvents, DefaultMaxRememberedEvents)
+	def(&c.DedupMemory, DefaultDedupMemory)
 	def(&c.RetryMin, DefaultRetryMin)
 	def(&c.RetryMax, DefaultRetryMax)
 	def(&c.HoldRetry, DefaultHoldRetry)
@@ -537,13 +539,16 @@ func (c Config) validateBounds(bad report) {
 		{"MaxRecordBytes", int64(c.MaxRecordBytes)},
 		{"MaxStreamBacklog", int64(c.MaxStreamBacklog)},
 		{"MaxAggregates", int64(c.MaxAggregates)},
-		{"MaxRememberedEvents", int64(c.MaxRememberedEvents)},
+		{"DedupMemory", c.DedupMemory},
 	} {
 		if n.v <= 0 {
 			bad(n.name, "%d must be positive", n.v)
 		}
 	}
 }
+
+// rememberedEvents returns the number of events that DedupMemory has room for.
+func (c *Config) rememberedEvents() int { return int(max(c.DedupMemory/dedup.BytesPerEvent, 1)) }
 
 // publish returns the configuration of the publisher.
 func (c *Config) publish() *publish.Config {
@@ -557,7 +562,7 @@ func (c *Config) publish() *publish.Config {
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
 		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
 		MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, MaxRecordBytes: c.MaxRecordBytes,
-		MaxAggregates: c.MaxAggregates, MaxRememberedEvents: c.MaxRememberedEvents,
+		MaxAggregates: c.MaxAggregates, MaxRememberedEvents: c.rememberedEvents(),
 		RetryDelays: c.RetryDelays, RetryJitter: c.RetryJitter, RetryMin: c.RetryMin, RetryMax: c.RetryMax,
 		HoldRetry: c.HoldRetry, AttemptTimeout: c.AttemptTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
@@ -587,7 +592,7 @@ func (c *Config) capture() *capture.Config {
 func (c *Config) readback() *readback.Config {
 	return &readback.Config{
 		Source: c.Source, Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
-		MaxInFlightRecords: c.MaxInFlightRecords, MaxRememberedEvents: c.MaxRememberedEvents,
+		MaxInFlightRecords: c.MaxInFlightRecords, MaxRememberedEvents: c.rememberedEvents(),
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -97,7 +98,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			c.MaxRememberedEvents = 8 // the start remembers one settled letter, the newest
+			c.DedupMemory = 8 * dedup.BytesPerEvent // the start remembers one settled letter, the newest
 			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()

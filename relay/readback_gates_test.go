@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -214,7 +215,7 @@ func TestReadback_PublishesNoMoreThanAStartRemembers(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w, all, away := unreadWorld(t)
 		defer w.close()
-		w.cfg.MaxRememberedEvents, w.cfg.MaxInFlightRecords = 80, 20
+		w.cfg.DedupMemory, w.cfg.MaxInFlightRecords = 80*dedup.BytesPerEvent, 20
 		w.cfg.ConfidenceWindow = 10 * time.Second
 		r, stop := w.run()
 		time.Sleep(20 * time.Second)

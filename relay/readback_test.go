@@ -25,6 +25,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -337,7 +338,7 @@ func TestReadback_OfTopicsWithBrokerTime(t *testing.T) {
 func TestReadback_RemembersTheNewestPart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrashing(t, 1, func(c *Config) { c.MaxRememberedEvents = 100 })
+		c := newCrashing(t, 1, func(c *Config) { c.DedupMemory = 100 * dedup.BytesPerEvent })
 		defer c.close()
 		c.store.Freeze(true)
 		c.life(4 * time.Second)

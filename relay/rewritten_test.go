@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -16,7 +17,7 @@ func TestRewritten(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
-		remembered int           // 0 is the default
+		remembered int64         // 0 is the default
 		delay      time.Duration // the broker is away for so long after the first write
 		before     bool          // the relay is restarted before the row is written again
 		restart    bool          // and after that, before the next event of the aggregate
@@ -35,7 +36,7 @@ func TestRewritten(t *testing.T) {
 						wideWindow(c)
 						c.Tail, c.TailMaxInterval, c.WhenOpen = tail, 2*time.Second, WhenOpenHold
 						if tt.remembered > 0 {
-							c.MaxRememberedEvents = tt.remembered
+							c.DedupMemory = tt.remembered * dedup.BytesPerEvent
 						}
 					})
 					defer w.close()

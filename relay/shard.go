@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // Shard is one of Count equal parts of an outbox table; the zero value is the whole
@@ -32,12 +33,14 @@ func (c *Config) onlyShare() {
 	}
 	part(&c.MaxInFlightRecords, 100)
 	part(&c.MaxAggregates, 1000)
-	part(&c.MaxRememberedEvents, 10_000)
 	part(&c.SpillLimit, 100)
 	part(&c.ReplayConcurrency, 4)
 	part(&c.BackfillRowsPerSecond, 100)
 	if least := int64(c.MaxRecordBytes); c.MaxInFlightBytes > least {
 		c.MaxInFlightBytes = max(c.MaxInFlightBytes/int64(n), least)
+	}
+	if least := int64(10_000 * dedup.BytesPerEvent); c.DedupMemory > least {
+		c.DedupMemory = max(c.DedupMemory/int64(n), least)
 	}
 	rate := func(v *float64, least float64) {
 		if *v > least {

@@ -65,7 +65,7 @@ func TestConfig_LeavesAShardItsShare(t *testing.T) {
 	c := whole
 	c.Shard, c.SpillLimit = Shard{Index: 2, Count: 4}, -1
 	c.onlyShare()
-	if c.MaxInFlightRecords != 2500 || c.MaxInFlightBytes != 16<<20 || c.MaxAggregates != 125_000 || c.MaxRememberedEvents != 250_000 ||
+	if c.MaxInFlightRecords != 2500 || c.MaxInFlightBytes != 16<<20 || c.MaxAggregates != 125_000 || c.DedupMemory != 16<<20 ||
 		c.ReplayConcurrency != 32 || c.ReplayRate != 500 || c.BackfillRowsPerSecond != 1250 || c.TailMaxQueriesPerSecond != 250 || c.SpillLimit != -1 {
 		t.Errorf("a quarter is %+v", c)
 	}

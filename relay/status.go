@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -166,8 +167,8 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 			l.Partition, l.Topic, l.At.UTC().Format(time.RFC3339))
 	}
 	if t := s.Tail; t.NearLimit {
-		say("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.max_remembered to at least 1.25 times the events of %s",
-			t.Unswept, t.UnsweptLimit, cfg.ConfidenceWindow)
+		say("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory to at least %.0f bytes per event and second",
+			t.Unswept, t.UnsweptLimit, 1.25*dedup.BytesPerEvent*cfg.ConfidenceWindow.Seconds())
 	}
 	if s.Unread != "" {
 		say("cannot read partitions back since %s; their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)

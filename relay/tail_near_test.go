@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -16,7 +17,7 @@ func TestTail_ReportsItsLimitBeforeItStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			c.ConfidenceWindow, c.MaxRememberedEvents = time.Minute, 50
+			c.ConfidenceWindow, c.DedupMemory = time.Minute, 50*dedup.BytesPerEvent
 		})
 		defer w.close()
 		log := w.logged()
@@ -29,7 +30,7 @@ func TestTail_ReportsItsLimitBeforeItStops(t *testing.T) {
 			}
 			return r.Status()
 		}
-		const named = "set relay.max_remembered"
+		const named = "set relay.dedup_memory"
 		if s := step(0, 35); len(s.Problems) > 0 {
 			t.Errorf("problems %q at 70 percent of the bound, want none", s.Problems)
 		}

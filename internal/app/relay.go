@@ -26,13 +26,14 @@ import (
 const sweepPage = 100
 
 // relayMemory is the soft memory limit of the relay with the default settings. Its live
-// memory is bounded below it: a million remembered events, half a million aggregates, and
+// memory is bounded below it: 64 MiB for the dedup index, half a million aggregates, and
 // 64 MiB in flight.
 const relayMemory = 150 << 20
 
-// memoryLimit is relayMemory, plus the memory of settings above the defaults.
+// memoryLimit is relayMemory, plus twice the memory of settings above the defaults: garbage
+// is collected before the index and its garbage need more.
 func (c *RelayConfig) memoryLimit() int64 {
-	return relayMemory + 100*max(0, int64(c.MaxRememberedEvents)-relay.DefaultMaxRememberedEvents)
+	return relayMemory + 2*max(0, c.DedupMemory-relay.DefaultDedupMemory)
 }
 
 // AdminShutdown is the time that a scrape in progress may take when the process stops.

@@ -10,15 +10,15 @@ import (
 // let it keep more.
 func TestRelayMemory_FollowsTheSettings(t *testing.T) {
 	t.Parallel()
-	c := RelayConfig{MaxRememberedEvents: relay.DefaultMaxRememberedEvents}
+	c := RelayConfig{DedupMemory: relay.DefaultDedupMemory}
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with the defaults, want %d", got, int64(relayMemory))
 	}
-	c.MaxRememberedEvents += 10
-	if got := c.memoryLimit(); got != relayMemory+100*10 {
+	c.DedupMemory += 1000
+	if got := c.memoryLimit(); got != relayMemory+2*1000 {
 		t.Errorf("memoryLimit() = %d, want room for what the settings allow", got)
 	}
-	c.MaxRememberedEvents = 1
+	c.DedupMemory = 1
 	if got := c.memoryLimit(); got != relayMemory {
 		t.Errorf("memoryLimit() = %d with less than the defaults, want %d", got, int64(relayMemory))
 	}

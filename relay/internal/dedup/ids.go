@@ -25,8 +25,13 @@ const (
 	tagInTopic = 0x40
 )
 
-// BytesPerID is the most memory that an id in an Index needs.
-const BytesPerID = 24
+const (
+	// BytesPerID is the most memory that an id in an Index needs.
+	BytesPerID = 24
+	// BytesPerEvent is the memory of an event that the sweep reader has not read: its id,
+	// and half of one whose row it has read, because New keeps half as many of these.
+	BytesPerEvent = BytesPerID + BytesPerID/2
+)
 
 var seed = maphash.MakeSeed()
 

@@ -120,7 +120,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	}
 	aggregates := heapInUse() - before - events
 	t.Logf("%d bytes per event, %d per aggregate", events/1_000_000, aggregates/500_000)
-	if events > 50*1_000_000 || aggregates > 100*500_000 {
+	if events > BytesPerID*1_000_000 || aggregates > 100*500_000 {
 		t.Errorf("%d MB for events, %d MB for aggregates", events>>20, aggregates>>20)
 	}
 	runtime.KeepAlive(x)

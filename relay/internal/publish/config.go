@@ -31,7 +31,7 @@ type Config struct {
 	MaxInFlightBytes                   int64
 	MaxRecordBytes                     int32
 	MaxAggregates                      int
-	MaxRememberedEvents                int
+	MaxRememberedEvents                int // of relay.Config.DedupMemory
 	RetryDelays                        []time.Duration
 	RetryJitter                        float64
 	RetryMin, RetryMax                 time.Duration

@@ -153,7 +153,7 @@ func (p *Publisher) MemoryFull() bool {
 	if near, changed := p.mu.dedup.Near(); changed {
 		events, limit, _ := p.mu.dedup.Use()
 		if near {
-			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.max_remembered", "events", events, "limit", limit)
+			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory", "events", events, "limit", limit)
 		} else {
 			p.log.Info("dedup index has room again", "events", events, "limit", limit)
 		}
