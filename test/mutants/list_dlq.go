@@ -148,7 +148,7 @@ var dlqMutants = []mutant{
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
 		name: "a replay ends for an event whose dead letter is settled", file: "relay/internal/publish/replay.go",
-		old: "	return bool(in)\n", new: "	return bool(in) || r.p.dedup.Has(id)\n",
+		old: "	return bool(in)\n", new: "	return bool(in) || r.p.mu.dedup.Has(id)\n",
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
 		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/dead_letter.go",

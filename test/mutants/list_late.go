@@ -9,7 +9,7 @@ var lateMutants = []mutant{
 		new: "case false:",
 	}),
 	unit("TestRewritten", mutant{
-		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",
+		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/aggregates.go",
 		old: "	case !o.Owner:\n		return Left, nil\n",
 		new: "	case false:\n		return Left, nil\n",
 	}),
