@@ -15,8 +15,8 @@ import (
 )
 
 // Retention deletes dead letters without an archive; then a backfill reads all their
-// rows again. It publishes none of them: neither those that were
-// replayed, nor the discarded, nor the failed ones.
+// rows again. It publishes none of them: neither the replayed
+// events, nor the discarded, nor the failed ones.
 func TestRetention_PublishesNothingAgain(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()

@@ -268,7 +268,7 @@ func (k *consumer) settle() {
 	}
 }
 
-// send settles messages. Those that cannot be settled are delivered again when their leases
+// send settles messages. Messages that cannot be settled are delivered again when their leases
 // expire: they are not extended any more.
 func (k *consumer) send(action string, items []Settling) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(k.opts.VisibilityTimeout, k.opts.StopTimeout))

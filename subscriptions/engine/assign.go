@@ -407,8 +407,8 @@ func (g *group) lost(lost map[string][]int32) {
 	g.release(lost)
 }
 
-// release ends the partitions of a callback, and those that a concurrent reload puts in
-// their place.
+// release ends the partitions of a callback, and the partitions by which a
+// concurrent reload replaces them.
 func (g *group) release(lost map[string][]int32) {
 	for all := g.taken(lost); len(all) > 0; all = g.taken(lost) {
 		g.forget(all)

@@ -196,7 +196,7 @@ func (g *group) open() (err error) {
 		if err != nil {
 			return err
 		}
-		g.pusher = g.newPusher(plugin)
+		g.pusher = newPusher(g, plugin)
 	}
 	topics, patterns := r.TopicRegexps()
 	opts := []kgo.Opt{

@@ -36,7 +36,7 @@ type pusher struct {
 	stuck   prometheus.Gauge
 }
 
-func (g *group) newPusher(plugin push.Plugin) *pusher {
+func newPusher(g *group, plugin push.Plugin) *pusher {
 	m := g.e.metrics
 	return &pusher{
 		g: g, plugin: plugin, slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
@@ -195,7 +195,7 @@ func (c pushed) Done(_ int, o queue.Outcome) {
 	}
 }
 
-// end waits for the calls whose partitions were closed. Those that hang are left.
+// end waits for the calls whose partitions were closed. Calls that hang are left.
 func (u *pusher) end() {
 	if u == nil {
 		return

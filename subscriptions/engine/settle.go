@@ -18,7 +18,7 @@ const maxReason = 2000
 // call collects the results of one Settle.
 type call struct {
 	done chan struct{} // closed when all results are known
-	// leased are the times at which the leases began; zero for those that had ended.
+	// leased are the times at which the leases began; zero for leases that had ended.
 	leased []time.Time
 	mu     struct {
 		sync.Mutex

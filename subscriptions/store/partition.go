@@ -63,7 +63,7 @@ func (s *Store) partition(p Partition) *partition {
 }
 
 // readStatics returns the static columns with all writes that are decided, and prevents
-// those that were begun before it and are undecided.
+// earlier writes that are undecided.
 func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err error) {
 	err = s.until(ctx, func() error {
 		return s.bounded(ctx, func(ctx context.Context) error {

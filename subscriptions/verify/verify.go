@@ -122,7 +122,7 @@ type check struct {
 	report   *Report
 }
 
-// partitions accounts for the partitions of the topics, and for those that are claimed. The
+// partitions accounts for the partitions of the topics and for all claimed partitions. The
 // starts are listed before the positions are read: a record below a start that is not
 // settled later was deleted before it was settled. Rows are read last, so that a message is
 // not counted as lost while it is stored.

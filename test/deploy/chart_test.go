@@ -266,7 +266,7 @@ func TestChart_PodsAreConfined(t *testing.T) {
 }
 
 // The configuration in the Secret, with the environment of each pod, is one that the
-// processes accept, and their listeners are those that probes and services use.
+// processes accept, and their listeners are the ones of probes and services.
 func TestChart_ConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	objects := parse(t, render(t, "outbox.yaml", nil))

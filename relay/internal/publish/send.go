@@ -143,7 +143,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 
 	if used {
 		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",
-			"max_remembered_events", p.cfg.MaxRememberedEvents)
+			"dedup_ids", p.cfg.MaxRememberedEvents)
 	}
 	if l.replay == nil && mayGive {
 		p.budget.Give(it.bytes)
