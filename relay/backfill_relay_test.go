@@ -324,7 +324,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 			t.Errorf("Status() = %+v, want a scan that is done, and two dead letters", s)
 		}
 		query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence)
-		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)

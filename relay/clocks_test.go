@@ -255,7 +255,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 				if name == "discarded between two relays" {
 					stopRelay()
 				}
-				if err := w.letters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
 				switch name {

@@ -336,9 +336,9 @@ type Config struct {
 	// not ready. Default DefaultStallAfter.
 	StallAfter time.Duration
 
-	letters  *dlq.Store         // nil without dead letters; set by New
-	rules    *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
-	rulesErr error
+	deadLetters *dlq.Store         // nil without dead letters; set by New
+	rules       *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
+	rulesErr    error
 
 	// Logger receives the relay's log. Nil discards it.
 	Logger *slog.Logger
@@ -568,7 +568,7 @@ func (c *Config) publish() *publish.Config {
 		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
 		BreakerMinCalls: c.BreakerMinCalls, BreakerProbes: c.BreakerProbes,
 		Spill: c.WhenOpen == WhenOpenSpill, SpillLimit: c.SpillLimit,
-		DeadLetters: c.letters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
+		DeadLetters: c.deadLetters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
 		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
 		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,

@@ -36,25 +36,25 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 	}
 }
 
-// OpenLettersError is returned by a start with dead letters off while dead letters are
+// OpenDeadLettersError is returned by a start with dead letters off while dead letters are
 // open. Later events of their aggregates would be published before them, and nothing
 // would publish the dead letters. It is Fatal.
-type OpenLettersError struct {
-	Table             string
-	Letters, Released int
+type OpenDeadLettersError struct {
+	Table                 string
+	DeadLetters, Released int
 }
 
 // Error returns the number of open dead letters and the fix.
-func (e *OpenLettersError) Error() string {
+func (e *OpenDeadLettersError) Error() string {
 	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events would overtake them, and they would not be published; "+
-		"set relay.dead_letters to on, or settle them first (outbox dlq list, discard, resolve)", e.Letters, e.Table, e.Released)
+		"set relay.dead_letters to on, or settle them first (outbox dlq list, discard, resolve)", e.DeadLetters, e.Table, e.Released)
 }
 
 // Class is Fatal: the relay cannot start until the dead letters are resolved.
-func (e *OpenLettersError) Class() failure.Class { return failure.Fatal }
+func (e *OpenDeadLettersError) Class() failure.Class { return failure.Fatal }
 
-// refuseLetters rejects a start with dead letters off while some are open.
-func (r *Relay) refuseLetters(ctx context.Context) error {
+// refuseDeadLetters rejects a start with dead letters off while some are open.
+func (r *Relay) refuseDeadLetters(ctx context.Context) error {
 	if r.cfg.DeadLetters != DeadLettersOff {
 		return nil
 	}
@@ -62,11 +62,11 @@ func (r *Relay) refuseLetters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	open := OpenLettersError{Table: r.cfg.TableKeyspace + "." + r.cfg.Table}
+	open := OpenDeadLettersError{Table: r.cfg.TableKeyspace + "." + r.cfg.Table}
 	err = r.untilRead(ctx, "cannot read open dead letters; publishing is paused", func() error {
-		open.Letters, open.Released = 0, 0
+		open.DeadLetters, open.Released = 0, 0
 		return store.Chains(ctx, open.Table, func(e dlq.ChainEntry) error {
-			open.Letters++
+			open.DeadLetters++
 			if e.Released {
 				open.Released++
 			}
@@ -78,7 +78,7 @@ func (r *Relay) refuseLetters(ctx context.Context) error {
 		return nil // the schema has no dead letters
 	case err != nil:
 		return err
-	case open.Letters > open.Released:
+	case open.DeadLetters > open.Released:
 		return &open
 	case open.Released > 0:
 		r.log.Warn("dead letters are off; released dead letters are not published", "dead_letters", open.Released)

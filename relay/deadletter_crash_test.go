@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// lettersFail lets no dead letter be written or changed until it is called off.
-func (w *world) lettersFail() (end func()) {
+// deadLettersFail lets no dead letter be written or changed until it is called off.
+func (w *world) deadLettersFail() (end func()) {
 	id := w.db.Faults().MustAdd(faults.Rule{
 		Name: "no dead letters", Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}},
 		Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
@@ -51,7 +51,7 @@ func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second })
 		defer w.close()
 		w.crashAfter(5 * time.Second)
-		written, reachable := w.lettersFail(), w.unreachable()
+		written, reachable := w.deadLettersFail(), w.unreachable()
 		all := relaytest.Events(10, 4, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)
@@ -90,7 +90,7 @@ func TestDeadLetters_ReadBackGoesToTheClaim(t *testing.T) {
 		noted := func() {}
 		var once sync.Once
 		w.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-			once.Do(func() { noted = w.lettersFail() })
+			once.Do(func() { noted = w.deadLettersFail() })
 			return nil, nil, false
 		})
 		w.crashAfter(15 * time.Minute)

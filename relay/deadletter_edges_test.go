@@ -43,7 +43,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				end()
-				if err := w.letters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -61,8 +61,8 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 	}
 }
 
-// A released letter stays behind while its aggregate goes on. A relay that
-// starts then does not take the number of the letter for the aggregate's last.
+// A released dead letter stays behind while its aggregate goes on. A relay that
+// starts then does not take the number of the dead letter for the aggregate's last.
 func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.letters().Release(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Release(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute) // the checkpoints are past it
@@ -131,12 +131,12 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		end()
 		time.Sleep(3 * time.Minute)
-		if err := w.letters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
-			if l, err := w.letters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != chains.ClassUndecodable {
+			if l, err := w.deadLetters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != chains.ClassUndecodable {
 				t.Errorf("Read() of the row = %s, %s, %v, want it manual and undecodable", l.Status, l.ErrorClass, err)
 			}
 		}
@@ -261,7 +261,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		_, stop = w.run()
@@ -269,7 +269,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
 			t.Errorf("Read() = %s, %v, want found", l.Outcome.Kind, err)
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)

@@ -48,12 +48,12 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 				if how == "dies before it can note it" {
 					var once sync.Once
 					w.cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-						once.Do(func() { noted = w.lettersFail() })
+						once.Do(func() { noted = w.deadLettersFail() })
 						return nil, nil, false
 					})
 				}
 				edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json", Headers: map[string]string{"mended": "1"}}
-				id, err := w.letters().Edit(t.Context(), bad.ID, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0)
+				id, err := w.deadLetters().Edit(t.Context(), bad.ID, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 				if open := w.open(); len(open) != 0 {
 					t.Errorf("dead letters are left: %+v", open)
 				}
-				l, err := w.letters().Read(t.Context(), bad.ID)
+				l, err := w.deadLetters().Read(t.Context(), bad.ID)
 				if err != nil || string(l.Payload) != string(bad.Payload) || l.EditedID != id || l.Status != dlq.Resolved {
 					t.Errorf("the letter is %+v, %v", l, err)
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A letter that comes back from the archive is replayed once by a relay that runs,
+// A dead letter that comes back from the archive is replayed once by a relay that runs,
 // whether that saw it leave or began when it was gone; and so is one that is
 // restored when the relay is away.
 func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
@@ -42,9 +42,9 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 					w.write(e)
 				}
 				time.Sleep(10 * time.Second)
-				copied, err := w.letters().Copy(t.Context(), bad.ID)
+				copied, err := w.deadLetters().Copy(t.Context(), bad.ID)
 				must(err)
-				must(w.letters().Purge(t.Context(), bad.ID, dlq.Purge{Force: true}, by))
+				must(w.deadLetters().Purge(t.Context(), bad.ID, dlq.Purge{Force: true}, by))
 				end()
 				time.Sleep(10 * time.Second)
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
@@ -55,7 +55,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 					r, stop = w.run()
 					time.Sleep(10 * time.Second)
 				}
-				must(w.letters().Restore(t.Context(), bad.ID, &copied, by))
+				must(w.deadLetters().Restore(t.Context(), bad.ID, &copied, by))
 				if how == "was away" {
 					r, stop = w.run()
 				}
@@ -63,10 +63,10 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				if n := r.Status().DeadLetters; n != 1 {
 					t.Errorf("the relay knows %d dead letters, want the restored one", n)
 				}
-				must(w.letters().Replay(t.Context(), bad.ID, by))
+				must(w.deadLetters().Replay(t.Context(), bad.ID, by))
 				stale := w.open()[bad.ID]
 				time.Sleep(10 * time.Second)
-				// What was read of the letter before this relay settled it.
+				// What was read of the dead letter before this relay settled it.
 				publish.NewReplayer(r.publisher.Load(), nil).Answer(&dlq.Request{EventID: bad.ID, Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
 				time.Sleep(10 * time.Minute) // the sweep shows every row again
 				if n := r.Status().DeadLetters; n != 0 {
@@ -83,7 +83,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				if n != 1 || len(got) != len(all) {
 					t.Errorf("it was published %d times, and %d events in all, want once and %d", n, len(got), len(all))
 				}
-				l, err := w.letters().Read(t.Context(), bad.ID)
+				l, err := w.deadLetters().Read(t.Context(), bad.ID)
 				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 					t.Errorf("the letter is %s, outcome %+v, %v", l.Status, l.Outcome, err)
 				}
@@ -92,13 +92,13 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 	}
 }
 
-// An archived letter of which this relay knows nothing until it stores the same event's
-// letter again is published once it is restored.
+// An archived dead letter of which this relay knows nothing until it stores the same event's
+// dead letter again is published once it is restored.
 func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			c.DedupMemory = 8 * dedup.BytesPerEvent // the start remembers one settled letter, the newest
+			c.DedupMemory = 8 * dedup.BytesPerEvent // the start remembers one settled dead letter, the newest
 			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 		})
 		defer w.close()
@@ -107,20 +107,20 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		bad, other := all[0], all[1]
 		var copied dlq.Copy
 		for _, e := range []outbox.Event{bad, other} {
-			if _, err := w.letters().Write(t.Context(), &dlq.DeadLetter{
+			if _, err := w.deadLetters().Write(t.Context(), &dlq.DeadLetter{
 				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
 				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: chains.ClassRefused,
 			}); err != nil {
 				t.Fatal(err)
 			}
-			c, err := w.letters().Copy(t.Context(), e.ID)
+			c, err := w.deadLetters().Copy(t.Context(), e.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if e.ID == bad.ID {
 				copied = c
 			}
-			if err := w.letters().Purge(t.Context(), e.ID, dlq.Purge{Force: true}, by); err != nil {
+			if err := w.deadLetters().Purge(t.Context(), e.ID, dlq.Purge{Force: true}, by); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -136,18 +136,18 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		w.write(bad)
 		time.Sleep(10 * time.Second)
 		end()
-		if err := w.letters().Restore(t.Context(), bad.ID, &copied, by); err != nil {
+		if err := w.deadLetters().Restore(t.Context(), bad.ID, &copied, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		l, err := w.letters().Read(t.Context(), bad.ID)
+		l, err := w.deadLetters().Read(t.Context(), bad.ID)
 		if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 			t.Errorf("the letter is %s, outcome %+v, %v, want it replayed", l.Status, l.Outcome, err)
 		}

@@ -36,16 +36,16 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Second)
-		letter, err := w.letters().Read(t.Context(), bad.ID)
-		if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != chains.ClassUndecodable || letter.Sequence != 2 ||
-			string(letter.Payload) != string(bad.Payload) || !strings.Contains(letter.ErrorText, "event_type") {
-			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", letter, err)
+		deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
+		if err != nil || deadLetter.Status != dlq.Manual || deadLetter.ErrorClass != chains.ClassUndecodable || deadLetter.Sequence != 2 ||
+			string(deadLetter.Payload) != string(bad.Payload) || !strings.Contains(deadLetter.ErrorText, "event_type") {
+			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", deadLetter, err)
 		}
 		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 || len(s.Problems) > 0 {
 			t.Errorf("Status() = %+v, want the row and two behind it", s)
 		}
 		by := dlq.Actor{Name: "ada", Reason: "test"}
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -54,19 +54,19 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		}
 		// While the row cannot be read nothing new is known of it.
 		readable := w.readsFail("outbox_messages")
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
 		readable()
 		time.Sleep(time.Minute)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Manual {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Manual {
 			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, manual", l.ErrorClass, l.Status, err)
 		}
 		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.letters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -98,11 +98,11 @@ func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1})
-		if err := w.letters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if l, err := w.letters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassAttemptsUsed {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassAttemptsUsed {
 			t.Fatalf("Read() = %s, %v, want a replay that used up its attempts", l.ErrorClass, err)
 		}
 		fault.Remove()

@@ -24,26 +24,26 @@ func retried(r dlq.StrategyRule) func(*Config) {
 	return func(c *Config) { c.Rules = []dlq.StrategyRule{r} }
 }
 
-// all reads the letters of a world, whole, and what each waits for.
-func (w *world) all() (letters []dlq.DeadLetter, waits map[string]int) {
+// all reads the dead letters of a world, whole, and what each waits for.
+func (w *world) all() (deadLetters []dlq.DeadLetter, waits map[string]int) {
 	w.t.Helper()
-	holds, err := w.letters().Holds(w.t.Context(), "outbox.outbox_messages")
+	holds, err := w.deadLetters().Holds(w.t.Context(), "outbox.outbox_messages")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	waits = make(map[string]int)
-	if err := w.letters().List(w.t.Context(), dlq.Filter{}, func(l *dlq.DeadLetter) error {
-		whole, err := w.letters().Read(w.t.Context(), l.EventID)
-		letters = append(letters, whole)
+	if err := w.deadLetters().List(w.t.Context(), dlq.Filter{}, func(l *dlq.DeadLetter) error {
+		whole, err := w.deadLetters().Read(w.t.Context(), l.EventID)
+		deadLetters = append(deadLetters, whole)
 		waits[whole.WaitsFor(holds, time.Now())]++
 		return err
 	}); err != nil {
 		w.t.Fatal(err)
 	}
-	return letters, waits
+	return deadLetters, waits
 }
 
-// Of many letters with the same error one is tried, and when it dies again the
+// Of many dead letters with the same error one is tried, and when it fails again, the
 // others wait untried. When the broker takes it the others follow, all of them.
 func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 	t.Parallel()
@@ -57,9 +57,9 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(3*time.Minute + 30*time.Second)
-		letters, waits := w.all()
+		deadLetters, waits := w.all()
 		tried := 0
-		for _, l := range letters {
+		for _, l := range deadLetters {
 			if l.Replays > 0 {
 				tried++
 			}
@@ -67,8 +67,8 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 				t.Errorf("letter %s has rule %q and strategy %q", l.EventID, l.Rule, l.Strategy)
 			}
 		}
-		if len(letters) != 80 || tried == 0 || tried > 4 {
-			t.Errorf("%d of %d letters were tried in three minutes, want a canary a minute", tried, len(letters))
+		if len(deadLetters) != 80 || tried == 0 || tried > 4 {
+			t.Errorf("%d of %d letters were tried in three minutes, want a canary a minute", tried, len(deadLetters))
 		}
 		held := 0
 		for why, n := range waits {
@@ -102,7 +102,7 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 	})
 }
 
-// A conditional letter waits until its condition holds, and says which does not;
+// A conditional dead letter waits until its condition holds, and says which does not;
 // when it dies of the same error for the third time it is manual, and says so.
 func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 	t.Parallel()
@@ -147,7 +147,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 			t.Errorf("after some minutes: %s, %d replays, %v, want manual because of the same error", l[0].Status, l[0].Replays, waits)
 		}
 		refused.Remove()
-		if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -160,7 +160,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 
 func all[T any](one ...T) []T { return one }
 
-// A letter waits for its window, and for the next one if nobody was there.
+// A dead letter waits for its window, and for the next one if nobody was there.
 func TestDeadLetters_WaitForTheWindow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 		refused.Remove()
 		end := w.slow("Away")
 		for _, e := range sent[:3] {
-			if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -240,7 +240,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		for _, e := range sent[:3] {
-			if l, err := w.letters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
+			if l, err := w.deadLetters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
 				t.Errorf("after the stop a letter that was with the producer is %s, %v, want resolved", l.Status, err)
 			}
 		}
@@ -272,13 +272,13 @@ func TestDeadLetters_AnOperatorsWordOutlivesTheClaim(t *testing.T) {
 		end := w.slow("Away")
 		replay := func() {
 			t.Helper()
-			if err := w.letters().Replay(t.Context(), e.ID, by); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID, by); err != nil {
 				t.Fatal(err)
 			}
 		}
 		replay()
 		time.Sleep(2 * time.Second)
-		back := w.lettersFail()
+		back := w.deadLettersFail()
 		time.Sleep(w.cfg.ClaimFor)
 		back()
 		replay() // the claim has run out
@@ -286,7 +286,7 @@ func TestDeadLetters_AnOperatorsWordOutlivesTheClaim(t *testing.T) {
 		end() // what was under way is refused, twice
 		time.Sleep(time.Minute)
 		refused.Remove()
-		if l, err := w.letters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
+		if l, err := w.deadLetters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
 			t.Errorf("Read() = %s, %v, want what the operator asked for done", l.Status, err)
 		}
 		if err := stop(); err != nil {

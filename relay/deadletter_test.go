@@ -66,12 +66,12 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 			t.Error("no replay was called off: the breaker let none begin")
 		}
 		for id := range open {
-			letter, err := w.letters().Read(t.Context(), id)
+			deadLetter, err := w.deadLetters().Read(t.Context(), id)
 			if err != nil {
 				t.Fatalf("Read() error = %v", err)
 			}
-			if letter.Replays != 0 || letter.ErrorClass == chains.ClassBreakerOpen && letter.Strategy != dlq.StrategyBreakerClose {
-				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, letter.Replays, letter.Strategy)
+			if deadLetter.Replays != 0 || deadLetter.ErrorClass == chains.ClassBreakerOpen && deadLetter.Strategy != dlq.StrategyBreakerClose {
+				t.Errorf("dead letter %s counts %d replays, strategy %s: an open breaker costs none", id, deadLetter.Replays, deadLetter.Strategy)
 			}
 		}
 		if tried > len(open)/2 {
@@ -157,10 +157,10 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 					w.write(e)
 				}
 				time.Sleep(10 * time.Second)
-				letter, err := w.letters().Read(t.Context(), bad.ID)
-				if err != nil || letter.Status != dlq.Manual || letter.ErrorClass != chains.ClassRefused || letter.ErrorCode != "INVALID_RECORD" ||
-					string(letter.Payload) != string(bad.Payload) || letter.Topic != bad.Type || letter.Attempts < 2 || len(letter.ErrorChain) == 0 {
-					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", letter, err)
+				deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
+				if err != nil || deadLetter.Status != dlq.Manual || deadLetter.ErrorClass != chains.ClassRefused || deadLetter.ErrorCode != "INVALID_RECORD" ||
+					string(deadLetter.Payload) != string(bad.Payload) || deadLetter.Topic != bad.Type || deadLetter.Attempts < 2 || len(deadLetter.ErrorChain) == 0 {
+					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", deadLetter, err)
 				}
 				_ = stop()
 				r, stop := w.run() // a restart keeps the chain
@@ -182,10 +182,10 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				}
 				by := dlq.Actor{Name: "ada", Reason: "test"}
 				act := map[string]func() error{
-					"replay":  func() error { return w.letters().Replay(t.Context(), bad.ID, by) },
-					"discard": func() error { return w.letters().Discard(t.Context(), bad.ID, by) },
-					"release": func() error { return w.letters().Release(t.Context(), bad.ID, by) },
-					"resolve": func() error { return w.letters().ResolveByHand(t.Context(), bad.ID, by) },
+					"replay":  func() error { return w.deadLetters().Replay(t.Context(), bad.ID, by) },
+					"discard": func() error { return w.deadLetters().Discard(t.Context(), bad.ID, by) },
+					"release": func() error { return w.deadLetters().Release(t.Context(), bad.ID, by) },
+					"resolve": func() error { return w.deadLetters().ResolveByHand(t.Context(), bad.ID, by) },
 				}
 				if err := act[how](); err != nil {
 					t.Fatalf("%s error = %v", how, err)
@@ -314,7 +314,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 		}
 		discarded := make(map[gocql.UUID]bool)
 		for id := range open {
-			if err := w.letters().Discard(t.Context(), id, dlq.Actor{Name: "test"}); err != nil {
+			if err := w.deadLetters().Discard(t.Context(), id, dlq.Actor{Name: "test"}); err != nil {
 				t.Fatal(err)
 			}
 			if discarded[id] = true; len(discarded) == 10 {
@@ -408,7 +408,7 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		mend()
-		if err := w.letters().Discard(t.Context(), all[0].ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), all[0].ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)

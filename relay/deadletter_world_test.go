@@ -51,7 +51,7 @@ func (w *world) brokerOutage() (end func()) {
 	return func() { gone.Store(false) }
 }
 
-func (w *world) letters() *dlq.Store {
+func (w *world) deadLetters() *dlq.Store {
 	w.t.Helper()
 	s, err := dlq.Open(w.session, "outbox")
 	if err != nil {
@@ -64,7 +64,7 @@ func (w *world) letters() *dlq.Store {
 func (w *world) open() map[gocql.UUID]dlq.ChainEntry {
 	w.t.Helper()
 	out := make(map[gocql.UUID]dlq.ChainEntry)
-	if err := w.letters().Chains(w.t.Context(), "outbox.outbox_messages", func(e dlq.ChainEntry) error {
+	if err := w.deadLetters().Chains(w.t.Context(), "outbox.outbox_messages", func(e dlq.ChainEntry) error {
 		out[e.EventID] = e
 		return nil
 	}); err != nil {

@@ -35,7 +35,7 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				end()
-				if err := w.letters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)

@@ -119,8 +119,8 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 			t.Errorf("event %d of %s is %s, want %s", e.Sequence, e.AggregateID, got, state)
 		}
 	}
-	replay := func(id gocql.UUID) error { return w.letters().Replay(t.Context(), id, by) }
-	discard := func(id gocql.UUID) error { return w.letters().Discard(t.Context(), id, by) }
+	replay := func(id gocql.UUID) error { return w.deadLetters().Replay(t.Context(), id, by) }
+	discard := func(id gocql.UUID) error { return w.deadLetters().Discard(t.Context(), id, by) }
 
 	t.Log("all is well")
 	a, b, c := three()

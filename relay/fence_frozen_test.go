@@ -55,7 +55,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				if how == "asked for by an operator" {
 					by := dlq.Actor{Name: "ada", Reason: "it is open"}
 					for id := range w.open() {
-						if err := w.letters().Replay(t.Context(), id, by); err != nil {
+						if err := w.deadLetters().Replay(t.Context(), id, by); err != nil {
 							t.Error(err)
 						}
 					}
@@ -73,7 +73,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 					t.Errorf("%d records of %d events", len(got), len(all))
 				}
 				relaytest.CheckOrder(t, got, all)
-				l, err := w.letters().Read(t.Context(), all[0].ID)
+				l, err := w.deadLetters().Read(t.Context(), all[0].ID)
 				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != chains.ClassInterrupted {
 					t.Errorf("the letter is %s, of class %s, outcome %+v, %v", l.Status, l.ErrorClass, l.Outcome, err)
 				}

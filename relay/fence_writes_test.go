@@ -26,7 +26,7 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 		defer w.close()
 		r, stop := w.runShard(Shard{Index: 0, Count: 1})
 		time.Sleep(5 * time.Second)
-		written := w.lettersFail()
+		written := w.deadLettersFail()
 		e := relaytest.Events(1, 1, "OrderUpdated")[0]
 		e.Payload = make([]byte, 4<<10)
 		w.write(e)

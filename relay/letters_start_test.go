@@ -42,8 +42,8 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 		w.cfg.DeadLetters = DeadLettersOff
 		_, stop = w.run()
 		time.Sleep(20 * time.Second)
-		refused, ok := errors.AsType[*OpenLettersError](stop())
-		if !ok || refused.Letters != 2 || failure.Classify(refused) != failure.Fatal {
+		refused, ok := errors.AsType[*OpenDeadLettersError](stop())
+		if !ok || refused.DeadLetters != 2 || failure.Classify(refused) != failure.Fatal {
 			t.Errorf("Run() error = %v, want that two dead letters are open", refused)
 		}
 		if got := w.consume("OrderUpdated"); len(got) != 0 {
@@ -75,7 +75,7 @@ func TestDeadLetters_AStartSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// Letters that a relay before had claimed hold back their own aggregates alone
+// Dead letters that a relay before had claimed hold back their own aggregates alone
 // while the database takes no conditional write.
 func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
 		silent := w.brokerOutageFor(kmsg.Produce)
 		w.crashAfter(40 * time.Second) // it has claimed some, and nothing is published
 		silent()
-		written := w.lettersFail()
+		written := w.deadLettersFail()
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		others := []outbox.Event{relaytest.Event(100, 1, "OrderUpdated"), relaytest.Event(101, 1, "OrderUpdated")}

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Two tables that number their events from 1 have the same ids. The letter of one is
+// Two tables that number their events from 1 have the same ids. The dead letter of one is
 // not taken for that of the other: the event waits, readiness names it, and nothing is lost.
 func TestDeadLetters_OfTwoTablesWithTheSameIDs(t *testing.T) {
 	t.Parallel()

@@ -246,9 +246,9 @@ func percentile(sorted []time.Duration, p int) float64 {
 	return float64(sorted[(len(sorted)-1)*p/100].Microseconds()) / 1000
 }
 
-// benchLetters are n letters in chains of four: the first of each waits for its
+// benchDeadLetters are n dead letters in chains of four: the first of each waits for its
 // next attempt in an hour, the others behind it. The first has the number first.
-func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
+func (w *liveWorld) benchDeadLetters(first, n int) []*dlq.DeadLetter {
 	const chain = 4
 	now := time.Now().UTC()
 	out := make([]*dlq.DeadLetter, n)
@@ -271,8 +271,8 @@ func (w *liveWorld) benchLetters(first, n int) []*dlq.DeadLetter {
 	return out
 }
 
-// bury stores letters, 32 at a time.
-func (w *liveWorld) bury(ls []*dlq.DeadLetter) {
+// storeDeadLetters stores dead letters, 32 at a time.
+func (w *liveWorld) storeDeadLetters(ls []*dlq.DeadLetter) {
 	w.b.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -281,7 +281,7 @@ func (w *liveWorld) bury(ls []*dlq.DeadLetter) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(ls) && failed.Load() == nil; i = int(next.Add(1)) - 1 {
 				if _, err := w.store.Write(context.Background(), ls[i]); err != nil {
-					err = fmt.Errorf("bury letter %d: %w", i, err)
+					err = fmt.Errorf("store dead letter %d: %w", i, err)
 					failed.Store(&err)
 				}
 			}

@@ -48,7 +48,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	b.Helper()
 	r := &benchRelay{cfg: Config{Brokers: addrs, Keyspace: "k", Registerer: prometheus.NewRegistry()}}
 	r.cfg = r.cfg.withDefaults()
-	r.cfg.letters = new(dlq.Store) // dead letters are on, and there are none
+	r.cfg.deadLetters = new(dlq.Store) // dead letters are on, and there are none
 	m := newMetrics(prometheus.NewRegistry())
 	p, err := publish.New(r.cfg.publish(), m.Metrics, func(err error) { b.Error(err) })
 	if err != nil {

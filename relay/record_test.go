@@ -48,14 +48,14 @@ func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 		relaytest.CheckOrder(t, got, all)
 		replayed := 0
 		for _, d := range got {
-			before, letter := attempts[d.ID.String()]
+			before, deadLetter := attempts[d.ID.String()]
 			n, _ := strconv.Atoi(d.Header(outbox.HeaderAttempts))
 			switch {
 			case d.Header(outbox.HeaderCaptured) == "":
 				t.Errorf("event %s (seq %d) has %q, which do not say who found it", d.ID, d.Sequence, d.RecordHeaders)
 			case d.Sequence <= 2 && (d.Header(outbox.HeaderCaptured) != outbox.CapturedTail || n != 0 || d.Header(outbox.HeaderBreaker) != ""):
 				t.Errorf("event %s (seq %d), of before the outage, has %q, want that it came by the tail and nothing else", d.ID, d.Sequence, d.RecordHeaders)
-			case letter && before > 0:
+			case deadLetter && before > 0:
 				if replayed++; n != before+1 {
 					t.Errorf("event %s, of %d attempts before its replay, says %d", d.ID, before, n)
 				}

@@ -75,7 +75,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	if cfg.DeadLetters == DeadLettersOn {
 		var err error
-		if cfg.letters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence)); err != nil {
+		if cfg.deadLetters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence)); err != nil {
 			return nil, err
 		}
 	}

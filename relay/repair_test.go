@@ -157,7 +157,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		endBefore()
 		endAfter()
 		for _, e := range []outbox.Event{before, after} {
-			if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 				t.Errorf("Replay() error = %v", err)
 			}
 		}
@@ -242,7 +242,7 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.write(e)
 		time.Sleep(5 * time.Minute)
-		if err := w.letters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		end()

@@ -13,7 +13,7 @@ import (
 
 const replayedType = "Replayed"
 
-// BenchmarkReplays is replays from end to end: letters in the database that
+// BenchmarkReplays is replays from end to end: dead letters in the database that
 // become due at once are claimed, published and resolved. They stand in chains
 // of four, with equal errors, so canaries go first.
 //
@@ -24,7 +24,7 @@ const replayedType = "Replayed"
 // an event was to be written until a consumer has it. The plain live-p50-ms and
 // live-p95-ms are without replays.
 func BenchmarkReplays(b *testing.B) {
-	const length, many = 2 * time.Second, 8000 // of a round with a bound on the rate, and letters of one without
+	const length, many = 2 * time.Second, 8000 // of a round with a bound on the rate, and dead letters of one without
 	b.Run("alone", func(b *testing.B) {
 		r := newReplayBench(b, many, func(c *Config) { c.ReplayRate = -1 })
 		for i := range b.N {
@@ -34,11 +34,11 @@ func BenchmarkReplays(b *testing.B) {
 	})
 	for _, rate := range []int{1000, DefaultReplayRate, -1} {
 		b.Run(fmt.Sprint("beside/rate=", rate), func(b *testing.B) {
-			letters := rate * int(length/time.Second)
+			deadLetters := rate * int(length/time.Second)
 			if rate < 0 {
-				letters = many
+				deadLetters = many
 			}
-			r := newReplayBench(b, letters, func(c *Config) { c.ReplayRate = float64(rate) })
+			r := newReplayBench(b, deadLetters, func(c *Config) { c.ReplayRate = float64(rate) })
 			load := r.w.load()
 			var without []window
 			b.ResetTimer()
@@ -63,30 +63,30 @@ func BenchmarkReplays(b *testing.B) {
 	}
 }
 
-// replayBench is a relay that knows of letters, some of which become due each round.
+// replayBench is a relay that knows of dead letters, some of which become due each round.
 type replayBench struct {
 	w      *liveWorld
 	rounds [][]*dlq.DeadLetter
 	took   []window
 }
 
-func newReplayBench(b *testing.B, letters int, change func(*Config)) *replayBench {
+func newReplayBench(b *testing.B, deadLetters int, change func(*Config)) *replayBench {
 	b.Helper()
 	r := &replayBench{w: newLiveWorld(b)}
 	for i := range b.N {
-		ls := r.w.benchLetters(i*letters, letters)
-		r.w.bury(ls)
+		ls := r.w.benchDeadLetters(i*deadLetters, deadLetters)
+		r.w.storeDeadLetters(ls)
 		r.rounds = append(r.rounds, ls)
 	}
 	r.w.start(change)
-	if n := r.w.relay.Status().DeadLetters; n != b.N*letters {
-		b.Fatalf("the relay knows %d letters, want %d", n, b.N*letters)
+	if n := r.w.relay.Status().DeadLetters; n != b.N*deadLetters {
+		b.Fatalf("the relay knows %d letters, want %d", n, b.N*deadLetters)
 	}
 	b.ResetTimer()
 	return r
 }
 
-// replay makes the letters of a round due and waits until all are resolved.
+// replay makes the dead letters of a round due and waits until all are resolved.
 func (r *replayBench) replay(round int) {
 	r.w.b.Helper()
 	p := r.w.relay.publisher.Load()
@@ -103,7 +103,7 @@ func (r *replayBench) replay(round int) {
 	r.took = append(r.took, window{began, time.Now()})
 }
 
-// report checks that each letter was published by one replay, and says how many
+// report checks that each dead letter was published by one replay, and says how many
 // there were per second.
 func (r *replayBench) report() {
 	b := r.w.b

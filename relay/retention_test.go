@@ -38,8 +38,8 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 		last := func(a int) outbox.Event { return all[6+a] } // nothing is behind it
 		_, stop := w.run()
 		for a, settle := range []func(outbox.Event){
-			func(e outbox.Event) { must(w.letters().Discard(t.Context(), e.ID, by)) },
-			func(e outbox.Event) { must(w.letters().Replay(t.Context(), e.ID, by)) },
+			func(e outbox.Event) { must(w.deadLetters().Discard(t.Context(), e.ID, by)) },
+			func(e outbox.Event) { must(w.deadLetters().Replay(t.Context(), e.ID, by)) },
 			func(outbox.Event) {},
 		} {
 			end := w.refuse(last(a).ID, kerr.InvalidRecord)
@@ -52,12 +52,12 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		for a, want := range []dlq.Status{dlq.Resolved, dlq.Resolved, dlq.Failed} {
-			if l, err := w.letters().Read(t.Context(), last(a).ID); err != nil || l.Status != want {
+			if l, err := w.deadLetters().Read(t.Context(), last(a).ID); err != nil || l.Status != want {
 				t.Fatalf("the dead letter of aggregate %d is %s, %v, want %s", a, l.Status, err, want)
 			}
 		}
 		time.Sleep(2 * time.Hour)
-		s, err := archive.NewSweeper(archive.Config{Store: w.letters(), Owner: "test", Resolved: time.Hour, Failed: time.Hour, Rate: 1e6})
+		s, err := archive.NewSweeper(archive.Config{Store: w.deadLetters(), Owner: "test", Resolved: time.Hour, Failed: time.Hour, Rate: 1e6})
 		must(err)
 		r, err := s.Once(t.Context())
 		must(err)

@@ -76,7 +76,7 @@ func (x *pass) learn(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		x.findTable,
 		x.standBy,
-		x.refuseLetters,
+		x.refuseDeadLetters,
 		func(ctx context.Context) (err error) {
 			since, err = x.takeOver(ctx)
 			return err

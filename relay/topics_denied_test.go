@@ -60,7 +60,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				}
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 				for id, e := range w.open() {
-					l, err := w.letters().Read(t.Context(), id)
+					l, err := w.deadLetters().Read(t.Context(), id)
 					if err != nil || e.Sequence == 1 && (e.ErrorClass != chains.ClassTopicRefused || l.ErrorCode != tt.code) {
 						t.Errorf("dead letter of seq %d: %s %s, %v, want topic_not_allowed %s", e.Sequence, e.ErrorClass, l.ErrorCode, err, tt.code)
 					}
@@ -68,7 +68,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				refused.Remove()
 				_, stop := w.run()
 				for _, e := range secret[:3] { // the ones of the second run follow
-					if err := w.letters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+					if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// dlqBundle is the embedded database with letters, and the command line.
+// dlqBundle is the embedded database with dead letters, and the command line.
 type dlqBundle struct {
 	*verifyBundle
 	store *dlq.Store

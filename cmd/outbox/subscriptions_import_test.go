@@ -233,16 +233,16 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	}
 	b.things(t, 0, time.Now(), 0, 1)
 	c := &client.Client{URL: url}
-	letters := func(n int) func() bool {
+	deadLetters := func(n int) func() bool {
 		return func() bool {
 			st, err := c.SubscriptionStatus(t.Context(), "big")
 			return err == nil && st.DeadLetters == n && st.Lag == 0
 		}
 	}
-	world.Eventually(t, "the refused event is a dead letter", letters(1))
+	world.Eventually(t, "the refused event is a dead letter", deadLetters(1))
 	h.answer(http.StatusNoContent)
 	b.command(t, cli.ExitOK, "dlq", "replay", "--table", "subscription.big", "--yes", "--wait", "1m")
-	world.Eventually(t, "the dead letter is resolved", letters(0))
+	world.Eventually(t, "the dead letter is resolved", deadLetters(0))
 	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
 		t.Errorf("received %v with %d ids, want the event twice with one id", got, len(h.got))
 	}

@@ -39,7 +39,7 @@ func (b *bundle) all(t *testing.T, query url.Values, limit int) (ids []string) {
 	}
 }
 
-// Pages of any size show the same letters, once each and in the same order, also
+// Pages of any size show the same dead letters, once each and in the same order, also
 // where they lie in several hours and some at the same time.
 func TestList_CursorsCrossHours(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestList_CursorsCrossHours(t *testing.T) {
 	}
 }
 
-func TestLetter_HasAllOfIt(t *testing.T) {
+func TestDeadLetter_HasAllOfIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	binary := testDeadLetter("a", 1)

@@ -84,7 +84,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestSet_AChainIsInTheOrderOfNumbers", mutant{
 		name: "a chain of dead letters is in the order in which they were written", file: "relay/internal/chains/chains.go",
-		old: "if ref.Seq > 0 && i > 0 && c.Letters[i-1].Seq > ref.Seq {",
+		old: "if ref.Seq > 0 && i > 0 && c.DeadLetters[i-1].Seq > ref.Seq {",
 		new: "if false {",
 	}),
 	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{

@@ -287,8 +287,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "a chain is replayed when its last letter is due", file: "relay/internal/chains/chains.go",
-		old: "return &c.Letters[0]",
-		new: "return &c.Letters[len(c.Letters)-1]",
+		old: "return &c.DeadLetters[0]",
+		new: "return &c.DeadLetters[len(c.Letters)-1]",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "the last dead letter of a chain is replayed first", file: "relay/internal/publish/replay.go",
@@ -307,7 +307,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_CanariesStopAtTheSameError", mutant{
 		name: "there are no canaries", file: "relay/internal/chains/group.go",
-		old: "	case g.Letters <= above || g.stage == len(canaryStages):\n",
+		old: "	case g.DeadLetters <= above || g.stage == len(canaryStages):\n",
 		new: "	case true:\n",
 	}),
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{

@@ -12,12 +12,12 @@ import (
 
 // evidence is the final content of the tables, topics and logs.
 type evidence struct {
-	outbox  map[gocql.UUID]outbox.Event // by event id
-	orders  map[gocql.UUID]orderRow     // by order id
-	records []record                    // in the order in which the broker stored them
-	streams map[string]*history         // by stream id
-	scans   []scan
-	letters map[gocql.UUID]letter // all dead letters, also resolved ones, by event id
+	outbox      map[gocql.UUID]outbox.Event // by event id
+	orders      map[gocql.UUID]orderRow     // by order id
+	records     []record                    // in the order in which the broker stored them
+	streams     map[string]*history         // by stream id
+	scans       []scan
+	deadLetters map[gocql.UUID]deadLetter // all dead letters, also resolved ones, by event id
 }
 
 // scan is a scan of the outbox table that covers the rows written within its bounds.
@@ -58,7 +58,7 @@ func (w *world) gather() *evidence {
 	defer session.Close()
 	e := &evidence{
 		outbox: make(map[gocql.UUID]outbox.Event), orders: make(map[gocql.UUID]orderRow),
-		streams: make(map[string]*history), letters: make(map[gocql.UUID]letter), records: w.tap.all(w.kafka),
+		streams: make(map[string]*history), deadLetters: make(map[gocql.UUID]deadLetter), records: w.tap.all(w.kafka),
 	}
 	scan := func(query string, dest []any, row func()) {
 		w.t.Helper()
@@ -73,7 +73,7 @@ func (w *world) gather() *evidence {
 	e.scanTables(w, session, scan)
 	e.scanLog(scan)
 	e.scanBackfills(scan)
-	e.scanLetters(w, scan)
+	e.scanDeadLetters(w, scan)
 	for id, saved := range w.saves.all() {
 		e.stream(id).saves = saved
 	}

@@ -47,9 +47,9 @@ func casFaults() []faults.Rule {
 	}
 }
 
-// failLetters makes changes of dead letters fail, in each of four ways with probability
+// failDeadLetters makes changes of dead letters fail, in each of four ways with probability
 // p.
-func (w *world) failLetters(p float64) (stop func()) {
+func (w *world) failDeadLetters(p float64) (stop func()) {
 	rules := casFaults()
 	for i := range rules {
 		rules[i].Match.Table = deadLetters

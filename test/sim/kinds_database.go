@@ -70,7 +70,7 @@ var databaseKinds = []*kind{
 	},
 	{
 		name: "dead letters fail", most: 2 * time.Hour, excluding: []string{"database frozen", "dead letters fail"},
-		begin: func(r *rand.Rand, w *world) func() { return w.failLetters(0.25 * r.Float64()) },
+		begin: func(r *rand.Rand, w *world) func() { return w.failDeadLetters(0.25 * r.Float64()) },
 	},
 	{
 		name: "reads fail", most: time.Hour, excluding: []string{"database frozen"},

@@ -10,7 +10,7 @@ var operatorKinds = []*kind{
 	{
 		name: "operator at work", most: untilSpan, excluding: []string{"operator at work", "database frozen"},
 		begin: func(r *rand.Rand, w *world) func() {
-			return w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { w.operate(r, w.letters()) })
+			return w.nowAndThen(func() time.Duration { return time.Second + upTo(r, 5*time.Minute) }, func() { w.operate(r, w.deadLetters()) })
 		},
 	},
 	{

@@ -25,7 +25,7 @@ func TestOperators_WithWrongClocks(t *testing.T) {
 		stop()
 	})
 	wantOnce(t, seen)
-	if seen.asked == 0 || seen.letters == 0 {
-		t.Errorf("%d requested repairs and %d dead letters, want both positive", seen.asked, seen.letters)
+	if seen.asked == 0 || seen.deadLetters == 0 {
+		t.Errorf("%d requested repairs and %d dead letters, want both positive", seen.asked, seen.deadLetters)
 	}
 }

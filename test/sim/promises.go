@@ -26,7 +26,7 @@ func (w *world) verify() {
 	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // some may have expired
 	w.seen.missed = e.missed()
 	w.checkTables(e)
-	w.checkLetters(e)
+	w.checkDeadLetters(e)
 	w.checkTopics(e)
 	w.checkSequence(e)
 	w.checkCheckpoints(e)
@@ -111,7 +111,7 @@ func (w *world) checkTopics(e *evidence) {
 	}
 	lost := 0
 	for id, ev := range e.outbox {
-		if there[id] || e.letters[id].ended() {
+		if there[id] || e.deadLetters[id].ended() {
 			continue
 		}
 		if lost++; lost <= 10 {
@@ -142,7 +142,7 @@ func (w *world) checkSequence(e *evidence) {
 			continue
 		}
 		seen[r.ID] = true
-		if e.letters[r.ID].released {
+		if e.deadLetters[r.ID].released {
 			continue // released out of order
 		}
 		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
@@ -189,7 +189,7 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 			if !ok {
 				at = time.Now()
 			}
-			if l, dead := e.letters[rows[i].event]; dead && l.buried.Before(at) {
+			if l, dead := e.deadLetters[rows[i].event]; dead && l.buried.Before(at) {
 				at = l.buried
 			}
 			if at.After(latest) && !e.scanCovers(s.at, rows[i].time.Time(), at) {
@@ -229,7 +229,7 @@ func (w *world) checkDuplicates(e *evidence) {
 	for id, all := range copies {
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]
-		_, dead := e.letters[id] // a relay may have replayed it as it ended
+		_, dead := e.deadLetters[id] // a relay may have replayed it as it ended
 		for i, r := range all[1:] {
 			again := w.after(all[0].at) + " and again at " + w.after(r.at)
 			if readsBack {

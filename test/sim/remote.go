@@ -25,11 +25,11 @@ const (
 
 // remote is an operator on a host whose clock is wrong and set repeatedly.
 type remote struct {
-	w       *world
-	clock   scyllatest.Clock
-	session *session
-	letters *dlq.Store
-	repairs *relay.Repairs
+	w           *world
+	clock       scyllatest.Clock
+	session     *session
+	deadLetters *dlq.Store
+	repairs     *relay.Repairs
 }
 
 // newRemote returns nil while the database is unavailable.
@@ -44,7 +44,7 @@ func (w *world) newRemote() *remote {
 		return nil
 	}
 	var err error
-	if o.letters, err = dlq.Open(o.session.Session, keyspace, dlq.WithClock(o.clock.Now)); err != nil {
+	if o.deadLetters, err = dlq.Open(o.session.Session, keyspace, dlq.WithClock(o.clock.Now)); err != nil {
 		w.t.Errorf("open the dead letters: %v", err)
 	}
 	o.repairs = relay.NewRepairs(o.session.Session, keyspace, cmp.Or(w.settings.relay.Name, relay.DefaultName), keyspace+"."+events)
@@ -57,7 +57,7 @@ func (o *remote) work(rnd *rand.Rand) {
 		o.clock.Set(seconds(rnd, wrongBy))
 	}
 	if rnd.IntN(2) == 0 {
-		o.w.operate(rnd, o.letters)
+		o.w.operate(rnd, o.deadLetters)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askPatience)

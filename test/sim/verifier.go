@@ -36,7 +36,7 @@ type verifier struct {
 func (w *world) startVerifier(every time.Duration) {
 	w.t.Helper()
 	v := &verifier{session: w.connect(verifierName, keyspace), done: make(chan struct{})}
-	letters, err := dlq.Open(v.session.Session, keyspace)
+	deadLetters, err := dlq.Open(v.session.Session, keyspace)
 	if err != nil {
 		w.t.Fatalf("open the dead letters: %v", err)
 	}
@@ -56,7 +56,7 @@ func (w *world) startVerifier(every time.Duration) {
 			Keyspace: keyspace, Table: events,
 			Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
 			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
-				return deadLettersOf(ctx, letters, began, ids, each)
+				return deadLettersOf(ctx, deadLetters, began, ids, each)
 			},
 			Repair: func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
 				var asked []relay.Repair
@@ -81,9 +81,9 @@ func (w *world) startVerifier(every time.Duration) {
 
 // deadLettersOf calls each for the events whose dead letter is open, was resolved without a
 // record, or was published since began.
-func deadLettersOf(ctx context.Context, letters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
+func deadLettersOf(ctx context.Context, deadLetters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
 	for _, id := range ids {
-		l, err := letters.Read(ctx, id)
+		l, err := deadLetters.Read(ctx, id)
 		if err != nil {
 			if errors.Is(err, dlq.ErrNotFound) {
 				continue

@@ -100,7 +100,7 @@ type outcome struct {
 	scanned int
 	// letters is the number of dead letters, replayed and discarded count dead letters that were
 	// replayed and discarded.
-	letters, replayed, discarded int
+	deadLetters, replayed, discarded int
 	// asked is the number of events that operators requested.
 	asked int
 	// events, records and duplicates count the outbox, the topics and the records
@@ -133,14 +133,14 @@ func simulate(t *testing.T, seed uint64, change func(*settings), scenario func(*
 		w.startRelay()
 		scenario(w)
 		w.calm()
-		w.settleLetters()
+		w.settleDeadLetters()
 		w.stopVerifier()
 		w.stopRelay()
 		w.verify()
 		w.seen.relays, w.seen.simulated = len(w.relays), time.Since(w.began)
 		seen = w.seen
 		t.Logf("seed %d, %s simulated: %d customers, %d relays, %d events, %d log rows of events repeated, %d duplicates, %d dead letters, %d of them replayed, %d discarded, at most %d in flight and %s behind, %d reader restarts",
-			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates, seen.letters, seen.replayed, seen.discarded,
+			seed, w.after(time.Now()), w.ledger.arrived, len(w.relays), seen.events, seen.repeatedRows, seen.duplicates, seen.deadLetters, seen.replayed, seen.discarded,
 			seen.inFlight, seen.behind.Round(time.Second), seen.restarts)
 	})
 	return seen

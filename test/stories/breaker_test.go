@@ -52,10 +52,10 @@ func TestStory_BreakerOpensMidway(t *testing.T) {
 		}
 		opened := s.Now() - time.Since(s.Breaker().Since)
 		s.Wait(10 * time.Second)
-		if n, letters := s.Published(), s.Letters(); n != half || len(letters) != all-half {
-			t.Errorf("%d events are published and %d are dead letters, want %d of each", n, len(letters), half)
+		if n, deadLetters := s.Published(), s.DeadLetters(); n != half || len(deadLetters) != all-half {
+			t.Errorf("%d events are published and %d are dead letters, want %d of each", n, len(deadLetters), half)
 		}
-		for _, l := range s.Letters() {
+		for _, l := range s.DeadLetters() {
 			if l.ErrorClass != "breaker_open" || l.Status != dlq.Pending {
 				t.Errorf("event %s is %s because of %s, want pending because of breaker_open", l.EventID, l.Status, l.ErrorClass)
 			}
@@ -76,7 +76,7 @@ func TestStory_BreakerOpensMidway(t *testing.T) {
 			t.Errorf("the breaker was %d times open, %d times half-open, %d times closed again and is %s, want once each, and closed",
 				open, probing, closed, s.Breaker().State)
 		}
-		for _, l := range s.Letters() {
+		for _, l := range s.DeadLetters() {
 			if l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 				t.Errorf("event %s is %s by %q, want resolved by its replay", l.EventID, l.Status, l.Outcome.Kind)
 			}

@@ -27,20 +27,20 @@ func TestStory_ExtendedOutage(t *testing.T) {
 		}
 		s.Wait(time.Minute)
 
-		letters := s.Letters()
-		if len(letters) != 1 {
-			t.Fatalf("%d dead letters after a minute, want the order's event", len(letters))
+		deadLetters := s.DeadLetters()
+		if len(deadLetters) != 1 {
+			t.Fatalf("%d dead letters after a minute, want the order's event", len(deadLetters))
 		}
-		letter := letters[0]
-		if letter.AggregateID != order.ID.String() || letter.Status != dlq.Pending || letter.Attempts != 5 || letter.ErrorText == "" {
+		deadLetter := deadLetters[0]
+		if deadLetter.AggregateID != order.ID.String() || deadLetter.Status != dlq.Pending || deadLetter.Attempts != 5 || deadLetter.ErrorText == "" {
 			t.Errorf("the dead letter is of order %s, %s after %d attempts because of %q, want order %s, pending, 5, and a cause",
-				letter.AggregateID, letter.Status, letter.Attempts, letter.ErrorText, order.ID)
+				deadLetter.AggregateID, deadLetter.Status, deadLetter.Attempts, deadLetter.ErrorText, order.ID)
 		}
 		if p := s.Problems(); len(p) == 0 || s.Breaker().State == relay.BreakerClosed {
 			t.Errorf("the breaker is %s and the relay's problems are %q, want it open and reported", s.Breaker().State, p)
 		}
 
-		if err := s.Park(letter.EventID); err != nil {
+		if err := s.Park(deadLetter.EventID); err != nil {
 			t.Fatalf("Park() error = %v", err)
 		}
 		left, err := s.Place("536366")
@@ -48,8 +48,8 @@ func TestStory_ExtendedOutage(t *testing.T) {
 			t.Fatalf("Place() error = %v, want none in the outage", err)
 		}
 		s.Wait(30*time.Minute - s.Now())
-		if n, letters := s.Published(), s.Letters(); n != 0 || len(letters) != 2 {
-			t.Errorf("%d events are published and %d are dead letters after half an hour without a broker, want 0 and 2", n, len(letters))
+		if n, deadLetters := s.Published(), s.DeadLetters(); n != 0 || len(deadLetters) != 2 {
+			t.Errorf("%d events are published and %d are dead letters after half an hour without a broker, want 0 and 2", n, len(deadLetters))
 		}
 
 		s.StartBroker()
@@ -61,7 +61,7 @@ func TestStory_ExtendedOutage(t *testing.T) {
 			t.Error("the suspended dead letter is published, want it to wait for its replay")
 		}
 
-		if err := s.Replay(letter.EventID); err != nil {
+		if err := s.Replay(deadLetter.EventID); err != nil {
 			t.Fatalf("Replay() error = %v", err)
 		}
 		asked := s.Now()
@@ -70,11 +70,11 @@ func TestStory_ExtendedOutage(t *testing.T) {
 		if !ok || at < asked || at > asked+5*time.Second {
 			t.Errorf("replayed %s after the request (%t), want within seconds", at-asked, ok)
 		}
-		t.Logf("dead after %s, replayed %s after the request", letter.FirstFailedAt.Sub(letter.CreatedAt), at-asked)
-		if letters := s.Letters(); slices.ContainsFunc(letters, func(l dlq.DeadLetter) bool {
+		t.Logf("dead after %s, replayed %s after the request", deadLetter.FirstFailedAt.Sub(deadLetter.CreatedAt), at-asked)
+		if deadLetters := s.DeadLetters(); slices.ContainsFunc(deadLetters, func(l dlq.DeadLetter) bool {
 			return l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed
 		}) || s.Published() != 2 {
-			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both resolved by replay", s.Published(), letters)
+			t.Errorf("%d events are published, the dead letters are %+v, want 2, and both resolved by replay", s.Published(), deadLetters)
 		}
 	})
 }

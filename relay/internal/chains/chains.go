@@ -18,7 +18,7 @@ import (
 // safe for concurrent use.
 type Set struct {
 	chains map[gocql.UUID]*Chain // by aggregate; by event id if the dead letter blocks no events
-	known  map[gocql.UUID]letterKey
+	known  map[gocql.UUID]deadLetterKey
 	due    dueChains           // chains that wait for a replay, except chains that need an operator
 	groups map[GroupKey]*Group // by rule and error
 	gated  map[*Group]struct{} // groups in which due chains wait
@@ -29,18 +29,18 @@ type Set struct {
 	spilled, blocked int
 }
 
-type letterKey struct {
+type deadLetterKey struct {
 	chain gocql.UUID
 	spill bool
 }
 
 // Chain is a list of dead letters that are replayed one after the other.
 type Chain struct {
-	Key      gocql.UUID
-	Letters  []Ref
-	Draining bool // a replay is in progress
-	Strict   bool // it blocks later events of the aggregate
-	place    int  // index in Set.due, -1 outside
+	Key         gocql.UUID
+	DeadLetters []Ref
+	Draining    bool // a replay is in progress
+	Strict      bool // it blocks later events of the aggregate
+	place       int  // index in Set.due, -1 outside
 	// gate is the group in which it waits although it is due.
 	gate *Group
 }
@@ -69,14 +69,16 @@ const (
 // New returns an empty set. The rules select the strategy of each dead letter.
 func New(rules *dlq.StrategyRules) *Set {
 	return &Set{
-		rules: rules, chains: make(map[gocql.UUID]*Chain), known: make(map[gocql.UUID]letterKey),
+		rules: rules, chains: make(map[gocql.UUID]*Chain), known: make(map[gocql.UUID]deadLetterKey),
 		groups: make(map[GroupKey]*Group), gated: make(map[*Group]struct{}), counts: make(map[string]int),
 	}
 }
 
 // Size returns the number of dead letters, of chains, and of aggregates with a blocked event:
 // a dead letter that waits behind another one of its aggregate.
-func (d *Set) Size() (letters, chains, blocked int) { return len(d.known), len(d.chains), d.blocked }
+func (d *Set) Size() (deadLetters, chains, blocked int) {
+	return len(d.known), len(d.chains), d.blocked
+}
 
 // Spilled returns the number of dead letters that count for the spill limit.
 func (d *Set) Spilled() int { return d.spilled }
@@ -130,15 +132,15 @@ func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 		c = &Chain{Key: key, Strict: strict, place: -1}
 		d.chains[key] = c
 	}
-	i := len(c.Letters)
-	if ref.Seq > 0 && i > 0 && c.Letters[i-1].Seq > ref.Seq {
-		i, _ = slices.BinarySearchFunc(c.Letters, ref.Seq, func(r Ref, seq int64) int { return cmp.Compare(r.Seq, seq) })
+	i := len(c.DeadLetters)
+	if ref.Seq > 0 && i > 0 && c.DeadLetters[i-1].Seq > ref.Seq {
+		i, _ = slices.BinarySearchFunc(c.DeadLetters, ref.Seq, func(r Ref, seq int64) int { return cmp.Compare(r.Seq, seq) })
 	}
-	c.Letters = slices.Insert(c.Letters, i, ref)
-	if c.Strict && len(c.Letters) == 2 {
+	c.DeadLetters = slices.Insert(c.DeadLetters, i, ref)
+	if c.Strict && len(c.DeadLetters) == 2 {
 		d.blocked++
 	}
-	d.known[ref.ID] = letterKey{chain: key, spill: spill}
+	d.known[ref.ID] = deadLetterKey{chain: key, spill: spill}
 	d.count(&ref, 1)
 	if spill {
 		d.spilled++
@@ -159,13 +161,13 @@ func (d *Set) Remove(id gocql.UUID) {
 		d.spilled--
 	}
 	c := d.chains[k.chain]
-	i := slices.IndexFunc(c.Letters, func(r Ref) bool { return r.ID == id })
-	d.count(&c.Letters[i], -1)
-	c.Letters = slices.Delete(c.Letters, i, i+1)
+	i := slices.IndexFunc(c.DeadLetters, func(r Ref) bool { return r.ID == id })
+	d.count(&c.DeadLetters[i], -1)
+	c.DeadLetters = slices.Delete(c.DeadLetters, i, i+1)
 	switch {
-	case len(c.Letters) == 0:
+	case len(c.DeadLetters) == 0:
 		delete(d.chains, k.chain)
-	case c.Strict && len(c.Letters) == 1:
+	case c.Strict && len(c.DeadLetters) == 1:
 		d.blocked--
 	}
 	if i == 0 {
@@ -174,7 +176,7 @@ func (d *Set) Remove(id gocql.UUID) {
 }
 
 // Head returns the first dead letter of the chain.
-func (c *Chain) Head() *Ref { return &c.Letters[0] }
+func (c *Chain) Head() *Ref { return &c.DeadLetters[0] }
 
 // Queued reports whether the chain waits for a time; a draining chain does not.
 func (c *Chain) Queued() bool { return c.place >= 0 }
@@ -224,9 +226,9 @@ func (d *Set) Ref(id gocql.UUID) (*Ref, *Chain) {
 		return nil, nil
 	}
 	c := d.chains[k.chain]
-	for i := range c.Letters {
-		if c.Letters[i].ID == id {
-			return &c.Letters[i], c
+	for i := range c.DeadLetters {
+		if c.DeadLetters[i].ID == id {
+			return &c.DeadLetters[i], c
 		}
 	}
 	return nil, nil
@@ -265,7 +267,7 @@ func (d *Set) Touch(c *Chain) {
 	if c.gate != nil {
 		c.gate.leave(d, c)
 	}
-	in := !c.Draining && len(c.Letters) > 0 && c.Head().At != AtOperator
+	in := !c.Draining && len(c.DeadLetters) > 0 && c.Head().At != AtOperator
 	switch {
 	case in && c.place < 0:
 		heap.Push(&d.due, c)
@@ -281,7 +283,7 @@ func (d *Set) count(ref *Ref, by int) {
 	strategy := dlq.StrategyFollow
 	if ref.Group != nil {
 		strategy = ref.Group.strategy
-		if ref.Group.Letters += by; ref.Group.Letters == 0 && ref.Group.underWay == 0 {
+		if ref.Group.DeadLetters += by; ref.Group.DeadLetters == 0 && ref.Group.underWay == 0 {
 			delete(d.groups, ref.Group.GroupKey)
 		} else {
 			d.groups[ref.Group.GroupKey] = ref.Group

@@ -16,7 +16,7 @@ func TestSet_AChainIsInTheOrderOfNumbers(t *testing.T) {
 		d.Add(key, true, Ref{ID: gocql.UUID{2, byte(seq)}, Seq: seq, At: AtOnce}, false)
 	}
 	var got []int64
-	for _, ref := range d.chains[key].Letters {
+	for _, ref := range d.chains[key].DeadLetters {
 		got = append(got, ref.Seq)
 	}
 	if !slices.Equal(got, []int64{1, 2, 3, 4, 5}) || d.due[0].Head().Seq != 1 {

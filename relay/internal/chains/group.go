@@ -22,8 +22,8 @@ var canaryStages = []int{1, 2, 5, 20, 100}
 // is replayed with canaries: when one fails with the same error again, the others wait.
 type Group struct {
 	GroupKey
-	strategy string
-	Letters  int // dead letters of the group in memory
+	strategy    string
+	DeadLetters int // dead letters of the group in memory
 	// Waiting contains chains that are due but have to wait; Asked contains those of
 	// which an operator requested a replay now.
 	Waiting, Asked map[*Chain]struct{}
@@ -71,7 +71,7 @@ func (g *Group) Room(now time.Time, above int) int {
 		return -1
 	case now.Before(g.Until):
 		return 0
-	case g.Letters <= above || g.stage == len(canaryStages):
+	case g.DeadLetters <= above || g.stage == len(canaryStages):
 		return -1
 	default: // more may be in progress than the stage allows if the group was small before
 		return max(0, canaryStages[g.stage]-g.started)
@@ -106,7 +106,7 @@ func (g *Group) Returned() {
 // of the retry, or, if next is zero, with a backoff that grows with each stop.
 func (g *Group) Died(now, next time.Time, above int, text string) (stop bool) {
 	g.underWay--
-	if above < 0 || g.Letters <= above {
+	if above < 0 || g.DeadLetters <= above {
 		g.started = max(g.started-1, 0)
 		return false
 	}

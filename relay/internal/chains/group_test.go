@@ -11,7 +11,7 @@ func TestGroup_GrowsLarge(t *testing.T) {
 	t.Parallel()
 	const above = 10
 	now := time.Now()
-	g := &Group{Letters: above}
+	g := &Group{DeadLetters: above}
 	for range 8 {
 		if room := g.Room(now, above); room != -1 {
 			t.Fatalf("a small group has room for %d, want any number", room)
@@ -21,7 +21,7 @@ func TestGroup_GrowsLarge(t *testing.T) {
 	for range 4 {
 		g.Died(now, now, above, "the same")
 	}
-	g.Letters = 10 * above
+	g.DeadLetters = 10 * above
 	if room := g.Room(now, above); room != 0 {
 		t.Errorf("with %d of a large group under way there is room for %d, want none", g.underWay, room)
 	}

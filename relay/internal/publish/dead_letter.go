@@ -102,7 +102,7 @@ func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
 		}
 		return true
 	}
-	if c := p.mu.deadLetters.Of(l.id); behind && c.Draining && len(c.Letters) <= maxChase {
+	if c := p.mu.deadLetters.Of(l.id); behind && c.Draining && len(c.DeadLetters) <= maxChase {
 		return false // few dead letters remain: the event waits until they are published
 	}
 	return behind
@@ -154,12 +154,12 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		key = it.event.ID
 	}
 	behind := strict && (p.mu.deadLetters.Blocks(l.id) || l.outstanding > 0)
-	letter := w.newDeadLetterLocked(it, behind)
-	spill := p.calls.State() == BreakerOpen || letter.ErrorClass == chains.ClassBreakerOpen || letter.ErrorClass == chains.ClassAttemptsUsed
+	deadLetter := w.newDeadLetterLocked(it, behind)
+	spill := p.calls.State() == BreakerOpen || deadLetter.ErrorClass == chains.ClassBreakerOpen || deadLetter.ErrorClass == chains.ClassAttemptsUsed
 	p.mu.deadLetters.writing++
 	p.mu.Unlock()
 
-	status, err := w.store(letter)
+	status, err := w.store(deadLetter)
 
 	p.mu.Lock()
 	p.mu.deadLetters.writing--
@@ -169,13 +169,13 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	}
 	delete(p.mu.deadLetters.begun, it.event.ID)
 	if status.Open() {
-		at := chains.NotBefore(chains.AtOf(letter.Strategy, letter.NextAttempt), it.event.DeliverAt)
-		group := p.mu.deadLetters.Group(letter.Rule, letter.FailureKey)
+		at := chains.NotBefore(chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt), it.event.DeliverAt)
+		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
 	} else {
 		p.mu.published(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
-	p.Metrics.deadLetters.WithLabelValues(letter.ErrorClass).Inc()
+	p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
 	p.releaseLocked(l)
 	p.settleLocked(l, it, false)
 	if !behind {
@@ -185,22 +185,22 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	p.budget.Give(it.bytes)
 
 	log, text := p.log.Warn, "event is a dead letter"
-	if letter.ErrorClass == chains.ClassBehind || letter.ErrorClass == chains.ClassBreakerOpen {
+	if deadLetter.ErrorClass == chains.ClassBehind || deadLetter.ErrorClass == chains.ClassBreakerOpen {
 		log = p.log.Debug // there may be thousands; the cause is logged already
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
-		"class", letter.ErrorClass, "strategy", letter.Strategy, "err", letter.ErrorText, trace.Attrs(letter.Headers))
+		"class", deadLetter.ErrorClass, "strategy", deadLetter.Strategy, "err", deadLetter.ErrorText, trace.Attrs(deadLetter.Headers))
 	return true
 }
 
 // store writes the dead letter and retries until the database accepts it. It gives up
 // its slot between attempts, so a dead letter that can never be stored
 // delays only its own aggregate. It returns an error only if the relay stops.
-func (w deadLetterWriter) store(letter *dlq.DeadLetter) (dlq.Status, error) {
+func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) {
 	p := w.p
-	defer w.noteUnstored(letter.EventID, nil)
+	defer w.noteUnstored(deadLetter.EventID, nil)
 	for attempt := 1; ; attempt++ {
-		status, err := p.table.store.Write(p.ctx, letter)
+		status, err := p.table.store.Write(p.ctx, deadLetter)
 		if err == nil {
 			return status, nil
 		}
@@ -208,11 +208,11 @@ func (w deadLetterWriter) store(letter *dlq.DeadLetter) (dlq.Status, error) {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
 		p.Metrics.deadLetterErrors.Inc()
-		if e := letter.Metadata[metaIDText]; e != "" {
+		if e := deadLetter.Metadata[metaIDText]; e != "" {
 			err = fmt.Errorf("event id %q: %w", e, err)
 		}
-		w.noteUnstored(letter.EventID, err)
-		p.log.Warn("cannot write a dead letter; trying again", "event_id", letter.EventID, "attempt", attempt, "err", err, trace.Attrs(letter.Headers))
+		w.noteUnstored(deadLetter.EventID, err)
+		p.log.Warn("cannot write a dead letter; trying again", "event_id", deadLetter.EventID, "attempt", attempt, "err", err, trace.Attrs(deadLetter.Headers))
 		<-w.slots
 		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))
 		w.slots <- struct{}{} // cannot block for long: holders release their slots when the context ends
@@ -271,7 +271,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		}
 		p.mu.deadLetters.lastFailure = now
 	}
-	letter := &dlq.DeadLetter{
+	deadLetter := &dlq.DeadLetter{
 		Table: p.table.name, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
@@ -281,18 +281,18 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 			"in_flight": fmt.Sprint(len(p.mu.items)), metaCaptured: FoundBy[it.by],
 		},
 	}
-	p.load.addTo(letter.Metadata)
+	p.load.addTo(deadLetter.Metadata)
 	if e.IDText != "" {
-		letter.Metadata[metaIDText] = e.IDText
+		deadLetter.Metadata[metaIDText] = e.IDText
 	}
 	if e.AggregateText != "" {
-		letter.Metadata[metaAggregateText] = e.AggregateText
+		deadLetter.Metadata[metaAggregateText] = e.AggregateText
 	}
 	if _, ok := errors.AsType[*outbox.RowError](it.topicErr); ok {
-		letter.Metadata[metaBadRow] = "true"
+		deadLetter.Metadata[metaBadRow] = "true"
 	}
 	if it.written > 0 {
-		letter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
+		deadLetter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
 	}
 	d := it.cause
 	switch {
@@ -301,30 +301,30 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 	case d == nil:
 		d = &deadLetterCause{class: chains.ClassBehind, err: ErrBehind}
 	}
-	letter.ErrorClass, letter.ErrorText, letter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
-	letter.ErrorCode = codeOf(d.err)
+	deadLetter.ErrorClass, deadLetter.ErrorText, deadLetter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
+	deadLetter.ErrorCode = codeOf(d.err)
 	if behind {
-		letter.Status = dlq.Parked
-		letter.Strategy = dlq.StrategyFollow
-		return letter
+		deadLetter.Status = dlq.Parked
+		deadLetter.Strategy = dlq.StrategyFollow
+		return deadLetter
 	}
 	if d.class == chains.ClassInterrupted { // it has not failed, so no rule applies
-		letter.Strategy = dlq.StrategyBreakerClose
-		return letter
+		deadLetter.Strategy = dlq.StrategyBreakerClose
+		return deadLetter
 	}
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
-		ErrorClass: letter.ErrorClass, ErrorCode: letter.ErrorCode, EventType: e.Type, AggregateType: e.AggregateType, Table: letter.Table,
+		ErrorClass: deadLetter.ErrorClass, ErrorCode: deadLetter.ErrorCode, EventType: e.Type, AggregateType: e.AggregateType, Table: deadLetter.Table,
 		FirstFailedAt: now,
 	}, now)
-	letter.Rule, letter.Strategy, letter.NextAttempt = choice.Rule, choice.Strategy, choice.NextAttempt
-	letter.FailureKey, letter.FailureRepeats = dlq.FailureKey(letter.ErrorClass, letter.ErrorCode, letter.ErrorText), 1
-	if letter.Strategy == dlq.StrategyManual {
-		letter.Status, letter.Waiting = dlq.Manual, "another attempt cannot help"
+	deadLetter.Rule, deadLetter.Strategy, deadLetter.NextAttempt = choice.Rule, choice.Strategy, choice.NextAttempt
+	deadLetter.FailureKey, deadLetter.FailureRepeats = dlq.FailureKey(deadLetter.ErrorClass, deadLetter.ErrorCode, deadLetter.ErrorText), 1
+	if deadLetter.Strategy == dlq.StrategyManual {
+		deadLetter.Status, deadLetter.Waiting = dlq.Manual, "another attempt cannot help"
 		if choice.Rule != dlq.RuleNeedsAPerson {
-			letter.Waiting = "by the rule " + choice.Rule
+			deadLetter.Waiting = "by the rule " + choice.Rule
 		}
 	}
-	return letter
+	return deadLetter
 }
 
 // ErrBehind is the error of a blocked event's dead letter.

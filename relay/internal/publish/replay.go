@@ -114,24 +114,24 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 		}
 	}
 	var works []*replayWork
-	letters := 0
+	deadLetters := 0
 	dispatch := func() {
 		if len(works) > 0 {
 			b := newBatch(r, works)
 			p.wg.Go(func() { b.run(ctx) })
 		}
-		works, letters = nil, 0
+		works, deadLetters = nil, 0
 	}
 	for n > 0 {
 		c := r.pickLocked(now, state, &wait)
 		if c == nil {
 			break
 		}
-		w := r.takeLocked(c, now, state, min(n, replayBatch-letters))
+		w := r.takeLocked(c, now, state, min(n, replayBatch-deadLetters))
 		r.limit.AllowN(now, len(w.refs))
 		n -= len(w.refs)
 		works = append(works, w)
-		if letters += len(w.refs); letters == replayBatch {
+		if deadLetters += len(w.refs); deadLetters == replayBatch {
 			dispatch()
 		}
 	}
@@ -246,7 +246,7 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 		run = min(replayRun, most)
 	}
 	w := &replayWork{chain: c}
-	for i, ref := range c.Letters {
+	for i, ref := range c.DeadLetters {
 		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli()) {
 			break
 		}

@@ -18,12 +18,12 @@ import (
 // replayWork contains dead letters from the front of a chain, to be replayed one after
 // the other.
 type replayWork struct {
-	chain   *chains.Chain
-	refs    []chains.Ref
-	letters []dlq.DeadLetter // claimed, from the front of refs
-	at      int              // index of the dead letter being published
-	left    int              // dead letters whose result is not stored yet
-	over    bool
+	chain       *chains.Chain
+	refs        []chains.Ref
+	deadLetters []dlq.DeadLetter // claimed, from the front of refs
+	at          int              // index of the dead letter being published
+	left        int              // dead letters whose result is not stored yet
+	over        bool
 }
 
 // batch contains works whose dead letters are claimed together. Those acknowledged
@@ -110,8 +110,8 @@ func (b *batch) run(ctx context.Context) {
 func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 	for i, c := range claims {
 		switch {
-		case c.Err == nil && len(w.letters) == i:
-			w.letters = append(w.letters, c.DeadLetter)
+		case c.Err == nil && len(w.deadLetters) == i:
+			w.deadLetters = append(w.deadLetters, c.DeadLetter)
 			b.keep(c.DeadLetter.EventID, c.DeadLetter.ClaimedUntil)
 		case c.Err == nil: // an earlier one was not claimed
 			b.giveBack(w, &c.DeadLetter, "the previous dead letter could not be claimed")
@@ -144,27 +144,27 @@ func (b *batch) notClaimed(ref chains.Ref, err error) {
 
 // publish sends the next dead letter of a work, if there is one.
 func (b *batch) publish(ctx context.Context, w *replayWork) {
-	if w.at >= len(w.letters) {
+	if w.at >= len(w.deadLetters) {
 		return
 	}
-	letter := &w.letters[w.at]
-	of := batchReplay{b, w, letter.EventID}
+	deadLetter := &w.deadLetters[w.at]
+	of := batchReplay{b, w, deadLetter.EventID}
 	switch {
 	case ctx.Err() != nil:
 		of.end(replayEnd{err: errCalledOff})
-	case b.r.isOut(letter.EventID):
+	case b.r.isOut(deadLetter.EventID):
 		of.end(replayEnd{found: true})
-	case mustReadAgain(letter):
+	case mustReadAgain(deadLetter):
 		b.wg.Go(func() {
-			e, err := b.r.eventOf(b.r.p.ctx, letter)
+			e, err := b.r.eventOf(b.r.p.ctx, deadLetter)
 			if err != nil {
 				of.end(replayEnd{err: err})
 				return
 			}
-			b.r.resend(e, letter, of)
+			b.r.resend(e, deadLetter, of)
 		})
 	default:
-		b.r.resend(storedEvent(letter), letter, of)
+		b.r.resend(storedEvent(deadLetter), deadLetter, of)
 	}
 }
 
@@ -201,10 +201,10 @@ type settledDeadLetter struct {
 // back processes the end of a replay.
 func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLetter) {
 	r, w, end := b.r, x.work, x.end
-	ref, letter := w.refs[w.at], &w.letters[w.at]
+	ref, deadLetter := w.refs[w.at], &w.deadLetters[w.at]
 	if end.err == nil {
 		s := settledDeadLetter{w, ref, "published", dlq.Settlement{
-			DeadLetter: *letter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
+			DeadLetter: *deadLetter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
 		}}
 		if end.found {
 			// Published by a relay that did not store the result before its claim was removed.
@@ -215,25 +215,25 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 		b.publish(ctx, w)
 		return
 	}
-	rest := w.letters[w.at+1:]
-	w.at = len(w.letters)
+	rest := w.deadLetters[w.at+1:]
+	w.at = len(w.deadLetters)
 	for i := range rest {
 		b.giveBack(w, &rest[i], "the previous dead letter was not published")
 	}
 	b.do(w, func() {
 		switch {
 		case errors.Is(end.err, errStalled), errors.Is(end.err, errNotRead):
-			r.calledOff(ref, letter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
+			r.calledOff(ref, deadLetter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
-			r.calledOff(ref, letter, end.err, chains.AtBreaker)
+			r.calledOff(ref, deadLetter, end.err, chains.AtBreaker)
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
-			r.calledOff(ref, letter, end.err, chains.AtOnce)
+			r.calledOff(ref, deadLetter, end.err, chains.AtOnce)
 		case failure.Classify(end.err) == failure.Stopped:
 			// The next start finds it claimed, and reads whether it is in its topic.
 			r.uncount(ref)
 			r.later(ref.ID, chains.AtOperator)
 		default:
-			r.failed(ref, letter, end)
+			r.failed(ref, deadLetter, end)
 		}
 		b.close(ref.ID)
 	})
@@ -288,17 +288,17 @@ func (b *batch) do(w *replayWork, f func()) {
 }
 
 // giveBack removes the claim of a dead letter that was not tried.
-func (b *batch) giveBack(w *replayWork, letter *dlq.DeadLetter, why string) {
+func (b *batch) giveBack(w *replayWork, deadLetter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
-		r.insist(letter.EventID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, letter.EventID, r.owner, why) })
-		b.close(letter.EventID)
+		r.insist(deadLetter.EventID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, deadLetter.EventID, r.owner, why) })
+		b.close(deadLetter.EventID)
 	})
 }
 
 // calledOff removes the claim of a dead letter whose replay was canceled; it is due at at.
-func (r *Replayer) calledOff(ref chains.Ref, letter *dlq.DeadLetter, why error, at int64) {
-	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "called_off").Inc()
+func (r *Replayer) calledOff(ref chains.Ref, deadLetter *dlq.DeadLetter, why error, at int64) {
+	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "called_off").Inc()
 	r.uncount(ref)
 	if r.insist(ref.ID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
 		r.later(ref.ID, at)

@@ -18,18 +18,18 @@ import (
 )
 
 // failed stores a failed replay and sets when the dead letter is due next.
-func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd) {
+func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
 	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
-		ErrorClass: class, ErrorCode: code, EventType: letter.EventType, AggregateType: letter.AggregateType, Table: letter.Table,
-		FailedReplays: letter.Replays + 1, FirstFailedAt: letter.FirstFailedAt,
+		ErrorClass: class, ErrorCode: code, EventType: deadLetter.EventType, AggregateType: deadLetter.AggregateType, Table: deadLetter.Table,
+		FailedReplays: deadLetter.Replays + 1, FirstFailedAt: deadLetter.FirstFailedAt,
 	}, now)
 	f := dlq.Failure{
 		Class: class, Code: code, Text: text, Chain: chainOf(end.err), Attempts: end.attempts,
 		Strategy: choice.Strategy, Rule: choice.Rule, NextAttempt: choice.NextAttempt,
 		MaxReplays: choice.MaxReplays, SameError: choice.SameError,
-		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.load.renewed(letter.Metadata),
+		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.load.renewed(deadLetter.Metadata),
 	}
 	if f.NextAttempt.IsZero() {
 		f.NextAttempt = now // the strategy does not depend on time
@@ -37,9 +37,9 @@ func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd)
 	if f.Final && choice.Rule != dlq.RuleNeedsAPerson {
 		f.Waiting = "by the rule " + choice.Rule
 	}
-	r.metrics.Replays.WithLabelValues(strategyLabel(letter.Strategy), "failed").Inc()
-	r.log.Warn("replay failed", "event_id", ref.ID, "aggregate_id", letter.AggregateID, "class", class, "rule", choice.Rule,
-		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(letter.Headers))
+	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "failed").Inc()
+	r.log.Warn("replay failed", "event_id", ref.ID, "aggregate_id", deadLetter.AggregateID, "class", class, "rule", choice.Rule,
+		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(deadLetter.Headers))
 	var status dlq.Status
 	if !r.insist(ref.ID, "record the failure of", func() (err error) {
 		status, err = p.table.store.Fail(p.ctx, ref.ID, r.owner, f)
@@ -62,7 +62,7 @@ func (r *Replayer) failed(ref chains.Ref, letter *dlq.DeadLetter, end replayEnd)
 			r.recheck = true
 			r.metrics.CanaryStops.Inc()
 			r.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.Rule, "class", class,
-				"letters", g.Letters, "until", g.Until, "err", end.err)
+				"dead_letters", g.DeadLetters, "until", g.Until, "err", end.err)
 		}
 	}
 	p.mu.deadLetters.Change(ref.ID, func(own *chains.Ref) {
@@ -110,7 +110,7 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 
 // resend publishes the event of a dead letter in a separate lane, as long as it
 // is claimed.
-func (r *Replayer) resend(e outbox.Event, letter *dlq.DeadLetter, of replay) {
+func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,8 +118,8 @@ func (r *Replayer) resend(e outbox.Event, letter *dlq.DeadLetter, of replay) {
 	l.replay = of
 	topic, topicErr := p.mu.names.Of(&e)
 	it := &item{
-		event: e, written: letter.WrittenAt, topic: topic, topicErr: topicErr,
-		by: sourceOf(letter.Metadata[metaCaptured]), earlier: int32(min(letter.Attempts, math.MaxInt32)),
+		event: e, written: deadLetter.WrittenAt, topic: topic, topicErr: topicErr,
+		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
 	}
 	l.items = append(l.items, it)
 	p.mu.replaying[l] = struct{}{}

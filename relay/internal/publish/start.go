@@ -154,7 +154,7 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	}
 	if n := len(d.entries); n > 0 {
 		_, chains, _ := p.mu.deadLetters.Size()
-		p.log.Info("dead letters wait", "letters", n, "chains", chains)
+		p.log.Info("dead letters wait", "dead_letters", n, "chains", chains)
 	}
 }
 

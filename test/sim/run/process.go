@@ -24,18 +24,18 @@ type result struct {
 // tally counts what was simulated. Its fields are the ones of the lines that the
 // simulation prints.
 type tally struct {
-	Runs       int   `json:"-"`
-	Events     int   `json:"events"`
-	Relays     int   `json:"relays"`
-	Repeated   int   `json:"repeated_rows"`
-	Duplicates int   `json:"duplicates"`
-	Letters    int   `json:"letters"`
-	Replayed   int   `json:"replayed"`
-	Discarded  int   `json:"discarded"`
-	Virtual    int64 `json:"virtual_seconds"`
-	// WithLetters and WithReplays are how many runs had any.
-	WithLetters int `json:"-"`
-	WithReplays int `json:"-"`
+	Runs        int   `json:"-"`
+	Events      int   `json:"events"`
+	Relays      int   `json:"relays"`
+	Repeated    int   `json:"repeated_rows"`
+	Duplicates  int   `json:"duplicates"`
+	DeadLetters int   `json:"letters"`
+	Replayed    int   `json:"replayed"`
+	Discarded   int   `json:"discarded"`
+	Virtual     int64 `json:"virtual_seconds"`
+	// WithDeadLetters and WithReplays are how many runs had any.
+	WithDeadLetters int `json:"-"`
+	WithReplays     int `json:"-"`
 }
 
 func (t *tally) add(r result) {
@@ -44,12 +44,12 @@ func (t *tally) add(r result) {
 	t.Relays += r.Relays
 	t.Repeated += r.Repeated
 	t.Duplicates += r.Duplicates
-	t.Letters += r.Letters
+	t.DeadLetters += r.DeadLetters
 	t.Replayed += r.Replayed
 	t.Discarded += r.Discarded
 	t.Virtual += r.Virtual
-	if r.Letters > 0 {
-		t.WithLetters++
+	if r.DeadLetters > 0 {
+		t.WithDeadLetters++
 	}
 	if r.Replayed > 0 {
 		t.WithReplays++
@@ -59,7 +59,7 @@ func (t *tally) add(r result) {
 // String says it in words.
 func (t tally) String() string {
 	return fmt.Sprintf("%d days simulated, %d relays, %d events, %d log rows repeated, %d duplicates where the relay may not read back, %d dead letters in %d runs, %d replayed in %d runs, %d discarded",
-		t.Virtual/86400, t.Relays, t.Events, t.Repeated, t.Duplicates, t.Letters, t.WithLetters, t.Replayed, t.WithReplays, t.Discarded)
+		t.Virtual/86400, t.Relays, t.Events, t.Repeated, t.Duplicates, t.DeadLetters, t.WithDeadLetters, t.Replayed, t.WithReplays, t.Discarded)
 }
 
 // maxLog is how many lines of a failure are shown.

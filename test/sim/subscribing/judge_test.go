@@ -16,7 +16,7 @@ import (
 // judge checks what the ledger contains.
 type judge struct {
 	*ledger
-	letters map[string][]*dlq.DeadLetter // by message
+	deadLetters map[string][]*dlq.DeadLetter // by message
 }
 
 // judge checks a subscription whose instances have stopped.
@@ -50,8 +50,8 @@ func (l *ledger) judge() {
 // deadLetters returns all dead letters by message, also resolved ones.
 func (l *ledger) deadLetters() map[string][]*dlq.DeadLetter {
 	out := make(map[string][]*dlq.DeadLetter)
-	must(l.w.t, l.w.letters.List(l.w.t.Context(), dlq.Filter{Table: l.DeadLetterTable()}, func(d *dlq.DeadLetter) error {
-		full, err := l.w.letters.Read(l.w.t.Context(), d.EventID)
+	must(l.w.t, l.w.deadLetters.List(l.w.t.Context(), dlq.Filter{Table: l.DeadLetterTable()}, func(d *dlq.DeadLetter) error {
+		full, err := l.w.deadLetters.Read(l.w.t.Context(), d.EventID)
 		must(l.w.t, err)
 		name := full.Headers["name"]
 		out[name] = append(out[name], &full)
@@ -63,7 +63,7 @@ func (l *ledger) deadLetters() map[string][]*dlq.DeadLetter {
 
 // leftOpen returns the number of dead letters that stay open at the end.
 func (l *ledger) leftOpen() (n int64) {
-	must(l.w.t, l.w.letters.Chains(l.w.t.Context(), l.DeadLetterTable(), func(c dlq.ChainEntry) error {
+	must(l.w.t, l.w.deadLetters.Chains(l.w.t.Context(), l.DeadLetterTable(), func(c dlq.ChainEntry) error {
 		if c.Status == dlq.Manual && !(l.Ordering == subscriptions.OrderingStrict) {
 			n++
 		}
@@ -108,7 +108,7 @@ func (j *judge) wrongf(m *message, format string, args ...any) {
 
 // lost: a message was acknowledged, rejected, dead-lettered, or removed by an operator.
 func (j *judge) lost(m *message) {
-	if len(j.letters[m.name]) > 0 || j.excused(m) {
+	if len(j.deadLetters[m.name]) > 0 || j.excused(m) {
 		return
 	}
 	for _, d := range m.deliveries {
@@ -129,7 +129,7 @@ func (j *judge) moved(m *message) {
 	if !last.ok || m.offset < last.offset || slices.ContainsFunc(m.deliveries, func(d *delivery) bool { return !d.start.Before(last.at) }) {
 		return
 	}
-	if slices.ContainsFunc(j.letters[m.name], func(d *dlq.DeadLetter) bool { return d.LastFailedAt.After(last.at) }) {
+	if slices.ContainsFunc(j.deadLetters[m.name], func(d *dlq.DeadLetter) bool { return d.LastFailedAt.After(last.at) }) {
 		return // its deliveries went to consumers that crashed
 	}
 	j.wrongf(m, "was not delivered after the seek at %s", stamp(last.at))
@@ -224,7 +224,7 @@ func (j *judge) settledBy(m *message, at time.Time) bool {
 	if j.Ordering == subscriptions.OrderingStrict {
 		return false
 	}
-	return slices.ContainsFunc(j.letters[m.name], func(l *dlq.DeadLetter) bool {
+	return slices.ContainsFunc(j.deadLetters[m.name], func(l *dlq.DeadLetter) bool {
 		if len(j.mu.replayed[m.name]) > 0 { // the last failure is that of a replay
 			return !l.FirstFailedAt.After(at)
 		}
@@ -234,7 +234,7 @@ func (j *judge) settledBy(m *message, at time.Time) bool {
 
 // verify: the stored state has neither losses nor work left.
 func (j *judge) verify() {
-	r, err := verify.Check(context.Background(), verify.Config{Store: j.w.store, DeadLetters: j.w.letters, Kafka: j.w.admin}, j.Name)
+	r, err := verify.Check(context.Background(), verify.Config{Store: j.w.store, DeadLetters: j.w.deadLetters, Kafka: j.w.admin}, j.Name)
 	must(j.w.t, err)
 	for _, p := range r.Problems {
 		j.w.t.Errorf("%s: verify reports %+v", j.Name, p)

@@ -96,7 +96,7 @@ func (p *process) run(ctx context.Context, host string, session *gocql.Session) 
 	w := p.w
 	st, err := store.Open(session, schema.DefaultKeyspace, store.WithTimeouts(2*time.Second, 6*time.Second))
 	must(w.t, err)
-	letters, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(2*time.Second, 6*time.Second))
+	deadLetters, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(2*time.Second, 6*time.Second))
 	must(w.t, err)
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("instance", p.name)
 	e, err := engine.New(engine.Config{
@@ -104,7 +104,7 @@ func (p *process) run(ctx context.Context, host string, session *gocql.Session) 
 		Kafka: []kgo.Opt{kgo.SeedBrokers(brokerAddr), kgo.Dialer(p.dial), kgo.RequestTimeoutOverhead(2 * time.Minute), kgo.WithLogger(kgo.BasicLogger(w.log, kgo.LogLevelInfo, func() string {
 			return "time=" + time.Now().UTC().Format(time.RFC3339Nano) + " level=client " + p.name + " "
 		}))},
-		Store: st, DeadLetters: letters, Instance: p.name, Address: "http://" + host, Logger: log,
+		Store: st, DeadLetters: deadLetters, Instance: p.name, Address: "http://" + host, Logger: log,
 	})
 	must(w.t, err)
 	f, err := forward.New(forward.Config{Local: e, Instance: p.name, Key: w.key, Reports: st, Receipts: e, HTTP: &http.Client{Transport: p}, Logger: log})

@@ -117,7 +117,7 @@ func (w *world) allIsWell() {
 func (w *world) report() {
 	p := w.any(w.random())
 	for _, l := range w.subscriptions {
-		r, err := verify.Check(w.t.Context(), verify.Config{Store: w.store, DeadLetters: w.letters, Kafka: w.admin}, l.Name)
+		r, err := verify.Check(w.t.Context(), verify.Config{Store: w.store, DeadLetters: w.deadLetters, Kafka: w.admin}, l.Name)
 		w.t.Logf("%s: %+v, %v", l.Name, r, err)
 		if p != nil {
 			s, err := p.Status(w.t.Context(), l.Name)

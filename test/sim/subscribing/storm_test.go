@@ -43,11 +43,11 @@ func TestFailureStorm_DelaysNoOtherKey(t *testing.T) {
 		lives.Wait()
 		w.running.Wait()
 		l.judge()
-		letters := l.deadLetters()
+		deadLetters := l.deadLetters()
 		for name, m := range l.mu.messages {
 			switch bad := name[0] == 'b'; {
-			case bad != (len(letters[name]) > 0):
-				w.t.Errorf("%s has %d dead letters", name, len(letters[name]))
+			case bad != (len(deadLetters[name]) > 0):
+				w.t.Errorf("%s has %d dead letters", name, len(deadLetters[name]))
 			case len(m.deliveries) == 0:
 				w.t.Errorf("%s was not delivered", name)
 			case !bad && m.deliveries[0].start.Sub(m.at) > late:

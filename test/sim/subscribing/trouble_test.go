@@ -229,12 +229,12 @@ func (w *world) deleteRecords(ctx context.Context, l *ledger) {
 
 // replay replays or discards up to n dead letters.
 func (w *world) replay(ctx context.Context, rnd *rand.Rand, l *ledger, n int) {
-	_ = w.letters.Chains(ctx, l.DeadLetterTable(), func(c dlq.ChainEntry) error {
+	_ = w.deadLetters.Chains(ctx, l.DeadLetterTable(), func(c dlq.ChainEntry) error {
 		if c.Status != dlq.Manual || n == 0 {
 			return nil
 		}
 		n--
-		full, err := w.letters.Read(ctx, c.EventID)
+		full, err := w.deadLetters.Read(ctx, c.EventID)
 		if err != nil {
 			return err
 		}
@@ -243,13 +243,13 @@ func (w *world) replay(ctx context.Context, rnd *rand.Rand, l *ledger, n int) {
 		if rnd.IntN(4) == 0 {
 			l.mu.dropped[name] = now
 			l.mu.Unlock()
-			_ = w.letters.Discard(ctx, c.EventID, by)
+			_ = w.deadLetters.Discard(ctx, c.EventID, by)
 			return nil
 		}
 		l.mu.replayed[name] = append(l.mu.replayed[name], now)
 		l.mu.Unlock()
 		w.counts.replays.Add(1)
-		_ = w.letters.Replay(ctx, c.EventID, by)
+		_ = w.deadLetters.Replay(ctx, c.EventID, by)
 		return nil
 	})
 }

@@ -49,21 +49,21 @@ type counts struct {
 
 // world is everything in a bubble.
 type world struct {
-	t        *testing.T
-	rnd      *rand.Rand
-	log      *logtest.Buffer
-	node     *scyllafake.Server
-	net      kfake.VirtualNetwork
-	broker   *kfake.Cluster
-	producer *kgo.Client
-	admin    *kadm.Client
-	session  *gocql.Session // never fails
-	store    *store.Store
-	letters  *dlq.Store
-	key      []byte
-	counts   *counts
-	calm     atomic.Bool // nothing fails, and consumers acknowledge everything
-	slow     atomic.Bool // the broker answers fetches slowly
+	t           *testing.T
+	rnd         *rand.Rand
+	log         *logtest.Buffer
+	node        *scyllafake.Server
+	net         kfake.VirtualNetwork
+	broker      *kfake.Cluster
+	producer    *kgo.Client
+	admin       *kadm.Client
+	session     *gocql.Session // never fails
+	store       *store.Store
+	deadLetters *dlq.Store
+	key         []byte
+	counts      *counts
+	calm        atomic.Bool // nothing fails, and consumers acknowledge everything
+	slow        atomic.Bool // the broker answers fetches slowly
 
 	subscriptions []*ledger
 	running       sync.WaitGroup // processes
@@ -97,7 +97,7 @@ func newWorld(t *testing.T, seed uint64, c *counts) *world {
 	var err error
 	w.store, err = store.Open(w.session, schema.DefaultKeyspace)
 	must(t, err)
-	w.letters, err = dlq.Open(w.session, schema.DefaultKeyspace)
+	w.deadLetters, err = dlq.Open(w.session, schema.DefaultKeyspace)
 	must(t, err)
 	w.key, err = w.store.ReceiptKey(t.Context())
 	must(t, err)
@@ -192,7 +192,7 @@ func (w *world) settled() bool {
 	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(2 * time.Second) {
 		all := true
 		for _, l := range w.subscriptions {
-			r, err := verify.Check(w.t.Context(), verify.Config{Store: w.store, DeadLetters: w.letters, Kafka: w.admin}, l.Name)
+			r, err := verify.Check(w.t.Context(), verify.Config{Store: w.store, DeadLetters: w.deadLetters, Kafka: w.admin}, l.Name)
 			must(w.t, err)
 			all = all && r.Waiting == 0 && r.Stored == 0 && r.DeadLetters == l.leftOpen()
 		}

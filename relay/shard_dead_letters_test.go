@@ -25,18 +25,18 @@ func TestShards_DeadLetters(t *testing.T) {
 		defer w.close()
 		const n = 12
 		all := relaytest.Events(n, 4, "OrderUpdated")
-		var letters []outbox.Event
+		var deadLetters []outbox.Event
 		for i := range all {
 			if all[i].Sequence == 2 { // no broker takes it
 				all[i].Payload = make([]byte, 4<<10)
-				letters = append(letters, all[i])
+				deadLetters = append(deadLetters, all[i])
 			}
 		}
 		check := func(relays []*Relay) {
 			t.Helper()
 			for i, r := range relays {
 				own := 0
-				for _, e := range letters {
+				for _, e := range deadLetters {
 					if r.own.HasAggregate(e.AggregateID) {
 						own++
 					}
@@ -75,7 +75,7 @@ func TestShards_DeadLetters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range letters {
+		for _, e := range deadLetters {
 			if err := store.Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "too large"}); err != nil {
 				t.Fatal(err)
 			}
@@ -326,14 +326,14 @@ func TestShards_GoOnWithAScan(t *testing.T) {
 	})
 }
 
-// A row that does not say its place in its aggregate is a letter of its own, of the
+// A row that does not say its place in its aggregate is a dead letter of its own, of the
 // shard of its own id: one shard answers for it, whoever buried it.
-func TestShards_LettersByThemselves(t *testing.T) {
+func TestShards_DeadLettersByThemselves(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
-		letters := func(relays []*Relay) (n int) {
+		deadLetters := func(relays []*Relay) (n int) {
 			for _, r := range relays {
 				n += r.Status().DeadLetters
 			}
@@ -350,12 +350,12 @@ func TestShards_LettersByThemselves(t *testing.T) {
 			ids = append(ids, e.ID)
 		}
 		time.Sleep(30 * time.Second)
-		if n := letters(relays); n != len(ids) {
+		if n := deadLetters(relays); n != len(ids) {
 			t.Errorf("%d letters, want %d", n, len(ids))
 		}
 		edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json"}
 		for _, id := range ids[:6] {
-			if _, err := w.letters().Edit(t.Context(), id, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0); err != nil {
+			if _, err := w.deadLetters().Edit(t.Context(), id, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -385,13 +385,13 @@ func TestShards_LettersByThemselves(t *testing.T) {
 			}
 		}
 		for _, id := range ids {
-			if err := w.letters().Discard(t.Context(), id, dlq.Actor{Name: "ada", Reason: "nothing"}); err != nil {
+			if err := w.deadLetters().Discard(t.Context(), id, dlq.Actor{Name: "ada", Reason: "nothing"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(30 * time.Second)
 		for range 2 {
-			if n := letters(relays); n != 0 {
+			if n := deadLetters(relays); n != 0 {
 				t.Errorf("%d letters are left, want none", n)
 			}
 			again()

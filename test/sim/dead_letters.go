@@ -11,7 +11,7 @@ import (
 )
 
 // letter is the final state of a dead letter.
-type letter struct {
+type deadLetter struct {
 	status   dlq.Status
 	class    string
 	outcome  dlq.OutcomeKind
@@ -21,13 +21,13 @@ type letter struct {
 }
 
 // ended reports whether an operator resolved it without publishing.
-func (l letter) ended() bool {
+func (l deadLetter) ended() bool {
 	return l.outcome == dlq.OutcomeDiscarded || l.outcome == dlq.OutcomeByHand
 }
 
-func (e *evidence) scanLetters(w *world, scan scanner) {
+func (e *evidence) scanDeadLetters(w *world, scan scanner) {
 	var id gocql.UUID
-	var l letter
+	var l deadLetter
 	var buried, resolved int64
 	// table_name is written once, with the dead letter. Clocks of operators differ, so
 	// the time of resolution is the database's.
@@ -38,8 +38,8 @@ func (e *evidence) scanLetters(w *world, scan scanner) {
 				ahead := time.Until(w.settings.node.Now())
 				l.buried, l.resolved = l.buried.Add(-ahead), l.resolved.Add(-ahead)
 			}
-			e.letters[id] = l
-			w.seen.letters++
+			e.deadLetters[id] = l
+			w.seen.deadLetters++
 			switch {
 			case l.outcome == dlq.OutcomeReplayed || l.outcome == dlq.OutcomeFound:
 				w.seen.replayed++
@@ -52,8 +52,8 @@ func (e *evidence) scanLetters(w *world, scan scanner) {
 // operator is the actor of changes of dead letters.
 var operator = dlq.Actor{Name: "operator", Reason: "simulated"}
 
-// letters returns the operator's store of dead letters.
-func (w *world) letters() *dlq.Store {
+// deadLetters returns the operator's store of dead letters.
+func (w *world) deadLetters() *dlq.Store {
 	w.t.Helper()
 	s, err := dlq.Open(w.session.Session, keyspace)
 	if err != nil {
@@ -62,9 +62,9 @@ func (w *world) letters() *dlq.Store {
 	return s
 }
 
-// openLetters returns the unresolved dead letters, or an error while the database fails.
-func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
-	err = w.letters().Chains(context.Background(), keyspace+"."+events, func(e dlq.ChainEntry) error {
+// openDeadLetters returns the unresolved dead letters, or an error while the database fails.
+func (w *world) openDeadLetters() (open []dlq.ChainEntry, err error) {
+	err = w.deadLetters().Chains(context.Background(), keyspace+"."+events, func(e dlq.ChainEntry) error {
 		open = append(open, e)
 		return nil
 	})
@@ -73,7 +73,7 @@ func (w *world) openLetters() (open []dlq.ChainEntry, err error) {
 
 // operate applies a random operation to a dead letter and ignores failures.
 func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
-	open, err := w.openLetters()
+	open, err := w.openDeadLetters()
 	if err != nil || len(open) == 0 {
 		return
 	}
@@ -92,14 +92,14 @@ func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 	_ = do(context.Background(), id, operator)
 }
 
-// settleLetters resolves all dead letters after the faults have ended: an operator
+// settleDeadLetters resolves all dead letters after the faults have ended: an operator
 // replays those with status manual or failed, and discards dead letters that can never be
 // published. All others must be published without an operator.
-func (w *world) settleLetters() {
+func (w *world) settleDeadLetters() {
 	w.t.Helper()
-	ctx, store := context.Background(), w.letters()
+	ctx, store := context.Background(), w.deadLetters()
 	for deadline := time.Now().Add(8 * time.Hour); ; time.Sleep(time.Minute) {
-		open, err := w.openLetters()
+		open, err := w.openDeadLetters()
 		if err != nil {
 			w.t.Errorf("read the dead letters: %v", err)
 			return
@@ -133,17 +133,17 @@ func (w *world) settleLetters() {
 // poison reports whether a dead letter of the class can never be published here.
 func poison(class string) bool { return class == "undecodable" || class == "record_too_large" }
 
-// checkLetters: all dead letters are resolved, and only events that an operator ended are
+// checkDeadLetters: all dead letters are resolved, and only events that an operator ended are
 // not published.
-func (w *world) checkLetters(e *evidence) {
+func (w *world) checkDeadLetters(e *evidence) {
 	w.t.Helper()
-	for id, l := range e.letters {
+	for id, l := range e.deadLetters {
 		if l.status.Open() {
 			w.t.Errorf("event %s is a dead letter of class %s, %s after all faults ended", id, l.class, l.status)
 		}
 	}
 	for _, r := range e.records {
-		if l, ok := e.letters[r.ID]; ok && l.ended() && r.at.After(l.resolved.Add(time.Second)) {
+		if l, ok := e.deadLetters[r.ID]; ok && l.ended() && r.at.After(l.resolved.Add(time.Second)) {
 			w.t.Errorf("event %s (order %s, seq %d) was ended by an operator at %s and published at %s",
 				r.ID, r.AggregateID, r.Sequence, w.after(l.resolved), w.after(r.at))
 		}

@@ -25,10 +25,10 @@ func (s *Story) BreakerChanges(to relay.BreakerState) int {
 }
 
 // Letters returns all dead letters, including resolved ones, newest first.
-func (s *Story) Letters() []dlq.DeadLetter {
+func (s *Story) DeadLetters() []dlq.DeadLetter {
 	s.w.t.Helper()
 	var out []dlq.DeadLetter
-	store := s.letters()
+	store := s.deadLetters()
 	if err := store.List(context.Background(), dlq.Filter{}, func(l *dlq.DeadLetter) error {
 		whole, err := store.Read(context.Background(), l.EventID)
 		out = append(out, whole)
@@ -41,15 +41,15 @@ func (s *Story) Letters() []dlq.DeadLetter {
 
 // Park suspends a dead letter until a person acts, like `outbox dlq park`.
 func (s *Story) Park(event gocql.UUID) error {
-	return s.letters().Park(context.Background(), event, engineer)
+	return s.deadLetters().Park(context.Background(), event, engineer)
 }
 
 // Replay requests the replay of a dead letter, like `outbox dlq replay`.
 func (s *Story) Replay(event gocql.UUID) error {
-	return s.letters().Replay(context.Background(), event, engineer)
+	return s.deadLetters().Replay(context.Background(), event, engineer)
 }
 
-func (s *Story) letters() *dlq.Store {
+func (s *Story) deadLetters() *dlq.Store {
 	s.w.t.Helper()
 	store, err := dlq.Open(s.w.session.Session, keyspace)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// BenchmarkBuryBesideLoad writes 500 dead letters per second while a relay
+// BenchmarkDeadLettersBesideLoad writes 500 dead letters per second while a relay
 // carries liveRate events per second. Each begins at its time, whatever those
 // before it take, and the times count from then. letters/s is the rate until
 // the last one stood.
-func BenchmarkBuryBesideLoad(b *testing.B) {
+func BenchmarkDeadLettersBesideLoad(b *testing.B) {
 	const (
 		rate  = 500
 		round = 2 * time.Second
@@ -23,7 +23,7 @@ func BenchmarkBuryBesideLoad(b *testing.B) {
 	w.start(func(*Config) {})
 	load := w.load()
 	length := time.Duration(b.N) * round
-	letters := w.benchLetters(0, int(length.Seconds()*rate)+rate)
+	deadLetters := w.benchDeadLetters(0, int(length.Seconds()*rate)+rate)
 	b.ResetTimer()
 	began := time.Now()
 	ctx, end := context.WithTimeout(b.Context(), length)
@@ -31,9 +31,9 @@ func BenchmarkBuryBesideLoad(b *testing.B) {
 	var mu sync.Mutex
 	var took []time.Duration
 	openLoop(ctx, rate, func(i int, at time.Time) {
-		status, err := w.store.Write(context.Background(), letters[i])
-		if err != nil || status != letters[i].Status {
-			b.Errorf("Bury() = %s, %v", status, err)
+		status, err := w.store.Write(context.Background(), deadLetters[i])
+		if err != nil || status != deadLetters[i].Status {
+			b.Errorf("Write() = %s, %v", status, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -43,7 +43,7 @@ func BenchmarkBuryBesideLoad(b *testing.B) {
 	b.StopTimer()
 	load.stop()
 	stand := 0
-	if err := w.store.Chains(b.Context(), letters[0].Table, func(dlq.ChainEntry) error { stand++; return nil }); err != nil || stand != len(took) {
+	if err := w.store.Chains(b.Context(), deadLetters[0].Table, func(dlq.ChainEntry) error { stand++; return nil }); err != nil || stand != len(took) {
 		b.Errorf("%d letters stand, %v, want %d", stand, err, len(took))
 	}
 	slices.Sort(took)
