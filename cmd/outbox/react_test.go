@@ -180,7 +180,7 @@ react:
 	if out := ask(cli.ExitOK, "repeat", "--rule", "big", "--dry-run", "-o", "json"); !strings.Contains(out, `"dry_run": true`) || !strings.Contains(out, `"big": 1`) {
 		t.Errorf("dry run:\n%s", out)
 	}
-	if out := ask(cli.ExitUsage, "repeat", failed.ID); !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "repeat 1 delivery") {
+	if out := ask(cli.ExitUsage, "repeat", failed.ID, "--reason", "a test"); !strings.Contains(out, "nothing was changed") || !strings.Contains(out, "repeat 1 delivery") {
 		t.Errorf("without --yes:\n%s", out)
 	}
 	for plugin, listed := range map[string]bool{"hook": true, "mail": false} {

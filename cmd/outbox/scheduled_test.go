@@ -61,7 +61,8 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		{[]string{"cancel", "--topic", "a", "--rate", "0.05"}, "--rate 0.05: must be 0.1 or more"},
 		{[]string{"cancel", "--since", "3h", "--until", "1h"}, "--since 3h is not before"},
 		{[]string{"cancel", "--since", "soon"}, "--since"},
-		{append([]string{"release"}, mine...), "--yes skips the confirmation"},
+		{append([]string{"release"}, mine...), "--reason is required"},
+		{append([]string{"release", "--reason", "a test"}, mine...), "--yes skips the confirmation"},
 	} {
 		if _, errOut := scheduled(cli.ExitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
 			t.Errorf("%v said %q, want %q", tt.args, errOut, tt.want)
@@ -83,7 +84,7 @@ func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
 		t.Errorf("after the release %d are due and %d wait", due, waiting)
 	}
 	// Nothing matches any more, which is said once, and there is nothing to ask.
-	for _, args := range [][]string{{"release"}, {"release", "--yes", "--reason", "a test"}, {"release", "--dry-run"}} {
+	for _, args := range [][]string{{"release", "--reason", "a test"}, {"release", "--yes", "--reason", "a test"}, {"release", "--dry-run"}} {
 		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
 		}

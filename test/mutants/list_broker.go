@@ -23,7 +23,7 @@ var brokerMutants = []mutant{
 		new: "pf == nil || !pf.stalled",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
-		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/watch.go",
+		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/supervise.go",
 		old: "filling || silent >=",
 		new: "filling && false || silent >=",
 	}),
