@@ -31,6 +31,18 @@ var subscribingMutants = []mutant{
 		name: "subscribing: the signature of receipts is not compared", file: "subscriptions/internal/receipt/receipt.go",
 		old: "!hmac.Equal(sent, s.sum(nil, body))", new: "!hmac.Equal(sent, sent)",
 	}),
+	inSubscribing(mutant{
+		name: "subscribing: a failed call of a plugin settles its message", file: "subscriptions/engine/push.go",
+		old: "		action, delay = queue.Nack, ", new: "		action, delay = queue.Ack, ",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: each attempt has its own delivery id", file: "subscriptions/push/plugin.go",
+		old: "subscription, \"event\", e.ID)", new: "subscription, \"event\", e.ID, strconv.Itoa(attempt))",
+	}),
+	inSubscribing(mutant{
+		name: "subscribing: the message of a call that hangs is delivered again", file: "subscriptions/engine/push.go",
+		old: "			q.Extend(l.Offset, l.Lease, now, now.Add(2*timeout))\n", new: "			_ = q\n			_ = now\n",
+	}),
 }
 
 func inSubscribing(m mutant) mutant {

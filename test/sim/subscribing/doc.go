@@ -1,11 +1,13 @@
 // Package subscribing simulates subscriptions under virtual time: instances of the engine
-// and of forwarding over the real store, with an embedded database and broker, and
-// consumers that receive, settle, fail and cheat.
+// and of forwarding over the real store, with an embedded database and broker, consumers
+// that receive, settle, fail and cheat, and a plugin whose calls fail, panic, hang, answer
+// late or end with the death of their process. In each seed one subscription has push
+// delivery and another one has not.
 //
 // A seed decides what is published, what consumers do with each message, at which message
 // to the database or the broker an instance dies, which ones are frozen or cut off, how
 // the database and the broker fail, and what operators request. ledger_test.go records
-// what consumers saw; judge_test.go checks it afterwards:
+// what consumers and the plugin saw; judge_test.go and calls_test.go check it afterwards:
 //
 //   - nothing is lost: each message was acknowledged, is a dead letter, or was removed by
 //     an operator
@@ -13,6 +15,14 @@
 //   - no delivery follows a confirmed acknowledgement, and a message has one valid lease
 //   - forged and foreign receipts are refused, repeated ones change nothing
 //   - 'outbox verify --subscription' finds the same
+//
+// With push delivery also:
+//
+//   - each message that the plugin accepts was delivered or is a dead letter, with one
+//     delivery id
+//   - a call of a key begins after the former message was delivered or dead-lettered
+//   - no call begins for a delivered message after that was confirmed
+//   - two instances that own a partition, or one, never call concurrently for a message
 //
 // A failure names its seed, and how to run it again:
 //

@@ -37,11 +37,17 @@ func (l *ledger) judge() {
 		j.settledOnce(m)
 		j.oneLease(m)
 		j.attempts(m)
+		if l.Push != nil {
+			j.calls(m)
+		}
 	}
 	if l.Ordering != subscriptions.OrderingNone {
 		for _, lane := range lanes {
 			slices.SortFunc(lane, func(a, b *message) int { return cmp.Compare(a.offset, b.offset) })
 			j.order(lane)
+			if l.Push != nil {
+				j.backwards(lane)
+			}
 		}
 	}
 	j.verify()
@@ -84,6 +90,9 @@ func (j *judge) excused(m *message) bool {
 // loose reports whether a seek may have ended leases of a message and repeated it.
 func (j *judge) loose(m *message) bool { return len(j.mu.seeks[place{m.topic, m.partition}]) > 0 }
 
+// unwanted reports whether the plugin does not accept a message.
+func (j *judge) unwanted(m *message) bool { return j.Push != nil && m.unwanted }
+
 func (m *message) String() string {
 	return fmt.Sprintf("%s (%s/%d/%d)", m.name, m.topic, m.partition, m.offset)
 }
@@ -106,13 +115,16 @@ func (j *judge) wrongf(m *message, format string, args ...any) {
 	j.w.t.Errorf("%s (%s): %s %s%s", j.Name, j.Ordering, m, fmt.Sprintf(format, args...), m.story())
 }
 
-// lost: a message was acknowledged, rejected, dead-lettered, or removed by an operator.
+// lost: a message was acknowledged, rejected, dead-lettered, or removed by an operator. One
+// that the plugin rejected must be a dead letter.
 func (j *judge) lost(m *message) {
-	if len(j.deadLetters[m.name]) > 0 || j.excused(m) {
+	if len(j.deadLetters[m.name]) > 0 || j.excused(m) || j.unwanted(m) {
 		return
 	}
 	for _, d := range m.deliveries {
-		if slices.ContainsFunc(d.actions, func(a *action) bool { return a.ends() && a.possible() }) {
+		if slices.ContainsFunc(d.actions, func(a *action) bool {
+			return a.ends() && a.possible() && (j.Push == nil || a.Action == subscriptions.ActionAck)
+		}) {
 			return
 		}
 	}
@@ -126,7 +138,7 @@ func (j *judge) moved(m *message) {
 		return
 	}
 	last := seeks[len(seeks)-1]
-	if !last.ok || m.offset < last.offset || slices.ContainsFunc(m.deliveries, func(d *delivery) bool { return !d.start.Before(last.at) }) {
+	if j.unwanted(m) || !last.ok || m.offset < last.offset || slices.ContainsFunc(m.deliveries, func(d *delivery) bool { return !d.start.Before(last.at) }) {
 		return
 	}
 	if slices.ContainsFunc(j.deadLetters[m.name], func(d *dlq.DeadLetter) bool { return d.LastFailedAt.After(last.at) }) {
@@ -208,12 +220,12 @@ func (j *judge) order(lane []*message) {
 
 // settledBy reports whether a message may have been settled at a time.
 func (j *judge) settledBy(m *message, at time.Time) bool {
-	if j.excused(m) {
+	if j.excused(m) || j.unwanted(m) {
 		return true
 	}
 	for _, d := range m.deliveries {
 		if slices.ContainsFunc(d.actions, func(a *action) bool {
-			return !a.asked.After(at) && a.possible() && (a.Action == subscriptions.ActionAck || a.Action == subscriptions.ActionReject && j.Ordering != subscriptions.OrderingStrict)
+			return !a.asked.After(at) && a.possible() && (a.Action == subscriptions.ActionAck || a.Action == subscriptions.ActionReject && j.Push == nil && j.Ordering != subscriptions.OrderingStrict)
 		}) {
 			return true
 		}

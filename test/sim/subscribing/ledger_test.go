@@ -13,10 +13,11 @@ type message struct {
 	partition        int32
 	offset           int64
 	at               time.Time
+	once, unwanted   bool // from its headers
 	deliveries       []*delivery
 }
 
-// delivery is a message that a consumer received.
+// delivery is a message that a consumer received, or a call of the plugin.
 type delivery struct {
 	*message
 	of           string // name of the message
@@ -24,6 +25,7 @@ type delivery struct {
 	start, until time.Time // of the lease
 	attempt, max int
 	actions      []*action
+	*call        // with push delivery
 }
 
 // action is a request of a consumer for a delivery.
@@ -105,7 +107,11 @@ func (l *ledger) published(m *message) {
 
 // delivered records a delivery. visibility is that of the request.
 func (l *ledger) delivered(by string, m *subscriptions.Message, visibility time.Duration) *delivery {
-	d := &delivery{of: m.Headers["name"], by: by, receipt: m.Receipt, start: m.LeaseUntil.Add(-visibility), until: m.LeaseUntil, attempt: m.Attempt, max: m.MaxReceive}
+	return l.record(by, m, visibility, nil)
+}
+
+func (l *ledger) record(by string, m *subscriptions.Message, visibility time.Duration, c *call) *delivery {
+	d := &delivery{call: c, of: m.Headers["name"], by: by, receipt: m.Receipt, start: m.LeaseUntil.Add(-visibility), until: m.LeaseUntil, attempt: m.Attempt, max: m.MaxReceive}
 	name := d.of
 	l.mu.Lock()
 	defer l.mu.Unlock()

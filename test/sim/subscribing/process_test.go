@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/forward"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
@@ -44,21 +46,27 @@ type process struct {
 	w     *world
 	name  string
 	clock scyllatest.Clock
+	// mortal processes also die after calls of the plugin.
+	mortal bool
 	*forward.Service
 	mu struct {
 		sync.Mutex
 		frozen chan struct{} // closed when the network of the process continues
 		stuck  bool          // consumers have to wait, too
 		conns  []net.Conn
-		cut    bool
+		cut    time.Time // of the connections to the broker, for ever
+		pauses []pause
 	}
 }
+
+// pause is a time in which the network of a process was frozen.
+type pause struct{ from, to time.Time }
 
 // live runs processes until ctx ends.
 func (h *host) live(ctx context.Context) {
 	for ctx.Err() == nil {
 		h.lives++
-		p := &process{Line: new(line.Line), w: h.w, name: fmt.Sprint(h.name, "-", h.lives)}
+		p := &process{Line: new(line.Line), w: h.w, name: fmt.Sprint(h.name, "-", h.lives), mortal: h.life > 0}
 		if h.rnd.IntN(3) == 0 {
 			p.clock.Set(time.Duration(1-2*h.rnd.IntN(2)) * (time.Minute + time.Duration(h.rnd.Int64N(int64(time.Hour)))))
 		}
@@ -69,11 +77,11 @@ func (h *host) live(ctx context.Context) {
 			n = 20 + int(h.rnd.ExpFloat64()*float64(h.life))
 		}
 		p.Arm(n, h.rnd.IntN(2) == 0, func() { p.cutOff(); stop() })
-		died := make(chan struct{})
+		died, rnd := make(chan struct{}), rand.New(rand.NewPCG(h.rnd.Uint64(), 'p'))
 		h.w.running.Go(func() {
 			defer s.Close()
 			defer close(died)
-			p.run(running, h.name, s)
+			p.run(running, h.name, s, rnd)
 		})
 		<-running.Done()
 		h.w.mu.Lock()
@@ -92,7 +100,7 @@ func (h *host) live(ctx context.Context) {
 }
 
 // run runs the instance until ctx ends. A dead one runs on, with no effect.
-func (p *process) run(ctx context.Context, host string, session *gocql.Session) {
+func (p *process) run(ctx context.Context, host string, session *gocql.Session, rnd *rand.Rand) {
 	w := p.w
 	st, err := store.Open(session, schema.DefaultKeyspace, store.WithTimeouts(2*time.Second, 6*time.Second))
 	must(w.t, err)
@@ -105,6 +113,7 @@ func (p *process) run(ctx context.Context, host string, session *gocql.Session) 
 			return "time=" + time.Now().UTC().Format(time.RFC3339Nano) + " level=client " + p.name + " "
 		}))},
 		Store: st, DeadLetters: deadLetters, Instance: p.name, Address: "http://" + host, Logger: log,
+		Push: push.Destinations{Plugins: map[string]push.Plugin{"plugin": &plugin{p: p, rnd: rnd}}},
 	})
 	must(w.t, err)
 	f, err := forward.New(forward.Config{Local: e, Instance: p.name, Key: w.key, Reports: st, Receipts: e, HTTP: &http.Client{Transport: p}, Logger: log})
@@ -180,7 +189,7 @@ func (p *process) dial(ctx context.Context, network, addr string) (net.Conn, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.cut {
+	if !p.mu.cut.IsZero() {
 		return nil, errors.Join(errNetwork, conn.Close())
 	}
 	p.mu.conns = append(p.mu.conns, conn)
@@ -190,9 +199,16 @@ func (p *process) dial(ctx context.Context, network, addr string) (net.Conn, err
 // cutOff closes the connections to the broker for ever.
 func (p *process) cutOff() {
 	p.mu.Lock()
-	p.mu.cut = true
+	p.mu.cut = time.Now()
 	p.mu.Unlock()
 	p.reset()
+}
+
+// died returns the time of the death of a process, zero for none.
+func (p *process) died() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.cut
 }
 
 // reset closes the connections to the broker.
@@ -211,12 +227,24 @@ func (p *process) freeze(d time.Duration, stuck bool) {
 	c := make(chan struct{})
 	p.mu.Lock()
 	p.mu.frozen, p.mu.stuck = c, stuck
+	from := time.Now()
 	p.mu.Unlock()
 	time.Sleep(d)
 	p.mu.Lock()
 	p.mu.frozen = nil
+	p.mu.pauses = append(p.mu.pauses, pause{from, time.Now()})
 	p.mu.Unlock()
 	close(c)
+}
+
+// frozenBetween reports whether a process may have lost its partitions between two times
+// because it was frozen.
+func (p *process) frozenBetween(from, to time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.mu.pauses, func(f pause) bool {
+		return !f.from.After(to) && f.to.Add(sessionTimeout).After(from)
+	})
 }
 
 // wait returns when the process is not frozen, for a consumer when its requests are served.

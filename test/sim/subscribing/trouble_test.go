@@ -3,6 +3,7 @@ package subscribing
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,10 +65,20 @@ func (w *world) beforeRequest(req kmsg.Request) (kmsg.Response, error, bool) {
 		}
 	case *kmsg.SyncGroupRequest:
 		w.seen(r.Group, r.MemberID)
+		w.mu.Lock()
+		w.mu.assigned = append(w.mu.assigned, time.Now())
+		w.mu.Unlock()
 	case *kmsg.HeartbeatRequest:
 		w.seen(r.Group, r.MemberID)
 	}
 	return nil, nil, false
+}
+
+// assigned reports whether a group assigned its partitions anew between two times.
+func (w *world) assigned(from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.mu.assigned, func(t time.Time) bool { return t.After(from) && !t.After(to) })
 }
 
 type member struct{ group, id string }

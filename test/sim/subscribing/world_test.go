@@ -35,6 +35,8 @@ const (
 	// busy is the time in which everything fails, quiet bounds the time until every
 	// message is settled afterwards.
 	busy, quiet = time.Minute, 10 * time.Minute
+	// sessionTimeout is that of the engine.
+	sessionTimeout = 12 * time.Second
 
 	partitions = 3
 	brokerAddr = "127.0.0.1:9092"
@@ -44,7 +46,8 @@ var topics = []string{"a", "b"}
 
 // counts are what a simulation is about. TestSeeds checks that each of them occurs.
 type counts struct {
-	messages, deliveries, again, acknowledged, expired, unknown, deadLettered, deaths, frozen, troubles, seeks, purges, replays, resizes, deleted, late atomic.Int64
+	messages, deliveries, again, acknowledged, expired, unknown, deadLettered, deaths, frozen, troubles, seeks, purges, replays, resizes, deleted, late,
+	calls, hangs, panics, refused, diedAfterCall, unwanted atomic.Int64
 }
 
 // world is everything in a bubble.
@@ -65,6 +68,8 @@ type world struct {
 	calm        atomic.Bool // nothing fails, and consumers acknowledge everything
 	slow        atomic.Bool // the broker answers fetches slowly
 
+	sick          int       // percentage of the calls of the plugin that fail
+	settledAt     time.Time // when all messages were settled
 	subscriptions []*ledger
 	running       sync.WaitGroup // processes
 
@@ -72,6 +77,7 @@ type world struct {
 		sync.Mutex
 		processes map[string]*process // by host
 		members   map[member]time.Time
+		assigned  []time.Time // requests after which a group has new assignments
 	}
 }
 
@@ -170,7 +176,10 @@ func (w *world) publish(topic, key, name string, headers map[string]string) {
 	}
 	w.counts.messages.Add(1)
 	for _, l := range w.subscriptions {
-		l.published(&message{name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, at: time.Now()})
+		l.published(&message{
+			once: headers[subscriptions.HeaderMaxReceive] != "", unwanted: headers[headerUnwanted] != "",
+			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, at: time.Now(),
+		})
 	}
 }
 
@@ -182,6 +191,10 @@ func (w *world) produce(ctx context.Context, rnd *rand.Rand, n int) {
 		headers := map[string]string{}
 		if rnd.IntN(10) == 0 {
 			headers[subscriptions.HeaderMaxReceive] = "1"
+		}
+		if rnd.IntN(20) == 0 {
+			headers[headerUnwanted] = "1"
+			w.counts.unwanted.Add(1)
 		}
 		w.publish(topics[rnd.IntN(len(topics))], key, fmt.Sprint("m", i), headers)
 	}
@@ -197,6 +210,7 @@ func (w *world) settled() bool {
 			all = all && r.Waiting == 0 && r.Stored == 0 && r.DeadLetters == l.leftOpen()
 		}
 		if all {
+			w.settledAt = time.Now()
 			return true
 		}
 	}
