@@ -123,7 +123,11 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bareHost(t, strings.Fields(name), waits)
+			args := commandArguments[name]
+			if c.Flags().Lookup("reason") != nil {
+				args = append(slices.Clone(args), "--reason", "a test")
+			}
+			bareHost(t, strings.Fields(name), args, waits)
 		})
 	}
 	walk(newRoot(io.Discard, io.Discard))
@@ -134,7 +138,7 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 
 // bareHost runs a command whose database refuses every connection, and waits until
 // the command has dialed it; a service has to dial again after it has reported that.
-func bareHost(t *testing.T, command []string, service bool) {
+func bareHost(t *testing.T, command, arguments []string, service bool) {
 	host, _, _ := net.SplitHostPort(freeAddr(t))
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "9042"))
 	if err != nil {
@@ -157,7 +161,7 @@ func bareHost(t *testing.T, command []string, service bool) {
 	}()
 	root := newRoot(io.Discard, log)
 	args := append(slices.Clone(command), "--scylla-hosts", host)
-	for _, arg := range commandArguments[strings.Join(command, " ")] {
+	for _, arg := range arguments {
 		switch arg {
 		case "DIR":
 			arg = t.TempDir()
