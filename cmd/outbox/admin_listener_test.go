@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +26,6 @@ var listenerCommands = map[string]struct {
 	more   []string
 }{
 	"relay":               {metric: "outbox_relay_streams"},
-	"react":               {metric: "outbox_react_", more: []string{"--config", "RULES"}},
 	"dlq watch":           {metric: "outbox_dead_letter_"},
 	"orders":              {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
 	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: "outbox_subscription_request_seconds"},
@@ -65,14 +62,8 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 				args = append(args, flag, apis[len(apis)-1])
 			}
 			for _, arg := range x.more {
-				switch arg {
-				case "TOKENS":
+				if arg == "TOKENS" {
 					_, arg = token(t, "operator")
-				case "RULES":
-					arg = filepath.Join(t.TempDir(), "outbox.yaml")
-					if err := os.WriteFile(arg, []byte("react:\n  rules: [{name: all, topics: [things], to: log}]\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
 				}
 				args = append(args, arg)
 			}
@@ -186,8 +177,8 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 			}
 		}
 	})
-	if len(owners) != 11 {
-		t.Errorf("found %v, want 11 addresses", owners)
+	if len(owners) != 10 {
+		t.Errorf("found %v, want 10 addresses", owners)
 	}
 }
 

@@ -112,8 +112,8 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 			}
 		}
 	}
-	if found != 5 {
-		t.Errorf("found %d targets, want 5", found)
+	if found != 4 {
+		t.Errorf("found %d targets, want 4", found)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestCompose_HealthAndConfinement(t *testing.T) {
 			t.Errorf("%s: its health check is %q, want %q", name, service.Healthcheck.Test, want)
 		}
 	}
-	if checked != 5 {
-		t.Errorf("checked %d services, want 5", checked)
+	if checked != 4 {
+		t.Errorf("checked %d services, want 4", checked)
 	}
 }

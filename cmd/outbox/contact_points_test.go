@@ -66,15 +66,12 @@ func TestContactPoints(t *testing.T) {
 var commandArguments = map[string][]string{
 	"admin":                          {"--admin-api-addr", "127.0.0.1:0", "--admin-addr", "off", "--config", "TOKENS"},
 	"orders":                         {"--http-addr", "127.0.0.1:0", "--http-insecure", "--admin-addr", "off"},
-	"react":                          {"--admin-addr", "127.0.0.1:0", "--config", "RULES"},
 	"relay":                          {"--admin-addr", "127.0.0.1:0"},
 	"subscriptions serve":            {"--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
 	"subscriptions import-reactions": {"-f", "RULES"},
 	"dlq watch":                      {"--admin-addr", "127.0.0.1:0"},
 	"dlq archive run":                {"--retention-archive", "DIR"},
 	"relay reshard":                  {"--to", "2"},
-	"deliveries repeat":              {"00000000-0000-0000-0000-000000000001"},
-	"deliveries show":                {"00000000-0000-0000-0000-000000000001"},
 	"dlq archive restore":            {"00000000-0000-0000-0000-000000000001"},
 	"dlq archive show":               {"00000000-0000-0000-0000-000000000001"},
 	"dlq edit":                       {"00000000-0000-0000-0000-000000000001"},
@@ -117,7 +114,7 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 		if !c.Runnable() || c.Flags().Lookup("scylla-hosts") == nil || slices.Contains(noDatabase, name) {
 			return
 		}
-		waits := slices.Contains([]string{"admin", "orders", "react", "relay"}, name)
+		waits := slices.Contains([]string{"admin", "orders", "relay"}, name)
 		if waits {
 			services++
 		}
@@ -131,8 +128,8 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 		})
 	}
 	walk(newRoot(io.Discard, io.Discard))
-	if services != 4 {
-		t.Errorf("found %d services, want 4", services)
+	if services != 3 {
+		t.Errorf("found %d services, want 3", services)
 	}
 }
 

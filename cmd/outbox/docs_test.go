@@ -11,7 +11,7 @@ import (
 )
 
 // dotted is what settings look like, in backticks.
-var dotted = regexp.MustCompile("`((?:scylla|kafka|http|admin|relay|dlq|schema|log|messages|watch|react|subscriptions|notifications|retention|verify)\\.[a-z_]+)\\b[^.(/`]*`")
+var dotted = regexp.MustCompile("`((?:scylla|kafka|http|admin|relay|dlq|schema|log|messages|watch|subscriptions|notifications|retention|verify)\\.[a-z_]+)\\b[^.(/`]*`")
 
 // Every command, flag and setting that a document names is there.
 func TestDocs_CommandsAndSettings(t *testing.T) {

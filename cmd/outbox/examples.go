@@ -6,10 +6,6 @@ var examples = map[string]string{
 	"config print": `outbox config print --config /etc/outbox/outbox.yaml
 OUTBOX_RELAY_SHARDS=4 outbox config print`,
 	"consume": `outbox consume mail --max 10`,
-	"deliveries list": `outbox deliveries list --state failed --since 1h
-outbox deliveries list --rule big-orders --wide`,
-	"deliveries repeat": `outbox deliveries repeat --rule big-orders --state failed --dry-run
-outbox deliveries repeat --rule big-orders --state failed --reason 'INC-7, target is back'`,
 	"dlq discard": `outbox dlq discard 01a2005c-395d-72e3-8401-994110828553 --reason 'test order'
 outbox dlq discard --error-type invalid_event --until 2026-01-31 --dry-run`,
 	"dlq jobs list": `outbox dlq jobs list --wide`,

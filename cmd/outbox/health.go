@@ -33,7 +33,7 @@ of containers, whose image has no shell.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagAdminAddr) == nil {
-				return cli.Usage(fmt.Errorf("COMMAND %q has no admin listener; use relay, orders, admin, react, dlq watch or subscriptions serve", strings.Join(args, " ")))
+				return cli.Usage(fmt.Errorf("COMMAND %q has no admin listener; use relay, orders, admin, dlq watch or subscriptions serve", strings.Join(args, " ")))
 			}
 			c, err := app.LoadConfigFrom(file, os.LookupEnv, target.Flags())
 			if err != nil {

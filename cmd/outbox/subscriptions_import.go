@@ -17,11 +17,11 @@ func newSubscriptionsImportCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "import-reactions -f FILE",
-		Short: "Create subscriptions from the rules of outbox react",
-		Long: `Create subscriptions with push delivery from the rules of outbox react.
+		Short: "Create subscriptions from the rules of a former configuration",
+		Long: `Create subscriptions with push delivery from the rules of the former command react.
 
 FILE is the former configuration; the command reads react.group and react.rules. Stop all
-processes of 'outbox react' first. Each subscription continues at the committed offsets of
+its processes first. Each subscription continues at the committed offsets of
 the rule's consumer group. Existing subscriptions are not changed, so the command can be
 repeated. docs/subscriptions.md describes the steps.`,
 		Args: cobra.NoArgs,

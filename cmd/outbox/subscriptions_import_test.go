@@ -121,7 +121,7 @@ func written(t *testing.T, name, text string) string {
 	return file
 }
 
-// A rule of outbox react becomes a subscription that continues where the rule was: nothing
+// A rule of the former command react becomes a subscription that continues where the rule was: nothing
 // is lost, and nothing before the committed offsets is delivered again.
 func TestSubscriptions_ImportReactions(t *testing.T) {
 	t.Parallel()

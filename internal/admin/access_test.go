@@ -20,7 +20,6 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
 		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer,
 		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
-		"GET /v1/reactions": access.Viewer, "POST /v1/reactions/repeat": access.Operator, "GET /v1/deliveries": access.Viewer, "GET /v1/deliveries/{id}": access.Viewer, "POST /v1/deliveries/{id}/repeat": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/release": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/park": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/set": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dlq/dead-letters/{event_id}/edit": access.Admin,

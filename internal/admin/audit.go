@@ -15,7 +15,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // The states of an entry of the audit trail.
@@ -190,8 +189,7 @@ func stateOf(err error) (state, outcome string) {
 	switch {
 	case err == nil:
 		return auditDone, ""
-	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob),
-		errors.Is(err, delivery.ErrNotFound), errors.Is(err, delivery.ErrPending), errors.As(err, &p):
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob), errors.As(err, &p):
 		return auditRefused, err.Error()
 	default:
 		return auditUnknown, err.Error()
@@ -205,7 +203,7 @@ type auditLine struct {
 	Actor     string      `json:"actor"`
 	Role      access.Role `json:"role"`
 	Action    string      `json:"action"`
-	Target    string      `json:"target,omitempty" doc:"Id of the dead letter, job, order, message or delivery, or name of the relay; absent for a change of many, which detail describes"`
+	Target    string      `json:"target,omitempty" doc:"Id of the dead letter, job, order or message, or name of the relay; absent for a change of many, which detail describes"`
 	Detail    string      `json:"detail,omitempty" doc:"Parameters of the request as JSON"`
 	Reason    string      `json:"reason,omitempty"`
 	RequestID string      `json:"request_id"`

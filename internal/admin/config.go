@@ -17,7 +17,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // Defaults of Config.
@@ -36,9 +35,6 @@ type Config struct {
 	Keyspace string
 	// DeadLetters is the store of the same keyspace.
 	DeadLetters *dlq.Store
-	// Deliveries is the store of deliveries of package react. Default: the store of the
-	// same keyspace with default retention.
-	Deliveries *delivery.Store
 	// Gate authenticates requests.
 	Gate *access.Gate
 	// Proxies are the trusted reverse proxies whose forwarded headers are used as the

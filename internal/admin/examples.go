@@ -69,7 +69,7 @@ func exampleProblem(status int) map[string]any {
 	case http.StatusNotFound:
 		says(problemNotFound, "There is no dead letter of this event.")
 	case http.StatusConflict:
-		says(problemRefused, "The delivery is pending and is retried automatically.")
+		says(problemRefused, "The dead letter is pending and is retried automatically.")
 	case http.StatusPreconditionFailed:
 		says(problemChanged, "The dead letter has changed; read it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:

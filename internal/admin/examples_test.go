@@ -13,7 +13,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // asking is an operation with the path and body of its example.
@@ -52,13 +51,6 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	if left, err := keeper.Purge(t.Context(), []gocql.UUID{mustID(t, gone)}, false, by); err != nil || left[0] != nil {
 		t.Fatal(left, err)
 	}
-	d := b.deliver(t, "01a2005c-395d-72e3-8401-994110828601", delivery.Failed)
-	b.deliver(t, "01a2005c-395d-72e3-8401-994110828602", delivery.Failed)
-	d.Tried(time.Now(), 1204*time.Millisecond, d.Error)
-	if err := b.cfg.Deliveries.Save(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	b.reports(t, "big", "shop-1/42", delivery.Running, 0)
 	status := `{"state":"running","ready":true,"problems":[],"host":"relay-1","version":"1.0.0","breaker":{"state":"closed"},"streams":4,"behind_seconds":2.1,` +
 		`"groups":[{"part":1,"parts":1,"from_token":"-9223372036854775808","streams":4,"behind_seconds":2.1,"oldest_unacknowledged_seconds":0}],` +
 		`"lag":[{"name":"0xabcd","behind_seconds":2.1}],"stalled_topics":[],"tail":{"on":true,"streams":4,"groups":1,"interval_ms":20},"rates":{"published":812.5,"failures":0,"found":{"tail":812.5}}}`
@@ -71,12 +63,9 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	out := []asking{
 		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dlq/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dlq/stats"),
 		get("list-groups", "/v1/dlq/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/dlq/archives"), get("list-relays", "/v1/relays"),
-		get("list-reactions", "/v1/reactions"), get("list-deliveries", "/v1/deliveries?event_id="+d.EventID), get("get-delivery", "/v1/deliveries/"+d.ID.String()),
 		{"preview", "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
-		{"repeat-delivery", "POST", "/v1/deliveries/" + d.ID.String() + "/repeat", `{"reason":"INC-500 the receiver is back"}`, 200},
-		{"repeat-deliveries", "POST", "/v1/reactions/repeat", `{"filter":{"rule":"big","since":"2026-01-02T00:00:00Z"},"reason":"INC-500 the receiver is back"}`, 200},
 		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"],"reason":"INC-314 a large customer waits"}`, 200},
 		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
 	}
@@ -187,7 +176,7 @@ func valid(t *testing.T, doc *huma.OpenAPI) {
 			}
 		}
 	}
-	if n < 50 {
+	if n < 48 {
 		t.Errorf("only %d examples", n)
 	}
 }

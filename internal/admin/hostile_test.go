@@ -38,7 +38,6 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"GET", "/v1/dlq/dead-letters?aggregate=" + strings.Repeat("a", 1001), "", 422, "query.aggregate"},
 		{"GET", "/v1/dlq/dead-letters?aggregate=%ff", "", 422, "query.aggregate"},
 		{"GET", "/v1/dlq/groups?error_class=%ed%a0%80", "", 422, "query.error_class"},
-		{"GET", "/v1/deliveries?event_id=a%ff", "", 422, "query.event_id"},
 		{"GET", "/v1/dlq/dead-letters/1", "", 422, "path.event_id"},
 		{"GET", "/v1/dlq/dead-letters/" + strings.Repeat("z", 36), "", 422, "path.event_id"},
 		{"GET", "/v1/dlq/dead-letters/%3Cscript%3E", "", 422, "path.event_id"},

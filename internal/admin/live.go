@@ -65,7 +65,6 @@ type liveSources struct {
 	deadLetters *deadLetterEndpoints
 	jobs        *jobs.Store
 	relays      *relayEndpoints
-	reactions   *reactionEndpoints
 }
 
 func newLive(cfg *Config, m *metrics, sources liveSources) *live {
@@ -154,11 +153,6 @@ func (l *live) changed(ids ...gocql.UUID) {
 	}
 }
 
-// repeated notifies listeners that deliveries are to be repeated.
-func (l *live) repeated(ctx context.Context) {
-	l.notify(context.WithoutCancel(ctx), "deliveries", false, map[string]any{})
-}
-
 // notify sends an event to all listeners. One whose queue is full is disconnected; it
 // reconnects and receives the current state.
 func (l *live) notify(ctx context.Context, name string, keep bool, data any) {
@@ -205,7 +199,6 @@ type poller struct {
 	l           *live
 	stats       *statsBody
 	relays      []relayBody
-	rules       []reactionBody
 	jobs        map[gocql.UUID]int64 // versions of the open ones
 	deadLetters map[gocql.UUID]int64 // versions
 	down        bool
@@ -217,7 +210,7 @@ func (v *poller) poll(ctx context.Context) {
 	defer cancel()
 	var errs []error
 	// Stats are last: a listener that has them is notified of every later change.
-	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollRelays, v.pollReactions, v.pollStats} {
+	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollRelays, v.pollStats} {
 		errs = append(errs, part(work, ctx))
 	}
 	err := errors.Join(errs...)
@@ -253,18 +246,6 @@ func (v *poller) pollRelays(work, ctx context.Context) error {
 	if v.relays == nil || !sameRelays(v.relays, relays) {
 		v.relays = relays
 		v.l.notify(ctx, "relays", true, map[string]any{"relays": relays})
-	}
-	return nil
-}
-
-func (v *poller) pollReactions(work, ctx context.Context) error {
-	rules, err := v.l.sources.reactions.read(work)
-	if err != nil {
-		return err
-	}
-	if v.rules == nil || !sameReactions(v.rules, rules) {
-		v.rules = rules
-		v.l.notify(ctx, "reactions", true, map[string]any{"rules": rules})
 	}
 	return nil
 }

@@ -26,8 +26,6 @@ type operations struct {
 type changeListener interface {
 	// changed receives dead letters that were changed.
 	changed(ids ...gocql.UUID)
-	// repeated is called after deliveries were asked to be repeated.
-	repeated(ctx context.Context)
 }
 
 // heavily runs an expensive read once few others run.

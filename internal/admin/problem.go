@@ -16,7 +16,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
@@ -80,10 +79,6 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return p
 	case errors.Is(err, dlq.ErrNotFound):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
-	case errors.Is(err, delivery.ErrNotFound):
-		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such delivery.")
-	case errors.Is(err, delivery.ErrPending):
-		return newProblem(ctx, http.StatusConflict, problemRefused, "The delivery is pending and is retried automatically.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrTooMany):

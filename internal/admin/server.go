@@ -19,7 +19,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 )
 
 // Server is the operators' API. Handler returns its routes; Serve also stops gracefully.
@@ -43,13 +42,6 @@ func New(cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
-	}
-	if cfg.Deliveries == nil {
-		var err error
-		cfg.Deliveries, err = delivery.Open(delivery.Config{Session: cfg.Session, Keyspace: cfg.Keyspace, Consistency: cfg.Consistency, Timeout: cfg.Timeout, Now: cfg.Now})
-		if err != nil {
-			return nil, err
-		}
 	}
 	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
@@ -106,8 +98,7 @@ func (s *Server) registerEndpoints() {
 	bulk := jobs.New(cfg.DeadLetters)
 	reads := newDeadLetterEndpoints(ops, cfg)
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout, cfg.Now}
-	reactions := &reactionEndpoints{ops, cfg.Deliveries, cfg.Now}
-	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays, reactions})
+	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
 	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives}
@@ -124,8 +115,6 @@ func (s *Server) registerEndpoints() {
 	relays.register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
-	(&deliveryEndpoints{ops, cfg.Deliveries, reactions, s.audit, s.live}).register()
-	reactions.register()
 	addExamples(s.ops.api.OpenAPI())
 	(&routeEndpoints{ops, s.audit}).register(cfg.Routes)
 }

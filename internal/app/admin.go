@@ -133,10 +133,7 @@ func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error
 	if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
 		return conf, cli.Usage(cli.WithHint(err, "dlq.schemas names the directory"))
 	}
-	if _, err = c.Kafka.Options(); err != nil {
-		return conf, err
-	}
-	conf.Deliveries, err = c.Deliveries(session)
+	_, err = c.Kafka.Options()
 	return conf, err
 }
 

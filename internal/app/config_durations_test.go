@@ -14,7 +14,6 @@ func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
 		"scylla:\n  timeout: 18446744073709551615\n":                                 "scylla.timeout",
 		"relay:\n  rules:\n    - {name: a, strategy: immediate, delays: [10, 20]}\n": "delays[0]",
 		"relay:\n  rules:\n    - {name: a, strategy: manual, older_than: 48}\n":      "older_than",
-		"react:\n  rules:\n    - {name: a, topics: [X], to: log, timeout: 3}\n":      "timeout",
 	} {
 		_, err := configOf(t, file, nil)
 		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "missing unit") {

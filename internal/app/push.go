@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -8,6 +9,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 )
+
+// LogTarget is the name of the target that writes messages to the log. It always exists.
+const LogTarget = "log"
 
 // Destinations returns the targets of push delivery.
 func (c *Config) Destinations(log *slog.Logger) (push.Destinations, error) {
@@ -20,4 +24,19 @@ func (c *Config) Destinations(log *slog.Logger) (push.Destinations, error) {
 	}
 	targets[LogTarget] = toLog(log)
 	return push.Destinations{Targets: targets}, nil
+}
+
+// toLog returns the target that writes messages to the log.
+func toLog(log *slog.Logger) notify.Target {
+	return notify.TargetFunc(func(ctx context.Context, m notify.Message) error {
+		level := slog.LevelInfo
+		switch m.Severity {
+		case notify.Warning:
+			level = slog.LevelWarn
+		case notify.Critical:
+			level = slog.LevelError
+		}
+		log.Log(ctx, level, m.Title, "type", m.Type, "delivery", m.ID, "text", m.Text)
+		return nil
+	})
 }

@@ -182,7 +182,7 @@ func (i *Importer) Import(ctx context.Context, group string, s subscriptions.Sub
 		return out, fmt.Errorf("rule %s: describe consumer group %s: %w", s.Name, group, err)
 	}
 	if n := len(described[group].Members); n > 0 {
-		return out, fmt.Errorf("rule %s: consumer group %s has %d members: stop all processes of 'outbox react' first", s.Name, group, n)
+		return out, fmt.Errorf("rule %s: consumer group %s has %d members: stop all processes of the command react first", s.Name, group, n)
 	}
 	offsets, err := i.Kafka.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {

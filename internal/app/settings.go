@@ -12,8 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/react"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -29,7 +27,6 @@ const (
 	SectionServer        = "http server" // the part of the section http that the admin API uses too
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
-	SectionReact         = "react"
 	SectionSubscriptions = "subscriptions"
 	SectionPush          = "push" // the part of the section subscriptions with the targets of push delivery
 	SectionAdmin         = "admin"
@@ -61,7 +58,6 @@ type Config struct {
 	HTTP     HTTPConfig     `setting:"http"`
 	Messages messagesConfig `setting:"messages"`
 	Watch    watchConfig    `setting:"watch"`
-	React    ReactConfig    `setting:"react"`
 	Admin    AdminConfig    `setting:"admin"`
 	Relay    RelayConfig    `setting:"relay"`
 	DLQ      dlqConfig      `setting:"dlq"`
@@ -151,20 +147,9 @@ type watchConfig struct {
 	Topics []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
 }
 
-// ReactConfig is the rules by which events are delivered. Delivered events are kept for
-// delivery.DefaultKeepDelivered, seven days: longer than a topic is read again after an
-// outage of a consumer, so that no event is delivered twice.
-type ReactConfig struct {
-	Targets        []string      `setting:"targets" secret:"true" usage:"targets of react.rules, name=URL each, as in notifications.targets; log always exists and writes events to the log"`
-	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign their webhooks, as in notifications.webhook_secrets"`
-	Group          string        `setting:"group" usage:"prefix of the names of the rules' consumer groups; a dot and the rule's name follow"`
-	KeepFailed     time.Duration `setting:"keep_failed" usage:"how long a failed delivery is kept"`
-	Rules          []react.Rule  `setting:"rules" usage:"which events are delivered where; docs/reactions.md"`
-}
-
 // AdminConfig is the admin listener of each process, and the admin API.
 type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9093 for react, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
 	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
 	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 	adminAPIConfig `section:"admin API"`
@@ -273,9 +258,6 @@ func defaults() *Config {
 	c := &Config{
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
 		Watch:    watchConfig{Topics: stream.DefaultTopics()},
-		React: ReactConfig{
-			Group: react.DefaultGroup, KeepFailed: delivery.DefaultKeepFailed,
-		},
 		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
 			OIDCRoleClaim: access.DefaultRoleClaim,
 		}},

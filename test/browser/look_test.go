@@ -123,7 +123,6 @@ func TestLook_Accessible(t *testing.T) {
 		return jobs[0].ID.String()
 	}()
 	o, m := w.shop()
-	d := w.reacted()
 	pages := []struct{ name, path, sees string }{
 		{"orders", "/orders?customer=17850", "orders, newest first"},
 		{"orders-nobody", "/orders", "Whose orders?"},
@@ -138,9 +137,6 @@ func TestLook_Accessible(t *testing.T) {
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},
 		{"job", "/jobs/" + job, "History"},
-		{"reactions", "/reactions", "deliveries, newest first"},
-		{"rule", "/reactions?rule=big-orders&state=failed", "data.total > 1000.0"},
-		{"delivery", "/reactions/" + d, "8 attempts failed"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
 		{"nothing", "/dead-letters?aggregate=none", "No dead letter matches"},
@@ -169,7 +165,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"repeat": {"/reactions/" + d, "act-repeat", "same delivery id"}, "cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}} {
+		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])

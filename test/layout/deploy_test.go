@@ -19,7 +19,7 @@ var metricName = regexp.MustCompile(`\boutbox_[a-z_]+\b`)
 func TestDeploy_MetricsExist(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, pattern := range []string{"relay/*.go", "relay/*/*.go", "relay/internal/*/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "react/*.go", "subscriptions/*/*.go", "devkit/bench/*.go", "internal/*/*.go"} {
+	for _, pattern := range []string{"relay/*.go", "relay/*/*.go", "relay/internal/*/*.go", "orders/*.go", "dlq/*.go", "dlq/*/*.go", "notify/*.go", "messages/*.go", "schedule/*.go", "subscriptions/*/*.go", "devkit/bench/*.go", "internal/*/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -158,13 +158,13 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 }
 
 // TestDeploy_MetricsAreShown finds a metric of dead letters, their jobs,
-// notifications, reactions or subscriptions that is on no panel.
+// notifications or subscriptions that is on no panel.
 func TestDeploy_MetricsAreShown(t *testing.T) {
 	t.Parallel()
 	shown := read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))
 	exported := regexp.MustCompile(`"(outbox_[a-z_]+)", *(?:Help: )?"`)
 	seen := 0
-	for _, pattern := range []string{"dlq/*.go", "dlq/*/*.go", "notify/*.go", "react/*.go", "subscriptions/*/*.go"} {
+	for _, pattern := range []string{"dlq/*.go", "dlq/*/*.go", "notify/*.go", "subscriptions/*/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

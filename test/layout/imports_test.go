@@ -25,7 +25,6 @@ var forbidden = map[string][]string{
 	"orders":                       {"relay", "dlq", "cmd", "devkit/scyllafake"},
 	"dlq":                          {"relay", "orders", "cmd", "devkit/scyllafake"},
 	"internal/admin/console":       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"react":                        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
 	"subscriptions/api":            {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
 	"subscriptions/forward":        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
 	"internal/stream":              {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},

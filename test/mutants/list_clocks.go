@@ -82,14 +82,4 @@ var clockMutants = []mutant{
 		old: "} else if withheld {",
 		new: "} else if withheld && false {",
 	}),
-	clocks("react/delivery", mutant{
-		name: "reports have the time of their host", file: "react/delivery/report.go",
-		old: "RetryPolicy(cqlcode.OtherNode{}).DefaultTimestamp(false)",
-		new: "RetryPolicy(cqlcode.OtherNode{})",
-	}),
-	clocks("react/delivery", mutant{
-		name: "a repeated delivery is taken off the list by the owner's clock", file: "react/delivery/store.go",
-		old: "s.stmt.dropRepeat, d.writtenAt, d.Rule",
-		new: "s.stmt.dropRepeat, s.cfg.Now().UnixMicro(), d.Rule",
-	}),
 }

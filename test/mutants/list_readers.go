@@ -1,26 +1,10 @@
 package main
 
-// readerMutants break what reads the topics: watching and reacting.
+// readerMutants break the event streams, which read the topics.
 var readerMutants = []mutant{
 	{
 		name: "a problem of a WebSocket is a plain text", file: "internal/stream/refusal.go", pkg: "./internal/stream", run: "RefusalsAreProblems",
 		old: "if status >= http.StatusBadRequest {", new: "if status >= 600 {",
-	},
-	{
-		name: "react: a delivery is settled although it is not written", file: "react/runner.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
-		old: "if done && j.place != nil {\n\t\tr.settle", new: "if j.place != nil {\n\t\tr.settle",
-	},
-	{
-		name: "react: the events of an aggregate go at the same time", file: "react/rule.go", pkg: "./test/sim/reacting", run: "^TestSeeds$", env: []string{"REACTING_SEEDS=12"},
-		old: "if r.Order == OrderNone {", new: "if r.Order != \"\" {",
-	},
-	{
-		name: "react/delivery: a list believes its lookups", file: "react/delivery/list.go", pkg: "./react/delivery", run: "UnknownFirstWrite",
-		old: "|| !d.CreatedAt.Equal(places[i].CreatedAt)", new: "|| places[i].CreatedAt.IsZero()",
-	},
-	{
-		name: "react: the client alone finds out where a rule begins", file: "react/begin.go", pkg: "./react", run: "WhileItBegins",
-		old: "if o == unknown {", new: "if o == unknown && len(topic) == 0 {",
 	},
 	{
 		name: "a watcher that is slow stays", file: "internal/stream/hub.go", pkg: "./internal/stream", run: "SlowOne",

@@ -67,7 +67,6 @@ type dev struct {
 	noHints  bool
 	rate     float64
 	file     string // the file to load; empty for the sample
-	rules    string // file with the rules to run; empty for an example
 	once     bool
 
 	out, errOut io.Writer
@@ -111,16 +110,12 @@ double or out of order.`,
 				return load.NoFile(err)
 			}
 			d.conf, d.out, d.errOut = c, cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if c.React, err = d.reactConfig(cmd.Flags()); err != nil {
-				return cli.Usage(err)
-			}
 			return d.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&d.once, "once", false, "exit when everything is relayed; print the reconciliation as JSON")
 	f.StringVar(&d.file, "load", "", "file to load (JSON lines, also gzip) instead of the sample orders")
-	f.StringVar(&d.rules, "rules", "", "configuration file with the react section to run; empty runs an example that prints orders in EUR to standard error; ignored with --once")
 	f.StringVar(&d.Dir, "data-dir", ".outbox", "data directory; empty keeps data in memory")
 	f.Float64Var(&d.rate, "rate", 0, "lines per second to load; 0 means as fast as possible")
 	f.StringVar(&d.CQLAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
@@ -217,9 +212,6 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	teardown.Add("order API", api.Shutdown)
 	if !d.once {
 		if err := d.startAdmin(ctx, teardown, api.Services, reg); err != nil {
-			return err
-		}
-		if err := d.startReact(ctx, teardown, reg); err != nil {
 			return err
 		}
 		if err := d.startSubscriptions(ctx, teardown, reg); err != nil {

@@ -9,14 +9,13 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
-	"github.com/scylla-outbox/scylla-outbox/react"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -137,51 +136,18 @@ func (d *dev) startSubscriptions(ctx context.Context, teardown *daemon.Teardown,
 	}
 	d.subsAddr = a.Addr
 	teardown.Add("subscriptions API", a.Shutdown)
-	return nil
+	_, err = (&client.Client{URL: "http://" + a.Addr}).PutSubscription(ctx, example)
+	return err
 }
 
-// exampleRule is the rule that dev runs without --rules.
-var exampleRule = react.Rule{
-	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, When: `data.currency == "EUR" && double(data.total) > 0.0`, To: app.LogTarget, Severity: "warning",
-	Title: "rule {{.rule}} matched order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
-	Text:  "outbox deliveries list --event {{.event_id}}",
-}
-
-// reactConfig returns the rules that dev runs.
-func (d *dev) reactConfig(flags *pflag.FlagSet) (app.ReactConfig, error) {
-	if d.rules == "" {
-		c, err := app.LoadConfigFrom("", app.NoEnv, flags)
-		if err != nil {
-			return app.ReactConfig{}, err
-		}
-		c.React.Rules = []react.Rule{exampleRule}
-		return c.React, nil
-	}
-	c, err := app.LoadConfigFrom(d.rules, app.NoEnv, flags)
-	if err != nil {
-		return app.ReactConfig{}, err
-	}
-	return c.React, nil
-}
-
-// startReact starts the rules.
-func (d *dev) startReact(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
-	store, err := d.conf.Deliveries(d.session)
-	if err != nil {
-		return err
-	}
-	reactor, err := d.conf.Reactor(store, reg, d.log)
-	if err != nil {
-		return cli.Usage(err)
-	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- reactor.Run(running) }()
-	teardown.Add("rules", func() error {
-		stop()
-		return <-done
-	})
-	return nil
+// example is the subscription that dev runs.
+var example = client.Subscription{
+	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, Filter: `data.currency == "EUR" && double(data.total) > 0.0`,
+	Push: &client.Push{
+		To: app.LogTarget, Severity: "warning",
+		Title: "subscription {{.subscription}} has order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
+		Text:  "outbox subscriptions status orders-in-eur",
+	},
 }
 
 func (d *dev) dirName() string {
@@ -244,9 +210,12 @@ func (d *dev) printTour() {
     curl -s http://%[6]s/v1/subscriptions/mail/receive -H 'Content-Type: application/json' -d '{"max":1,"wait":"20s"}'
     go run ./cmd/outbox consume mail --max 3 --api http://%[6]s
 
-  see what the example rule told of the order above (in EUR; --rules FILE runs your own), and tell it again
-    go run ./cmd/outbox deliveries list --scylla-hosts %[4]s
-    go run ./cmd/outbox deliveries repeat --scylla-hosts %[4]s --rule orders-in-eur --state delivered --yes --reason "a try"
+  see the example subscription, which pushes orders in EUR to the log, and deliver them again
+    go run ./cmd/outbox subscriptions status orders-in-eur --api http://%[6]s
+    go run ./cmd/outbox subscriptions seek orders-in-eur --to earliest --api http://%[6]s
+
+  list dead letters
+    go run ./cmd/outbox dlq list --scylla-hosts %[4]s
 
   see metrics
     curl -s %[5]s/metrics | grep ^outbox_

@@ -1,4 +1,4 @@
-// Command seed writes dead letters and deliveries, so that the admin API has
+// Command seed writes dead letters, so that the admin API has
 // data when test/api/run tests it against its description.
 package main
 
@@ -13,11 +13,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
-	"github.com/scylla-outbox/scylla-outbox/react/delivery"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -63,31 +60,5 @@ func run(ctx context.Context, addr string) error {
 		}
 		fmt.Fprintln(os.Stdout, l.EventID)
 	}
-	return deliveries(ctx, s)
-}
-
-// deliveries saves some deliveries of a rule, and a report of the rule.
-func deliveries(ctx context.Context, s *gocql.Session) error {
-	store, err := delivery.Open(delivery.Config{Session: s, Keyspace: schema.DefaultKeyspace})
-	if err != nil {
-		return err
-	}
-	for i := range 12 {
-		r := &kgo.Record{Topic: "OrderCreated", Offset: int64(i), Timestamp: time.Now(), Value: []byte(`{"n":1}`)}
-		e := kafkarecord.Decode(r)
-		d := delivery.New("big", "hook", r, &e)
-		d.State, d.Attempts = delivery.States[i%3], 1
-		d.Tried(time.Now(), time.Second, "")
-		if d.State != delivery.Delivered {
-			d.Error = "the receiver answered 500"
-		}
-		if err := store.Save(ctx, d); err != nil {
-			return err
-		}
-	}
-	return store.Report(ctx, []delivery.Report{{
-		Rule: "big", Instance: "host/1",
-		Definition: delivery.Definition{Plugin: "hook", Kind: "target", Topics: []string{"OrderCreated"}, Order: "aggregate", Attempts: 8, TimeoutSeconds: 10, Concurrency: 4, Queue: 1000},
-		Progress:   delivery.Progress{State: delivery.Running, StartedAt: time.Now()},
-	}})
+	return nil
 }

@@ -78,11 +78,6 @@ export const api = {
   releaseMessage: (message, reason) => post(`/v1/messages/${id(message)}/release`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
   many: (kind, body, reason) => post(`/v1/scheduled/${kind}`, body, reason ? why(reason) : {}),
-  reactions: (s) => get("/v1/reactions", null, s),
-  deliveries: (query, s) => get("/v1/deliveries", query, s),
-  delivery: (delivery, s) => get(`/v1/deliveries/${id(delivery)}`, null, s),
-  repeat: (delivery, reason) => post(`/v1/deliveries/${id(delivery)}/repeat`, { reason }),
-  repeatMany: (body) => post("/v1/reactions/repeat", body),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

@@ -11,7 +11,6 @@ import { askOtherTabs, keep, leave, me, token } from "./session.js";
 import { roleMeans } from "./words.js";
 import { archive } from "./pages/archive.js";
 import { audit } from "./pages/audit.js";
-import { delivery } from "./pages/delivery.js";
 import { edit } from "./pages/edit.js";
 import { event } from "./pages/event.js";
 import { groups } from "./pages/groups.js";
@@ -23,10 +22,9 @@ import { message } from "./pages/message.js";
 import { order } from "./pages/order.js";
 import { orders } from "./pages/orders.js";
 import { overview } from "./pages/overview.js";
-import { reactions } from "./pages/reactions.js";
 import { scheduled } from "./pages/scheduled.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/reactions", "Reactions", "e"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -210,8 +208,6 @@ route("/dead-letters/:id/edit", edit);
 route("/events/:id", event);
 route("/jobs", jobs);
 route("/jobs/:id", job);
-route("/reactions", reactions);
-route("/reactions/:id", delivery);
 route("/archive", archive);
 route("/audit", audit);
 route("/orders", orders);

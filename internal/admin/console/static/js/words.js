@@ -81,19 +81,6 @@ export const messageStates = {
   archived: ["archived", "Its dead letter was archived."],
 };
 
-// The states of deliveries of reactions, and of their rules.
-export const deliveryStates = {
-  pending: ["pending", "It is retried automatically or on request."],
-  failed: ["failed", "Its attempts are used up. It needs your decision."],
-  delivered: ["resolved", "The plugin accepted the event."],
-};
-
-export const ruleStates = {
-  running: ["resolved", "A process runs it."],
-  silent: ["failed", "Its process no longer sends heartbeats."],
-  stopped: ["archived", "No process runs it."],
-};
-
 // orderChanges are an operator's changes of an order (orders/state.go). The
 // preview, by the order's own rules, decides.
 export const orderChanges = {
@@ -122,6 +109,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may read everything and change nothing",
-  operator: "may replay, release, suspend and resolve; pause jobs, and resume jobs of these actions; repeat deliveries; confirm, ship and cancel orders; release and cancel messages",
+  operator: "may replay, release, suspend and resolve; pause jobs, and resume jobs of these actions; confirm, ship and cancel orders; release and cancel messages",
   admin: "may do everything, including discard, edit, purge, restore and cancel",
 };

@@ -18,11 +18,10 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
-  deliveries: ["Deliveries of reactions", "repeat-delivery,repeat-deliveries"],
   relays: ["Relays", "reshard-relay"],
 };
 
-const places = { job: "jobs", order: "orders", message: "scheduled", delivery: "reactions" };
+const places = { job: "jobs", order: "orders", message: "scheduled" };
 // place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
   const what = /[a-z]+$/.exec(e.action)?.[0];
@@ -64,6 +63,6 @@ export function audit(ctx) {
     const [path, name] = place(e);
     return h("a", { class: "mono", href: href(path), title: e.target, "data-key": `a-${i}` }, name);
   };
-  ctx.soon(["dead_letters", "job", "deliveries"], read, 1500);
+  ctx.soon(["dead_letters", "job"], read, 1500);
   read();
 }
