@@ -178,7 +178,7 @@ func (w *world) publish(topic, key, name string, headers map[string]string) {
 	for _, l := range w.subscriptions {
 		l.published(&message{
 			once: headers[subscriptions.HeaderMaxReceive] != "", unwanted: headers[headerUnwanted] != "",
-			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, at: time.Now(),
+			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp,
 		})
 	}
 }
