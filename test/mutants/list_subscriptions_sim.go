@@ -8,10 +8,6 @@ var subscribingMutants = []mutant{
 		old: "	if l.active != nil || i < 0", new: "	if i < 0",
 	}),
 	inSubscribing(mutant{
-		name: "subscribing: an instance without a session leases", file: "subscriptions/engine/session.go",
-		old: "	return now.Sub(s.mu.proven) < sessionTimeout", new: "	return true",
-	}),
-	inSubscribing(mutant{
 		name: "subscribing: a commit without an answer confirms acknowledgements", file: "subscriptions/engine/commit.go",
 		old: "		case err == nil:\n", new: "		case err == nil || !errors.Is(err, errFenced):\n",
 	}),
