@@ -225,3 +225,17 @@ func TestLook_Themes(t *testing.T) {
 	b.theme("light")
 	dark(false, "after switching back it does not follow the system")
 }
+
+// An error text begins below its error class, however short it is.
+func TestLook_ErrorTextOnItsOwnLine(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.writeDeadLetter(func(l *dlq.DeadLetter) { l.ErrorClass, l.ErrorText = "timeout", "no answer" })
+	b := w.open(access.Admin, "/dead-letters")
+	b.size(1280, 860)
+	b.sees("td[data-label=Error]", "no answer")
+	if gap := eval[float64](b, `(() => { const [head, text] = document.querySelectorAll("td[data-label=Error] .clip"); return text.getBoundingClientRect().top - head.getBoundingClientRect().bottom; })()`); gap < -1 {
+		t.Errorf("the error text begins %v pixels above the end of its error class", -gap)
+	}
+	b.shoot("error-text")
+}
