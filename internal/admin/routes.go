@@ -91,7 +91,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	seen := &watched{humaContext: ctx}
-	e := entry{Action: ctx.Operation().OperationID, Target: ctx.Param("id"), Reason: reason, At: "header." + ReasonHeader}
+	e := entry{Action: ctx.Operation().OperationID, Target: cmp.Or(ctx.Param("id"), ctx.Param("name")), Reason: reason, At: "header." + ReasonHeader}
 	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
 	if whole {
 		dry, err := seen.read()

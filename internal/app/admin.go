@@ -79,7 +79,16 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 			}
 		}()
 	}
-	conf.Archive, conf.Routes = keeper, beside.routes()
+	subscriptions, closeSubscriptions, err := c.subscriptionRoutes(ctx, session, deadLetters, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeSubscriptions())
+		}
+	}()
+	conf.Archive, conf.Routes = keeper, append(beside.routes(), subscriptions)
 	verify := func(context.Context) {}
 	if own != nil {
 		if verify, err = c.Verifier(session, deadLetters, reg, log); err != nil {
@@ -111,7 +120,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		err := server.Serve(running, ln)
 		stopJobs()
 		<-verified
-		a.done <- errors.Join(err, <-ran, own.Close(), closeArchive())
+		a.done <- errors.Join(err, <-ran, closeSubscriptions(), own.Close(), closeArchive())
 	}()
 	return a, nil
 }

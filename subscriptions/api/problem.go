@@ -38,6 +38,8 @@ type problem struct {
 	httpapi.Problem
 	// Results are those of a request to settle deliveries.
 	Results json.RawMessage `json:"results,omitempty" doc:"One for each receipt, in the order of the request"`
+	// OutcomeUnknown: the change may have been made or may still be made.
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may have been made; check before you retry"`
 }
 
 func newProblem(status int, typ, detail string) *problem {
@@ -71,6 +73,12 @@ func (p *problem) at(location, message string) *problem {
 
 func (p *problem) later() *problem {
 	p.RetryAfter(retryAfter)
+	return p
+}
+
+// unknown marks the problem of a change whose outcome is not known.
+func (p *problem) unknown() *problem {
+	p.OutcomeUnknown = p.Type == problemUnavailable
 	return p
 }
 

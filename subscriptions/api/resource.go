@@ -139,7 +139,7 @@ type deleteInput struct {
 
 type subscriptionOutput struct{ Body subscriptionBody }
 
-type listOutput struct {
+type subscriptionsOutput struct {
 	Body struct {
 		Subscriptions []subscriptionBody `json:"subscriptions" doc:"Sorted by name"`
 	}
@@ -168,7 +168,7 @@ type purgeInput struct {
 
 // problems describes the error responses.
 func (s *Server) problems(codes ...int) map[string]*huma.Response {
-	if s.cfg.Gate != nil {
+	if s.roles {
 		codes = append(codes, http.StatusUnauthorized, http.StatusForbidden)
 	}
 	return httpapi.Describe[problem](s.api, "SubscriptionProblem", append(codes, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)...)
@@ -182,16 +182,11 @@ func bodyOf[T any](s *Server, hint string) *huma.RequestBody {
 	}}
 }
 
-// registerResources adds the operations on subscriptions as resources.
+// path is that of a subscription.
+const path = "/v1/subscriptions/{name}"
+
+// registerResources adds the operations that create and delete subscriptions.
 func (s *Server) registerResources() {
-	const path = "/v1/subscriptions/{name}"
-	purge := bodyOf[purgeInput](s, "Purge")
-	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
-		OperationID: "list-subscriptions", Method: http.MethodGet, Path: "/v1/subscriptions", Summary: "List subscriptions", Responses: s.problems(),
-	}), s.list)
-	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
-		OperationID: "get-subscription", Method: http.MethodGet, Path: path, Summary: "Get a subscription", Responses: s.problems(404),
-	}), s.get)
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
 		Description:  "Omitted members get their defaults. The response of GET can be changed and sent back: with its version the change is refused with 409 if another one came first.",
@@ -201,6 +196,19 @@ func (s *Server) registerResources() {
 		OperationID: "delete-subscription", Method: http.MethodDelete, Path: path, DefaultStatus: http.StatusNoContent, Summary: "Delete a subscription",
 		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 409),
 	}), s.remove)
+}
+
+// registerOperators adds the operations of operators. What the API beside the console
+// registers of them is audited with its body.
+func (s *Server) registerOperators() {
+	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
+	purge := bodyOf[purgeInput](s, "Purge")
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "list-subscriptions", Method: http.MethodGet, Path: "/v1/subscriptions", Summary: "List subscriptions", Responses: s.problems(),
+	}), s.list)
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "get-subscription", Method: http.MethodGet, Path: path, Summary: "Get a subscription", Responses: s.problems(404),
+	}), s.get)
 	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "get-subscription-status", Method: http.MethodGet, Path: path + "/status", Summary: "Get lag, leases and positions of a subscription", Responses: s.problems(404),
 	}), s.status)
@@ -213,11 +221,13 @@ func (s *Server) registerResources() {
 	}), s.change(s.cfg.Service.Resume))
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "seek-subscription", Method: http.MethodPost, Path: path + "/seek", DefaultStatus: http.StatusNoContent, Summary: "Move the position of a subscription",
+		Metadata:     audited(),
 		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position.",
 		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[seekInput](s, "Seek"), Responses: s.problems(400, 404, 413),
 	}), s.seek)
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "purge-subscription", Method: http.MethodPost, Path: path + "/purge", Summary: "Remove waiting and stored messages",
+		Metadata:     audited(),
 		Description:  "Settles messages without delivering them. It only counts unless dry_run is false. Leased messages stay.",
 		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: purge, Responses: s.problems(400, 404, 413),
 	}), s.purge)
@@ -230,12 +240,12 @@ func principal(ctx context.Context) string {
 	return p.Name
 }
 
-func (s *Server) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
+func (s *Server) list(ctx context.Context, _ *struct{}) (*subscriptionsOutput, error) {
 	all, err := s.cfg.Service.List(ctx)
 	if err != nil {
 		return nil, s.fail(ctx, "", err)
 	}
-	out := &listOutput{}
+	out := &subscriptionsOutput{}
 	out.Body.Subscriptions = make([]subscriptionBody, len(all))
 	for i := range all {
 		out.Body.Subscriptions[i] = newBody(&all[i])
@@ -281,7 +291,7 @@ func (s *Server) status(ctx context.Context, in *nameInput) (*statusOutput, erro
 func (s *Server) change(do func(ctx context.Context, name, principal string) error) func(context.Context, *nameInput) (*struct{}, error) {
 	return func(ctx context.Context, in *nameInput) (*struct{}, error) {
 		if err := do(ctx, in.Name, principal(ctx)); err != nil {
-			return nil, s.fail(ctx, in.Name, err)
+			return nil, s.fail(ctx, in.Name, err).unknown()
 		}
 		return nil, nil
 	}
@@ -293,7 +303,7 @@ func (s *Server) seek(ctx context.Context, in *bodyInput) (*struct{}, error) {
 		err = s.cfg.Service.Seek(ctx, in.Name, to, principal(ctx))
 	}
 	if err != nil {
-		return nil, s.fail(ctx, in.Name, err)
+		return nil, s.fail(ctx, in.Name, err).unknown()
 	}
 	return nil, nil
 }
@@ -306,7 +316,7 @@ func (s *Server) purge(ctx context.Context, in *bodyInput) (*purgeOutput, error)
 		out.Body.Count, err = s.cfg.Service.Purge(ctx, in.Name, p, principal(ctx))
 	}
 	if err != nil {
-		return nil, s.fail(ctx, in.Name, err)
+		return nil, s.fail(ctx, in.Name, err).unknown()
 	}
 	return out, nil
 }

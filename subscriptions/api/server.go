@@ -36,6 +36,7 @@ type Server struct {
 	// stopping ends when no request may wait any more, stop ends it.
 	stopping context.Context
 	stop     context.CancelFunc
+	roles    bool // operations have roles
 }
 
 // New returns a Server. It listens nowhere yet.
@@ -44,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting)}
+	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "outbox_subscription_request_seconds", Help: "Duration of requests to the subscriptions API, with the time that receive waits.",
@@ -102,6 +103,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.api.UseMiddleware(s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
+	s.registerOperators()
 	s.registerResources()
 	s.registerConsume()
 	s.registerStreams()
@@ -119,7 +121,7 @@ func describeProblems() string {
 
 // needs adds the role of an operation, if there are roles.
 func (s *Server) needs(role access.Role, op huma.Operation) huma.Operation {
-	if s.cfg.Gate == nil {
+	if !s.roles {
 		return op
 	}
 	return access.Needs(role, op)

@@ -141,8 +141,12 @@ func (e *Engine) Status(ctx context.Context, name string) (subscriptions.Status,
 	if err != nil {
 		return subscriptions.Status{}, err
 	}
-	out := subscriptions.Status{Subscription: g.resource.Load().Subscription}
-	if out.Instances, err = e.cfg.Store.Instances(ctx, name); err != nil {
+	return e.status(ctx, g)
+}
+
+func (e *Engine) status(ctx context.Context, g *group) (out subscriptions.Status, err error) {
+	out.Subscription = g.resource.Load().Subscription
+	if out.Instances, err = e.cfg.Store.Instances(ctx, g.name); err != nil {
 		return out, unavailable(err)
 	}
 	if out.Partitions, err = g.partitions(ctx); err != nil {

@@ -123,6 +123,7 @@ func TestLook_Accessible(t *testing.T) {
 		return jobs[0].ID.String()
 	}()
 	o, m := w.shop()
+	w.subscribed()
 	pages := []struct{ name, path, sees string }{
 		{"orders", "/orders?customer=17850", "orders, newest first"},
 		{"orders-nobody", "/orders", "Whose orders?"},
@@ -137,6 +138,9 @@ func TestLook_Accessible(t *testing.T) {
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},
 		{"job", "/jobs/" + job, "History"},
+		{"subscriptions", "/subscriptions", "active"},
+		{"subscription", "/subscriptions/mail", "1 until another delivery"},
+		{"subscription_missing", "/subscriptions/gone", "There is no subscription with this name"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
 		{"nothing", "/dead-letters?aggregate=none", "No dead letter matches"},
@@ -165,7 +169,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}} {
+		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}, "pause": {"/subscriptions/mail", "act-pause", "Nothing is delivered"}, "seek": {"/subscriptions/mail", "act-seek", "will not be delivered"}, "purge-subscription": {"/subscriptions/mail", "act-purge", "2 messages will never be delivered"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])
@@ -188,7 +192,7 @@ func TestLook_EveryWidth(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	b := w.open(access.Admin, "/")
-	for _, width := range []int64{320, 390, 701, 901, 1000, 1100, 1200, 1280, 1366} {
+	for _, width := range []int64{320, 390, 701, 901, 1000, 1100, 1200, 1280, 1366, 1470} {
 		b.size(width, 860)
 		b.sees("#bar .tabs", "Audit") // drawn at that size
 		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {

@@ -32,6 +32,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
@@ -54,6 +56,7 @@ type world struct {
 	messages    *messages.Service
 	broker      *kfake.Cluster
 	kafka       *kgo.Client
+	engine      *engine.Engine
 	gate        *access.Gate
 	keeper      *archive.Keeper
 	tokens      map[access.Role]string
@@ -84,6 +87,7 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.kafka.Close)
+	w.engine = newEngine(t, w)
 	var conf access.Config
 	for _, r := range access.Roles {
 		secret, hash := access.NewToken()
@@ -121,7 +125,7 @@ func (w *world) serve(addr string) {
 	server, err := admin.New(admin.Config{
 		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
-		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany},
+		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
 		Archive: w.keeper,
 		Timeout: patience, LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,

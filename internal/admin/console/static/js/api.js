@@ -78,6 +78,9 @@ export const api = {
   releaseMessage: (message, reason) => post(`/v1/messages/${id(message)}/release`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
   many: (kind, body, reason) => post(`/v1/scheduled/${kind}`, body, reason ? why(reason) : {}),
+  subscriptions: (s) => get("/v1/subscriptions", null, s),
+  subscriptionStatus: (name, s) => get(`/v1/subscriptions/${id(name)}/status`, null, s),
+  changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: reason ? why(reason) : {} }),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

@@ -23,8 +23,10 @@ import { order } from "./pages/order.js";
 import { orders } from "./pages/orders.js";
 import { overview } from "./pages/overview.js";
 import { scheduled } from "./pages/scheduled.js";
+import { subscription } from "./pages/subscription.js";
+import { subscriptions } from "./pages/subscriptions.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/subscriptions", "Subscriptions", "u"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -208,6 +210,8 @@ route("/dead-letters/:id/edit", edit);
 route("/events/:id", event);
 route("/jobs", jobs);
 route("/jobs/:id", job);
+route("/subscriptions", subscriptions);
+route("/subscriptions/:name", subscription);
 route("/archive", archive);
 route("/audit", audit);
 route("/orders", orders);

@@ -23,6 +23,8 @@ const classes = {
   refused: ["The broker rejected the record permanently.", "Read the error; fix the topic or edit the event, then replay."],
   behind: ["An earlier event of its aggregate is a dead letter and blocks this one.", "Act on the first dead letter of the aggregate; this one follows."],
   interrupted: ["An earlier process of the relay stopped while it wrote this dead letter.", "No action is needed: the relay publishes it once the breaker closes."],
+  max_receive: ["Consumers of the subscription failed as often as is allowed, or their leases expired.", "Read the last error, fix the consumer, then replay: it goes to this subscription alone."],
+  rejected: ["A consumer rejected the message, or the filter of the subscription could not be evaluated.", "Fix the consumer, the filter or the payload, then replay: it goes to this subscription alone."],
   topic_unavailable: ["The topic could not be created or reached.", "Check that the topic exists and has a leader, then replay."],
 };
 
@@ -79,6 +81,11 @@ export const messageStates = {
   resolved: ["resolved", "Its dead letter was published or settled by hand."],
   failed: ["failed", "The replays of its dead letter are used up."],
   archived: ["archived", "Its dead letter was archived."],
+};
+
+export const subscriptionStates = {
+  active: ["resolved", "Messages are delivered to its consumers."],
+  paused: ["parked", "Nothing is delivered until it is resumed."],
 };
 
 // orderChanges are an operator's changes of an order (orders/state.go). The

@@ -18,10 +18,11 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
+  subscriptions: ["Subscriptions", "pause-subscription,resume-subscription,seek-subscription,purge-subscription"],
   relays: ["Relays", "reshard-relay"],
 };
 
-const places = { job: "jobs", order: "orders", message: "scheduled" };
+const places = { job: "jobs", order: "orders", message: "scheduled", subscription: "subscriptions" };
 // place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
   const what = /[a-z]+$/.exec(e.action)?.[0];

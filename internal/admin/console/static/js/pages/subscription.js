@@ -1,0 +1,133 @@
+// One subscription: its state, its partitions and processes; pause, resume, seek, purge.
+import { api } from "../api.js";
+import { ask } from "../ask.js";
+import { fill, h } from "../dom.js";
+import { ago, count, plural, utc, visible } from "../format.js";
+import { copyButton, empty, facts, failed, loading, mark, panel } from "../parts.js";
+import { href } from "../router.js";
+import { may } from "../session.js";
+import { subscriptionStates } from "../words.js";
+import { stateOf } from "./subscriptions.js";
+
+export function subscription(ctx) {
+  const { name } = ctx.params;
+  ctx.title(`Subscription ${name}`);
+  fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), loading("the subscription"));
+  let now = null, drawn = "";
+
+  const read = async () => {
+    try {
+      now = await api.subscriptionStatus(name, ctx.signal);
+    } catch (err) {
+      if (ctx.signal.aborted) return;
+      if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters")));
+      else if (!now) fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), failed(err, read));
+      return;
+    }
+    const text = JSON.stringify({ ...now, instances: now.instances.map((i) => ({ ...i, at: "" })) });
+    if (text !== drawn) draw();
+    drawn = text;
+  };
+
+  // status is the view of the state that a change begins with.
+  const status = (s, note) => [note, facts([["Not settled", plural(s.lag, "record")], ["In flight", count(s.leased)], ["Waiting for another delivery", count(s.deferred)], ["Oldest", s.oldest && [utc(s.oldest), " · ", ago(s.oldest)]]])];
+  const callout = (bold, text, bad) => h("p", { class: `callout ${bad ? "bad" : ""}` }, h("b", null, bold), " ", text);
+
+  const pause = (paused) => () => ask({
+    title: `${paused ? "Pause" : "Resume"} ${name}`, word: paused ? "Pause" : "Resume", said: paused ? "Paused." : "Resumed.", done: read,
+    look: async () => {
+      const s = await api.subscriptionStatus(name);
+      if (Boolean(s.subscription.paused) === paused) return { ok: false, view: callout("It is too late.", `It is ${stateOf(s.subscription)} already.`) };
+      return { ok: true, view: status(s, paused ? callout("Nothing is delivered until it is resumed.", "Messages in flight can still be acknowledged.") : callout("Deliveries continue.", "Waiting messages are delivered in order.")) };
+    },
+    make: (reason) => api.changeSubscription(name, paused ? "pause" : "resume", null, reason),
+  });
+
+  const seek = () => {
+    const note = h("div", { role: "status" });
+    let s = null;
+    const at = h("input", { type: "text", autocomplete: "off", placeholder: "2026-01-31T08:00:00Z", "data-key": "seek-at" });
+    const where = h("label", { hidden: true }, "Time (UTC)", at);
+    const to = h("select", { "data-key": "seek-to", onchange: () => effect() }, [["latest", "the end of its topics"], ["earliest", "the start of its topics"], ["time", "a time"]].map(([v, t]) => h("option", { value: v }, t)));
+    const effect = () => {
+      where.hidden = to.value !== "time";
+      fill(note, to.value === "latest"
+        ? callout(`${plural(s.lag, "record")} will not be delivered.`, "Messages in flight and messages that wait for another delivery are among them.", true)
+        : callout("Records from there on are delivered again,", "also those that were acknowledged. Leases end, and messages that wait for another delivery are removed; later records are not lost."));
+    };
+    ask({
+      title: `Move the position of ${name}`, word: "Move", danger: true, said: "The position moves within seconds.", done: read,
+      look: async () => { s = await api.subscriptionStatus(name); effect(); return { ok: true, view: status(s, note) }; },
+      form: [h("label", null, "Continue at", to), where],
+      make: (reason) => api.changeSubscription(name, "seek", { to: to.value === "time" ? at.value.trim() : to.value }, reason),
+    });
+  };
+
+  const purge = () => {
+    let n = 0, before = "";
+    const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", "data-key": "typed" });
+    const guard = h("label", null, "Type the number of messages to confirm", typed);
+    ask({
+      title: `Purge ${name}`, word: "Purge", danger: true, said: "Purged.", done: read,
+      look: async () => {
+        before = new Date().toISOString();
+        n = (await api.changeSubscription(name, "purge", { dry_run: true, before })).count;
+        return n ? { ok: true, view: callout(`${plural(n, "message")} will never be delivered.`, "They are settled without a consumer, which cannot be undone. Messages in flight and newer ones stay.", true) } : { ok: false, view: callout("There is nothing to purge.", "No message waits.") };
+      },
+      form: guard,
+      make: (reason) => {
+        if (typed.value.replace(/\D/g, "") !== String(n)) throw Object.assign(new Error(`type ${n} to confirm`), { errors: [] });
+        return api.changeSubscription(name, "purge", { dry_run: false, before }, reason);
+      },
+    });
+  };
+
+  const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
+
+  function draw() {
+    const s = now.subscription, dead = { table: `subscription.${name}` };
+    fill(ctx.el, h("div", { class: "stack" },
+      h("header", { class: "detail-head" },
+        h("p", { class: "crumbs small" }, h("a", { href: href("/subscriptions"), "data-key": "crumb" }, "Subscriptions"), " / ", h("span", { class: "mono break" }, visible(name)), copyButton(name, "name")),
+        h("div", { class: "row between" },
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, stateOf(s)), h("span", { class: "muted" }, subscriptionStates[stateOf(s)][1])),
+          h("div", { class: "row actions" },
+            s.paused ? action("resume-subscription", "resume", "Resume", pause(false)) : action("pause-subscription", "pause", "Pause", pause(true)),
+            action("seek-subscription", "seek", "Seek…", seek), action("purge-subscription", "purge", "Purge…", purge, true),
+            !may("pause-subscription") && h("span", { class: "muted small" }, "Your role is read-only.")))),
+      h("div", { class: "detail" },
+        h("div", { class: "stack" },
+          panel("Messages", {}, facts([
+            ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", now.oldest ? [utc(now.oldest), " · ", ago(now.oldest)] : "none"],
+            ["Waiting", count(now.waiting)], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
+            ["Dead letters", h("a", { class: now.dead_letters ? "danger-text" : null, href: href("/dead-letters", dead), "data-key": "dead-letters" }, now.dead_letters >= 10_000 ? "10,000 or more open" : `${count(now.dead_letters)} open`)],
+          ])),
+          panel("Partitions", { aside: h("span", { class: "small muted" }, "messages in flight are leased by the owner") }, partitions(now.partitions)),
+          panel("Processes", {}, processes(now.instances))),
+        h("div", { class: "stack" },
+          panel("Subscription", {}, facts([
+            ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))],
+            ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout],
+            ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`], ["Version", count(s.version)],
+            ["Changed", [utc(s.changed_at), s.changed_by && ` by ${visible(s.changed_by)}`]], ["Created", utc(s.created_at)],
+          ]))))));
+  }
+
+  ctx.every(3000, read);
+  read();
+}
+
+function partitions(all) {
+  if (!all.length) return h("p", { class: "muted" }, "No partition has a position yet.");
+  return h("div", { class: "scroll", role: "region", "aria-label": "Partitions", tabindex: "0" }, h("table", { class: "cards" },
+    h("caption", { class: "hidden-text" }, "Partitions, by topic and number"),
+    h("thead", null, h("tr", null, ["Partition", "Owner", "Committed", "End", "Waiting", "In flight", "Deferred"].map((t, i) => h("th", { scope: "col", class: i > 1 ? "num" : null }, t)))),
+    h("tbody", null, all.map((p) => h("tr", null,
+      h("td", { "data-label": "Partition" }, h("span", { class: "mono break" }, `${visible(p.topic)}[${p.partition}]`)),
+      h("td", { "data-label": "Owner" }, p.owner ? h("span", { class: "clip", title: visible(p.owner) }, visible(p.owner)) : h("span", { class: "danger-text" }, "none")),
+      [["Committed", p.committed], ["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
+}
+
+const processes = (all) => all.length ? h("ul", { class: "plain" }, all.map((i) => h("li", { class: "break" },
+  h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
+  : h("p", { class: "danger-text" }, "No process runs it: start outbox subscriptions serve.");

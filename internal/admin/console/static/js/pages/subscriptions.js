@@ -1,0 +1,61 @@
+// The subscriptions, with the lag of each.
+import { api } from "../api.js";
+import { fill, h } from "../dom.js";
+import { ago, count, visible } from "../format.js";
+import { empty, failed, loading, mark } from "../parts.js";
+import { href } from "../router.js";
+import { subscriptionStates } from "../words.js";
+
+// most bounds the subscriptions whose status is read: each needs the database, the broker
+// and all processes.
+const most = 50;
+
+export const stateOf = (s) => (s.paused ? "paused" : "active");
+
+export function subscriptions(ctx) {
+  ctx.title("Subscriptions");
+  const body = h("div", null, loading("the subscriptions"));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Subscriptions"), h("p", { class: "muted" }, "Queues over topics, which programs consume by HTTP. outbox subscriptions apply creates and changes them.")), body));
+  let all = null;
+  const known = new Map();
+
+  async function read() {
+    try {
+      all = (await api.subscriptions(ctx.signal)).subscriptions;
+      draw();
+      for (const s of all.slice(0, most)) { // one after the other
+        known.set(s.name, await api.subscriptionStatus(s.name, ctx.signal).catch(() => null));
+        if (ctx.signal.aborted) return;
+        draw();
+      }
+    } catch (err) {
+      if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
+    }
+  }
+
+  let drawn = "";
+  function draw() {
+    const now = JSON.stringify([all, ...known]);
+    if (now === drawn) return;
+    drawn = now;
+    fill(body, all.length ? table(all, known) : empty("There are no subscriptions.", "outbox subscriptions apply -f FILE creates one; outbox subscriptions serve runs it."));
+  }
+
+  ctx.every(10_000, read);
+  read();
+}
+
+const table = (all, known) => h("div", { class: "scroll", role: "region", "aria-label": "Subscriptions", tabindex: "0" }, h("table", { class: "cards" },
+  h("caption", { class: "hidden-text" }, "Subscriptions, by name"),
+  h("thead", null, h("tr", null, ["Subscription", "State", "Topics", "Lag", "In flight", "Oldest", "Dead letters"].map((t, i) => h("th", { scope: "col", class: [3, 4, 6].includes(i) ? "num" : null }, t)))),
+  h("tbody", null, all.map((s) => {
+    const now = known.get(s.name), number = (n) => (now ? count(n) : "–");
+    return h("tr", { "data-id": s.name },
+      h("td", { "data-label": "Subscription" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `row-${s.name}` }, visible(s.name))),
+      h("td", { "data-label": "State", class: "nowrap" }, mark(subscriptionStates, stateOf(s)), now && !now.instances.length && h("span", { class: "danger-text" }, " no process runs it")),
+      h("td", { "data-label": "Topics" }, h("span", { class: "clip wide", title: visible(s.topics.join(", ")) }, visible(s.topics.join(", ")))),
+      h("td", { "data-label": "Lag", class: "num" }, number(now?.lag)),
+      h("td", { "data-label": "In flight", class: "num" }, number(now?.leased)),
+      h("td", { "data-label": "Oldest", class: "nowrap" }, now?.oldest ? ago(now.oldest) : "–"),
+      h("td", { "data-label": "Dead letters", class: "num" }, now?.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `dead-${s.name}` }, count(now.dead_letters)) : number(0)));
+  }))));

@@ -1,0 +1,20 @@
+package api
+
+import (
+	"log/slog"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+// Operators returns the operations for operators, to be registered at another API that
+// checks their roles and audits changes: list, get, status, pause, resume, seek and purge.
+// Operations on messages, and those that create and delete subscriptions, are not among
+// them.
+func Operators(service subscriptions.Service, log *slog.Logger) func(huma.API) {
+	return func(api huma.API) {
+		s := &Server{cfg: Config{Service: service, Logger: log}.withDefaults(), api: api, roles: true}
+		s.registerOperators()
+	}
+}

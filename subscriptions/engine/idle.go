@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+// Idle is the Service of a process that runs no subscriptions. It changes subscriptions in
+// the database and reads their positions in Kafka; it owns no partition, so it has no
+// messages: Receive and Settle return ErrUnavailable, and Purge removes none.
+type Idle struct {
+	*Engine
+	adm *kadm.Client
+}
+
+var _ subscriptions.Service = (*Idle)(nil)
+
+// NewIdle returns an Idle that reads positions with a client, which the caller closes.
+func NewIdle(cfg Config, adm *kadm.Client) (*Idle, error) {
+	if adm == nil {
+		return nil, errors.New("subscriptions: a Kafka client is required")
+	}
+	e, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Idle{e, adm}, nil
+}
+
+// Status returns the state of a subscription by its positions. Partitions have no owner.
+func (i *Idle) Status(ctx context.Context, name string) (subscriptions.Status, error) {
+	r, err := i.cfg.Store.Get(ctx, name)
+	if err != nil {
+		return subscriptions.Status{}, unavailable(err)
+	}
+	g := &group{e: i.Engine, name: r.Name, incarnation: r.Incarnation(), adm: i.adm}
+	g.resource.Store(&r)
+	return i.status(ctx, g)
+}
+
+// Purge returns 0, as an instance without partitions.
+func (i *Idle) Purge(ctx context.Context, name string, _ subscriptions.Purge, _ string) (int64, error) {
+	_, err := i.cfg.Store.Get(ctx, name)
+	return 0, unavailable(err)
+}

@@ -1,0 +1,187 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// things is the topic of the subscription mail.
+const things = "things"
+
+// happen publishes an event for each payload.
+func (w *world) happen(payloads ...string) {
+	w.t.Helper()
+	for _, p := range payloads {
+		e := outbox.Event{
+			ID: outbox.NewID(), AggregateText: "thing-1", Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte(p), ContentType: "application/json", CreatedAt: time.Now(),
+		}
+		r := &kgo.Record{Topic: things, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}
+		if err := w.kafka.ProduceSync(w.t.Context(), r).FirstErr(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func newEngine(t *testing.T, w *world) *engine.Engine {
+	t.Helper()
+	s, err := store.Open(w.session, schema.DefaultKeyspace, store.WithTimeouts(patience, patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{
+		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: s, DeadLetters: w.deadLetters, Instance: "shop-1/42",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// subscribe runs the subscription mail on things.
+func (w *world) subscribe() {
+	w.t.Helper()
+	if _, err := kadm.NewClient(w.kafka).CreateTopic(w.t.Context(), 2, 1, nil, things); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.engine.Put(w.t.Context(), subscriptions.Subscription{Name: "mail", Topics: []string{things}, Ordering: subscriptions.OrderingNone, Start: "earliest", VisibilityTimeout: time.Hour, MaxReceive: 5}, "mara"); err != nil {
+		w.t.Fatal(err)
+	}
+	w.background("subscriptions", w.engine.Run)
+}
+
+// receive leases n messages of mail.
+func (w *world) receive(n int) (out []subscriptions.Message) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	for len(out) < n {
+		some, err := w.engine.Receive(ctx, "mail", subscriptions.Receive{Max: n - len(out), Wait: time.Second})
+		if ctx.Err() != nil {
+			w.t.Fatalf("%d messages are received, want %d: %v", len(out), n, err)
+		}
+		out = append(out, some...) // errors while it starts
+	}
+	return out
+}
+
+// subscribed makes a subscription with a message in each state.
+func (w *world) subscribed() {
+	w.subscribe()
+	w.happen(`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"n":5}`)
+	got := w.receive(4)
+	results, err := w.engine.Settle(w.t.Context(), "mail", []subscriptions.Settle{
+		{Action: subscriptions.ActionAck, Receipt: got[0].Receipt},
+		{Action: subscriptions.ActionNack, Receipt: got[1].Receipt, Delay: time.Hour, Reason: "the mail server answered 451"},
+		{Action: subscriptions.ActionReject, Receipt: got[2].Receipt, Reason: "no such address"},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Code != subscriptions.CodeOK {
+			w.t.Fatalf("settled as %+v", r)
+		}
+	}
+}
+
+// An operator finds a subscription, sees its messages in each state, opens its dead
+// letters, pauses and resumes it, and moves its position. Every change is in the audit.
+func TestSubscriptions_FindPauseSeek(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.subscribed()
+	b := w.open(access.Operator, "/subscriptions")
+	b.sees(`[aria-label="Subscriptions"]`, "active")
+	b.sees(`[data-key="dead-mail"]`, "1")
+	b.click(`[data-key="row-mail"]`)
+	b.at("/subscriptions/mail")
+	b.sees(`[aria-label="Messages"]`, "1 leased to consumers")
+	b.sees(`[aria-label="Messages"]`, "1 until another delivery")
+	b.sees(`[aria-label="Messages"]`, "1 open")
+	b.sees(`[aria-label="Partitions"]`, "shop-1/42")
+	b.sees(`[aria-label="Processes"]`, "2 partitions")
+	if n := b.count("[data-key=act-purge]"); n > 0 {
+		t.Error("an operator is offered a purge, which needs an administrator")
+	}
+	b.click("[data-key=act-pause]")
+	b.sees("dialog", "Nothing is delivered until it is resumed")
+	b.confirm("INC-700 the mail server is down")
+	b.sees(".detail-head .badge", "paused")
+	b.click("[data-key=act-resume]")
+	b.confirm("INC-700 it is back")
+	b.sees(".detail-head .badge", "active")
+	b.click("[data-key=act-seek]")
+	b.sees("dialog", "will not be delivered")
+	to := func(v string) (asksTime bool) {
+		return eval[bool](b, `(() => { const s = document.querySelector("[data-key=seek-to]"); s.value = %s; s.dispatchEvent(new Event("change", { bubbles: true })); return document.querySelector("[data-key=seek-at]").checkVisibility(); })()`, v)
+	}
+	for v, want := range map[string]bool{"latest": false, "time": true} {
+		if got := to(v); got != want {
+			t.Errorf("seek to %s asks for a time: %v, want %v", v, got, want)
+		}
+	}
+	to("earliest")
+	b.sees("dialog", "also those that were acknowledged")
+	b.confirm("INC-701 the mails were lost")
+	b.sees(`[aria-label="Messages"]`, "0 until another delivery")
+	if s, err := w.engine.Get(t.Context(), "mail"); err != nil || s.Paused || s.ChangedBy != "mara-operator" {
+		t.Errorf("the subscription is %+v, %v", s, err)
+	}
+	b.click("[data-key=dead-letters]")
+	b.at("/dead-letters?table=subscription.mail")
+	b.sees("tbody", "rejected")
+	b.visit("/audit?what=subscriptions")
+	b.sees("tbody", "INC-701 the mails were lost")
+	b.sees("tbody", "pause subscription")
+	b.click("tbody a")
+	b.sees("main h1", "mail")
+}
+
+// An administrator purges the waiting messages after their number was shown.
+func TestSubscriptions_Purge(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.subscribed()
+	b := w.open(access.Admin, "/subscriptions/mail")
+	b.click("[data-key=act-purge]")
+	b.sees("dialog", "2 messages will never be delivered")
+	b.fills("dialog [data-key=typed]", "2")
+	b.confirm("INC-702")
+	b.sees(`[aria-label="Messages"]`, "0 until another delivery")
+	b.sees(`[aria-label="Messages"]`, "1 leased to consumers")
+	b.visit("/audit?what=subscriptions")
+	b.sees("tbody", "purge subscription")
+	if n := b.count("tbody tr"); n != 1 {
+		t.Errorf("%d entries, want the purge without its preview", n)
+	}
+}
+
+// A viewer sees subscriptions without actions, and the API refuses changes.
+func TestRoles_Subscriptions(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.subscribed()
+	b := w.open(access.Viewer, "/subscriptions/mail")
+	b.sees(".actions", "Your role is read-only")
+	if n := b.count("[data-key^=act-]"); n > 0 {
+		t.Errorf("a viewer is offered %d changes", n)
+	}
+	for _, change := range []string{"pause", "resume", "seek", "purge"} {
+		if got := eval[int](b, `fetch(%s, {method: "POST", body: '{"to":"earliest"}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, "/v1/subscriptions/mail/"+change); got != 403 {
+			t.Errorf("%s by a viewer = %d, want 403", change, got)
+		}
+	}
+}
