@@ -79,7 +79,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 			}
 		}()
 	}
-	subscriptions, closeSubscriptions, err := c.subscriptionRoutes(ctx, session, deadLetters, log)
+	subscriptions, closeSubscriptions, err := subscriptionRoutes(ctx, c, session, deadLetters, log)
 	if err != nil {
 		return nil, err
 	}

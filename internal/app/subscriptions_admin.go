@@ -20,7 +20,7 @@ import (
 // subscriptionRoutes returns the operations of operators on subscriptions. This process runs
 // none: it reads the database and Kafka, and asks the processes that run them. The caller
 // calls stop.
-func (c *Config) subscriptionRoutes(ctx context.Context, session *gocql.Session, deadLetters *dlq.Store, log *slog.Logger) (_ func(huma.API), stop func() error, err error) {
+func subscriptionRoutes(ctx context.Context, c *Config, session *gocql.Session, deadLetters *dlq.Store, log *slog.Logger) (_ func(huma.API), stop func() error, err error) {
 	consistency, serial := c.Scylla.Consistencies()
 	resources, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 
 // Operators returns the operations for operators, to be registered at another API that
 // checks their roles and audits changes: list, get, status, pause, resume, seek and purge.
-// Operations on messages, and those that create and delete subscriptions, are not among
-// them.
+// It has no operations on messages, and none that creates or deletes a subscription.
 func Operators(service subscriptions.Service, log *slog.Logger) func(huma.API) {
 	return func(api huma.API) {
 		s := &Server{cfg: Config{Service: service, Logger: log}.withDefaults(), api: api, roles: true}

@@ -310,7 +310,7 @@ func TestReceive_AutoAckOfAPeer(t *testing.T) {
 	})
 }
 
-// slowAck is an engine whose acknowledgements take a second, as those that wait for a commit.
+// slowAck is an engine whose acknowledgements take a second, like one that waits for a commit.
 type slowAck struct{ *subfake.Service }
 
 func (s slowAck) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
