@@ -110,15 +110,15 @@ func TestProofs(t *testing.T) {
 		{name: "published at once", publish: true, want: true, result: readback.ProofPublished},
 		{name: "published at once with a record key of its own", publish: true, key: "customer-7", want: true, result: readback.ProofPublished},
 		{name: "published to a topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished},
-		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *bundle) {
 			b.deleteRecords(t, "old")
 		}},
-		{name: "the topic that it had before is deleted", publish: true, before: "old", want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "the topic that it had before is deleted", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *bundle) {
 			if _, err := b.admin().DeleteTopics(t.Context(), "old"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "the topic that it had before may not be read", publish: true, before: "old", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
+		{name: "the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *bundle) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 		{name: "never published, and its topic had another name before", before: "old", want: false, result: readback.ProofUnpublished},

@@ -24,11 +24,6 @@ var lateMutants = []mutant{
 		new: "				if false {",
 	}),
 	unit("TestProofs", mutant{
-		name: "the former topics of an event prove nothing", file: "relay/internal/readback/proof_wide.go",
-		old: "ok && own.since < at && own.first < at:",
-		new: "own.since < at:",
-	}),
-	unit("TestProofs", mutant{
 		name: "the proof reads the partition of the aggregate's id", file: "relay/internal/readback/proof_near.go",
 		old: "Key: a.key}",
 		new: "Key: a.event.Key()}",

@@ -81,7 +81,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	for _, a := range batch {
 		answer := proofAnswer{result: ProofPublished}
 		if !found[a.event.ID] {
-			answer.result = d.absent(a, topics, denied, keep)
+			answer.result = d.absent(a, denied, keep)
 		}
 		a.reply(answer)
 	}
@@ -124,8 +124,6 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 type retention struct {
 	// since is the time from which it has every record, 0 if none was deleted.
 	since int64
-	// first is the time of its first record, math.MaxInt64 without one.
-	first int64
 }
 
 // retention returns the retention of the topics.
@@ -149,15 +147,11 @@ func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]ret
 		return nil, fmt.Errorf("look up the first records of topics: %w", err)
 	}
 	starts.Each(func(start kadm.ListedOffset) {
-		r, ok := out[start.Topic]
-		if !ok {
-			r.first = math.MaxInt64
-		}
+		r := out[start.Topic]
 		at := int64(math.MaxInt64)
 		if o, ok := firsts.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
 			at = o.Timestamp
 		}
-		r.first = min(r.first, at)
 		if start.Offset > 0 {
 			r.since = max(r.since, at)
 		}
@@ -167,30 +161,18 @@ func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]ret
 }
 
 // absent returns what follows for an event that is in none of the topics. Those in keep
-// may be read; the others are denied or were deleted.
+// may be read; the others are denied or do not exist.
 //
-// If the event's topic was not in use when the row was written, the relay may have had
-// other names of topics then, and the event may have been in any of them.
-func (d *Proofs) absent(a *proofAsk, topics []string, denied map[string]bool, keep map[string]retention) ProofResult {
-	at := a.written/1000 - d.cfg.ReadBackMargin.Milliseconds()
+// Only the topic of the event decides, also if the relay may have had other names of topics
+// when the row was written: a topic that another name had, and that was trimmed, deleted or
+// never created, proves nothing, and a duplicate is better than a loss.
+func (d *Proofs) absent(a *proofAsk, denied map[string]bool, keep map[string]retention) ProofResult {
 	own, ok := keep[a.topic]
 	switch {
 	case denied[a.topic]:
 		return ProofUnproven
-	case a.topic == "" || ok && own.since < at && own.first < at:
-		return ProofUnpublished
-	case own.since >= at && ok:
+	case ok && own.since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds():
 		return ProofPublished
 	}
-	result := ProofUnpublished
-	for _, topic := range topics {
-		switch r, ok := keep[topic]; {
-		case topic == a.topic:
-		case denied[topic]:
-			return ProofUnproven
-		case !ok, r.since >= at:
-			result = ProofPublished
-		}
-	}
-	return result
+	return ProofUnpublished
 }
