@@ -74,14 +74,14 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	if err := d.readAll(ctx, t, there, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin)); err != nil {
 		return err
 	}
-	keep, err := d.retention(ctx, slices.DeleteFunc(there, func(topic string) bool { return denied[topic] }))
+	retained, err := d.retention(ctx, slices.DeleteFunc(there, func(topic string) bool { return denied[topic] }))
 	if err != nil {
 		return err
 	}
 	for _, a := range batch {
 		answer := proofAnswer{result: ProofPublished}
 		if !found[a.event.ID] {
-			answer.result = d.absent(a, denied, keep)
+			answer.result = d.absent(a, denied, retained)
 		}
 		a.reply(answer)
 	}
@@ -120,15 +120,10 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 	}
 }
 
-// retention describes which records a topic contains, by times in milliseconds.
-type retention struct {
-	// since is the time from which it has every record, 0 if none was deleted.
-	since int64
-}
-
-// retention returns the retention of the topics.
-func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]retention, error) {
-	out := make(map[string]retention)
+// retention returns the time in milliseconds from which each topic has every record, 0 if
+// none was deleted.
+func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]int64, error) {
+	out := make(map[string]int64)
 	if len(topics) == 0 {
 		return out, nil
 	}
@@ -147,31 +142,29 @@ func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]ret
 		return nil, fmt.Errorf("look up the first records of topics: %w", err)
 	}
 	starts.Each(func(start kadm.ListedOffset) {
-		r := out[start.Topic]
+		if start.Offset == 0 {
+			return
+		}
 		at := int64(math.MaxInt64)
 		if o, ok := firsts.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
 			at = o.Timestamp
 		}
-		if start.Offset > 0 {
-			r.since = max(r.since, at)
-		}
-		out[start.Topic] = r
+		out[start.Topic] = max(out[start.Topic], at)
 	})
 	return out, nil
 }
 
-// absent returns what follows for an event that is in none of the topics. Those in keep
-// may be read; the others are denied or do not exist.
+// absent returns what follows for an event that is in none of the topics. A topic
+// that does not exist has no entry in retained.
 //
 // Only the topic of the event decides, also if the relay may have had other names of topics
 // when the row was written: a topic that another name had, and that was trimmed, deleted or
 // never created, proves nothing, and a duplicate is better than a loss.
-func (d *Proofs) absent(a *proofAsk, denied map[string]bool, keep map[string]retention) ProofResult {
-	own, ok := keep[a.topic]
-	switch {
+func (d *Proofs) absent(a *proofAsk, denied map[string]bool, retained map[string]int64) ProofResult {
+	switch since := retained[a.topic]; {
 	case denied[a.topic]:
 		return ProofUnproven
-	case ok && own.since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds():
+	case since > 0 && since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds():
 		return ProofPublished
 	}
 	return ProofUnpublished
