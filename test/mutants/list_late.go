@@ -98,6 +98,11 @@ var lateMutants = []mutant{
 		old: "		case p.err != nil:\n				p.answer(proofAnswer{err: p.err})",
 		new: "		case p.err != nil:\n				p.answer(proofAnswer{result: ProofUnpublished})",
 	}),
+	unit("TestReplay_DiscardedInProgress", mutant{
+		name: "the index counts an event twice whose dead letter was settled during its replay", file: "relay/internal/publish/send.go",
+		old: "	p.mu.dedup.Forget(it.event.ID)\n",
+		new: "",
+	}),
 	scenario("TestLate_EveryKind", mutant{
 		name: "rows that are late across a restart count as published", file: "relay/internal/readback/proof.go",
 		old: "return result != ProofUnpublished, nil",

@@ -79,8 +79,8 @@ func (x *Index) Has(id gocql.UUID) bool {
 // its dead letter is settled.
 func (x *Index) AddUnsent(id gocql.UUID, written int64) { x.Add(id, written, false) }
 
-// Add adds an event that is published, or counts as published, before the sweep
-// Has read its row.
+// Add adds an event that is published, or counts as published, before the sweep has read
+// its row. The index must not contain it.
 func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
 	if len(x.fresh) == 0 {
 		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: time.Now()})
@@ -91,8 +91,8 @@ func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
 	x.freshN++
 }
 
-// AddShown adds an event that is published, or counts as published, after the sweep
-// Has read its row.
+// AddShown adds an event that is published, or counts as published, after the sweep has
+// read its row. The index must not contain it.
 func (x *Index) AddShown(id gocql.UUID, written int64, how InTopic) {
 	if x.shown.ids.len() >= x.maxShown {
 		x.horizon = max(x.horizon, x.older.newest)
@@ -133,7 +133,7 @@ func (x *Index) Find(id gocql.UUID) (out bool, in InTopic) {
 	return out, in
 }
 
-// Forget removes an event that its topic has lost.
+// Forget removes an event.
 func (x *Index) Forget(id gocql.UUID) {
 	for i := range x.fresh {
 		if x.fresh[i].ids.remove(id) {

@@ -2,7 +2,10 @@ package publish
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -42,4 +45,30 @@ func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
 	}
+}
+
+// A dead letter is discarded while its replay is in progress, and the broker acknowledges
+// the replay: the dedup index contains the event once, as one that is in its topic.
+func TestReplay_DiscardedInProgress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
+		r := &Replayer{p: p}
+		p.mu.Lock()
+		r.settledLocked(e.ID, 10)
+		l := newLane(e.AggregateID, dedup.Line{}, p.producer)
+		p.replayedLocked(l, &item{event: e, written: 10}, new(kgo.Record))
+		p.mu.Unlock()
+		if !r.isOut(e.ID) {
+			t.Error("the event does not count as one in its topic")
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.mu.dedup.Show(e.ID, 10)
+		if fresh, shown, _ := p.mu.dedup.Size(); fresh != 0 || shown != 1 {
+			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
+		}
+	})
 }

@@ -325,8 +325,10 @@ func (p *Publisher) endReplayLocked(l *lane, end replayEnd) {
 	p.endProbeLocked(l)
 }
 
-// replayedLocked ends an acknowledged replay.
+// replayedLocked ends an acknowledged replay. The dedup index contains the event if an
+// operator settled its dead letter during the replay.
 func (p *Publisher) replayedLocked(l *lane, it *item, r *kgo.Record) {
+	p.mu.dedup.Forget(it.event.ID)
 	p.mu.published(it, true)
 	p.endReplayLocked(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }
