@@ -108,11 +108,12 @@ const silence = 5 * DefaultHeartbeat
 // AwaitUnsharded waits until no relay of the name runs that processes whole tables and
 // belongs to no shard, as those of earlier versions: beside one every event would be
 // published twice. A killed relay counts as running until its row has not changed for
-// 10 s. Without such a row AwaitUnsharded returns immediately.
+// 10 s. Without such a row AwaitUnsharded returns immediately; otherwise it calls waits
+// once, before it begins to wait.
 //
 // It does not exclude that such a relay starts later; earlier versions wait while
 // instances with shards run.
-func (a *Agreement) AwaitUnsharded(ctx context.Context, log *slog.Logger) error {
+func (a *Agreement) AwaitUnsharded(ctx context.Context, log *slog.Logger, waits func()) error {
 	type heard struct{ at, changed time.Time }
 	rows, said := make(map[heardRow]heard), false
 	for {
@@ -140,6 +141,10 @@ func (a *Agreement) AwaitUnsharded(ctx context.Context, log *slog.Logger) error 
 				log.Info("relay without shards has stopped", "relay", a.Name)
 			}
 			return nil
+		}
+		if waits != nil {
+			waits()
+			waits = nil
 		}
 		if retry.Wait(ctx, DefaultHeartbeat) != nil {
 			return context.Cause(ctx)

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,4 +109,39 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	if h := b.says("running", now.Add(4*time.Second)); h.Rates.Published != 0 {
 		t.Errorf("rates %+v when nothing happened", h.Rates)
 	}
+}
+
+// The rows of an instance report it as starting until it has joined the group, and its
+// problems as problems from then on.
+func TestMembership_StartsUntilItHasJoined(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		var joined atomic.Bool
+		m := Membership{Session: w.session, Keyspace: "outbox", Name: DefaultName, Tables: []string{"outbox.outbox_messages"}, Status: func() (Sharing, []string) {
+			if joined.Load() {
+				return Sharing{Shards: 1, Owned: []int{0}, Joined: true}, nil
+			}
+			return Sharing{Shards: 1}, []string{"joining the group of instances"}
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { m.Beat(ctx); close(done) }()
+		check := func(state string, ready bool) {
+			t.Helper()
+			time.Sleep(2 * DefaultHeartbeat)
+			if h, _, _ := w.lastBeat(); h.State != state || h.Ready != ready {
+				t.Errorf("state %s, ready %t, want %s, %t", h.State, h.Ready, state, ready)
+			}
+		}
+		check("starting", false)
+		joined.Store(true)
+		check("running", true)
+		joined.Store(false) // the broker does not answer
+		check("running", false)
+		cancel()
+		<-done
+		check("stopped", false)
+	})
 }

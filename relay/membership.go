@@ -40,10 +40,13 @@ type Membership struct {
 	// Status returns the part that the instance processes, and the reasons why it is not
 	// ready.
 	Status func() (Sharing, []string)
+
+	joined bool // the instance was a member of the group
 }
 
 // Beat writes the rows, immediately and at every DefaultHeartbeat until ctx ends, and
-// then that the instance stopped. A failed write is retried at the next interval.
+// then that the instance stopped. The instance is starting until it has joined the group.
+// A failed write is retried at the next interval. Beat must not be called concurrently.
 func (m *Membership) Beat(ctx context.Context) {
 	began := time.Now().UTC()
 	tick := time.NewTicker(DefaultHeartbeat)
@@ -62,6 +65,9 @@ func (m *Membership) Beat(ctx context.Context) {
 // write writes the rows.
 func (m *Membership) write(ctx context.Context, state string, began time.Time) error {
 	sharing, problems := m.Status()
+	if m.joined = m.joined || sharing.Joined; state == "running" && !m.joined {
+		state = "starting"
+	}
 	h := heartbeat{
 		State: state, Ready: len(problems) == 0 && state == "running", Problems: append([]string{}, problems...), Host: self.Host(), Version: m.Version,
 		StartedAt: utc(began), Sharing: &sharing, Groups: []checkpoint.GroupLag{}, Lag: []checkpoint.StreamLag{}, StalledTopics: []string{},

@@ -14,19 +14,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// awaitUnsharded returns a channel that is closed when AwaitUnsharded returns nil.
-func (w *world) awaitUnsharded(log *slog.Logger) (passed chan struct{}, stop func()) {
+// awaitUnsharded returns a channel that is closed when AwaitUnsharded returns nil, and one
+// that is closed when it begins to wait.
+func (w *world) awaitUnsharded(log *slog.Logger) (passed, waits chan struct{}, stop func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
-	passed, ended := make(chan struct{}), make(chan struct{})
+	passed, waits, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		a := Agreement{Session: w.session, Keyspace: "outbox", Name: DefaultName}
-		if a.AwaitUnsharded(ctx, log) == nil {
+		if a.AwaitUnsharded(ctx, log, func() { close(waits) }) == nil {
 			close(passed)
 		}
 	}()
-	return passed, func() {
+	return passed, waits, func() {
 		cancel()
 		<-ended
 	}
@@ -61,14 +62,14 @@ func TestAwaitUnsharded_WaitsForTheEnd(t *testing.T) {
 			defer w.close()
 			w.heartbeatOf(DefaultName, `{"state":"running"}`)
 			var log logtest.Buffer
-			passed, stop := w.awaitUnsharded(slog.New(slog.NewTextHandler(&log, nil)))
+			passed, waits, stop := w.awaitUnsharded(slog.New(slog.NewTextHandler(&log, nil)))
 			defer stop()
 			for range 20 {
 				time.Sleep(DefaultHeartbeat)
 				w.heartbeatOf(DefaultName, `{"state":"running"}`)
 			}
-			if passes(passed) {
-				t.Error("it starts beside a relay without shards")
+			if passes(passed) || !passes(waits) {
+				t.Error("it starts beside a relay without shards, or does not report that it waits")
 			}
 			if last != "" {
 				w.heartbeatOf(DefaultName, last)
@@ -98,9 +99,9 @@ func TestAwaitUnsharded_StartsImmediately(t *testing.T) {
 			{"another", `{"state":"running"}`},
 		} {
 			w.heartbeatOf(row[0], row[1])
-			passed, stop := w.awaitUnsharded(relaytest.Logger(t))
+			passed, waits, stop := w.awaitUnsharded(relaytest.Logger(t))
 			time.Sleep(time.Second)
-			if !passes(passed) {
+			if !passes(passed) || passes(waits) {
 				t.Errorf("it waits for %s with status %s", row[0], row[1])
 			}
 			stop()
@@ -159,7 +160,7 @@ func takeOverUnsharded(t *testing.T, w *world) {
 	}()
 	write(all[:100])
 	time.Sleep(2 * time.Minute)
-	passed, stopWaiting := w.awaitUnsharded(relaytest.Logger(t))
+	passed, _, stopWaiting := w.awaitUnsharded(relaytest.Logger(t))
 	defer stopWaiting()
 	write(all[100:150])
 	if passes(passed) {

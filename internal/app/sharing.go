@@ -166,14 +166,15 @@ func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, err
 // awaitUnsharded waits until no relay without shards of an earlier version runs. If the
 // user may not read relay_instances, it logs a warning and does not wait.
 func (s *Sharing) awaitUnsharded(ctx context.Context) error {
-	wait := func(on bool) {
+	waits := func(on bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.waiting = on
 	}
-	wait(true)
-	defer wait(false)
-	err := s.untilKnown(ctx, "cannot read the running relays", func() error { return s.agreed.AwaitUnsharded(ctx, s.log) })
+	defer waits(false)
+	err := s.untilKnown(ctx, "cannot read the running relays", func() error {
+		return s.agreed.AwaitUnsharded(ctx, s.log, func() { waits(true) })
+	})
 	if err != nil && ctx.Err() == nil {
 		s.log.Warn("cannot check for a relay without shards; events are published twice if one runs", "relay", s.c.Relay.Name, "err", err)
 		return nil

@@ -86,18 +86,9 @@ func (c *cluster) check() {
 			t.Errorf("tail -o json printed %q", line)
 		}
 	}
-	// The first report of an instance is of its start, until it reports again.
-	var out, stderr string
-	defer func() {
-		if t.Failed() {
-			t.Logf("doctor:\n%s%s", out, stderr)
-		}
-	}()
-	harness.Until(t, "no problem found by doctor", func() bool {
-		var code int
-		out, stderr, code = harness.Run(t, "doctor", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr)
-		return code == 0
-	})
+	if out, stderr, code := harness.Run(t, "doctor", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr); code != 0 {
+		t.Errorf("doctor: status %d\n%s%s", code, out, stderr)
+	}
 	for _, url := range []string{"http://" + c.admin + "/readyz", "http://" + c.api + "/readyz", "http://" + c.ordersAdmin + "/readyz", "http://" + c.admin + "/metrics", "http://" + c.ordersAdmin + "/metrics"} {
 		harness.Until(t, "200 from "+url, func() bool {
 			resp, err := http.Get(url) //nolint:noctx // the test ends with the process

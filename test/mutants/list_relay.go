@@ -230,6 +230,16 @@ var relayMutants = []mutant{
 		old: "return r.Shard == nil && r.Sharing == nil && ",
 		new: "return ",
 	}),
+	unit("TestAwaitUnsharded_StartsImmediately", mutant{
+		name: "an instance reports a wait for a relay without shards that does not run", file: "relay/agreement.go",
+		old: "	for {\n		now, err := a.heard(ctx, (*instanceRow).unsharded)",
+		new: "	waits()\n	waits = nil\n	for {\n		now, err := a.heard(ctx, (*instanceRow).unsharded)",
+	}),
+	unit("TestMembership_StartsUntilItHasJoined", mutant{
+		name: "an instance that has not joined yet reports that it runs", file: "relay/membership.go",
+		old: `state == "running" && !m.joined {`,
+		new: "false {",
+	}),
 	sharing("TestMember_ReportsThatItMayNotCreateTheTopic", mutant{
 		name: "a missing right to create the control topic is retried", file: "relay/share/errors.go",
 		old: "case ok && (errors.Is(err, kerr.TopicAuthorizationFailed) ||",
