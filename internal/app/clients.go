@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
@@ -161,7 +162,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	cluster.Timeout = c.Timeout
 	cluster.ConnectTimeout = c.Timeout
 	cluster.ReconnectInterval = sessions.ReconnectInterval
-	cluster.Logger = driverLog{}
+	cluster.Logger, cluster.WarningsHandlerBuilder = c.driverLog()
 	cluster.Port = port // always set: listening dials it before the driver resolves its own default
 	// Writes have the database's time unless they choose one: clocks of clients differ.
 	cluster.DefaultTimestamp = false
@@ -196,13 +197,16 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	return cluster, nil
 }
 
-// driverLog discards the log of the driver. The driver also returns its errors, which the
-// callers log with their operation.
-type driverLog struct{}
-
-func (driverLog) Print(...any)          {}
-func (driverLog) Printf(string, ...any) {}
-func (driverLog) Println(...any)        {}
+// driverLog returns the logger of the driver, and that of warnings by the database. A command
+// that ends with its first error discards both: it prints the error.
+func (c ScyllaConfig) driverLog() (gocql.StdLogger, gocql.WarningHandlerBuilder) {
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	lines := clientlog.Scylla(log)
+	return lines, lines.Warnings
+}
 
 // defaultPort is the port of a contact point without one: the CQL port of ScyllaDB.
 const defaultPort = 9042
@@ -237,12 +241,15 @@ func ContactPoints(in []string) (hosts []string, port int, err error) {
 	return hosts, cmp.Or(port, defaultPort), nil
 }
 
-// Options returns the options of the Kafka client for TLS and SASL.
+// Options returns the options of Kafka clients for TLS, SASL and their log.
 func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
 		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
 	}
 	var opts []kgo.Opt
+	if c.Log != nil {
+		opts = append(opts, kgo.WithLogger(clientlog.Kafka(c.Log)))
+	}
 	conf, err := c.config("kafka")
 	if err != nil {
 		return nil, err

@@ -57,10 +57,17 @@ func withRegistry(
 			}
 		}
 		reg := NewRegistry()
-		c.Scylla.Requests = NewRequests(reg)
-		c.Scylla.Nodes = sessions.NewNodes(log, reg)
+		c.Observe(reg, log)
 		return f(ctx, reg, log, teardown)
 	})
+}
+
+// Observe makes the clients of the database and of Kafka, which are created later, use the
+// registry and the logger. It panics if reg has their metrics already.
+func (c *Config) Observe(reg prometheus.Registerer, log *slog.Logger) {
+	c.Scylla.Log, c.Kafka.Log = log, log
+	c.Scylla.Requests = NewRequests(reg)
+	c.Scylla.Nodes = sessions.NewNodes(log, reg)
 }
 
 // Connect returns clients of the database and of a reachable broker. disconnect closes both;

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -81,6 +82,7 @@ type ScyllaConfig struct {
 	Password    string        `setting:"password" secret:"true" usage:"password"`
 	tlsConfig
 
+	Log      *slog.Logger    // receives the log of the driver; nil discards it
 	Requests *Requests       // counts the requests to the database; nil counts none
 	Nodes    *sessions.Nodes // detects nodes that do not answer; nil: each session does so separately
 	pageSize int             // rows in one answer; 0 for the driver's own
@@ -94,6 +96,8 @@ type KafkaConfig struct {
 	Username string   `setting:"username" usage:"SASL user name"`
 	Password string   `setting:"password" secret:"true" usage:"SASL password"`
 	tlsConfig
+
+	Log *slog.Logger // receives the log of the clients; nil discards it
 }
 
 // tlsConfig is TLS of a client.

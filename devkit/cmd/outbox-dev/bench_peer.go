@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
@@ -30,7 +30,7 @@ func newBenchPeerCommand() *cobra.Command {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 				r := bench.Reader{
 					Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: topic,
-					Window: window, Delay: delay, Age: age, Logger: readerDebug{log},
+					Window: window, Delay: delay, Age: age, Logger: clientlog.CDC(log, func() {}),
 				}
 				return runPeer(ctx, c, &r, log, teardown)
 			})
@@ -64,12 +64,4 @@ func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logg
 	admin.Works(func() (bool, any) { return true, nil })
 	log.Info("peer running", "admin", admin.URL)
 	return admin.With(ctx, r.Run)
-}
-
-// readerDebug logs the library's lines at debug level.
-type readerDebug struct{ log *slog.Logger }
-
-// Printf implements the library's Logger.
-func (l readerDebug) Printf(format string, args ...any) {
-	l.log.Debug("cdc reader: " + fmt.Sprintf(format, args...))
 }

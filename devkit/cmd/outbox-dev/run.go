@@ -185,8 +185,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 		return err
 	}
 	reg := app.NewRegistry()
-	d.conf.Scylla.Requests = app.NewRequests(reg)
-	d.conf.Scylla.Nodes = sessions.NewNodes(d.log, reg)
+	d.conf.Observe(reg, d.log)
 	if d.session, err = d.conf.Scylla.Session(d.conf.Scylla.Keyspace); err != nil {
 		return err
 	}

@@ -20,5 +20,5 @@
 //
 // Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
 // swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
-// aside.mu and readerLog.mu are taken alone.
+// aside.mu is taken alone.
 package capture

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -76,7 +75,7 @@ func (s *Sweep) read(ctx context.Context) error {
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: s,
 		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
-		Logger:                &readerLog{log: s.log, metrics: s.metrics},
+		Logger:                clientlog.CDC(s.log, s.metrics.readerErrors.Inc),
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
 			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,
@@ -177,41 +176,6 @@ func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
 
 // End does nothing: StartGeneration waits for what is not acknowledged yet.
 func (c *consumer) End() error { return nil }
-
-// readerLog receives the library's log lines. Lines with an error are warnings;
-// repeated ones are rate-limited by repeatAfter.
-type readerLog struct {
-	log     *slog.Logger
-	metrics *Metrics
-
-	mu     sync.Mutex
-	last   string
-	lastAt time.Time
-}
-
-// repeatAfter is the minimum interval between identical warnings of the reader.
-const repeatAfter = time.Minute
-
-// Printf is the library's Logger.
-func (l *readerLog) Printf(format string, args ...any) {
-	failed := false
-	for _, a := range args {
-		err, ok := a.(error)
-		failed = failed || ok && failure.Classify(err) != failure.Stopped
-	}
-	text := fmt.Sprintf(format, args...)
-	if !failed {
-		l.log.Debug("cdc reader: " + text)
-		return
-	}
-	l.metrics.readerErrors.Inc()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); text != l.last || now.Sub(l.lastAt) > repeatAfter {
-		l.last, l.lastAt = text, now
-		l.log.Warn("cdc reader: " + text)
-	}
-}
 
 // passedOver is the consumer of a stream without rows of the shard.
 type passedOver struct{}

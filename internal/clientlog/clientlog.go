@@ -1,0 +1,166 @@
+// Package clientlog passes the logs of the client libraries to slog, with the attribute
+// component. Their warnings and errors keep their level; everything below is one level
+// lower, because the libraries report each reconnection and each rebalance at info.
+//
+// It does not decide what an error means: the callers of the libraries receive their errors
+// too, and handle them.
+package clientlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/plugin/kslog"
+)
+
+// ComponentAttr is the attribute with the library that a line is of. The values are
+// constants.
+const ComponentAttr = "component"
+
+// The values of ComponentAttr.
+const (
+	kafkaClient  = "kafka-client"
+	scyllaClient = "scylla-client"
+	cdcReader    = "cdc-reader"
+)
+
+// Kafka returns the logger of Kafka clients.
+func Kafka(log *slog.Logger) kgo.Logger {
+	return kslog.New(slog.New(quieter{log.Handler()}).With(ComponentAttr, kafkaClient))
+}
+
+// quieter lowers every level below warning by one step, so that info is logged as debug,
+// and debug not at all by the levels of the settings.
+type quieter struct{ slog.Handler }
+
+const step = slog.LevelInfo - slog.LevelDebug
+
+func lowered(l slog.Level) slog.Level {
+	if l < slog.LevelWarn {
+		l -= step
+	}
+	return l
+}
+
+// Enabled implements slog.Handler.
+func (h quieter) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.Handler.Enabled(ctx, lowered(l))
+}
+
+// Handle implements slog.Handler.
+func (h quieter) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = lowered(r.Level)
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{h.Handler.WithAttrs(a)} }
+
+// WithGroup implements slog.Handler.
+func (h quieter) WithGroup(name string) slog.Handler { return quieter{h.Handler.WithGroup(name)} }
+
+// Lines is the logger of a library that formats its lines and has no levels. A line with
+// an error is a warning, every other line is of level debug. An identical warning is
+// logged once a minute: the driver repeats some with every attempt to reconnect. Lines is
+// safe for concurrent use.
+type Lines struct {
+	log    *slog.Logger
+	failed func()
+
+	mu   sync.Mutex
+	last map[string]time.Time // of the latest warnings, by text
+}
+
+const (
+	// repeatAfter is the minimum interval between identical warnings.
+	repeatAfter = time.Minute
+	// maxTexts bounds the remembered warnings, whose texts contain ports of connections.
+	maxTexts = 64
+)
+
+// Scylla returns the logger of sessions. It is a gocql.StdLogger.
+func Scylla(log *slog.Logger) *Lines { return newLines(log, scyllaClient, func() {}) }
+
+// CDC returns the logger of CDC readers. It is a scyllacdc.Logger. failed is called for
+// each line with an error, also while identical lines are not logged.
+func CDC(log *slog.Logger, failed func()) *Lines { return newLines(log, cdcReader, failed) }
+
+func newLines(log *slog.Logger, component string, failed func()) *Lines {
+	return &Lines{log: log.With(ComponentAttr, component), failed: failed, last: make(map[string]time.Time)}
+}
+
+// Print logs its operands, formatted as by fmt.Sprint.
+func (l *Lines) Print(args ...any) { l.line(fmt.Sprint(args...), args) }
+
+// Println logs its operands, formatted as by fmt.Sprintln.
+func (l *Lines) Println(args ...any) { l.line(fmt.Sprintln(args...), args) }
+
+// Printf logs its operands, formatted as by fmt.Sprintf.
+func (l *Lines) Printf(format string, args ...any) { l.line(fmt.Sprintf(format, args...), args) }
+
+func (l *Lines) line(text string, args []any) {
+	text = strings.TrimSpace(strings.TrimPrefix(text, "gocql: "))
+	err := failure(args)
+	if err == nil {
+		l.log.Debug(text)
+		return
+	}
+	l.failed()
+	if l.repeated(text) {
+		return
+	}
+	l.log.Warn(text, "err", err)
+}
+
+// repeated reports whether the text was logged less than repeatAfter ago.
+func (l *Lines) repeated(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if at, ok := l.last[text]; ok && now.Sub(at) <= repeatAfter {
+		return true
+	}
+	if len(l.last) >= maxTexts {
+		clear(l.last)
+	}
+	l.last[text] = now
+	return false
+}
+
+// failure returns the first error of the operands of a line, nil without one. The end of
+// a session or of its context is not a failure.
+func failure(args []any) error {
+	for _, a := range args {
+		err, ok := a.(error)
+		if ok && !errors.Is(err, context.Canceled) && !errors.Is(err, gocql.ErrSessionClosed) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Warnings logs the warnings that the database adds to its responses, such as those of
+// large batches. It is a gocql.WarningHandlerBuilder.
+func (l *Lines) Warnings(*gocql.Session) gocql.WarningHandler { return warnings{l} }
+
+type warnings struct{ lines *Lines }
+
+// HandleWarnings implements gocql.WarningHandler.
+func (w warnings) HandleWarnings(_ gocql.ExecutableQuery, host *gocql.HostInfo, texts []string) {
+	node := ""
+	if host != nil {
+		node = host.ConnectAddress().String()
+	}
+	for _, text := range texts {
+		if !w.lines.repeated(text) {
+			w.lines.log.Warn("the database returned a warning", "node", node, "warning", text)
+		}
+	}
+}
