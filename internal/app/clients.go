@@ -241,7 +241,8 @@ func ContactPoints(in []string) (hosts []string, port int, err error) {
 	return hosts, cmp.Or(port, defaultPort), nil
 }
 
-// Options returns the options of Kafka clients for TLS, SASL and their log.
+// Options returns the options of Kafka clients for TLS, SASL, their log and
+// their metrics.
 func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
 		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
@@ -249,6 +250,9 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	var opts []kgo.Opt
 	if c.Log != nil {
 		opts = append(opts, kgo.WithLogger(clientlog.Kafka(c.Log)))
+	}
+	if c.metrics != nil {
+		opts = append(opts, kgo.WithHooks(c.metrics))
 	}
 	conf, err := c.config("kafka")
 	if err != nil {

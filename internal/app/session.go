@@ -66,6 +66,7 @@ func withRegistry(
 // registry and the logger. It panics if reg has their metrics already.
 func (c *Config) Observe(reg prometheus.Registerer, log *slog.Logger) {
 	c.Scylla.Log, c.Kafka.Log = log, log
+	c.Kafka.metrics = newKafkaMetrics(reg)
 	c.Scylla.Requests = NewRequests(reg)
 	c.Scylla.Nodes = sessions.NewNodes(log, reg)
 }

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/notifications"
@@ -97,7 +99,8 @@ type KafkaConfig struct {
 	Password string   `setting:"password" secret:"true" usage:"SASL password"`
 	tlsConfig
 
-	Log *slog.Logger // receives the log of the clients; nil discards it
+	Log     *slog.Logger // receives the log of the clients; nil discards it
+	metrics kgo.Hook     // counts the work of the clients; nil counts none
 }
 
 // tlsConfig is TLS of a client.
