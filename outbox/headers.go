@@ -12,7 +12,10 @@ import (
 )
 
 // Record headers of an event: CloudEvents 1.0, Kafka protocol binding, binary
-// content mode. ce_sequence is the Sequence extension, ce_aggregatetype ours.
+// content mode. ce_aggregatesequence and ce_aggregatetype are extensions of this project:
+// the documented extension "sequence" orders the events of a source, as strings, while
+// these numbers count the events of one aggregate
+// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/extensions/sequence.md).
 const (
 	HeaderID            = "ce_id"
 	HeaderSource        = "ce_source"
@@ -20,7 +23,7 @@ const (
 	HeaderType          = "ce_type"
 	HeaderSubject       = "ce_subject"
 	HeaderTime          = "ce_time"
-	HeaderSequence      = "ce_sequence"
+	HeaderSequence      = "ce_aggregatesequence" // decimal, from 1
 	HeaderAggregateType = "ce_aggregatetype"
 	// HeaderBackfill is 1 on events that the relay read by a scan of the outbox
 	// table because the CDC log had expired.
@@ -103,7 +106,7 @@ func (e *Event) Key() []byte {
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
 // attributes in a fixed order, then e.Headers by key. source becomes ce_source,
 // a URI reference of the publisher, such as "/outbox/orders". An event without
-// a sequence number has no ce_sequence. It omits e.Headers that Validate
+// a sequence number has no ce_aggregatesequence. It omits e.Headers that Validate
 // rejects because the relay sets them: an unvalidated row may have some, and a
 // second ce_id would make consumers mistake the event for another one.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {

@@ -427,7 +427,7 @@ func strangers(t *testing.T, b *bundle, topic string) {
 		{Topic: topic},
 		{Topic: topic, Key: []byte("k"), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: "ce_id"}, {Key: "", Value: nil}}},
 		{Topic: topic, Headers: []kgo.RecordHeader{{Key: "ce_id", Value: []byte(strings.Repeat("z", 36))}}},
-		{Topic: topic, Headers: []kgo.RecordHeader{{Key: "ce_sequence", Value: []byte("many")}}},
+		{Topic: topic, Headers: []kgo.RecordHeader{{Key: "ce_aggregatesequence", Value: []byte("many")}}},
 	} {
 		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 			t.Fatal(err)
