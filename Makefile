@@ -87,10 +87,14 @@ test-library: cc ## the library modules, alone: vet, tests under the race detect
 	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
+# The tests of the commands in which several services or instances run in one process.
+together := ^Test(Admin_OrdersAndMessages|Relays_CarrySeveralTables|Sharing_StandsBy|Subscriptions_PushToAWebhook|Verifier_Repairs)$$
+
 # Seeds and sizes of -short, since the detector makes all of it ten times slower.
 .PHONY: test-race
 test-race: cc ## the Go tests of packages that use goroutines, under the race detector with -short
 	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",-race -short -timeout 40m)
+	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,-race -short -timeout 40m -run "$(together)")
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)

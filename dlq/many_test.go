@@ -20,7 +20,7 @@ func manyDeadLetters(t *testing.T) int {
 	case err == nil:
 		return n
 	case testing.Short():
-		return 2_000
+		return 1_000
 	}
 	return 20_000
 }
@@ -68,7 +68,10 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 		{"class and status", Filter{ErrorClass: "rare", Status: []Status{Manual, Pending}}, min(rare, 100)},
 		{"deep page", Filter{After: Position{FirstFailedAt: day}}, 100},
 	} {
-		const rounds = 40
+		rounds := 40
+		if testing.Short() {
+			rounds = 5
+		}
 		took := make([]time.Duration, rounds)
 		runtime.GC()
 		var before, after runtime.MemStats
