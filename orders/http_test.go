@@ -226,8 +226,8 @@ func TestHTTP_DatabaseDown(t *testing.T) {
 			t.Errorf("%s %s: %v %s, want Retry-After and nothing stored", r[0], r[1], got.Header, got.Text)
 		}
 	}
-	if r := world.Request(t, h, "GET", "/healthz", ""); r.Status != 200 {
-		t.Errorf("healthz = %d, want 200: the process is healthy", r.Status)
+	if r := world.Request(t, h, "GET", "/livez", ""); r.Status != 200 {
+		t.Errorf("livez = %d, want 200: the process is healthy", r.Status)
 	}
 	b.heal(t)
 	b.mustBe(t, o.ID, EventCreated)

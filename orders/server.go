@@ -60,7 +60,7 @@ type ServerConfig struct {
 	NodesDown func() []string
 	// Gate authenticates requests: reading requires a viewer, everything else an
 	// operator. Nil allows everyone, which is for loopback only. /openapi.json,
-	// /docs, /problems, /healthz and /readyz need no token.
+	// /docs, /problems, /livez and /readyz need no token.
 	Gate *access.Gate
 	// Hosts are the accepted host names, beside IP addresses and localhost, while
 	// there is no Gate: any other name may be DNS rebinding by a web page. Nil
@@ -126,7 +126,7 @@ func (c ServerConfig) validate() error {
 //	GET   /openapi.json            OpenAPI 3.1
 //	GET   /docs                    API console
 //	GET   /problems                problem types
-//	GET   /healthz /readyz
+//	GET   /livez /readyz
 //
 // Every error is a problem document (RFC 9457).
 type Server struct {
@@ -161,8 +161,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, "application/json", map[string]any{"problems": problems})
 	})
-	mux.HandleFunc("GET /healthz", s.healthz)
-	mux.HandleFunc("GET /readyz", s.readyz)
+	httpapi.Probes(mux, s.Readiness)
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
@@ -190,7 +189,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Drain turns /readyz to 503, so that a load balancer sends requests elsewhere.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// health is the body of /healthz and of a good /readyz.
+// health is the body of /readyz with status 200.
 type health struct {
 	Status string `json:"status"`
 	// Breaker is the state of the circuit breaker of the database; InFlight and
@@ -202,33 +201,20 @@ type health struct {
 	NodesDown []string `json:"database_nodes_down,omitempty"`
 }
 
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, "application/json", health{Status: "ok"})
-}
-
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	h, bad := s.ready(r.Context())
-	if bad != nil {
-		httpapi.Write(w, bad)
-		return
-	}
-	writeJSON(w, http.StatusOK, "application/json", h)
-}
-
 // Readiness reports whether /readyz answers with 200, and the body of the answer.
 func (s *Server) Readiness() (bool, any) {
-	h, bad := s.ready(context.Background())
+	h, bad := s.ready()
 	if bad != nil {
 		return false, bad
 	}
 	return true, h
 }
 
-func (s *Server) ready(ctx context.Context) (health, *problem) {
+func (s *Server) ready() (health, *problem) {
 	if s.draining.Load() {
 		return health{}, newProblem(http.StatusServiceUnavailable, problemStopping, "The server is shutting down.")
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ReadyTimeout)
 	defer cancel()
 	if err := s.service.Ready(ctx); err != nil {
 		state, left := s.service.guard.Breaker()

@@ -32,8 +32,9 @@ var listenerCommands = map[string]struct {
 	"admin":               {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 
-// Every command serves metrics, and profiles if they are enabled, on its admin listener
-// alone, and there only to allowed hosts.
+// Every command serves health checks, metrics, and profiles if they are enabled, on its
+// admin listener. An API has the same health checks, and neither metrics nor profiles. The
+// listener answers only to allowed hosts.
 func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
@@ -77,11 +78,16 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 					t.Errorf("/metrics for the host %s = %d, want %d", host, code, want)
 				}
 			}
-			if code, _, _ := asked(t, "GET", "http://"+admin+"/debug/pprof/", "", ""); code != 200 {
-				t.Errorf("/debug/pprof/ at the admin listener = %d", code)
+			for _, path := range []string{"/livez", "/readyz", "/debug/pprof/"} {
+				if code, _, _ := asked(t, "GET", "http://"+admin+path, "", ""); code != 200 {
+					t.Errorf("%s at the admin listener = %d", path, code)
+				}
 			}
 			for _, api := range apis {
 				until(t, api, 200, "")
+				if code, _, text := asked(t, "GET", "http://"+api+"/livez", "", ""); code != 200 {
+					t.Errorf("/livez at the API = %d %s", code, text)
+				}
 				for _, path := range []string{"/metrics", "/debug/pprof/"} {
 					if code, _, text := asked(t, "GET", "http://"+api+path, "", ""); code != 404 {
 						t.Errorf("%s at the API = %d %.100s, want 404", path, code, text)

@@ -64,8 +64,8 @@ func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
 			t.Fatalf("/readyz says %d %s", code, text)
 		}
 	}
-	if code, _ := get("/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz says %d of a process that waits", code)
+	if code, _ := get("/livez"); code != http.StatusOK {
+		t.Errorf("/livez says %d of a process that waits", code)
 	}
 	if _, text := get("/metrics"); !strings.Contains(text, "outbox_scylla_requests_total{result=\"unreached\"}") || strings.Contains(text, "outbox_scylla_requests_total{result=\"unreached\"} 0") {
 		t.Error("/metrics has nothing of the database")

@@ -14,8 +14,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -76,7 +76,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 				t.Error(err)
 			}
 			a := &app.AdminServer{Nodes: c.Scylla.Nodes}
-			works := daemon.Readiness(func() (bool, any) { return true, struct{ Streams int }{7} })
+			works := httpapi.Readiness(func() (bool, any) { return true, struct{ Streams int }{7} })
 			a.Works(works)
 			ready, detail := a.Readiness()
 			if b, err := json.Marshal(detail); err != nil || !ready || string(b) != `{"Streams":7,"database_nodes_down":["`+node+`"]}` {

@@ -121,8 +121,8 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	}
 	for name, addr := range addrs {
 		until(t, addr, 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)
-		if code, _, text := asked(t, "GET", "http://"+addr+"/healthz", "", ""); code != 200 {
-			t.Errorf("%s: /healthz = %d %s of one that waits", name, code, text)
+		if code, _, text := asked(t, "GET", "http://"+addr+"/livez", "", ""); code != 200 {
+			t.Errorf("%s: /livez = %d %s of one that waits", name, code, text)
 		}
 		code, header, text := asked(t, "POST", "http://"+addr+"/v1/orders", secret, "{}")
 		var p struct{ Type, Detail string }
@@ -214,7 +214,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if code, _, text := asked(t, "GET", "http://"+addr+"/healthz", "", ""); code != 0 {
+	if code, _, text := asked(t, "GET", "http://"+addr+"/livez", "", ""); code != 0 {
 		t.Errorf("its address answers %d %s", code, text)
 	}
 }

@@ -2,8 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -50,8 +48,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger, metrics: m, audit: newAudit(&cfg, m)}
 	mux := http.NewServeMux()
 	s.register(mux)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", s.readyz)
+	httpapi.Probes(mux, s.Readiness)
 	apidocs.Register(mux, http.HandlerFunc(nothing))
 	if cfg.Console != nil {
 		mux.Handle("/console/", cfg.Console)
@@ -135,19 +132,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}.Serve(ctx, l, s.handler)
 }
 
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	body, bad := s.ready(r.Context())
-	if bad != nil {
-		httpapi.Write(w, bad)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // a caller that hung up misses nothing
-}
-
 // Readiness reports whether /readyz returns 200, and the body of the response.
 func (s *Server) Readiness() (bool, any) {
-	body, bad := s.ready(context.Background())
+	body, bad := s.ready()
 	if bad != nil {
 		return false, bad
 	}
@@ -160,7 +147,8 @@ type readyBody struct {
 	NodesDown []string `json:"database_nodes_down,omitempty"`
 }
 
-func (s *Server) ready(ctx context.Context) (readyBody, *problem) {
+func (s *Server) ready() (readyBody, *problem) {
+	ctx := context.Background()
 	if s.leaving.Load() {
 		return readyBody{}, newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
 	}

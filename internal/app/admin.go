@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Gate returns the access control of the admin API: the principals and their roles.
@@ -39,7 +39,7 @@ func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 // AdminAPI is a running admin API.
 type AdminAPI struct {
 	Addr  string
-	Ready daemon.Readiness
+	Ready httpapi.Readiness
 	Stop  context.CancelFunc
 	done  chan error // delivers the error that ended it, once
 }

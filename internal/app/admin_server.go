@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
@@ -30,19 +31,19 @@ var AdminAddrs = map[string]string{
 	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "watch": "127.0.0.1:9094", "admin": "127.0.0.1:9096", "serve": "127.0.0.1:9097",
 }
 
-// AdminServer serves /metrics, /healthz and /readyz of a process from its start on, also while
+// AdminServer serves /metrics, /livez and /readyz of a process from its start on, also while
 // the database is not connected. APIs serve neither metrics nor profiles.
 type AdminServer struct {
-	URL    string                           // "off" without a listener
-	Server *daemon.HTTPServer               // nil without a listener
-	ready  atomic.Pointer[daemon.Readiness] // nil until the process works
-	Nodes  *sessions.Nodes                  // of the database
-	hosts  []string                         // contact points of the database
-	why    atomic.Pointer[string]           // why the database is not connected; nil before the first attempt
+	URL    string                            // "off" without a listener
+	Server *daemon.HTTPServer                // nil without a listener
+	ready  atomic.Pointer[httpapi.Readiness] // nil until the process works
+	Nodes  *sessions.Nodes                   // of the database
+	hosts  []string                          // contact points of the database
+	why    atomic.Pointer[string]            // why the database is not connected; nil before the first attempt
 }
 
 // serve starts the admin listener. It returns nil if the listener is off.
-func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready daemon.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
+func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
 	hosts, err := access.NewHosts(c.Addr, c.Hosts)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("admin.hosts: %w", err))
@@ -91,7 +92,7 @@ func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) e
 }
 
 // Works sets the readiness of a process that has started.
-func (a *AdminServer) Works(f daemon.Readiness) { a.ready.Store(&f) }
+func (a *AdminServer) Works(f httpapi.Readiness) { a.ready.Store(&f) }
 
 // waits records why the database is not connected.
 func (a *AdminServer) waits(err error) {

@@ -7,7 +7,7 @@
 //   - section: a group of settings; a command has the flags of the sections that it uses.
 //   - part: an object of another package that a function of this one builds from [Config],
 //     such as a relay or the order API.
-//   - admin listener: /metrics, /healthz and /readyz of a process ([AdminServer]), from its
+//   - admin listener: /metrics, /livez and /readyz of a process ([AdminServer]), from its
 //     start on. Not the admin API, which operators use ([AdminAPI]).
 //   - reception: the phase in which an API listens and answers 503, while the database is
 //     not connected ([WithReception]).

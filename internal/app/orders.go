@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -21,7 +21,7 @@ import (
 // OrderAPI is a running order API.
 type OrderAPI struct {
 	Addr     string
-	Ready    daemon.Readiness
+	Ready    httpapi.Readiness
 	Services *Services
 	stop     context.CancelFunc
 	done     chan error // delivers the error that ended it, once

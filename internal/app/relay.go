@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -109,7 +110,7 @@ func hintAddr(c net.PacketConn) string {
 }
 
 // relayReadiness returns the readiness of a relay for /readyz.
-func relayReadiness(r *relay.Relay) daemon.Readiness {
+func relayReadiness(r *relay.Relay) httpapi.Readiness {
 	return func() (bool, any) {
 		s := r.Status()
 		detail := struct {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -74,7 +74,7 @@ func (r *Relays) Run(ctx context.Context) error {
 }
 
 // Readiness shows the status of all relays on /readyz. They are ready when each is.
-func (r *Relays) Readiness() daemon.Readiness {
+func (r *Relays) Readiness() httpapi.Readiness {
 	if !r.listed {
 		return relayReadiness(r.all[0])
 	}

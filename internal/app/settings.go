@@ -156,7 +156,7 @@ type watchConfig struct {
 
 // AdminConfig is the admin listener of each process, and the admin API.
 type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /healthz and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
 	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
 	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 	adminAPIConfig `section:"admin API"`

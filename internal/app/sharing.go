@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -294,7 +294,7 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 
 // Readiness shows what this instance owns, and the status of its relays, on /readyz.
 // An instance that is in the group and owns nothing stands by, and is ready.
-func (s *Sharing) Readiness() daemon.Readiness {
+func (s *Sharing) Readiness() httpapi.Readiness {
 	return func() (bool, any) {
 		sharing, problems := s.status()
 		detail := struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
@@ -33,7 +33,7 @@ import (
 // SubscriptionsAPI is a running process of subscriptions.
 type SubscriptionsAPI struct {
 	Addr  string
-	Ready daemon.Readiness
+	Ready httpapi.Readiness
 	stop  context.CancelFunc
 	done  chan error // delivers the error that ended it, once
 }

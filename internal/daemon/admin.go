@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,26 +13,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Readiness is the answer of a readiness check: whether the process does its
-// job, and a detail that is shown as JSON either way.
-type Readiness func() (ready bool, detail any)
-
-// AdminHandler serves /metrics, /healthz (200 while the process runs) and
-// /readyz (200 or 503, with the detail as JSON).
-func AdminHandler(gatherer prometheus.Gatherer, ready Readiness) http.Handler {
+// AdminHandler serves /metrics, and /livez and /readyz of [httpapi.Probes].
+func AdminHandler(gatherer prometheus.Gatherer, ready httpapi.Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ok, detail := ready()
-		w.Header().Set("Content-Type", "application/json")
-		if !ok {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		_ = json.NewEncoder(w).Encode(detail) // the client is gone
-	})
+	httpapi.Probes(mux, ready)
 	return boundBody(mux)
 }
 

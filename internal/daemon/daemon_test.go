@@ -106,8 +106,8 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, "things_total 0") {
 		t.Errorf("/metrics = %d %q", code, body)
 	}
-	if code, _ := get("/healthz"); code != 200 {
-		t.Errorf("/healthz = %d, want 200", code)
+	if code, _ := get("/livez"); code != 200 {
+		t.Errorf("/livez = %d, want 200", code)
 	}
 	if code, body := get("/readyz"); code != 503 || !strings.Contains(body, `"breaker":"open"`) {
 		t.Errorf("/readyz = %d %q, want 503 with the detail", code, body)
@@ -166,7 +166,7 @@ func TestWithProfiles(t *testing.T) {
 	}{
 		{plain, "/debug/pprof/heap", http.StatusNotFound},
 		{WithProfiles(plain), "/debug/pprof/heap", http.StatusOK},
-		{WithProfiles(plain), "/healthz", http.StatusOK},
+		{WithProfiles(plain), "/livez", http.StatusOK},
 		{WithProfiles(plain), "/metrics", http.StatusOK},
 	} {
 		w := httptest.NewRecorder()

@@ -65,8 +65,8 @@ func TestReception_HandsItsAddressOver(t *testing.T) {
 			t.Errorf("%s = %d %v %s", path, resp.StatusCode, resp.Header, body)
 		}
 	}
-	if resp, body := ask("GET", "/healthz"); resp.StatusCode != 200 || body != "{\"status\":\"ok\"}\n" {
-		t.Errorf("/healthz = %d %s", resp.StatusCode, body)
+	if resp, body := ask("GET", "/livez"); resp.StatusCode != 200 || body != "{\"status\":\"ok\"}\n" {
+		t.Errorf("/livez = %d %s", resp.StatusCode, body)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -76,7 +76,7 @@ func TestReception_HandsItsAddressOver(t *testing.T) {
 		served <- Server{Name: "test", DrainTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}.Serve(ctx, r.HandOver(), h)
 	}()
 	for {
-		if _, body := ask("GET", "/healthz"); body == "served" { // else it came to the reception while that ended
+		if _, body := ask("GET", "/livez"); body == "served" { // else it came to the reception while that ended
 			break
 		}
 	}

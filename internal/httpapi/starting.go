@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -10,24 +9,18 @@ import (
 // database takes.
 const startingRetry = 2 * time.Second
 
-// Starting responds for an API whose database is not reached yet: to /healthz with 200,
-// to /readyz with 503 and the result of why, and to all other requests with 503.
+// Starting responds for an API whose database is not reached yet: to /livez with 200, to
+// /readyz with 503 and the result of why, and to all other requests with 503.
 func Starting(why func() string) http.Handler {
-	refuse := func(detail func() string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			p := New(http.StatusServiceUnavailable, TypeUnavailable, detail())
-			p.RetryAfter(startingRetry)
-			Write(w, &p)
-		}
+	unavailable := func(detail string) *Problem {
+		p := New(http.StatusServiceUnavailable, TypeUnavailable, detail)
+		p.RetryAfter(startingRetry)
+		return &p
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintln(w, `{"status":"ok"}`)
+	Probes(mux, func() (bool, any) { return false, unavailable(why()) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		Write(w, unavailable("The service is starting and has not reached its database yet. Nothing was changed; retry later."))
 	})
-	mux.Handle("GET /readyz", refuse(why))
-	mux.Handle("/", refuse(func() string {
-		return "The service is starting and has not reached its database yet. Nothing was changed; retry later."
-	}))
 	return mux
 }

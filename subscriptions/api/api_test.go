@@ -531,7 +531,7 @@ func TestReceive_PlacesAreBounded(t *testing.T) {
 func TestServer_DescribesItself(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, path := range []string{"/openapi.json", "/healthz", "/readyz", "/problems"} {
+	for _, path := range []string{"/openapi.json", "/livez", "/readyz", "/problems"} {
 		if r := b.ask(t, http.MethodGet, path, ""); r.Code != 200 {
 			t.Errorf("%s = %d %s", path, r.Code, r.Body)
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 // Server exposes a subscriptions.Service over HTTP: the operations of /openapi.json,
-// /docs, /problems, /healthz and /readyz. It is safe for concurrent use.
+// /docs, /problems, /livez and /readyz. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
 	api      huma.API
@@ -65,8 +65,7 @@ func New(cfg Config) (*Server, error) {
 	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, map[string]any{"problems": catalogue})
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]string{"status": "ok"}) })
-	mux.HandleFunc("GET /readyz", s.readyz)
+	httpapi.Probes(mux, s.Readiness)
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
 		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
@@ -181,32 +180,20 @@ func (s *Server) Drain() {
 	s.stop()
 }
 
-// Readiness reports whether /readyz returns 200, and a detail.
+// Readiness reports whether /readyz returns 200, and the body of the response.
 func (s *Server) Readiness() (bool, any) {
 	if s.leaving.Load() {
-		return false, map[string]string{"status": "stopping"}
+		return false, newProblem(http.StatusServiceUnavailable, httpapi.TypeStopping, "This instance is stopping.").later()
 	}
-	return s.cfg.Ready()
-}
-
-func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
-	ready, detail := s.Readiness()
-	if !ready {
-		text, err := json.Marshal(detail)
-		if err != nil {
-			text = nil
-		}
-		typ := problemUnavailable
-		if s.leaving.Load() {
-			typ = httpapi.TypeStopping
-		}
-		httpapi.Write(w, newProblem(http.StatusServiceUnavailable, typ, "This instance is not ready: "+string(text)).later())
-		return
+	ready, detail := s.cfg.Ready()
+	if ready {
+		return true, detail
 	}
-	if detail == nil {
-		detail = map[string]string{"status": "ready"}
+	text, err := json.Marshal(detail)
+	if err != nil {
+		text = nil
 	}
-	writeJSON(w, detail)
+	return false, newProblem(http.StatusServiceUnavailable, problemUnavailable, "This instance is not ready: "+string(text)).later()
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

@@ -256,7 +256,7 @@ func TestChart_PodsAreConfined(t *testing.T) {
 				t.Errorf("%s %v: its security context lacks %s", o["kind"], container["name"], want)
 			}
 		}
-		if probes := fmt.Sprint(container["livenessProbe"], container["readinessProbe"]); o["kind"] == "Deployment" && (!strings.Contains(probes, "path:/healthz port:admin") || !strings.Contains(probes, "path:/readyz port:admin")) {
+		if probes := fmt.Sprint(container["livenessProbe"], container["readinessProbe"]); o["kind"] == "Deployment" && (!strings.Contains(probes, "path:/livez port:admin") || !strings.Contains(probes, "path:/readyz port:admin")) {
 			t.Errorf("%v: its probes are %s", container["name"], probes)
 		}
 	}

@@ -4,11 +4,11 @@ package main
 var securityMutants = []mutant{
 	{
 		name: "orders: the API serves metrics too", file: "orders/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/orders",
-		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.healthz)`,
+		old: `	httpapi.Probes(mux, s.Readiness)`, new: `	httpapi.Probes(mux, s.Readiness); mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})`,
 	},
 	{
 		name: "admin: the API serves metrics too", file: "internal/admin/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/admin",
-		old: `	mux.HandleFunc("GET /readyz", s.readyz)`, new: `	mux.HandleFunc("GET /readyz", s.readyz); mux.HandleFunc("GET /metrics", s.readyz)`,
+		old: `	httpapi.Probes(mux, s.Readiness)`, new: `	httpapi.Probes(mux, s.Readiness); mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})`,
 	},
 	{
 		name: "admin listener: any host is allowed", file: "internal/app/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
