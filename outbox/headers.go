@@ -13,9 +13,8 @@ import (
 
 // Record headers of an event: CloudEvents 1.0, Kafka protocol binding, binary
 // content mode. ce_aggregatesequence and ce_aggregatetype are extensions of this project:
-// the documented extension "sequence" orders the events of a source, as strings, while
-// these numbers count the events of one aggregate
-// (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/extensions/sequence.md).
+// the documented extension "sequence" of CloudEvents 1.0.2 orders the events of a source,
+// as strings, while these numbers count the events of one aggregate.
 const (
 	HeaderID            = "ce_id"
 	HeaderSource        = "ce_source"
