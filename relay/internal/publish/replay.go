@@ -207,7 +207,8 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 		return false
 	}
 	l := p.mu.lanes[c.Key]
-	return l != nil && l.outstanding > 0 || c.Head().After > p.mu.deadLetters.passed
+	_, claimed := p.mu.claims[c.Key] // a reader searches for earlier events
+	return l != nil && l.outstanding > 0 || claimed || c.Head().After > p.mu.deadLetters.passed
 }
 
 // sooner lowers wait to the time until at.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -70,5 +72,41 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 		if fresh, shown, _ := p.mu.dedup.Size(); fresh != 0 || shown != 1 {
 			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
 		}
+	})
+}
+
+// The event before a chain of blocked events was with the producer of an earlier process,
+// and is no dead letter. Its row may have a later write time than the head of the chain,
+// because another clock wrote it: the chain waits until the sweep reader has passed that
+// too, and while a reader searches for earlier events of the aggregate.
+func TestReplay_WaitsForTheEventBeforeTheChain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p, e := b.publisher, relaytest.Event(1, 2, "OrderUpdated")
+		r, written := &Replayer{p: p}, time.Now()
+		(&OpenDeadLetters{entries: []dlq.ChainEntry{{
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, ErrorClass: chains.ClassBehind, WrittenAt: written.UnixMicro(),
+		}}}).note(p)
+		waits := func(want bool, when string) {
+			t.Helper()
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if got := r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID)); got != want {
+				t.Errorf("%s: the chain waits: %t, want %t", when, got, want)
+			}
+		}
+		p.Pass(written.Add(20*time.Second).UnixMicro(), time.Minute)
+		waits(true, "the sweep has passed the head")
+		p.Pass(written.Add(time.Minute).UnixMicro(), time.Minute)
+		waits(false, "the sweep has passed the event before it")
+		release, err := p.Claim(t.Context(), e.AggregateID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits(true, "a reader searches for earlier events")
+		release()
+		waits(false, "the search has ended")
 	})
 }

@@ -145,11 +145,12 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	}
 	// The head of a chain may follow an event that is no open dead letter: either that
 	// one is settled, or a previous instance had its record with the producer when it
-	// ended.
+	// ended. A writer whose clock is ahead may have given it a later write time.
+	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
 	for i := range d.entries {
 		e := &d.entries[i]
 		if c := p.mu.deadLetters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
-			c.Head().After = e.WrittenAt
+			c.Head().After = e.WrittenAt + margin
 		}
 	}
 	if n := len(d.entries); n > 0 {
