@@ -21,11 +21,14 @@ func TestRewritten(t *testing.T) {
 		delay      time.Duration // the broker is away for so long after the first write
 		before     bool          // the relay is restarted before the row is written again
 		restart    bool          // and after that, before the next event of the aggregate
+		first      bool          // the row of the first event of the aggregate is written again
 	}{
 		{name: "the id is forgotten", remembered: 40},
 		{name: "the relay is restarted before", before: true},
 		{name: "the relay is restarted later", restart: true},
 		{name: "forgotten and restarted", remembered: 40, restart: true},
+		{name: "the first event, the id and the aggregate are forgotten", remembered: 40, first: true},
+		{name: "the first event, the relay is restarted before", before: true, first: true},
 		{name: "published late, and the relay is restarted later", delay: 10 * time.Minute, restart: true},
 	} {
 		for _, tail := range []string{TailOff, TailOn} {
@@ -35,6 +38,9 @@ func TestRewritten(t *testing.T) {
 					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 						wideWindow(c)
 						c.Tail, c.TailMaxInterval, c.WhenOpen = tail, 2*time.Second, WhenOpenHold
+						if tt.first {
+							c.MaxAggregates = 20
+						}
 						if tt.remembered > 0 {
 							c.DedupMemory = tt.remembered * dedup.BytesPerEvent
 						}
@@ -49,13 +55,16 @@ func TestRewritten(t *testing.T) {
 						all = append(all, e)
 						return e
 					}
-					write(0, 1)
+					first := write(0, 1)
 					time.Sleep(10 * time.Minute)
 					if tt.delay > 0 {
 						back := w.brokerOutage()
 						time.AfterFunc(tt.delay, back)
 					}
-					e := write(0, 2)
+					e := first
+					if !tt.first {
+						e = write(0, 2)
+					}
 					time.Sleep(tt.delay + 10*time.Minute)
 					for i := range 60 {
 						write(1+i, 1)
@@ -78,7 +87,7 @@ func TestRewritten(t *testing.T) {
 					if tt.restart {
 						restart()
 					}
-					write(0, 3)
+					write(0, e.Sequence+1)
 					time.Sleep(10 * time.Minute)
 					if err := stop(); err != nil {
 						t.Error(err)

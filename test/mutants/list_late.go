@@ -23,6 +23,21 @@ var lateMutants = []mutant{
 		old: "				if f.Rewritten() {",
 		new: "				if false {",
 	}),
+	unit("TestRewritten", mutant{
+		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/aggregates.go",
+		old: "o.Anyway || e.Sequence == 1 && !cdclog.Rewritten(e, o.Written)):",
+		new: "o.Anyway || e.Sequence == 1):\n		_ = cdclog.Rewritten",
+	}),
+	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
+		name: "the event before a chain has an earlier write time than its head", file: "relay/internal/publish/start.go",
+		old: "c.Head().After = e.WrittenAt + margin",
+		new: "c.Head().After = e.WrittenAt + 0*margin",
+	}),
+	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
+		name: "a chain is replayed while a reader searches for the events before it", file: "relay/internal/publish/replay.go",
+		old: "_, claimed := p.mu.claims[c.Key]",
+		new: "claimed := false",
+	}),
 	unit("TestProofs", mutant{
 		name: "the proof reads the partition of the aggregate's id", file: "relay/internal/readback/proof_near.go",
 		old: "Key: a.key}",

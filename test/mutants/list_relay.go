@@ -114,8 +114,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/aggregates.go",
-		old: "case !known && (e.Sequence == 1 || o.Anyway):",
-		new: "case !known:",
+		old: "case !known && (o.Anyway || e.Sequence == 1 && !",
+		new: "case !known && (true || !",
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/internal/publish/send.go",

@@ -12,6 +12,9 @@ import (
 // keep is the TTL of the simulated tables and their log, longer than any simulation.
 const keep = 30 * 24 * time.Hour
 
+// eventMemory is the part of relay.Config.DedupMemory that an event needs.
+const eventMemory = 36
+
 // settings configures the system for the plan.
 func (p *plan) settings(s *settings) {
 	if p.Tablets {
@@ -32,6 +35,7 @@ func (p *plan) settings(s *settings) {
 	s.relay.BreakerOpen = max(relay.DefaultBreakerOpen, p.Pace.std())
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
 	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
+	s.relay.DedupMemory = int64(p.Remembered) * eventMemory
 	s.relay.MaxRecordBytes, s.relay.SpillLimit = tooLarge/2, p.SpillLimit
 	for _, d := range p.Skews {
 		s.skews = append(s.skews, d.std())
@@ -48,6 +52,7 @@ func (p *plan) carryOut(w *world) {
 	}
 	w.customersAt(p.arrivals(rnd, p.Customers))
 	w.parcelsAt(p.arrivals(rnd, p.Parcels))
+	w.rewrite(rand.New(rand.NewPCG(p.Seed, 'r')), p.Rewrites, p.Span.std())
 	type change struct {
 		at time.Duration
 		do func()

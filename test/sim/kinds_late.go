@@ -108,9 +108,12 @@ func (p *lateParcel) event() outbox.Event {
 // onTime stores n events with current write times.
 func (p *lateParcel) onTime(n int) {
 	for range n {
-		p.w.store(p.rnd, gocql.UnloggedBatch, 0, p.event())
+		p.store(p.event())
 	}
 }
+
+// store stores an event with a current write time.
+func (p *lateParcel) store(e outbox.Event) { p.w.store(p.rnd, gocql.UnloggedBatch, 0, e) }
 
 // late stores an event with a write time of minutes or hours ago. The log rejects a write
 // time of an earlier generation; the event is then stored on time.

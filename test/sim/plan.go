@@ -50,7 +50,11 @@ type plan struct {
 	NodeSkew  duration   `json:"node_skew"`
 	Customers int        `json:"customers"`
 	Parcels   int        `json:"parcels"`
-	Episodes  []episode  `json:"episodes"`
+	// Rewrites is the number of aggregates with an event that is stored again later.
+	Rewrites int `json:"rewrites,omitempty"`
+	// Remembered is the number of events in the dedup index, 0 for the default.
+	Remembered int       `json:"remembered,omitempty"`
+	Episodes   []episode `json:"episodes"`
 }
 
 // episode is a fault with its start and end.
@@ -133,6 +137,13 @@ func newPlan(seed uint64) *plan {
 		p.Shards = 2 + rnd.IntN(7)
 	}
 	p.Verifier = rnd.IntN(3) == 0
+	// Without a right to read its topics a relay publishes a row again that is stored again.
+	if readsTopics(p) && rnd.IntN(2) == 0 {
+		p.Rewrites = 1 + rnd.IntN(8)
+		if rnd.IntN(2) == 0 {
+			p.Remembered = 20 + rnd.IntN(200)
+		}
+	}
 	return p
 }
 
@@ -169,8 +180,8 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, denied %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, clocks off by %v, the database's by %s\n",
-		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Denied, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Skews, p.NodeSkew)
+	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, denied %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, %d rows stored again, %d events remembered, clocks off by %v, the database's by %s\n",
+		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Denied, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Rewrites, p.Remembered, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {
 		fmt.Fprintf(&b, "%16s to %16s  %s\n", e.From, e.To, e.Kind)
 	}

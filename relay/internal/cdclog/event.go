@@ -22,10 +22,23 @@ type StoredEvent struct {
 // most, if its service stores it immediately.
 const rewrittenAfter = time.Minute
 
-// Rewritten reports whether the row may have been written again: it was written long after
-// its event was created.
-func (e *StoredEvent) Rewritten() bool {
-	return !e.CreatedAt.IsZero() && e.Written-e.CreatedAt.UnixMicro() > rewrittenAfter.Microseconds()
+// Rewritten reports whether the row may have been written again (Rewritten).
+func (e *StoredEvent) Rewritten() bool { return Rewritten(&e.Event, e.Written) }
+
+// Rewritten reports whether the row of an event may have been written again: it was written
+// long after its event was created, and after the event was due.
+func Rewritten(e *outbox.Event, written int64) bool {
+	return !e.CreatedAt.IsZero() && written-Due(e) > rewrittenAfter.Microseconds()
+}
+
+// Due returns the earliest time at which an event can have been published, in microseconds,
+// if its service stored it when it was created.
+func Due(e *outbox.Event) int64 {
+	due := e.CreatedAt
+	if e.DeliverAt.After(due) {
+		due = e.DeliverAt
+	}
+	return due.UnixMicro()
 }
 
 // Lookup reads the events of of's aggregate with from <= seq < to by key, in order, and

@@ -3,6 +3,7 @@ package publish
 import (
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
@@ -49,7 +50,7 @@ func (a *aggregates) judge(o *Offer, isDeadLetter bool) (v Verdict, it *item) {
 	switch {
 	case o.Missing:
 		return Taken, nil
-	case !known && (e.Sequence == 1 || o.Anyway):
+	case !known && (o.Anyway || e.Sequence == 1 && !cdclog.Rewritten(e, o.Written)):
 		return Taken, nil
 	case !known:
 		return Unknown, nil

@@ -193,7 +193,7 @@ func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
 	a := proofAsk{event: f.Event, key: f.Key(), topic: topic, written: f.Written, since: f.Written}
 	a.event.Payload, a.event.Headers = nil, nil
 	if f.Rewritten() {
-		a.since = max(f.CreatedAt.UnixMicro(), first, f.Written-d.cfg.FirstAge.Microseconds())
+		a.since = max(cdclog.Due(&f.Event), first, f.Written-d.cfg.FirstAge.Microseconds())
 	}
 	return a
 }
