@@ -10,7 +10,6 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -38,7 +37,7 @@ func BenchmarkIntake(b *testing.B) {
 		x := setup(b)
 		for b.Loop() {
 			var g errgroup.Group
-			g.SetLimit(guard.DefaultMaxInFlight / 2) // as a batch does
+			g.SetLimit(128)
 			for range batch {
 				g.Go(func() error { return insert(x) })
 			}

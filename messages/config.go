@@ -31,11 +31,11 @@ func DefaultTopics() []string { return []string{"reminders"} }
 // MaxBatch is the maximum size of a batch.
 const MaxBatch = 1000
 
-// Breaker configures the circuit breaker of the database, and Load how many
+// Breaker configures the circuit breaker of the database. A Limiter bounds how many
 // messages are stored and read concurrently.
 type (
 	Breaker = guard.Breaker
-	Load    = guard.Load
+	Limiter = guard.Limiter
 )
 
 // Config configures a Service. The zero value is usable.
@@ -58,9 +58,9 @@ type Config struct {
 	MessagesPerSecond, BytesPerSecond float64
 	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker
-	// Load bounds concurrent work: a batch takes one place per message, up to half
-	// of all places.
-	Load Load
+	// Limiter is shared by services that use one database. A batch takes one place
+	// per message, up to half of all places. Default: a new one.
+	Limiter *Limiter
 
 	// Consistency is that of reads and writes. Default LOCAL_QUORUM; LOCAL_QUORUM,
 	// QUORUM or ALL.
@@ -96,7 +96,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, DefaultMaxBatchBytes)
-	c.Breaker, c.Load = c.Breaker.WithDefaults(), c.Load.WithDefaults()
+	c.Breaker = c.Breaker.WithDefaults()
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
 	c.WriteBudget = cmp.Or(c.WriteBudget, max(DefaultWriteBudget, c.AttemptTimeout))
@@ -138,7 +138,7 @@ func (c Config) validate() error {
 	if c.MessagesPerSecond < 0 || c.BytesPerSecond < 0 {
 		errs = append(errs, fmt.Errorf("quota of %g messages and %g bytes a second: must not be negative; 0 is no quota", c.MessagesPerSecond, c.BytesPerSecond))
 	}
-	errs = append(errs, c.Breaker.Validate(), c.Load.Validate())
+	errs = append(errs, c.Breaker.Validate())
 	switch c.Consistency {
 	case gocql.LocalQuorum, gocql.Quorum, gocql.All:
 	default:

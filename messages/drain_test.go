@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,7 +21,7 @@ import (
 // request is refused.
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 2, MaxWaiting: 10, MaxWait: time.Hour} })
+	b := setup(t, func(c *Config) { c.Limiter = fixedLimiter(t, 2) })
 	service, err := orders.New(b.Session, orders.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func TestServer_DrainsOnStop(t *testing.T) {
 			go func() { answers <- post(path, body) }()
 		}
 	}
-	world.Eventually(t, "two have places, the other two wait", func() bool { _, waiting := b.guard.Load(); return waiting == 2 && hits() >= 2 })
+	world.Eventually(t, "two have places, the other two wait", func() bool { return b.guard.Limiter().Occupancy().Waiting == 2 && hits() >= 2 })
 	stop()
 	world.Eventually(t, "the server drains", func() bool { return world.Request(t, srv.Handler(), "GET", "/readyz", "").Status == 503 })
 	select {

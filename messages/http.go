@@ -40,7 +40,10 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-func pathOf(id gocql.UUID) string { return "/v1/messages/" + id.String() }
+// Path is the path below which all operations are.
+const Path = "/v1/messages"
+
+func pathOf(id gocql.UUID) string { return Path + "/" + id.String() }
 
 type acceptedOutput struct {
 	Location string `header:"Location" doc:"Where the message is"`
@@ -208,9 +211,6 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 }
 
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
-	if err := a.service.full(); err != nil {
-		return nil, a.fail(ctx, "post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
-	}
 	n, err := decodeMessage(in.RawBody)
 	if err != nil {
 		a.service.metrics.results.WithLabelValues(resultInvalid).Inc()
@@ -228,9 +228,6 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 }
 
 func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error) {
-	if err := a.service.full(); err != nil {
-		return nil, a.fail(ctx, "post-messages", err, gocql.UUID{}, in.IdempotencyKey != "")
-	}
 	items, err := decodeBatch(in.RawBody)
 	if err != nil {
 		return nil, toProblem(err, gocql.UUID{}, false)

@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -160,7 +160,7 @@ func TestHTTP_ReadsHeedTheBreaker(t *testing.T) {
 func TestHTTP_ShedsLoad(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) {
-		c.Load = Load{MaxInFlight: 2, MaxWaiting: 1, MaxWait: 50 * time.Millisecond}
+		c.Limiter = fixedLimiter(t, 2)
 		c.AttemptTimeout, c.WriteBudget = time.Minute, time.Minute
 	})
 	hits := b.Fault(2, faults.Effect{Freeze: true}, engine.OpWrite)
@@ -175,27 +175,43 @@ func TestHTTP_ShedsLoad(t *testing.T) {
 		})
 	}
 	world.Eventually(t, "all places are taken", func() bool { return hits() == 2 })
-	var refused sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	var queue sync.WaitGroup
+	for b.guard.Limiter().Full() == nil {
+		waiting := b.guard.Limiter().Occupancy().Waiting
+		queue.Go(func() {
+			if _, _, err := b.guard.Enter(ctx, 1); err == nil {
+				t.Error("a third place is given away")
+			}
+		})
+		world.Eventually(t, "it waits", func() bool { return b.guard.Limiter().Occupancy().Waiting > waiting })
+	}
 	for range 10 {
 		for path, body := range stored {
-			refused.Go(func() {
-				r := world.Request(t, b.handler, "POST", path, body)
-				if r.Status != 429 || r.Header.Get("Retry-After") != "1" || r.Body["type"] != problemOverload {
-					t.Errorf("POST %s without a place = %d %v %s", path, r.Status, r.Header, r.Text)
-				}
-			})
+			r := world.Request(t, b.handler, "POST", path, body)
+			if r.Status != 503 || r.Header.Get("Retry-After") != "1" || r.Body["type"] != problemOverload {
+				t.Errorf("POST %s without a place = %d %v %s", path, r.Status, r.Header, r.Text)
+			}
 		}
 	}
-	refused.Wait()
+	cancel()
+	queue.Wait()
 	b.Node.Faults().Thaw()
 	wg.Wait()
 	if n := len(b.events(t)); n != 4 {
 		t.Errorf("%d events, want the 4 of the requests that had a place", n)
 	}
-	if n := testutil.ToFloat64(b.metrics.results.WithLabelValues(resultOverload)); n != 20 {
-		t.Errorf("%v requests count as shed, want 20, read or unread", n)
-	}
 	if r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t"}`); r.Status != 202 {
 		t.Errorf("after the load: %d %s", r.Status, r.Text)
 	}
+}
+
+// fixedLimiter returns a limiter with so many places.
+func fixedLimiter(t testing.TB, places int) *Limiter {
+	t.Helper()
+	l, err := guard.NewLimiter(guard.LimiterConfig{Min: places, Max: places})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

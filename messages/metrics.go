@@ -21,7 +21,6 @@ const (
 	resultReplayed    = "replayed"
 	resultInvalid     = "invalid"
 	resultQuota       = "quota"
-	resultOverload    = "overload"
 	resultUnavailable = "unavailable"
 	resultUnknown     = "unknown"
 )
@@ -29,13 +28,13 @@ const (
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_messages_received_total", Help: "Submitted messages, by result. For overload it counts requests, because most batches are refused unread.",
+			Name: "outbox_messages_received_total", Help: "Submitted messages, by result.",
 		}, []string{"result"}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_messages_write_attempts_total", Help: "Attempts to store a message, by outcome.",
 		}, []string{"outcome"}),
 	}
-	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultOverload, resultUnavailable, resultUnknown} {
+	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultUnavailable, resultUnknown} {
 		m.results.WithLabelValues(r)
 	}
 	for _, f := range cqlcode.Fates {

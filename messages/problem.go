@@ -33,7 +33,7 @@ const (
 	problemNotWaiting  = "urn:scylla-outbox:problem:message-not-waiting"
 	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
 	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
-	problemOverload    = "urn:scylla-outbox:problem:overloaded"
+	problemOverload    = httpapi.TypeOverloaded
 	problemUnavailable = httpapi.TypeUnavailable
 	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
 	problemMedia       = httpapi.TypeMedia
@@ -100,8 +100,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		}
 		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; retry later.").retryAfter(quota.RetryAfter)
 	case errors.As(err, &overloaded):
-		return newProblem(http.StatusTooManyRequests, problemOverload,
-			"The service is overloaded. This request was not started; retry later.").retryAfter(overloaded.RetryAfter)
+		return &messageProblem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
 		if unavailable.Unknown {

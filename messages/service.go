@@ -47,7 +47,7 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	g, err := guard.New(guard.Config{
-		Name: "messages", Breaker: cfg.Breaker, Load: cfg.Load, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Name: "messages", Breaker: cfg.Breaker, Limiter: cfg.Limiter, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -154,9 +154,6 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	}
 	places, leave, err := s.guard.Enter(ctx, good)
 	if err != nil {
-		if errors.As(err, new(*OverloadedError)) { // and the caller did not hang up
-			s.metrics.results.WithLabelValues(resultOverload).Inc()
-		}
 		return nil, err
 	}
 	defer leave()
@@ -192,16 +189,6 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		})
 	}
 	return results, g.Wait()
-}
-
-// full counts and returns an *OverloadedError if a request would be refused
-// immediately, so that its body is not read.
-func (s *Service) full() error {
-	err := s.guard.Full()
-	if err != nil {
-		s.metrics.results.WithLabelValues(resultOverload).Inc()
-	}
-	return err
 }
 
 func (s *Service) count(r *Result) {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -87,89 +86,6 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 	}
 }
 
-// Without capacity, a request is refused before its body is validated.
-func TestHTTP_NoCapacityIsReportedFirst(t *testing.T) {
-	t.Parallel()
-	b := setup(t, func(c *Config) {
-		c.Load = Load{MaxInFlight: 1, MaxWaiting: -1}
-	})
-	h := newHandler(t, b.Service, ServerConfig{})
-	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 400, problemMalformed)
-	_, leave, err := b.guard.Enter(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 429, problemOverload)
-	leave()
-	world.Request(t, h, "POST", "/v1/orders", "no JSON").MustBeProblem(t, 400, problemMalformed)
-}
-
-// Requests beyond the capacity are refused immediately or after a bounded wait
-// and store nothing; afterwards the service works as before.
-func TestService_ShedsLoad(t *testing.T) {
-	t.Parallel()
-	reg := prometheus.NewRegistry()
-	b := setup(t, func(c *Config) {
-		c.Registerer = reg
-		c.Load = Load{MaxInFlight: 2, MaxWaiting: 3, MaxWait: time.Hour}
-	})
-	h := newHandler(t, b.Service, ServerConfig{})
-	refused := func(h http.Handler, after string) {
-		r := world.Request(t, h, "POST", "/v1/orders", goodBody)
-		r.MustBeProblem(t, 429, problemOverload)
-		if r.Header.Get("Retry-After") != after {
-			t.Errorf("Retry-After = %q, want %s", r.Header.Get("Retry-After"), after)
-		}
-	}
-	hits := b.fault(engine.OpLoggedBatch, 2, faults.Effect{Freeze: true})
-	var wg sync.WaitGroup
-	for range 5 {
-		wg.Go(func() {
-			if r := world.Request(t, h, "POST", "/v1/orders", goodBody); r.Status != 201 {
-				t.Errorf("a request with a place, here or in the queue, got %d %s", r.Status, r.Text)
-			}
-		})
-	}
-	world.Eventually(t, "there is no more room", func() bool { _, waiting := b.guard.Load(); return hits() == 2 && waiting == 3 })
-	for range 20 {
-		refused(h, "3600")
-	}
-	if shed := labelled(t, reg, "outbox_orders_shed_total"); shed["queue_full"] != 20 || shed["waited_too_long"] != 0 {
-		t.Errorf("shed: %v, want 20 for a full queue", shed)
-	}
-	b.Node.Faults().Thaw()
-	wg.Wait()
-
-	impatient := prometheus.NewRegistry()
-	s := b.another(t, func(c *Config) {
-		c.Registerer = impatient
-		c.Load = Load{MaxInFlight: 2, MaxWaiting: 3, MaxWait: 50 * time.Millisecond}
-	})
-	for range 2 {
-		_, leave, err := s.guard.Enter(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer leave()
-	}
-	for range 3 {
-		wg.Go(func() { refused(newHandler(t, s, ServerConfig{}), "1") })
-	}
-	wg.Wait()
-	if shed := labelled(t, impatient, "outbox_orders_shed_total"); shed["queue_full"] != 0 || shed["waited_too_long"] != 3 {
-		t.Errorf("shed: %v, want 3 after a wait", shed)
-	}
-	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 5 {
-		t.Errorf("%d orders, want 5", n)
-	}
-	if r := world.Request(t, h, "POST", "/v1/orders", goodBody); r.Status != 201 {
-		t.Errorf("after the load: %d %s", r.Status, r.Text)
-	}
-	if taken, waiting := b.guard.Load(); taken != 0 || waiting != 0 {
-		t.Errorf("%d places are still taken, %d wait", taken, waiting)
-	}
-}
-
 // A disconnected client is neither a defect nor an unavailable database,
 // whether it waited for a place or for the database.
 func TestHTTP_ACallerWhoHungUp(t *testing.T) {
@@ -178,7 +94,7 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	var log logtest.Buffer
 	b := setup(t, func(c *Config) {
 		c.Registerer = reg
-		c.Load = Load{MaxInFlight: 1, MaxWaiting: 1, MaxWait: time.Minute}
+		c.Limiter = fixedLimiter(t, 1)
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
 	h := newHandler(t, b.Service, ServerConfig{})
@@ -209,22 +125,4 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 	if log.String() != "" {
 		t.Errorf("the log has %s", log.String())
 	}
-}
-
-// labelled returns the values of a metric by its only label.
-func labelled(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := make(map[string]float64)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name {
-				out[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
-			}
-		}
-	}
-	return out
 }

@@ -23,11 +23,11 @@ const (
 	DefaultRepairWindow   = 6 * 24 * time.Hour
 )
 
-// Breaker configures the circuit breaker of the database, and Load the limits
-// of concurrency. A request to orders takes one place.
+// Breaker configures the circuit breaker of the database. A Limiter bounds the
+// concurrent work at the database; a request to orders takes one place.
 type (
 	Breaker = guard.Breaker
-	Load    = guard.Load
+	Limiter = guard.Limiter
 )
 
 // Config configures a Service. The zero value is usable.
@@ -63,8 +63,8 @@ type Config struct {
 
 	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker
-	// Load bounds concurrent requests.
-	Load Load
+	// Limiter is shared by services that use one database. Default: a new one.
+	Limiter *Limiter
 
 	// Logger gets repairs at Info and unknown outcomes at Warn. Default discards.
 	Logger *slog.Logger
@@ -87,7 +87,7 @@ func (c Config) withDefaults() Config {
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.RepairAfter = cmp.Or(c.RepairAfter, max(DefaultRepairAfter, c.WriteBudget))
 	c.RepairWindow = cmp.Or(c.RepairWindow, DefaultRepairWindow)
-	c.Breaker, c.Load = c.Breaker.WithDefaults(), c.Load.WithDefaults()
+	c.Breaker = c.Breaker.WithDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -129,7 +129,7 @@ func (c Config) validate() error {
 	if c.RepairWindow < c.RepairAfter {
 		errs = append(errs, fmt.Errorf("repair window %s: must not be below repair after, %s", c.RepairWindow, c.RepairAfter))
 	}
-	errs = append(errs, c.Breaker.Validate(), c.Load.Validate())
+	errs = append(errs, c.Breaker.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("orders config: %w", err)
 	}

@@ -44,7 +44,7 @@ const (
 	problemMedia        = httpapi.TypeMedia
 	problemTooLarge     = httpapi.TypeTooLarge
 	problemTimeout      = httpapi.TypeTooSlow
-	problemOverload     = "urn:scylla-outbox:problem:overloaded"
+	problemOverload     = httpapi.TypeOverloaded
 	problemRate         = httpapi.TypeRate
 	problemUnauthorized = httpapi.TypeUnauthorized
 	problemCrossSite    = httpapi.TypeCrossSite
@@ -127,9 +127,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse, fmt.Sprintf(
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
 	case errors.As(err, &overloaded):
-		p := newProblem(http.StatusTooManyRequests, problemOverload, "The service is overloaded. This request was not started; retry later.")
-		p.RetryAfter(overloaded.RetryAfter)
-		return p
+		return &problem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. This request stored nothing; retry later.")
 		if unavailable.Unknown {

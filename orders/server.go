@@ -75,6 +75,9 @@ type ServerConfig struct {
 	// requires the role of access.Needs, by default a viewer for reads and an
 	// operator for the rest.
 	Routes []func(huma.API)
+	// Limited are prefixes of paths of Routes whose requests, as those of orders, are
+	// refused while the service's limiter is full.
+	Limited []string
 	// Problems are problems of Routes that orders do not return; /problems and the
 	// description include them.
 	Problems []httpapi.ProblemKind
@@ -169,7 +172,12 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(withNotFound(mux, h.OpenAPI())))))
+	limited := append([]string{"/v1/orders"}, cfg.Limited...)
+	s.handler = service.Limiter().Shed(
+		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(withNotFound(mux, h.OpenAPI()))))),
+		func(r *http.Request) bool {
+			return slices.ContainsFunc(limited, func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) })
+		})
 	return s, nil
 }
 
@@ -192,9 +200,10 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // health is the body of /readyz with status 200.
 type health struct {
 	Status string `json:"status"`
-	// Breaker is the state of the circuit breaker of the database; InFlight and
-	// Waiting count requests.
+	// Breaker is the state of the circuit breaker of the database. InFlight and
+	// Waiting count requests, a batch of messages as several; Limit bounds InFlight.
 	Breaker  string `json:"breaker,omitempty"`
+	Limit    *int   `json:"limit,omitempty"`
 	InFlight *int   `json:"in_flight,omitempty"`
 	Waiting  *int   `json:"waiting,omitempty"`
 	// NodesDown are the unreachable nodes of the database.
@@ -233,8 +242,8 @@ func (s *Server) ready() (health, *problem) {
 
 func (s *Server) health(status string) health {
 	state, _ := s.service.guard.Breaker()
-	inFlight, waiting := s.service.guard.Load()
-	return health{Status: status, Breaker: state, InFlight: &inFlight, Waiting: &waiting}
+	o := s.service.Limiter().Occupancy()
+	return health{Status: status, Breaker: state, Limit: &o.Limit, InFlight: &o.Taken, Waiting: &o.Waiting}
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {

@@ -40,7 +40,7 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	g, err := guard.New(guard.Config{
-		Name: "orders", Breaker: cfg.Breaker, Load: cfg.Load, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Name: "orders", Breaker: cfg.Breaker, Limiter: cfg.Limiter, Timeout: cfg.AttemptTimeout, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -106,6 +106,10 @@ func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
 	}
 	return o, err
 }
+
+// Limiter returns the limiter of the service, for another service on the same
+// database.
+func (s *Service) Limiter() *Limiter { return s.guard.Limiter() }
 
 // Ready returns nil if the tables can be read at the service's consistency.
 func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }

@@ -45,7 +45,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, err = newMessages(c, session, consistency, conf.Committed, reg, log); err != nil {
+	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Committed, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
@@ -19,9 +20,11 @@ type Config struct {
 	// Name is the name of the service: the prefix of its metrics, and an attribute in
 	// the log. Required.
 	Name string
-	// Breaker and Load are used with their defaults.
+	// Breaker is used with its defaults.
 	Breaker Breaker
-	Load    Load
+	// Limiter bounds the concurrent work; services on one database share one. Default:
+	// a new one.
+	Limiter *Limiter
 	// Timeout limits one attempt. Required.
 	Timeout time.Duration
 	// Logger receives the changes of the breaker. Required, as is Registerer.
@@ -32,7 +35,7 @@ type Config struct {
 // Guard protects a database. It is safe for concurrent use.
 type Guard struct {
 	breaker *breaker
-	room    *room
+	limiter *Limiter
 	timeout time.Duration
 
 	// Dead is called before each attempt, so that a test can end the process between
@@ -42,19 +45,26 @@ type Guard struct {
 
 // New returns a Guard.
 func New(cfg Config) (*Guard, error) {
-	cfg.Breaker, cfg.Load = cfg.Breaker.WithDefaults(), cfg.Load.WithDefaults()
-	if err := errors.Join(cfg.Breaker.Validate(), cfg.Load.Validate()); err != nil {
+	cfg.Breaker = cfg.Breaker.WithDefaults()
+	if err := cfg.Breaker.Validate(); err != nil {
 		return nil, err
 	}
-	m := newMetrics(cfg.Name)
-	g := &Guard{
-		breaker: &breaker{Breaker: circuit.New(cfg.Breaker, cfg.Logger.With("service", cfg.Name), m.breaker, nil)},
-		room:    newRoom(cfg.Load, m), timeout: cfg.Timeout,
+	if cfg.Limiter == nil {
+		var err error
+		if cfg.Limiter, err = NewLimiter(LimiterConfig{Registerer: cfg.Registerer}); err != nil {
+			return nil, err
+		}
 	}
-	if err := m.register(cfg.Registerer, g.room); err != nil {
-		return nil, fmt.Errorf("register %s metrics: %w", cfg.Name, err)
+	m := circuit.NewMetrics(cfg.Name, "database")
+	for _, c := range m.Collectors() {
+		if err := cfg.Registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register %s metrics: %w", cfg.Name, err)
+		}
 	}
-	return g, nil
+	return &Guard{
+		breaker: &breaker{Breaker: circuit.New(cfg.Breaker, cfg.Logger.With("service", cfg.Name), m, nil)},
+		limiter: cfg.Limiter, timeout: cfg.Timeout,
+	}, nil
 }
 
 // ErrOpen means that a statement was not sent because the breaker is open.
@@ -74,33 +84,46 @@ func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(er
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
+	start := time.Now()
 	return ctx, func(err error) {
 		cancel()
 		tell(err)
+		switch {
+		case err == nil || errors.Is(err, gocql.ErrNotFound) || timedOut(err):
+			g.limiter.observe(start, time.Since(start))
+		case overloaded(err):
+			g.limiter.observe(start, g.timeout)
+		}
 	}, nil
 }
 
-// Full returns an *OverloadedError if Enter would return one immediately, so that
-// nothing is spent on a request without a place. A nil result is no promise.
-func (g *Guard) Full() error { return g.room.full() }
-
-// Enter waits for places at the database; leave returns them. A request for more than
-// half of them gets half, so that it never blocks all others; places is the number it
-// has. The error is an *OverloadedError, after which nothing was done, or that of ctx.
-// The longest waiter is next.
-func (g *Guard) Enter(ctx context.Context, want int) (places int, leave func(), err error) {
-	return g.room.enter(ctx, want)
+// timedOut reports whether err means that the database did not answer in time. The
+// latency of other failures says nothing about its load.
+func timedOut(err error) bool {
+	code := cqlcode.Of(err)
+	return code == gocql.ErrCodeWriteTimeout || code == gocql.ErrCodeReadTimeout ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gocql.ErrTimeoutNoResponse)
 }
+
+// overloaded reports whether the database refused a statement because of its load. It
+// then counts as one that timed out.
+func overloaded(err error) bool {
+	code := cqlcode.Of(err)
+	return code == gocql.ErrCodeOverloaded || code == cqlcode.RateLimit || errors.Is(err, gocql.ErrNoStreams)
+}
+
+// Enter is Limiter.Enter.
+func (g *Guard) Enter(ctx context.Context, want int) (places int, leave func(), err error) {
+	return g.limiter.Enter(ctx, want)
+}
+
+// Limiter returns the limiter.
+func (g *Guard) Limiter() *Limiter { return g.limiter }
 
 // Breaker returns the current state of the breaker, closed, half-open or open, and how
 // long an open one stays open at most.
 func (g *Guard) Breaker() (state string, left time.Duration) {
 	return g.breaker.Look().State.String(), g.breaker.Left()
-}
-
-// Load returns how many places at the database are taken, and how many are waited for.
-func (g *Guard) Load() (inFlight, waiting int) {
-	return int(g.room.taken.Load()), int(g.room.waiting.Load())
 }
 
 // RetryAfter returns the delay for a caller's retry after err: at least the given time,

@@ -62,9 +62,9 @@ func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, nil)
 	want := []string{
+		"outbox_concurrency_in_use", "outbox_concurrency_limit", "outbox_concurrency_waiting", "outbox_requests_shed_total/queue_full", "outbox_requests_shed_total/waited_too_long",
 		"outbox_things_breaker_changes_total/closed", "outbox_things_breaker_changes_total/half-open", "outbox_things_breaker_changes_total/open", "outbox_things_breaker_failures_total",
 		"outbox_things_breaker_state/closed", "outbox_things_breaker_state/half-open", "outbox_things_breaker_state/open",
-		"outbox_things_in_flight", "outbox_things_shed_total/queue_full", "outbox_things_shed_total/waited_too_long", "outbox_things_waiting",
 	}
 	if got := slices.Sorted(maps.Keys(values(t, reg))); !slices.Equal(got, want) {
 		t.Errorf("metrics are %q, want %q", got, want)
@@ -236,87 +236,13 @@ func TestBreaker_CallersFaultsDoNotCount(t *testing.T) {
 	}
 }
 
-// Places are bounded, and so is the queue before them in number and time; the longest
-// waiter is next; and no place stays taken in the end.
-func TestEnter_BoundsPlacesAndQueue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g, reg := setup(t, func(c *Config) { c.Load = Load{MaxInFlight: 4, MaxWaiting: 3, MaxWait: time.Second} })
-		places, leave, err := g.Enter(t.Context(), 1000)
-		if err != nil || places != 2 {
-			t.Fatalf("Enter(1000) = %d, %v, want half of the places", places, err)
-		}
-		_, leave2, err := g.Enter(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		var order []int
-		var wg sync.WaitGroup
-		for i := range 2 { // they wait for the next places, in turn
-			wg.Go(func() {
-				_, leave, err := g.Enter(t.Context(), 1+i)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(10 * time.Millisecond)
-				leave()
-			})
-			synctest.Wait()
-		}
-		var full *OverloadedError
-		if err := g.Full(); !errors.As(err, &full) {
-			t.Errorf("Full() with a full queue = %v, want it refused", err)
-		}
-		if _, _, err := g.Enter(t.Context(), 1); !errors.As(err, &full) || full.RetryAfter != time.Second {
-			t.Errorf("Enter() with a full queue = %v, want it refused", err)
-		}
-		if in, waiting := g.Load(); in != 4 || waiting != 3 {
-			t.Errorf("%d places are taken and %d waited for, want 4 and 3", in, waiting)
-		}
-		leave()
-		wg.Wait()
-		if err := g.Full(); err != nil {
-			t.Errorf("Full() = %v when there is room", err)
-		}
-		if !slices.Equal(order, []int{0, 1}) {
-			t.Errorf("they came in as %v, want as they had come", order)
-		}
-		_, leave, err = g.Enter(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		if _, _, err := g.Enter(t.Context(), 1); !errors.As(err, &full) || time.Since(began) != time.Second {
-			t.Errorf("Enter() = %v after %s, want it refused after 1s", err, time.Since(began))
-		}
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, _, err := g.Enter(gone, 1); !errors.Is(err, context.Canceled) {
-			t.Errorf("Enter() of a caller who hung up = %v", err)
-		}
-		leave()
-		leave2()
-		if in, waiting := g.Load(); in != 0 || waiting != 0 {
-			t.Errorf("%d places are taken and %d waited for after all left", in, waiting)
-		}
-		if v := values(t, reg); v["outbox_things_shed_total/queue_full"] != 2 || v["outbox_things_shed_total/waited_too_long"] != 1 || v["outbox_things_in_flight"] != 0 {
-			t.Errorf("metrics %v, want two shed for a full queue and one that waited", v)
-		}
-	})
-}
-
 func TestNew_RefusesBadBounds(t *testing.T) {
 	t.Parallel()
 	_, err := New(Config{
-		Name: "x", Breaker: Breaker{Rate: 2}, Load: Load{MaxInFlight: -1}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Name: "x", Breaker: Breaker{Rate: 2}, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})
-	if err == nil || !strings.Contains(err.Error(), "breaker") || !strings.Contains(err.Error(), "load") {
-		t.Errorf("New() = %v, want both named", err)
+	if err == nil || !strings.Contains(err.Error(), "breaker") {
+		t.Errorf("New() = %v, want the breaker named", err)
 	}
 }
 

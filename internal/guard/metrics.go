@@ -4,48 +4,33 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 )
 
-// metrics are the metrics of a guard. All labels are bounded and start at zero.
-type metrics struct {
-	prefix string // of their names
+// limiterMetrics are the metrics of a Limiter. All labels are bounded and start at zero.
+type limiterMetrics struct{ shed *prometheus.CounterVec }
 
-	breaker *circuit.Metrics
-	shed    *prometheus.CounterVec
-}
-
-// newMetrics returns the metrics of a service; their names begin with outbox_ and its name.
-func newMetrics(service string) *metrics {
-	prefix := "outbox_" + service
-	m := &metrics{
-		prefix:  prefix,
-		breaker: circuit.NewMetrics(service, "database"),
-		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "_shed_total",
-			Help: "Requests refused with 429 because of overload, by reason.",
-		}, []string{"reason"}),
-	}
+func newLimiterMetrics() *limiterMetrics {
+	m := &limiterMetrics{shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "outbox_requests_shed_total",
+		Help: "Requests refused with 503 because of overload, by reason.",
+	}, []string{"reason"})}
 	m.shed.WithLabelValues(shedFull)
 	m.shed.WithLabelValues(shedWaited)
 	return m
 }
 
-// register registers the metrics and the gauges of r.
-func (m *metrics) register(reg prometheus.Registerer, r *room) error {
-	for _, c := range m.breaker.Collectors() {
-		if err := reg.Register(c); err != nil {
-			return err
-		}
+// register registers the metrics and the gauges of l; a nil reg registers nothing.
+func (m *limiterMetrics) register(reg prometheus.Registerer, l *Limiter) error {
+	if reg == nil {
+		return nil
+	}
+	gauge := func(name, help string, of func(Occupancy) int) error {
+		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of(l.Occupancy())) }))
 	}
 	return errors.Join(
 		reg.Register(m.shed),
-		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: m.prefix + "_in_flight", Help: "Places at the database in use by requests.",
-		}, func() float64 { return float64(r.taken.Load()) })),
-		reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: m.prefix + "_waiting", Help: "Places at the database that requests wait for.",
-		}, func() float64 { return float64(r.waiting.Load()) })),
+		gauge("outbox_concurrency_limit", "Writes and reads at the database that requests may make concurrently; follows its latency.", func(o Occupancy) int { return o.Limit }),
+		gauge("outbox_concurrency_in_use", "Places within the limit that requests use.", func(o Occupancy) int { return o.Taken }),
+		gauge("outbox_concurrency_waiting", "Places within the limit that requests wait for.", func(o Occupancy) int { return o.Waiting }),
 	)
 }

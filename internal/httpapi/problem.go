@@ -57,14 +57,15 @@ type problem interface {
 	GetHeaders() http.Header
 }
 
-const contentType = "application/problem+json"
+// ProblemContentType is the media type of a problem document.
+const ProblemContentType = "application/problem+json"
 
 // Write responds with a problem.
 func Write(w http.ResponseWriter, p problem) {
 	for k, v := range p.GetHeaders() {
 		w.Header()[k] = v
 	}
-	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Type", ProblemContentType)
 	w.WriteHeader(p.GetStatus())
 	_ = json.NewEncoder(w).Encode(p) // a caller that closed the request misses nothing
 }
@@ -74,7 +75,7 @@ func Answer(ctx huma.Context, p problem) {
 	for k, vs := range p.GetHeaders() {
 		ctx.SetHeader(k, vs[0])
 	}
-	ctx.SetHeader("Content-Type", contentType)
+	ctx.SetHeader("Content-Type", ProblemContentType)
 	ctx.SetStatus(p.GetStatus())
 	_ = json.NewEncoder(ctx.BodyWriter()).Encode(p) // a caller that closed the request misses nothing
 }
@@ -85,7 +86,7 @@ func Describe[P any](h huma.API, hint string, codes ...int) map[string]*huma.Res
 	schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[P](), true, hint)
 	out := make(map[string]*huma.Response, len(codes))
 	for _, code := range codes {
-		r := &huma.Response{Description: http.StatusText(code), Content: map[string]*huma.MediaType{contentType: {Schema: schema}}}
+		r := &huma.Response{Description: http.StatusText(code), Content: map[string]*huma.MediaType{ProblemContentType: {Schema: schema}}}
 		if code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests {
 			r.Headers = map[string]*huma.Param{"Retry-After": {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "Seconds to wait"}}
 		}

@@ -24,6 +24,7 @@ const (
 	TypeMethod       = "urn:scylla-outbox:problem:method-not-allowed"
 	TypeStopping     = "urn:scylla-outbox:problem:stopping"
 	TypeUnavailable  = "urn:scylla-outbox:problem:database-unavailable"
+	TypeOverloaded   = "urn:scylla-outbox:problem:overloaded"
 	TypeInternal     = "urn:scylla-outbox:problem:internal"
 )
 

@@ -59,7 +59,7 @@ func TestClient_RepeatsWithTheSameKey(t *testing.T) {
 			case 2:
 				return respond(503, `{"type":"`+ProblemUnknown+`","outcome_unknown":true}`, "Retry-After", "7")
 			case 3:
-				return respond(429, `{"type":"`+ProblemOverloaded+`"}`, "Retry-After", "2")
+				return respond(503, `{"type":"`+ProblemOverloaded+`"}`, "Retry-After", "2")
 			}
 			return respond(201, `{"id":"x","version":1}`)
 		}}

@@ -19,6 +19,18 @@ var serviceMutants = []mutant{
 		old: "len(p.suspects) > 0 || ", new: "",
 	},
 	{
+		name: "the base latency is never measured again", file: "internal/guard/limit.go", pkg: "./internal/guard", run: "FollowsASlowDatabase",
+		old: "		p.active, w.began = true, time.Time{}", new: "		_ = p",
+	},
+	{
+		name: "a queue that lasts is as long as that of a burst", file: "internal/guard/limiter.go", pkg: "./internal/guard", run: "KeepsNoStandingQueue",
+		old: "	if l.mu.standing {", new: "	if false {",
+	},
+	{
+		name: "a request without a place is read", file: "internal/guard/shed.go", pkg: "./internal/guard", run: "WithoutReadingTheBody",
+		old: "l.Full() == nil {", new: "true {",
+	},
+	{
 		name: "a message that waits is listed for each attempt to hasten it", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
 		old: " && !x.at.Before(m.DeliverAt)", new: "",
 	},

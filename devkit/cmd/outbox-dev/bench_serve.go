@@ -15,7 +15,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
-	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -181,13 +180,16 @@ func newBareHandler(ctx context.Context, cluster *gocql.ClusterConfig, session *
 	}), nil
 }
 
+// bareConcurrency is the number of concurrent statements of a batch.
+const bareConcurrency = 128
+
 // sendMany sends the recorded statements n times concurrently, numbered from i*n on.
 func sendMany(ctx context.Context, what *bench.Recorded, i int64, n int) error {
 	if n == 1 {
 		return what.Send(ctx, i)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(guard.DefaultMaxInFlight / 2)
+	g.SetLimit(bareConcurrency)
 	for k := range n {
 		g.Go(func() error { return what.Send(ctx, i*int64(n)+int64(k)) })
 	}

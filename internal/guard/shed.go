@@ -1,0 +1,97 @@
+package guard
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+const (
+	// maxLag is the mean time between the moment that a waiting request gets its places and
+	// the moment that it runs. A longer time means that all processors are busy.
+	maxLag = 250 * time.Microsecond
+	// lagShare is the share of one request in the mean.
+	lagShare = 1.0 / 16
+	// While processors are busy each refusal increases the time between two refusals by
+	// paceStep, otherwise it decreases it, from 0 to maxPace.
+	paceStep = 5 * time.Microsecond
+	maxPace  = time.Millisecond
+	// maxRefusalDelay bounds the delay of a refusal, and minRefusalDelay is the shortest
+	// that is worth a timer.
+	maxRefusalDelay = 250 * time.Millisecond
+	minRefusalDelay = time.Millisecond
+)
+
+// overload is the detail of the problem of a refused request.
+const overload = "The service is overloaded. This request was not started; retry later."
+
+// Problem returns the problem document of e.
+func (e *OverloadedError) Problem() httpapi.Problem {
+	p := httpapi.New(http.StatusServiceUnavailable, httpapi.TypeOverloaded, overload)
+	p.RetryAfter(e.RetryAfter)
+	return p
+}
+
+// Shed returns a handler that refuses limited requests with 503 while l is full, and
+// passes all others to next. A refusal costs as little as possible: it precedes
+// authentication, does not read the body, and is encoded in advance. The connection stays
+// open: net/http discards a body of up to 256 KiB.
+//
+// Clients that send the next request as soon as one is refused could occupy all
+// processors with refusals. So refusals are delayed while requests with places wait for
+// a processor.
+func (l *Limiter) Shed(next http.Handler, limited func(*http.Request) bool) http.Handler {
+	problem := (&OverloadedError{RetryAfter: retryAfter}).Problem()
+	body, _ := json.Marshal(problem.ErrorModel) // texts and numbers
+	header := problem.Header()
+	header.Set("Content-Type", httpapi.ProblemContentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !limited(r) || l.Full() == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if d := l.delay(time.Now()); d >= minRefusalDelay {
+			time.Sleep(d)
+		}
+		h := w.Header()
+		for k, v := range header {
+			h[k] = v // shared: nothing changes it after the refusal
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write(body) // a caller that closed the request misses nothing
+	})
+}
+
+// delay returns how long a refusal is delayed.
+func (l *Limiter) delay(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := &l.mu.refusals
+	if r.lag > maxLag {
+		r.pace = min(r.pace+paceStep, maxPace)
+	} else {
+		r.pace = max(r.pace-paceStep, 0)
+	}
+	if r.next.Before(now) {
+		r.next = now
+	}
+	d := r.next.Sub(now)
+	if d < maxRefusalDelay {
+		r.next = r.next.Add(r.pace)
+	}
+	return d
+}
+
+// lagged records how long a request with places waited for a processor.
+func (l *Limiter) lagged(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lag := &l.mu.refusals.lag
+	*lag += time.Duration(lagShare * float64(d-*lag))
+}
