@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -22,11 +21,14 @@ func newDLQCommand() *cobra.Command {
 
 A dead letter is an event that the relay could not publish. It blocks the later
 events of its aggregate, which keeps their order. These commands change dead
-letters in the database; the relay acts on the change within a second.
+letters in the database; the relay acts on the change within a second. They use the
+admin API at --api, or without it the database. An API needs a token (OUTBOX_API_TOKEN)
+and runs the jobs itself; with the database the command runs them.
 
 Each change prints a preview first. On a terminal it asks for confirmation;
 elsewhere it requires --yes. --dry-run only prints the preview. --reason is required
-and, with the user of this machine or --actor, recorded in the audit trail.
+and recorded in the audit trail, with the owner of the token or, for the database, the
+user of this machine or --actor.
 
 Exit status: 0 success; 1 failure, or some dead letters were refused, not found, or
 failed again; 2 wrong command line or configuration; 3 the change was made, and the
@@ -110,37 +112,14 @@ func statusNames() []string {
 	return out
 }
 
-// withDLQ runs f with the store of the command's configuration.
-func withDLQ(cmd *cobra.Command, f func(*dlq.Store) error) error {
-	return withDLQConfig(cmd, func(_ *app.Config, s *dlq.Store, _ *auditTrail) error { return f(s) })
-}
-
-// withDLQConfig is withDLQ with the configuration and the audit trail.
-func withDLQConfig(cmd *cobra.Command, f func(*app.Config, *dlq.Store, *auditTrail) error) error {
-	c, err := app.LoadConfig(cmd)
-	if err != nil {
-		return err
-	}
-	s, session, closeSession, err := c.DLQStore()
-	if err != nil {
-		return err
-	}
-	defer closeSession()
-	return f(c, s, newAuditTrail(cmd, c, session))
-}
-
-// eventIDs reads the ids on the command line.
-func eventIDs(args []string) ([]gocql.UUID, error) { return idsOf(args, "event id", "outbox dlq list") }
-
-// idsOf parses ids. The error lists every invalid one; what and shownBy, the kind of id and
-// the command that prints it, are parts of its text.
-func idsOf(args []string, what, shownBy string) ([]gocql.UUID, error) {
+// eventIDs reads the ids on the command line. The error lists every invalid one.
+func eventIDs(args []string) ([]gocql.UUID, error) {
 	var out []gocql.UUID
 	var errs []error
 	for _, a := range args {
 		id, err := gocql.ParseUUID(a)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q is not a valid %s: copy it from %s", a, what, shownBy))
+			errs = append(errs, fmt.Errorf("%q is not a valid event id: copy it from outbox dlq list", a))
 		}
 		out = append(out, id)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -31,50 +32,39 @@ manifest.`,
 	return cmd
 }
 
-// openArchive opens retention.archive.
-func openArchive(c *app.Config, cmd *cobra.Command) (*archive.Archive, error) {
-	if c.Retention.Archive == "" {
-		return nil, cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
-	}
-	a, err := archive.Open(cmd.Context(), c.Retention.Archive)
-	if err != nil {
-		return nil, fmt.Errorf("retention.archive: %w", err)
-	}
-	return a, nil
-}
-
 // withArchive runs f with the archive. It opens no database session.
-func withArchive(cmd *cobra.Command, f func(*app.Config, *archive.Archive) error) (err error) {
+func withArchive(cmd *cobra.Command, f func(*archive.Archive) error) (err error) {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
 	}
-	a, err := openArchive(c, cmd)
+	if c.Retention.Archive == "" {
+		return noArchive()
+	}
+	a, err := archive.Open(cmd.Context(), c.Retention.Archive)
 	if err != nil {
-		return err
+		return fmt.Errorf("retention.archive: %w", err)
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
-	return f(c, a)
+	return f(a)
 }
 
-// manifestView is a manifest without its events.
-type manifestView struct {
-	archive.Manifest
-	Events  []string   `json:"events,omitempty"`
-	Expires *time.Time `json:"expires,omitempty"`
+// noArchive returns the error of a missing archive.
+func noArchive() error {
+	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), archiveHint))
 }
 
-// manifestTable prints the archive's objects as a list.
-var manifestTable = cli.Table[manifestView]{
+// objectTable prints the archive's objects as a list.
+var objectTable = cli.Table[admin.ArchiveObject]{
 	Header: "OBJECT\tDEAD LETTERS\tBYTES\tFAILED FROM\tTO\tEXPIRES",
-	Row: func(w io.Writer, v manifestView) {
+	Row: func(w io.Writer, o admin.ArchiveObject) {
 		expires := "-"
-		if v.Expires != nil {
-			expires = v.Expires.Format(time.DateOnly)
+		if o.Expires != nil {
+			expires = o.Expires.Format(time.DateOnly)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(v.Object, 0), v.DeadLetters, v.Bytes, cli.At(w, v.From), cli.At(w, v.To), expires)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(o.Object, 0), o.DeadLetters, o.Bytes, cli.At(w, o.From), cli.At(w, o.To), expires)
 	},
-	View: func(v manifestView) any { return v },
+	View: func(o admin.ArchiveObject) any { return o },
 	None: "the archive is empty",
 }
 
@@ -95,25 +85,21 @@ func newArchiveListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
-				views := []manifestView{}
-				if err := a.List(cmd.Context(), from, func(m archive.Manifest) error {
-					v := manifestView{Manifest: m}
-					if c.Retention.Keep > 0 {
-						v.Expires = timeOrNil(m.CreatedAt.Add(c.Retention.Keep))
-					}
-					views = append(views, v)
-					return nil
-				}); err != nil {
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				objects, configured, err := api.Archives(cmd.Context(), from)
+				if err == nil && !configured {
+					err = noArchive()
+				}
+				if err != nil {
 					return err
 				}
-				return manifestTable.Print(cmd, output, views, false)
+				return objectTable.Print(cmd, output, objects, false)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "", "objects written since: a date, a time (RFC 3339) or an age such as 720h; UTC")
 	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionRetention)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention, app.SectionAPI)
 	return cmd
 }
 
@@ -122,8 +108,9 @@ func newArchiveShowCommand() *cobra.Command {
 		Use:   "show OBJECT|EVENT_ID",
 		Short: "Print the dead letters of an object, or one of them, as JSON Lines",
 		Long: `Print the dead letters of an object, or one of them, as JSON Lines. The command
-checks the object against its manifest; exit status 1 if it is damaged. For an
-event id it reads the name of the object from the database.`,
+reads the archive itself (retention.archive) and checks the object against its
+manifest; exit status 1 if it is damaged. For an event id it reads the name of the
+object from the database, or with --api from the API.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := func(r archive.Record) error {
@@ -132,36 +119,32 @@ event id it reads the name of the object from the database.`,
 			}
 			id, err := gocql.ParseUUID(args[0])
 			if err != nil {
-				return withArchive(cmd, func(_ *app.Config, a *archive.Archive) error {
-					return archiveHint(a.Records(cmd.Context(), args[0], print))
-				})
+				return withArchive(cmd, func(a *archive.Archive) error { return objectHint(a.Records(cmd.Context(), args[0], print)) })
 			}
-			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
-				s, _, closeSession, err := c.DLQStore()
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				l, err := api.DeadLetter(cmd.Context(), id.String())
 				if err != nil {
 					return err
 				}
-				defer closeSession()
-				l, err := s.Read(cmd.Context(), id)
-				if err != nil {
-					return err
-				}
-				if l.Archive == "" {
+				if l.ArchiveObject == "" {
 					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its dead letter is %s", id, l.Status), "outbox dlq show %s", id)
 				}
-				r, err := a.DeadLetter(cmd.Context(), l.Archive, id)
-				if err != nil {
-					return archiveHint(err)
-				}
-				return print(r)
+				return withArchive(cmd, func(a *archive.Archive) error {
+					r, err := a.DeadLetter(cmd.Context(), l.ArchiveObject, id)
+					if err != nil {
+						return objectHint(err)
+					}
+					return print(r)
+				})
 			})
 		},
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention, app.SectionAPI)
 	return cmd
 }
 
-func archiveHint(err error) error {
+// objectHint adds a hint to the error of an object that does not exist.
+func objectHint(err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
 		return cli.WithHint(err, "outbox dlq archive list prints the objects; they expire after retention.keep")
 	}
@@ -169,66 +152,31 @@ func archiveHint(err error) error {
 }
 
 func newArchiveRunCommand() *cobra.Command {
-	var output string
-	var dryRun bool
+	var f dlqChangeFlags
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Archive old dead letters and delete expired objects now",
 		Long: `Archive old dead letters and delete expired objects now. A relay with
 retention.archive does so periodically. An object is read back before its dead
-letters are deleted from the database, so an interruption loses nothing.`,
+letters are deleted from the database, so an interruption loses nothing. The sweep is
+a job; 'outbox dlq jobs' lists and steers it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
+			err := cli.CheckOutput(f.output)
+			if err == nil {
+				err = f.required(f.dryRun)
+			}
+			if err != nil {
 				return err
 			}
-			return withArchive(cmd, func(c *app.Config, a *archive.Archive) error {
-				store, _, closeSession, err := c.DLQStore()
-				if err != nil {
-					return err
-				}
-				defer closeSession()
-				sweeper, err := archive.NewSweeper(c.Sweep(store, a))
-				if err != nil {
-					return cli.Usage(err)
-				}
-				if dryRun {
-					return planSweep(cmd, sweeper, output)
-				}
-				r, err := sweeper.Once(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, r)
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d resolved and %d failed dead letters moved to %s; %d failed ones stay because they block others, %d were changed concurrently\n%s expired, %s deleted\n",
-					r.Archived[dlq.Resolved], r.Archived[dlq.Failed], cli.Plural(len(r.Objects), "object"), r.Held, r.Changed,
-					cli.Plural(len(r.Expired), "object"), cli.Plural(r.Forgotten, "outline"))
-				return err
-			})
+			job := admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionArchive}, Reason: f.reason}
+			return withAPI(cmd, f.actor, func(api *operatorAPI) error { return f.change(cmd, api, job) })
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be moved and deleted")
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention)
+	f.dlqConfirm.addFlags(cmd)
+	f.dlqActor.addFlags(cmd, "audit trail")
+	f.dlqRun.addFlags(cmd, false)
+	cli.OutputFlag(cmd, &f.output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention, app.SectionAPI)
 	return cmd
-}
-
-// planSweep prints the plan of a sweep.
-func planSweep(cmd *cobra.Command, sweeper *archive.Sweeper, output string) error {
-	plan, more, err := sweeper.Plan(cmd.Context())
-	if err != nil {
-		return err
-	}
-	if output != "table" {
-		return cli.PrintAs(cmd.OutOrStdout(), output, plan)
-	}
-	least := ""
-	if more {
-		least = "at least "
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "would move %s%d resolved and %d failed dead letters; %d failed ones stay because they block others; %s expired\n",
-		least, plan.Archived[dlq.Resolved], plan.Archived[dlq.Failed], plan.Held, cli.Plural(len(plan.Expired), "object"))
-	return err
 }

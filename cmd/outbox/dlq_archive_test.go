@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
@@ -42,7 +42,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	manual := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
-	if _, errOut := b.run(cli.ExitUsage, "purge", "--all", "--yes", "--reason", "a test"); !strings.Contains(errOut, "would be lost") {
+	if _, errOut := b.run(cli.ExitFailed, "purge", "--all", "--yes", "--reason", "a test"); !strings.Contains(errOut, "there is no archive") || !strings.Contains(errOut, "--no-archive") {
 		t.Errorf("purge without an archive said %q", errOut)
 	}
 	if _, errOut := b.run(cli.ExitUsage, in("purge", "--all", "--reason", "a test")...); !strings.Contains(errOut, "nothing was changed") {
@@ -78,15 +78,20 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.EventID != done || rec.Payload != `{"id":1}` || len(rec.History) != 2 {
 		t.Errorf("archive show printed %s, %v", out, err)
 	}
-	out = b.archive(cli.ExitOK, "list", "-o", "json", "--retention-archive", dir)
-	var objects []manifestView
+	out, _ = b.run(cli.ExitOK, in("archive", "list", "-o", "json")...)
+	var objects []admin.ArchiveObject
 	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].DeadLetters != 1 || objects[0].Expires == nil {
 		t.Fatalf("archive list printed %s, %v", out, err)
 	}
-	if out := b.archive(cli.ExitOK, "list", "--retention-archive", dir); !strings.Contains(out, objects[0].Object) {
+	if out, _ := b.run(cli.ExitOK, in("archive", "list")...); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("archive list printed %s", out)
 	}
-	b.archive(cli.ExitFailed, "show", "2026/01/02/nosuch", "--retention-archive", dir)
+	if out, _ := b.run(cli.ExitOK, in("archive", "show", objects[0].Object)...); !strings.Contains(out, done) {
+		t.Errorf("archive show of an object printed %s", out)
+	}
+	b.run(cli.ExitFailed, in("archive", "show", "2026/01/02/nosuch")...)
+	b.run(cli.ExitFailed, in("archive", "show", open)...)
+	b.run(cli.ExitUsage, "archive", "list")
 	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 dead letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
 	}
@@ -97,13 +102,13 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 
 	// It is a job like others, which another process with the archive may run.
 	out, _ = b.run(cli.ExitWaits, in("purge", done, "--yes", "--reason", "a test", "--detach", "-o", "json")...)
-	var c changed
-	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
+	var c admin.JobBody
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Action != dlq.ActionPurge || b.status(done) != dlq.Resolved {
 		t.Fatalf("purge --detach printed %s, %v", out, err)
 	}
-	b.run(cli.ExitOK, "jobs", "pause", c.Job.ID, "--reason", "a test")
-	b.run(cli.ExitFailed, "jobs", "resume", c.Job.ID, "--yes", "--reason", "a test")
-	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.Job.ID, "--yes", "--reason", "a test")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
+	b.run(cli.ExitOK, "jobs", "pause", c.ID, "--reason", "a test")
+	b.run(cli.ExitFailed, "jobs", "resume", c.ID, "--yes", "--reason", "a test")
+	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.ID, "--yes", "--reason", "a test")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
 		t.Errorf("jobs resume of a purge printed %q", out)
 	}
 	b.run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes", "--reason", "a test")...)
@@ -114,16 +119,6 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", manual, "--yes", "--reason", "a test")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)
 	}
-}
-
-// archive runs outbox dlq archive, which needs no database.
-func (b *dlqBundle) archive(want int, args ...string) string {
-	b.t.Helper()
-	var out, errOut bytes.Buffer
-	if code := run(append([]string{"dlq", "archive"}, args...), &out, &errOut); code != want && want == cli.ExitOK {
-		b.t.Errorf("archive %v: exit status %d, want %d\n%s%s", args, code, want, out.String(), errOut.String())
-	}
-	return out.String()
 }
 
 func TestDLQ_ArchiveRun(t *testing.T) {
@@ -139,17 +134,24 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "archive")
-	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir); !strings.HasPrefix(out, "0 resolved") {
+	sweep := func(want int, args ...string) (out, errOut string) {
+		t.Helper()
+		return b.run(want, append([]string{"archive", "run", "--yes", "--reason", "a test"}, args...)...)
+	}
+	if out, _ := sweep(cli.ExitOK, "--retention-archive", dir); !strings.HasPrefix(out, "archive: 0 changed") {
 		t.Errorf("with 30 days: %q", out)
 	}
-	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.HasPrefix(out, "would move 1 resolved and 0 failed dead letters") || b.status(id) != dlq.Resolved {
-		t.Errorf("a dry run: %q, and the dead letter is %s", out, b.status(id))
+	if _, errOut := sweep(cli.ExitOK, "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.Contains(errOut, "1  resolved") || b.status(id) != dlq.Resolved {
+		t.Errorf("a dry run: %q, and the dead letter is %s", errOut, b.status(id))
 	}
-	if out, _ := b.run(cli.ExitOK, "archive", "run", "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "1 resolved and 0 failed dead letters moved to 1 object") {
-		t.Errorf("with a day: %q", out)
+	if out, _ := sweep(cli.ExitOK, "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "archive: 1 changed") || b.status(id) != dlq.Archived {
+		t.Errorf("with a day: %q, and the dead letter is %s", out, b.status(id))
 	}
-	b.run(cli.ExitUsage, "archive", "run", "--retention-archive", dir, "--retention-resolved", "1m")
-	b.run(cli.ExitUsage, "archive", "run")
+	sweep(cli.ExitUsage, "--retention-archive", dir, "--retention-resolved", "1m")
+	if _, errOut := sweep(cli.ExitFailed); !strings.Contains(errOut, "--retention-archive") {
+		t.Errorf("without an archive: %q", errOut)
+	}
+	b.run(cli.ExitUsage, "archive", "run", "--retention-archive", dir)
 	if ttl, err := app.RowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
 		t.Errorf("rowTTL() = %s, %v, want a week", ttl, err)
 	}

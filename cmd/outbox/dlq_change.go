@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"net/http"
 	"os"
 	"os/user"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -37,9 +36,8 @@ var dlqChanges = []dlqChange{
 		`Replay dead letters: the relay publishes them now, in the order of their
 aggregates, then the events that they block. A dead letter that fails again stays.
 
-The command first checks that a relay runs, that its breaker is closed and that
-the broker answers. --force skips these checks. The command then waits up to
---wait for the results.`,
+The command first checks that a relay runs and that its breaker is closed. --force
+skips these checks. The command then waits up to --wait for the results.`,
 	},
 	{
 		dlq.ActionDiscard, "Discard dead letters: never publish them",
@@ -71,7 +69,7 @@ type dlqChangeFlags struct {
 	dlqActor
 	dlqRun
 	all, canary, force, noArchive, byPriority bool
-	set                                       *dlq.Labels // of ActionSet
+	set                                       *admin.Labels // of ActionSet
 	output, object                            string
 	rate                                      float64
 	batchSize                                 int
@@ -104,17 +102,11 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 			if err != nil {
 				return err
 			}
-			spec, err := f.check(c.action, len(ids) > 0 || f.object != "", time.Now())
+			job, err := f.job(c.action, ids, time.Now())
 			if err != nil {
 				return err
 			}
-			if len(ids) > 0 && f.object != "" {
-				return cli.Usage(errors.New("event ids and --object cannot be combined: use one of them"))
-			}
-			return withDLQConfig(cmd, func(conf *app.Config, s *dlq.Store, trail *auditTrail) error {
-				f.trail = trail
-				return withKeeper(conf, cmd, s, func(a jobs.Archive) error { return f.change(cmd, conf, s, a, spec, ids) })
-			})
+			return withAPI(cmd, f.actor, func(api *operatorAPI) error { return f.change(cmd, api, job) })
 		},
 	}
 	f.dlqFilter.addFlags(cmd, 0)
@@ -125,7 +117,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 	fl.BoolVar(&f.all, "all", false, "apply to every eligible dead letter; cannot be combined with filters")
 	fl.Float64Var(&f.rate, "rate", 0, "maximum number of dead letters per second; 0 is no limit")
 	size := jobs.DefaultBatchSize
-	sections := []string{app.SectionScylla}
+	sections := []string{app.SectionScylla, app.SectionAPI}
 	switch c.action {
 	case dlq.ActionPurge:
 		size = jobs.MaxBatchSize
@@ -138,8 +130,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
 		fl.BoolVar(&f.byPriority, "by-priority", false, "higher priorities first, then the oldest failures; at most 10000 dead letters")
-		fl.BoolVar(&f.force, "force", false, "skip the checks of relay, breaker and broker")
-		sections = append(sections, app.SectionKafka)
+		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker")
 	}
 	fl.IntVar(&f.batchSize, "batch-size", size, "number of dead letters between two saves of the job's progress")
 	cli.OutputFlag(cmd, &f.output)
@@ -163,41 +154,7 @@ func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 }
 
 // dlqActor contains the flags of the actor and the reason of a change.
-type dlqActor struct {
-	reason, actor string
-	trail         *auditTrail // where audited records changes
-}
-
-// auditTrail records changes of commands in the audit trail, as the admin API does.
-type auditTrail struct {
-	session  *gocql.Session
-	keyspace string
-	log      *slog.Logger
-}
-
-// newAuditTrail returns the audit trail of the configuration's keyspace.
-func newAuditTrail(cmd *cobra.Command, c *app.Config, session *gocql.Session) *auditTrail {
-	return &auditTrail{session, c.Scylla.Keyspace, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
-}
-
-// audited makes a change and records it and its result in the audit trail. do may return
-// the target of the change. If the change cannot be recorded, do is not called.
-func (f *dlqActor) audited(ctx context.Context, action, target string, detail any, do func(context.Context) (target string, err error)) error {
-	text := ""
-	if detail != nil {
-		b, err := json.Marshal(detail)
-		if err != nil {
-			return err
-		}
-		text = string(b)
-	}
-	by := f.by()
-	change := admin.Change{Actor: by.Name, Action: action, Target: target, Detail: text, Reason: by.Reason}
-	return admin.Audited(ctx, f.trail.session, f.trail.keyspace, f.trail.log, change, func(ctx context.Context) (string, string, error) {
-		target, err := do(ctx)
-		return target, "", err
-	})
-}
+type dlqActor struct{ reason, actor string }
 
 // required returns an error of usage for a change without a reason.
 func (f *dlqActor) required(dryRun bool) error {
@@ -242,248 +199,201 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 	return filter, nil
 }
 
-// check returns the job of the flags; named reports that the command line names the dead
-// letters.
-func (f *dlqChangeFlags) check(action dlq.Action, named bool, now time.Time) (jobs.Spec, error) {
-	spec := jobs.Spec{
-		Action: action, Rate: f.rate, BatchSize: f.batchSize, Canary: f.canary, Follow: f.follow(), Limit: f.Limit,
-		Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive, ByPriority: f.byPriority, Set: f.set,
+// job returns the job of the flags for the dead letters of ids, of an object, or of the
+// filter. Errors are of usage.
+func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time) (job admin.NewJobBody, err error) {
+	job = admin.NewJobBody{
+		JobTarget: admin.JobTarget{
+			Action: action, Object: f.object, Limit: f.Limit, Rate: f.rate, Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
+			ByPriority: f.byPriority, Set: f.set,
+		},
+		BatchSize: f.batchSize, Canary: f.canary, Reason: f.reason,
 	}
-	var err error
-	spec.Filter, err = f.scope(named, f.all, f.output, now)
+	if action == dlq.ActionReplay {
+		job.Follow = f.follow()
+	}
+	for _, id := range ids {
+		job.IDs = append(job.IDs, id.String())
+	}
+	filter, err := f.scope(named(&job), f.all, f.output, now)
 	switch {
 	case err != nil:
-		return spec, err
+		return job, err
+	case len(ids) > 0 && f.object != "":
+		return job, cli.Usage(errors.New("event ids and --object cannot be combined: use one of them"))
 	case f.rate < 0:
-		return spec, cli.Usage(fmt.Errorf("--rate %v must not be negative", f.rate))
-	case f.canary && spec.Follow < 0:
-		return spec, cli.Usage(errors.New("--canary needs the results of its first dead letters: use it with --wait or --detach"))
+		return job, cli.Usage(fmt.Errorf("--rate %v must not be negative", f.rate))
+	case f.canary && !f.detach && f.wait <= 0:
+		return job, cli.Usage(errors.New("--canary needs the results of its first dead letters: use it with --wait or --detach"))
 	case f.batchSize < 1 || f.batchSize > jobs.MaxBatchSize:
-		return spec, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, jobs.MaxBatchSize))
+		return job, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, jobs.MaxBatchSize))
 	}
-	if len(spec.Filter.Status) == 0 {
-		spec.Filter.Status = spec.Statuses()
+	if named(&job) {
+		return job, nil
 	}
-	if !named && (spec.Filter.Until.IsZero() || spec.Filter.Until.After(now)) {
-		spec.Filter.Until = now.UTC() // excludes dead letters written after the preview
+	if len(filter.Status) == 0 {
+		filter.Status = (&jobs.Spec{Action: action, Force: job.Force}).Statuses()
 	}
-	return spec, nil
+	if filter.Until.IsZero() || filter.Until.After(now) {
+		filter.Until = now.UTC() // excludes dead letters written after the preview
+	}
+	job.Filter = &admin.FilterBody{
+		ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate, Table: filter.Table, Tags: filter.Tags,
+		MinPriority: filter.MinPriority, Since: filter.Since, Until: filter.Until,
+	}
+	for _, s := range filter.Status {
+		job.Filter.Status = append(job.Filter.Status, string(s))
+	}
+	return job, nil
 }
 
-// changed is the result of a change as JSON.
-type changed struct {
-	Preview jobs.Preview `json:"preview"`
-	DryRun  bool         `json:"dry_run,omitempty"`
-	Changed int          `json:"changed"`
-	// Refused counts the dead letters whose status does not permit the action, or has
-	// changed since the preview.
-	Refused int `json:"refused"`
-	// Missing contains the event ids without a dead letter.
-	Missing []string `json:"missing,omitempty"`
-	// Failed counts the dead letters whose replay failed.
-	Failed int `json:"failed"`
-	// Skipped describes the events that are not published, and the events that they no longer
-	// block. The history of each dead letter contains the same.
-	Skipped string   `json:"skipped,omitempty"`
-	Errors  []string `json:"errors,omitempty"`
-	// Job made the change.
-	Job *jobView `json:"job,omitempty"`
-}
+// named reports whether a job names its dead letters, by ids or by an object.
+func named(job *admin.NewJobBody) bool { return len(job.IDs) > 0 || job.Object != "" }
 
-// refuse counts a refused dead letter and keeps its error.
-func (c *changed) refuse(err error) {
-	c.Refused++
-	if len(c.Errors) < dlqErrors {
-		c.Errors = append(c.Errors, err.Error())
-	}
-}
-
-// dlqErrors is the maximum number of errors in the output.
-const dlqErrors = 10
-
-// needsArchive returns an error if the action requires retention.archive and it is empty.
-func needsArchive(spec *jobs.Spec) error {
-	if spec.Action == dlq.ActionPurge {
-		return cli.Usage(cli.WithHint(errors.New("retention.archive is empty: the dead letters would be lost"), "set --retention-archive; or delete them without an archive by --no-archive"))
-	}
-	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), "--retention-archive names a folder, or a bucket such as s3://name?region=…"))
-}
-
-// target reads the selected dead letters: by ids, by object, or by the filter.
-func (f *dlqChangeFlags) target(cmd *cobra.Command, conf *app.Config, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (deadLetters []dlq.DeadLetter, missing []string, err error) {
-	if f.object != "" {
-		events, err := f.objectIDs(cmd, conf)
-		if err != nil {
-			return nil, nil, err
-		}
-		if ids, err = eventIDs(events); err != nil {
-			return nil, nil, err
-		}
-	}
-	if spec.ByPriority {
-		return byPriority(cmd.Context(), s, spec, ids)
-	}
-	if len(ids) > 0 {
-		return readDeadLetters(cmd.Context(), s, ids)
-	}
-	deadLetters, _, err = collect(cmd, s, spec.Filter, f.Limit)
-	return slices.DeleteFunc(deadLetters, func(l dlq.DeadLetter) bool { return !spec.Means(&l) }), nil, err
-}
-
-// change prints the preview of the job and, after the confirmation, creates and runs it. a
-// is the archive, nil without one.
-func (f *dlqChangeFlags) change(cmd *cobra.Command, conf *app.Config, s *dlq.Store, a jobs.Archive, spec jobs.Spec, ids []gocql.UUID) error {
-	ctx, action := cmd.Context(), spec.Action
-	js := jobs.New(s)
-	if a == nil && (action == dlq.ActionRestore || action == dlq.ActionPurge && !f.noArchive) {
-		return needsArchive(&spec)
-	}
-	var out changed
-	deadLetters, missing, err := f.target(cmd, conf, s, &spec, ids)
+// change prints the preview of a job and, after the confirmation, creates and runs it.
+func (f *dlqChangeFlags) change(cmd *cobra.Command, api *operatorAPI, job admin.NewJobBody) error {
+	preview, err := api.Preview(cmd.Context(), job.JobTarget)
 	if err != nil {
-		return err
-	}
-	out.Missing = missing
-	named := len(ids) > 0 || f.object != ""
-	var may []dlq.DeadLetter
-	if out.Preview, may, err = js.Preview(ctx, &spec, deadLetters); err == nil {
-		err = js.Estimate(ctx, &out.Preview, f.rate)
-	}
-	if err != nil {
-		return err
-	}
-	if named {
-		for i := range deadLetters {
-			if err := js.Check(&spec, &deadLetters[i]); err != nil {
-				out.refuse(err)
-			}
-		}
+		return withoutArchive(err, job.Action)
 	}
 	if f.output == "table" || !f.dryRun {
-		printPreview(cmd.ErrOrStderr(), &out)
+		printPreview(cmd.ErrOrStderr(), &preview)
 		if f.noArchive {
 			fmt.Fprintln(cmd.ErrOrStderr(), "they go to no archive: payloads, errors and histories are lost")
 		}
 	}
-	var jobErr error
+	refused := named(&job) && preview.Missing+sumOf(preview.Refused) > 0
 	switch {
 	case f.dryRun:
-		out.DryRun = true
-	case len(may) > 0:
-		if action == dlq.ActionReplay {
-			if err := f.healthy(cmd, conf, may); err != nil {
-				return err
-			}
+		for _, p := range preview.Problems {
+			fmt.Fprintln(cmd.ErrOrStderr(), "not published now: "+cli.Clean(p, 300))
 		}
-		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", action, cli.Plural(len(may), "dead letter"))); err != nil {
+		return f.print(cmd, preview)
+	case preview.DeadLetters == 0 && !preview.Truncated && job.Action != dlq.ActionArchive:
+		if err := f.print(cmd, preview); err != nil || !refused {
 			return err
 		}
-		job, err := f.create(cmd, js, a, narrow(js, spec, named, may))
-		if job == nil {
-			return err
-		}
-		jobErr = err
-		out.Job = viewOfJob(job)
-		out.Changed, out.Failed = job.Progress.Changed, job.Progress.Failed()
-		out.Refused += job.Progress.SkippedAll()
-	}
-	out.Skipped = skipped(action, &out)
-	if err := f.report(cmd, action, &out); jobErr == nil {
-		return err
-	}
-	return jobErr // it has the details
-}
-
-// narrow returns the job for the dead letters of the preview.
-func narrow(s *jobs.Store, spec jobs.Spec, named bool, may []dlq.DeadLetter) jobs.Spec {
-	if named || spec.ByPriority || spec.Limit > 0 && len(may) <= jobs.MaxIDs {
-		spec.Filter, spec.Limit = dlq.Filter{}, 0
-		for i := range may { // only dead letters of the preview
-			spec.IDs = append(spec.IDs, may[i].EventID)
-		}
-		return spec
-	}
-	spec.Filter.Status = slices.DeleteFunc(slices.Clone(spec.Filter.Status), func(st dlq.Status) bool {
-		return s.Check(&spec, &dlq.DeadLetter{Status: st}) != nil
-	})
-	return spec
-}
-
-// report prints the result, and returns the error of the exit status.
-func (f *dlqChangeFlags) report(cmd *cobra.Command, action dlq.Action, out *changed) error {
-	w := cmd.OutOrStdout()
-	var err error
-	switch {
-	case f.output != "table":
-		err = cli.PrintAs(w, f.output, out)
-	case !f.dryRun:
-		fmt.Fprintf(w, "%s: %d changed, %d refused, %d failed again, %d not found\n", action, out.Changed, out.Refused, out.Failed, len(out.Missing))
-		if out.Job != nil {
-			printReport(w, out.Job)
-		}
-		if out.Skipped != "" {
-			fmt.Fprintln(w, out.Skipped)
-		}
-	}
-	for _, e := range out.Errors {
-		fmt.Fprintln(cmd.ErrOrStderr(), "  "+cli.Clean(e, 300))
-	}
-	switch {
-	case err != nil:
-		return err
-	case f.dryRun:
-		return nil
-	case out.Refused > 0 || len(out.Missing) > 0:
 		return cli.QuietError{}
-	case out.Job != nil:
-		return out.Job.status()
+	}
+	if err := f.healthy(cmd, preview.Problems); err != nil {
+		return err
+	}
+	if err := f.confirm(cmd, fmt.Sprintf("%s %s?", job.Action, atLeast(&preview))); err != nil {
+		return err
+	}
+	made, err := api.CreateJob(cmd.Context(), narrow(job, &preview))
+	if err != nil {
+		return err
+	}
+	var interrupted error
+	if !f.detach {
+		made, interrupted = api.finish(cmd, made)
+	}
+	if err := f.report(cmd, &made, &preview); err != nil || interrupted != nil {
+		return errors.Join(err, interrupted)
+	}
+	if refused || made.Progress.SkippedAll() > 0 {
+		return cli.QuietError{}
+	}
+	return jobStatus(&made)
+}
+
+// withoutArchive adds the flags to the error of an action that needs an archive.
+func withoutArchive(err error, action dlq.Action) error {
+	p, ok := errors.AsType[*adminclient.Error](err)
+	switch {
+	case !ok || p.Status != http.StatusConflict:
+		return err
+	case action == dlq.ActionPurge:
+		return cli.WithHint(err, "set retention.archive (--retention-archive); or delete the dead letters without an archive by --no-archive")
+	}
+	return cli.WithHint(err, archiveHint)
+}
+
+// archiveHint is the hint for a missing setting.
+const archiveHint = "retention.archive (--retention-archive) names a folder, or a bucket such as s3://name?region=…"
+
+// atLeast returns the number of dead letters of a preview.
+func atLeast(p *admin.PreviewBody) string {
+	if p.Truncated {
+		return "at least " + cli.Plural(p.DeadLetters, "dead letter")
+	}
+	return cli.Plural(p.DeadLetters, "dead letter")
+}
+
+// healthy returns an error unless relays can publish the dead letters now, or with --force.
+func (f *dlqChangeFlags) healthy(cmd *cobra.Command, problems []string) error {
+	text := strings.Join(problems, "; ")
+	switch {
+	case text == "":
+		return nil
+	case f.force:
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "problems: "+text+"; continuing because of --force")
+		return err
+	}
+	return cli.WithHint(errors.New("nothing was replayed: "+text), "fix it, or add --force: the relay publishes the dead letters once it can")
+}
+
+// narrow returns the job without the statuses of its filter of which the preview refuses
+// every dead letter: they would only be skipped.
+func narrow(job admin.NewJobBody, p *admin.PreviewBody) admin.NewJobBody {
+	if job.Filter == nil {
+		return job
+	}
+	filter := *job.Filter
+	filter.Status = slices.DeleteFunc(slices.Clone(filter.Status), func(s string) bool { return p.Refused[dlq.Status(s)] > 0 && p.ByStatus[dlq.Status(s)] == 0 })
+	if len(filter.Status) > 0 {
+		job.Filter = &filter
+	}
+	return job
+}
+
+// print prints a body as JSON or YAML, or nothing.
+func (f *dlqChangeFlags) print(cmd *cobra.Command, body any) error {
+	if f.output == "table" {
+		return nil
+	}
+	return cli.PrintAs(cmd.OutOrStdout(), f.output, body)
+}
+
+// report prints a job that a change has made.
+func (f *dlqChangeFlags) report(cmd *cobra.Command, job *admin.JobBody, p *admin.PreviewBody) error {
+	if f.output != "table" {
+		return f.print(cmd, job)
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s: %d changed, %d refused, %d failed again\n", job.Action, job.Progress.Changed, job.Progress.SkippedAll(), job.Failed)
+	printReport(w, job)
+	what, ok := map[dlq.Action]string{
+		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "published after later ones of their aggregates",
+	}[job.Action]
+	if ok && job.Progress.Changed > 0 {
+		fmt.Fprintf(w, "%s, %s; events that they no longer block: %d\n", cli.Plural(job.Progress.Changed, "event"), what, p.Followers)
 	}
 	return nil
 }
 
-// skipped describes the events that a change excludes from publishing, empty for none.
-func skipped(action dlq.Action, c *changed) string {
-	what, ok := map[dlq.Action]string{
-		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "published after later ones of their aggregates",
-	}[action]
-	if !ok || c.Changed == 0 {
-		return ""
+// sumOf returns the sum of counts.
+func sumOf[K comparable](counts map[K]int) (n int) {
+	for _, c := range counts {
+		n += c
 	}
-	return fmt.Sprintf("skipped: %s, %s; events that they no longer block: %d", cli.Plural(c.Changed, "event"), what, c.Preview.Followers)
+	return n
 }
 
-// readDeadLetters reads the dead letters of events, each once; missing contains the ids without one.
-func readDeadLetters(ctx context.Context, s *dlq.Store, ids []gocql.UUID) (deadLetters []dlq.DeadLetter, missing []string, err error) {
-	found, err := s.ReadMany(ctx, ids)
-	if err != nil {
-		return nil, nil, err
-	}
-	seen := make(map[gocql.UUID]bool)
-	for _, id := range ids {
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		if l, ok := found[id]; ok {
-			deadLetters = append(deadLetters, l)
-		} else {
-			missing = append(missing, id.String())
-		}
-	}
-	return deadLetters, missing, nil
-}
-
-func printPreview(w io.Writer, out *changed) {
-	p := &out.Preview
+func printPreview(w io.Writer, p *admin.PreviewBody) {
 	fmt.Fprintf(w, "%s %s of %s", p.Action, cli.Plural(p.DeadLetters, "dead letter"), cli.Plural(p.Aggregates, "aggregate"))
 	if p.Estimated >= 1 {
 		by := map[string]string{"rate": "at the given rate", "jobs before": "by the rate of earlier jobs", "default rate": "by the default rate"}[p.EstimatedBy]
 		fmt.Fprintf(w, ", in about %s %s", time.Duration(p.Estimated*float64(time.Second)).Round(time.Second), by)
 	}
 	fmt.Fprintln(w)
-	counts(w, "by status", wide(p.ByStatus))
-	counts(w, "by error", wide(p.ByClass))
-	counts(w, "by topic", wide(p.ByTopic))
+	if p.Truncated {
+		fmt.Fprintf(w, "only the newest %d were examined\n", p.LookedAt)
+	}
+	counts(w, "by status", p.ByStatus)
+	counts(w, "by error", p.ByClass)
+	counts(w, "by topic", p.ByTopic)
 	if len(p.Sample) > 0 {
 		title := "aggregates"
 		if len(p.Sample) < p.Aggregates {
@@ -502,18 +412,13 @@ func printPreview(w io.Writer, out *changed) {
 		}
 		fmt.Fprintf(w, "blocked by them%s: %s\n", more, cli.Plural(p.Followers, "event"))
 	}
-	counts(w, "not eligible for "+string(p.Action), wide(p.Refused))
-	for _, id := range out.Missing {
-		fmt.Fprintf(w, "event %s has no dead letter\n", id)
+	counts(w, "not eligible for "+string(p.Action), p.Refused)
+	for _, reason := range p.Reasons {
+		fmt.Fprintln(w, "  "+cli.Clean(reason, 300))
 	}
-}
-
-func wide[K ~string](m map[K]int) map[K]int64 {
-	out := make(map[K]int64, len(m))
-	for k, n := range m {
-		out[k] = int64(n)
+	if p.Expired > 0 {
+		fmt.Fprintf(w, "expired objects of the archive: %d\n", p.Expired)
 	}
-	return out
 }
 
 // confirm returns nil if --yes is set or the user confirms the change.

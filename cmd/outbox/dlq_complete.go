@@ -6,15 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// completionTime bounds the wait of a shell for the database.
+// completionTime bounds the wait of a shell.
 const completionTime = 2 * time.Second
 
 // complete adds shell completion of the filter's flags.
@@ -22,10 +21,10 @@ func (f *dlqFilter) complete(cmd *cobra.Command) {
 	for flag, values := range map[string]func(*cobra.Command) []string{
 		"status": func(*cobra.Command) []string { return statusNames() },
 		"error-type": func(cmd *cobra.Command) []string {
-			return statsKeys(cmd, func(s *dlq.Stats) map[string]int64 { return s.OpenByClass })
+			return statsKeys(cmd, func(s *admin.StatsBody) map[string]int64 { return s.OpenByClass })
 		},
 		"event-type": func(cmd *cobra.Command) []string {
-			return statsKeys(cmd, func(s *dlq.Stats) map[string]int64 { return s.OpenByType })
+			return statsKeys(cmd, func(s *admin.StatsBody) map[string]int64 { return s.OpenByType })
 		},
 	} {
 		err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -37,16 +36,17 @@ func (f *dlqFilter) complete(cmd *cobra.Command) {
 	}
 }
 
-// forCompletion queries the database, bounded by completionTime.
-func forCompletion(cmd *cobra.Command, ask func(context.Context, *dlq.Store) error) {
+// forCompletion calls ask with the API, and a context bounded by completionTime.
+func forCompletion(cmd *cobra.Command, ask func(context.Context, *operatorAPI) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
-	_ = withDLQ(cmd, func(s *dlq.Store) error { return ask(ctx, s) }) // a shell ignores errors
+	cmd.SetContext(ctx)
+	_ = withAPI(cmd, "", func(api *operatorAPI) error { return ask(ctx, api) }) // a shell ignores errors
 }
 
-func statsKeys(cmd *cobra.Command, of func(*dlq.Stats) map[string]int64) (keys []string) {
-	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
-		stats, err := s.Stats(ctx)
+func statsKeys(cmd *cobra.Command, of func(*admin.StatsBody) map[string]int64) (keys []string) {
+	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
+		stats, err := api.Stats(ctx)
 		if err == nil {
 			keys = slices.Sorted(maps.Keys(of(&stats)))
 		}
@@ -60,10 +60,10 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
-		list, err := jobs.New(s).List(ctx, gocql.UUID{}, 20)
+	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
+		list, _, err := api.Jobs(ctx, 20)
 		for _, j := range list {
-			ids = append(ids, j.ID.String()+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor.Name, 30))
+			ids = append(ids, j.ID+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor, 30))
 		}
 		return err
 	})
@@ -72,16 +72,14 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 
 // completeDeadLetters completes event ids of open dead letters, with a description.
 func completeDeadLetters(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
-	forCompletion(cmd, func(ctx context.Context, s *dlq.Store) error {
-		return s.List(ctx, dlq.Filter{Status: dlq.OpenStatuses}, func(l *dlq.DeadLetter) error {
-			if id := l.EventID.String(); !slices.Contains(args, id) {
-				ids = append(ids, id+"\t"+string(l.Status)+" "+cli.Clean(l.EventType, 40)+": "+cli.Clean(l.ErrorClass, 40))
+	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
+		found, _, err := api.DeadLetters(ctx, dlq.Filter{Status: dlq.OpenStatuses}, completed+len(args))
+		for _, l := range found {
+			if !slices.Contains(args, l.EventID) {
+				ids = append(ids, l.EventID+"\t"+string(l.Status)+" "+cli.Clean(l.EventType, 40)+": "+cli.Clean(l.ErrorClass, 40))
 			}
-			if len(ids) == completed {
-				return dlq.ErrStop
-			}
-			return nil
-		})
+		}
+		return err
 	})
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }

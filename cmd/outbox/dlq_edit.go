@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -55,20 +57,12 @@ it. The command prints the difference first.`,
 			if err != nil {
 				return err
 			}
-			return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store, trail *auditTrail) error {
-				f.trail = trail
-				schemas, err := dlq.LoadSchemas(c.DLQ.Schemas)
-				if err != nil {
-					return cli.Usage(cli.WithHint(err, "--dlq-schemas names the directory"))
-				}
-				l, err := s.Read(cmd.Context(), ids[0])
-				if errors.Is(err, dlq.ErrNotFound) {
-					return cli.WithHint(err, "outbox dlq list prints the ids")
-				}
+			return withAPI(cmd, f.actor, func(api *operatorAPI) error {
+				l, err := api.DeadLetter(cmd.Context(), ids[0].String())
 				if err != nil {
 					return err
 				}
-				return f.edit(cmd, s, schemas, &l)
+				return f.edit(cmd, api, &l)
 			})
 		},
 	}
@@ -80,52 +74,46 @@ it. The command prints the difference first.`,
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	cli.OutputFlag(cmd, &f.output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionDLQ)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionDLQ, app.SectionAPI)
 	return cmd
 }
 
-// edited is the result of an edit as JSON.
-type edited struct {
-	EventID    string         `json:"event_id"`
-	EditedID   string         `json:"edited_id,omitempty"`
-	DryRun     bool           `json:"dry_run,omitempty"`
-	Difference dlq.Difference `json:"difference"`
-}
-
-func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schemas, l *dlq.DeadLetter) error {
-	if err := s.Check(dlq.ActionEdit, l); err != nil {
+func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadLetterBody) error {
+	// A refusal comes before the editor.
+	if _, err := api.Edit(cmd.Context(), l.EventID, l.Version, admin.EditBody{DryRun: true}); err != nil {
 		return err
 	}
-	e, err := f.changed(cmd, l.Content())
+	_, before := contents(l)
+	after, err := f.changed(cmd, before)
 	if err != nil {
 		return err
 	}
-	diff := dlq.Diff(l.Content(), e)
-	if diff.Empty() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed")
-		return nil
+	change := changeOf(before, after)
+	change.DryRun = true
+	out, err := api.Edit(cmd.Context(), l.EventID, l.Version, change)
+	switch {
+	case err != nil:
+		return err
+	case out.Diff.Empty():
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed")
+		return err
+	case len(out.Problems) > 0:
+		return cli.WithHint(errors.New(strings.Join(out.Problems, "; ")), "nothing was changed")
 	}
-	if err := schemas.Validate(l.EventType, e.Payload); err != nil {
-		return cli.WithHint(err, "nothing was changed; the schema is %s.json in the directory of --dlq-schemas", l.EventType)
-	}
-	out := edited{EventID: l.EventID.String(), Difference: diff, DryRun: f.dryRun}
 	if f.output == "table" || !f.dryRun {
-		printDifference(cmd.ErrOrStderr(), &diff)
+		printDifference(cmd.ErrOrStderr(), &out.Diff)
 		checked := "its event type has no schema"
-		if schemas.Has(l.EventType) {
+		if out.Schema {
 			checked = "the payload fits the schema of " + cli.Clean(l.EventType, 60)
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s; %s seq %d of %s goes out in its place, under a new id\n", checked, cli.Clean(l.EventType, 60), l.Sequence, cli.Clean(l.AggregateID, 60))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s; %s seq %d of %s is published in its place, under a new id\n", checked, cli.Clean(l.EventType, 60), l.Sequence, cli.Clean(l.AggregateID, 60))
 	}
 	if !f.dryRun {
 		if err := f.confirm(cmd, "edit the event and publish it?"); err != nil {
 			return err
 		}
-		if err := f.audited(cmd.Context(), string(dlq.ActionEdit), l.EventID.String(), diff, func(ctx context.Context) (string, error) {
-			id, err := s.Edit(ctx, l.EventID, e, f.by(), l.Version)
-			out.EditedID = id.String()
-			return "", err
-		}); err != nil {
+		change.DryRun, change.Reason = false, f.reason
+		if out, err = api.Edit(cmd.Context(), l.EventID, l.Version, change); err != nil {
 			return err
 		}
 	}
@@ -133,9 +121,27 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, s *dlq.Store, schemas *dlq.Schem
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, out)
 	}
 	if !f.dryRun {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "event %s is to be published as %s\n", out.EventID, out.EditedID)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "event %s is to be published as %s\n", l.EventID, out.NewID)
 	}
 	return err
+}
+
+// changeOf returns the request that changes the content of a dead letter.
+func changeOf(before, after dlq.Edit) (b admin.EditBody) {
+	if !bytes.Equal(before.Payload, after.Payload) {
+		coded := base64.StdEncoding.EncodeToString(after.Payload)
+		b.PayloadBase64 = &coded
+	}
+	if before.ContentType != after.ContentType {
+		b.ContentType = &after.ContentType
+	}
+	if !maps.Equal(before.Headers, after.Headers) {
+		if after.Headers == nil {
+			after.Headers = map[string]string{}
+		}
+		b.Headers = &after.Headers
+	}
+	return b
 }
 
 // printDifference shows a difference; its text is of unknown origin.

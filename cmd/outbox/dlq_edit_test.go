@@ -12,12 +12,16 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func TestDLQ_Edit(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testDLQEdit)
+}
+
+func testDLQEdit(t *testing.T, b *dlqBundle) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -31,6 +35,14 @@ func TestDLQ_Edit(t *testing.T) {
 	good, bad := write("good", `{"id":2}`), write("bad", `{"id":"2"}`)
 	id := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.CreatedAt = testTime })
 	schemas := []string{"--dlq-schemas", dir}
+	if b.server != "" { // it has the schemas
+		loaded, err := dlq.LoadSchemas(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemas = nil
+		b.serve(func(c *admin.Config) { c.Schemas = loaded })
+	}
 	edit := func(want int, args ...string) (string, string) {
 		t.Helper()
 		return b.run(want, append(append([]string{"edit", id}, args...), schemas...)...)
@@ -58,28 +70,30 @@ func TestDLQ_Edit(t *testing.T) {
 		t.Fatalf("edits that were not made left %+v, %v", l, err)
 	}
 	out, errOut := edit(cli.ExitOK, "--payload-file", good, "--header", "k=v", "--without-header", "traceparent", "--yes", "-o", "json", "--reason", "typo")
-	var v edited
-	if err := json.Unmarshal([]byte(out), &v); err != nil || v.EditedID == "" || len(v.Difference.Headers) != 2 {
+	var v admin.EditedBody
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.NewID == "" || len(v.Diff.Headers) != 2 {
 		t.Fatalf("edit printed %q, %v", out, err)
 	}
 	if !strings.Contains(errOut, "fits the schema") {
 		t.Errorf("edit says %q", errOut)
 	}
 	l, err := b.store.Read(t.Context(), u)
-	if err != nil || l.EditedID.String() != v.EditedID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
+	if err != nil || l.EditedID.String() != v.NewID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
 		t.Errorf("the dead letter is %+v, %v", l, err)
 	}
 	out, _ = b.run(cli.ExitOK, "show", id)
-	for _, want := range []string{v.EditedID, `{"id":1}`, `+  "id": 2`, "typo"} {
+	for _, want := range []string{v.NewID, `{"id":1}`, `+  "id": 2`, "typo"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("show lacks %q:\n%s", want, out)
 		}
 	}
-	if shown, _ := b.run(cli.ExitOK, "show", v.EditedID); shown != out {
+	if shown, _ := b.run(cli.ExitOK, "show", v.NewID); shown != out {
 		t.Errorf("show of the new id printed %q", shown)
 	}
-	schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
-	edit(cli.ExitUsage, "--payload-file", good, "--yes", "--reason", "a test")
+	if b.server == "" {
+		schemas = []string{"--dlq-schemas", filepath.Join(dir, "none")}
+		edit(cli.ExitUsage, "--payload-file", good, "--yes", "--reason", "a test")
+	}
 	b.run(cli.ExitFailed, "edit", gocql.MustRandomUUID().String(), "--payload-file", good, "--yes", "--reason", "a test")
 }
 

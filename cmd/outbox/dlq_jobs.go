@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,79 +12,40 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// jobView is a job for people and scripts.
-type jobView struct {
-	ID         string           `json:"id"`
-	State      jobs.State       `json:"state"`
-	Action     dlq.Action       `json:"action"`
-	Filter     *dlq.Filter      `json:"filter,omitempty"`
-	IDs        int              `json:"ids,omitempty"`
-	Limit      int              `json:"limit,omitempty"`
-	Rate       float64          `json:"rate,omitempty"`
-	BatchSize  int              `json:"batch_size"`
-	Canary     bool             `json:"canary,omitempty"`
-	Force      bool             `json:"force,omitempty"`
-	NoArchive  bool             `json:"no_archive,omitempty"`
-	ByPriority bool             `json:"by_priority,omitempty"`
-	Set        *dlq.Labels      `json:"set,omitempty"`
-	Actor      string           `json:"actor"`
-	Reason     string           `json:"reason,omitempty"`
-	Progress   jobs.Progress    `json:"progress"`
-	Error      string           `json:"error,omitempty"`
-	RunBy      string           `json:"run_by,omitempty"`
-	Created    time.Time        `json:"created_at"`
-	Started    *time.Time       `json:"started_at,omitempty"`
-	Finished   *time.Time       `json:"finished_at,omitempty"`
-	Version    int64            `json:"version"`
-	History    []jobs.JobChange `json:"history"`
-}
-
-func viewOfJob(j *jobs.Job) *jobView {
-	v := &jobView{
-		ID: j.ID.String(), State: j.State, Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize,
-		Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set, Actor: j.Actor.Name, Reason: j.Actor.Reason, Progress: j.Progress, Error: j.Error, RunBy: j.ClaimedBy,
-		Created: j.Created(), Started: timeOrNil(j.Started), Finished: timeOrNil(j.Finished), Version: j.Version, History: j.History,
-	}
-	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
-		v.Filter = &j.Filter
-	}
-	return v
-}
-
-// status returns the error of the exit status.
-func (v *jobView) status() error {
+// jobStatus returns the error of the exit status.
+func jobStatus(j *admin.JobBody) error {
 	switch {
-	case v.State == jobs.Failed, v.State == jobs.Cancelled, v.State == jobs.Paused, v.Progress.Failed() > 0:
+	case j.State == jobs.Failed, j.State == jobs.Cancelled, j.State == jobs.Paused, j.Failed > 0:
 		return cli.QuietError{}
-	case v.Finished == nil, v.Progress.Waiting > 0:
+	case j.FinishedAt == nil, j.Progress.Waiting > 0:
 		return cli.WaitsError{}
 	}
 	return nil
 }
 
 // printReport prints the results of a job.
-func printReport(w io.Writer, v *jobView) {
-	p := &v.Progress
-	if v.Action == dlq.ActionReplay && v.Started != nil {
-		fmt.Fprintf(w, "%d published, %d failed again, %d still waiting", p.Replayed, p.Failed(), p.Waiting)
+func printReport(w io.Writer, j *admin.JobBody) {
+	p := &j.Progress
+	if j.Action == dlq.ActionReplay && j.StartedAt != nil {
+		fmt.Fprintf(w, "%d published, %d failed again, %d still waiting", p.Replayed, j.Failed, p.Waiting)
 		if p.Overtaken > 0 {
 			fmt.Fprintf(w, ", %d changed concurrently", p.Overtaken)
 		}
 		fmt.Fprintln(w)
 	}
-	counts(w, "failed again, by error", wideText(p.FailedAgain))
-	counts(w, "skipped", wideText(p.Skipped))
-	if v.Error != "" {
-		fmt.Fprintln(w, cli.Clean(v.Error, 0))
+	counts(w, "failed again, by error", p.FailedAgain)
+	counts(w, "skipped", p.Skipped)
+	if j.Error != "" {
+		fmt.Fprintln(w, cli.Clean(j.Error, 0))
 	}
-	fmt.Fprintf(w, "job %s is %s\n", v.ID, v.State)
+	fmt.Fprintf(w, "job %s is %s\n", j.ID, j.State)
 }
-
-func wideText(m map[string]int) map[string]int64 { return wide(m) }
 
 func newDLQJobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -120,8 +80,8 @@ func newDLQJobsListCommand() *cobra.Command {
 			if limit < 1 {
 				return cli.Usage(fmt.Errorf("--limit %d must be at least 1", limit))
 			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				list, err := jobs.New(s).List(cmd.Context(), gocql.UUID{}, limit)
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				list, _, err := api.Jobs(cmd.Context(), limit)
 				if err != nil {
 					return err
 				}
@@ -131,40 +91,37 @@ func newDLQJobsListCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of jobs")
 	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
 // jobTable prints jobs as a list.
-var jobTable = cli.Table[*jobs.Job]{
+var jobTable = cli.Table[admin.JobBody]{
 	Header: "JOB\tSTATE\tACTION\tDONE\tTOTAL\tFAILED AGAIN\tWAITING\tACTOR\tCREATED\tREASON",
 	Wide:   1,
-	Row: func(w io.Writer, j *jobs.Job) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Progress.Failed(),
-			j.Progress.Waiting, cli.Clean(j.Actor.Name, 30), cli.At(w, j.Created()), cli.Clean(j.Actor.Reason, 80))
+	Row: func(w io.Writer, j admin.JobBody) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Failed,
+			j.Progress.Waiting, cli.Clean(j.Actor, 30), cli.At(w, j.CreatedAt), cli.Clean(j.Reason, 80))
 	},
-	View: func(j *jobs.Job) any { return viewOfJob(j) },
+	View: func(j admin.JobBody) any { return j },
 	None: "there are no jobs",
 }
 
-// withJob checks output and runs f with the job of the command line.
-func withJob(cmd *cobra.Command, arg, output string, f func(*app.Config, *dlq.Store, *auditTrail, *jobs.Job) error) error {
+// withJob checks output and runs f with the job of the command line; actor is that of
+// withAPI.
+func withJob(cmd *cobra.Command, arg, output, actor string, f func(*operatorAPI, admin.JobBody) error) error {
 	if err := cli.CheckOutput(output); err != nil {
 		return err
 	}
-	id, err := jobID(arg)
-	if err != nil {
-		return err
+	if _, err := gocql.ParseUUID(arg); err != nil {
+		return cli.Usage(fmt.Errorf("%q is not a valid job id: copy it from outbox dlq jobs list", arg))
 	}
-	return withDLQConfig(cmd, func(c *app.Config, s *dlq.Store, trail *auditTrail) error {
-		j, err := jobs.New(s).Read(cmd.Context(), id)
-		if errors.Is(err, jobs.ErrNoJob) {
-			return cli.WithHint(err, "outbox dlq jobs list prints the ids")
-		}
+	return withAPI(cmd, actor, func(api *operatorAPI) error {
+		j, err := api.Job(cmd.Context(), arg)
 		if err != nil {
 			return err
 		}
-		return f(c, s, trail, j)
+		return f(api, j)
 	})
 }
 
@@ -176,17 +133,17 @@ func newDLQJobsShowCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], output, func(_ *app.Config, _ *dlq.Store, _ *auditTrail, j *jobs.Job) error {
-				return printJob(cmd.OutOrStdout(), output, viewOfJob(j))
+			return withJob(cmd, args[0], output, "", func(_ *operatorAPI, j admin.JobBody) error {
+				return printJob(cmd.OutOrStdout(), output, &j)
 			})
 		},
 	}
 	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
-func printJob(w io.Writer, output string, v *jobView) error {
+func printJob(w io.Writer, output string, v *admin.JobBody) error {
 	if output != "table" {
 		return cli.PrintAs(w, output, v)
 	}
@@ -239,7 +196,7 @@ func printJob(w io.Writer, output string, v *jobView) error {
 	for _, x := range []struct {
 		name string
 		at   *time.Time
-	}{{"created", &v.Created}, {"started", v.Started}, {"finished", v.Finished}} {
+	}{{"created", &v.CreatedAt}, {"started", v.StartedAt}, {"finished", v.FinishedAt}} {
 		if x.at != nil {
 			field(x.name, x.at.UTC().Format(time.RFC3339))
 		}
@@ -261,43 +218,33 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], "table", func(_ *app.Config, s *dlq.Store, _ *auditTrail, j *jobs.Job) error {
-				if err := showingJob(cmd, jobs.New(s), j, func() (err error) {
-					for err == nil && j.Finished.IsZero() && j.State != jobs.Paused {
-						select {
-						case <-cmd.Context().Done():
-							return cmd.Context().Err()
-						case <-time.After(jobPoll):
-						}
-						j, err = jobs.New(s).Read(cmd.Context(), j.ID)
-					}
-					return err
-				}); err != nil {
+			return withJob(cmd, args[0], "table", "", func(api *operatorAPI, j admin.JobBody) error {
+				last, err := showingJob(cmd, j, func(seen func(admin.JobBody)) error { return api.watch(cmd.Context(), j.ID, seen) })
+				if err != nil {
 					return err
 				}
-				printReport(cmd.OutOrStdout(), viewOfJob(j))
-				return viewOfJob(j).status()
+				printReport(cmd.OutOrStdout(), &last)
+				return jobStatus(&last)
 			})
 		},
 	}
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
 // jobSteer is a command that pauses, resumes or cancels a job.
 type jobSteer struct {
 	what, short string
-	do          func(*jobs.Store, context.Context, gocql.UUID, dlq.Actor) error
 	// ask requires a confirmation. A command that is urgent and can be undone has none.
 	ask bool
-	// then continues the job in this process, unless --detach is set.
-	then func(*jobSteerFlags, *cobra.Command, *jobs.Store, jobs.Archive, *jobs.Job) (*jobs.Job, error)
+	// then continues the job, unless --detach is set.
+	then func(*jobSteerFlags, *cobra.Command, *operatorAPI, admin.JobBody) (admin.JobBody, error)
 }
 
 var jobSteers = []jobSteer{
-	{"pause", "Pause a job between two dead letters", (*jobs.Store).Pause, false, nil},
-	{"resume", "Resume a paused job in this process", (*jobs.Store).Resume, true, (*jobSteerFlags).resume},
-	{"cancel", "Cancel a job; its changes remain", (*jobs.Store).Cancel, true, (*jobSteerFlags).end},
+	{adminclient.Pause, "Pause a job between two dead letters", false, nil},
+	{adminclient.Resume, "Resume a paused job", true, (*jobSteerFlags).resume},
+	{adminclient.Cancel, "Cancel a job; its changes remain", true, (*jobSteerFlags).end},
 }
 
 type jobSteerFlags struct {
@@ -319,20 +266,17 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 			if err := f.required(f.dryRun); err != nil {
 				return err
 			}
-			return withJob(cmd, args[0], f.output, func(c *app.Config, s *dlq.Store, trail *auditTrail, j *jobs.Job) error {
-				f.trail = trail
-				return withKeeper(c, cmd, s, func(a jobs.Archive) error { return f.steer(cmd, &st, jobs.New(s), a, j) })
-			})
+			return withJob(cmd, args[0], f.output, f.actor, func(api *operatorAPI, j admin.JobBody) error { return f.steer(cmd, &st, api, j) })
 		},
 	}
 	f.dlqActor.addFlags(cmd, "history and the audit trail")
 	f.dlqConfirm.addFlags(cmd)
-	sections := []string{app.SectionScylla}
+	sections := []string{app.SectionScylla, app.SectionAPI}
 	switch st.what {
-	case "resume":
+	case adminclient.Resume:
 		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the job to 'outbox admin' and return immediately")
 		sections = append(sections, app.SectionRetention)
-	case "cancel":
+	case adminclient.Cancel:
 		cmd.Flags().BoolVar(&f.detach, "detach", false, "leave the report to 'outbox admin' and return immediately")
 		cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum wait for the results of replayed dead letters")
 	}
@@ -341,8 +285,8 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 	return cmd
 }
 
-func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a jobs.Archive, j *jobs.Job) error {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d dead letters done\n", j.Action, j.Created().Format(cli.ListTime), cli.Clean(j.Actor.Name, 40),
+func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, api *operatorAPI, j admin.JobBody) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s of %s by %s is %s, %d of %d dead letters done\n", j.Action, j.CreatedAt.Format(cli.ListTime), cli.Clean(j.Actor, 40),
 		j.State, j.Progress.Done, j.Progress.Total)
 	if f.dryRun {
 		return nil
@@ -352,52 +296,47 @@ func (f *jobSteerFlags) steer(cmd *cobra.Command, st *jobSteer, s *jobs.Store, a
 			return err
 		}
 	}
-	if err := f.audited(cmd.Context(), st.what+"-job", j.ID.String(), nil, func(ctx context.Context) (string, error) {
-		return "", st.do(s, ctx, j.ID, f.by())
-	}); err != nil {
-		return err
-	}
-	j, err := s.Read(cmd.Context(), j.ID)
+	j, err := api.SteerJob(cmd.Context(), j.ID, st.what, f.reason)
 	if err != nil {
 		return err
 	}
-	here := st.then != nil && !f.detach
-	if here {
-		if j, err = st.then(f, cmd, s, a, j); err != nil {
+	then := st.then != nil && !f.detach
+	if then {
+		if j, err = st.then(f, cmd, api, j); err != nil {
 			return err
 		}
 	}
-	v := viewOfJob(j)
-	if err := printJob(cmd.OutOrStdout(), f.output, v); err != nil || !here {
+	if err := printJob(cmd.OutOrStdout(), f.output, &j); err != nil || !then {
 		return err
 	}
 	switch {
-	case st.what != "cancel":
-		return v.status()
-	case v.Finished == nil:
+	case st.what != adminclient.Cancel:
+		return jobStatus(&j)
+	case j.FinishedAt == nil:
 		return cli.WaitsError{}
 	}
 	return nil // the requested result
 }
 
-// resume runs the job in this process.
-func (f *jobSteerFlags) resume(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
-	return runJob(cmd, s, a, j, f.by())
+// resume runs the job to its end.
+func (f *jobSteerFlags) resume(cmd *cobra.Command, api *operatorAPI, j admin.JobBody) (admin.JobBody, error) {
+	return api.finish(cmd, j)
 }
 
-// end completes the report of a cancelled job, unless the process that runs it does.
-func (f *jobSteerFlags) end(cmd *cobra.Command, s *jobs.Store, a jobs.Archive, j *jobs.Job) (*jobs.Job, error) {
-	if !j.Finished.IsZero() {
+// end waits up to --wait for the report of a cancelled job, and without a server completes
+// it.
+func (f *jobSteerFlags) end(cmd *cobra.Command, api *operatorAPI, j admin.JobBody) (admin.JobBody, error) {
+	if j.FinishedAt != nil {
 		return j, nil
 	}
 	ctx, stop := context.WithTimeout(cmd.Context(), f.wait)
 	defer stop()
-	_, err := jobRunner(s, a).RunJob(ctx, j.ID)
+	err := api.work(ctx, j.ID, func(admin.JobBody) {})
 	if cmd.Context().Err() != nil {
 		return j, cmd.Context().Err()
 	}
 	if err != nil && ctx.Err() == nil {
 		return j, err
 	}
-	return s.Read(cmd.Context(), j.ID)
+	return api.Job(cmd.Context(), j.ID)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -28,11 +29,11 @@ func TestDLQ_Jobs(t *testing.T) {
 		t.Errorf("jobs list of nothing says %q", errOut)
 	}
 	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--reason", "a test", "--detach", "-o", "json", "--batch-size", "2")
-	var c changed
-	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Job == nil || c.Job.State != jobs.Queued || c.Job.BatchSize != 2 {
+	var c admin.JobBody
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.State != jobs.Queued || c.BatchSize != 2 {
 		t.Fatalf("discard --detach printed %s, %v", out, err)
 	}
-	id := c.Job.ID
+	id := c.ID
 	if got := b.ids(); len(got) != 5 || b.status(got[0]) != dlq.Pending {
 		t.Errorf("a job that nobody runs did something")
 	}
@@ -53,11 +54,11 @@ func TestDLQ_Jobs(t *testing.T) {
 	}
 	one := b.writeDeadLetter(1, nil)
 	out, _ = b.run(cli.ExitWaits, "replay", one, "--yes", "--reason", "a test", "--wait", "300ms", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 1 || c.Job.Progress.Waiting != 1 || c.Job.Finished == nil {
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Progress.Changed != 1 || c.Progress.Waiting != 1 || c.FinishedAt == nil {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
 	out, _ = b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-	var listed []jobView
+	var listed []admin.JobBody
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 2 || listed[1].ID != id || listed[0].Action != dlq.ActionReplay {
 		t.Errorf("jobs list printed %s, %v", out, err)
 	}
@@ -122,9 +123,9 @@ func (b *dlqBundle) complete(args ...string) string {
 	var out strings.Builder
 	all := append([]string{"__complete", "dlq"}, args[:len(args)-2]...)
 	if args[0] == "jobs" {
-		all = append(all, "show", "--scylla-hosts", b.e.CQLAddr, "")
+		all = append(append(append(all, "show"), b.target()...), "")
 	} else {
-		all = append(all, "--scylla-hosts", b.e.CQLAddr, args[1], "")
+		all = append(append(all, b.target()...), args[1], "")
 	}
 	run(all, &out, &out)
 	return out.String()
@@ -133,7 +134,10 @@ func (b *dlqBundle) complete(args ...string) string {
 // A replay looks first whether anybody will publish the dead letters.
 func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testReplayChecks)
+}
+
+func testReplayChecks(t *testing.T, b *dlqBundle) {
 	id := b.writeDeadLetter(1, nil)
 	replay := func(want int, args ...string) string {
 		t.Helper()
@@ -165,6 +169,9 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	}
 	b.relaySays("running", "closed", -time.Hour)
 	replay(cli.ExitWaits)
+	if _, errOut := b.run(cli.ExitOK, "replay", id, "--dry-run"); strings.Contains(errOut, "not published now") {
+		t.Errorf("replay --dry-run says %q", errOut)
+	}
 	b.relaySays("running", "open", -time.Hour)
 	if errOut := replay(cli.ExitWaits, "--force"); !strings.Contains(errOut, "continuing because of --force") {
 		t.Errorf("replay --force says %q", errOut)
@@ -178,8 +185,8 @@ func TestDLQChange_EndsWithThePreview(t *testing.T) {
 	for _, end := range []string{"", "2026-03-04", "2026-03-05T00:00:00Z"} {
 		f := dlqChangeFlags{all: end == "", output: "table", batchSize: 1}
 		f.Until = end
-		if spec, err := f.check(dlq.ActionDiscard, false, now); err != nil || !spec.Filter.Until.Equal(now) {
-			t.Errorf("--until %q means what died before %s (%v), want before %s", end, spec.Filter.Until, err, now)
+		if job, err := f.job(dlq.ActionDiscard, nil, now); err != nil || !job.Filter.Until.Equal(now) {
+			t.Errorf("--until %q selects failures before %s (%v), want before %s", end, job.Filter.Until, err, now)
 		}
 	}
 }

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
@@ -10,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -44,102 +43,19 @@ wait for a replay or for an operator. --status all lists all of them.`,
 			if err != nil {
 				return err
 			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				deadLetters, more, err := collect(cmd, s, filter, f.Limit)
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				found, more, err := api.DeadLetters(cmd.Context(), filter, f.Limit)
 				if err != nil {
 					return err
 				}
-				return deadLetterTable.Print(cmd, output, deadLetters, more)
+				return deadLetterTable.Print(cmd, output, found, more)
 			})
 		},
 	}
 	f.addFlags(cmd, dlqListed)
 	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
-}
-
-// collect reads up to limit dead letters that match filter; more reports that there are
-// others.
-func collect(cmd *cobra.Command, s *dlq.Store, filter dlq.Filter, limit int) (deadLetters []dlq.DeadLetter, more bool, err error) {
-	err = s.List(cmd.Context(), filter, func(l *dlq.DeadLetter) error {
-		if limit > 0 && len(deadLetters) == limit {
-			more = true
-			return dlq.ErrStop
-		}
-		deadLetters = append(deadLetters, *l)
-		return nil
-	})
-	return deadLetters, more, err
-}
-
-// shown is the result of show as JSON.
-type shown struct {
-	deadLetterView
-	History []dlq.Change `json:"history"`
-	// Edits are the replacements of the event, oldest first; the last one is published.
-	Edits []editView `json:"edits,omitempty"`
-	// Chain contains the open dead letters of the aggregate, in order.
-	Chain []chainView `json:"chain"`
-}
-
-// editView is an edit of a dead letter.
-type editView struct {
-	EditedID    string            `json:"edited_id"`
-	By          string            `json:"by"`
-	Reason      string            `json:"reason,omitempty"`
-	At          time.Time         `json:"at"`
-	ContentType string            `json:"content_type,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	// Payload is set if the payload is text, PayloadBase64 if not.
-	Payload       *string `json:"payload,omitempty"`
-	PayloadBase64 []byte  `json:"payload_base64,omitempty"`
-	// Difference is the difference to the previous content.
-	Difference dlq.Difference `json:"difference"`
-}
-
-// readEither reads the dead letter with the id of an event, or of one of its edits.
-func readEither(ctx context.Context, s *dlq.Store, id gocql.UUID) (dlq.DeadLetter, error) {
-	l, err := s.Read(ctx, id)
-	if !errors.Is(err, dlq.ErrNotFound) {
-		return l, err
-	}
-	event, editErr := s.OriginalOf(ctx, id)
-	switch {
-	case errors.Is(editErr, dlq.ErrNotFound):
-		return l, err
-	case editErr != nil:
-		return l, editErr
-	}
-	return s.Read(ctx, event)
-}
-
-// editsOf reads the edits of a dead letter.
-func editsOf(ctx context.Context, s *dlq.Store, l *dlq.DeadLetter) (out []editView, err error) {
-	if l.Edit == nil {
-		return nil, nil
-	}
-	edits, err := s.Edits(ctx, l.EventID)
-	before := dlq.Edit{Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers}
-	for i := range edits {
-		e := &edits[i]
-		v := editView{
-			EditedID: e.ID.String(), By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC(), ContentType: e.ContentType, Headers: e.Headers,
-			Difference: dlq.Diff(before, e.Edit),
-		}
-		v.Payload, v.PayloadBase64 = textOrBytes(e.Payload)
-		out, before = append(out, v), e.Edit
-	}
-	return out, err
-}
-
-type chainView struct {
-	EventID    string     `json:"event_id"`
-	Sequence   int64      `json:"seq"`
-	EventType  string     `json:"event_type"`
-	Status     dlq.Status `json:"status"`
-	ErrorClass string     `json:"error_class"`
-	Released   bool       `json:"released,omitempty"`
 }
 
 func newDLQShowCommand() *cobra.Command {
@@ -158,69 +74,48 @@ func newDLQShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				l, err := readEither(cmd.Context(), s, ids[0])
-				if errors.Is(err, dlq.ErrNotFound) {
-					return cli.WithHint(err, "outbox dlq list prints the ids")
-				}
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				l, err := api.DeadLetter(cmd.Context(), ids[0].String())
 				if err != nil {
 					return err
-				}
-				v := shown{deadLetterView: viewOf(&l)}
-				holds, err := s.Holds(cmd.Context(), l.Table)
-				if err != nil {
-					return err
-				}
-				v.Waiting = l.WaitsFor(holds, time.Now())
-				if v.History, err = s.History(cmd.Context(), l.EventID); err != nil {
-					return err
-				}
-				if v.Edits, err = editsOf(cmd.Context(), s, &l); err != nil {
-					return err
-				}
-				chain, err := s.Chain(cmd.Context(), l.Table, l.AggregateID)
-				if err != nil {
-					return err
-				}
-				for _, e := range chain {
-					v.Chain = append(v.Chain, chainView{e.EventID.String(), e.Sequence, e.EventType, e.Status, e.ErrorClass, e.Released})
 				}
 				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, v)
+					return cli.PrintAs(cmd.OutOrStdout(), output, l)
 				}
-				return printShown(cmd.OutOrStdout(), &v)
+				return printShown(cmd.OutOrStdout(), &l)
 			})
 		},
 	}
 	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
-func printShown(w io.Writer, v *shown) error {
-	if err := printDeadLetter(w, &v.deadLetterView); err != nil {
+func printShown(w io.Writer, l *admin.DeadLetterBody) error {
+	if err := printDeadLetter(w, l); err != nil {
 		return err
 	}
 	tw := cli.NewColumns(w)
-	for _, e := range v.Edits {
-		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", cli.Clean(e.By, 40), e.At.Format(time.RFC3339), e.EditedID, cli.Clean(e.Reason, 120))
-		printDifference(w, &e.Difference)
+	if e := l.Edit; e != nil {
+		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", cli.Clean(e.By, 40), e.At.Format(time.RFC3339), l.EditedTo, cli.Clean(e.Reason, 120))
+		original, edited := contents(l)
+		diff := dlq.Diff(original, edited)
+		printDifference(w, &diff)
 	}
-	if len(v.Chain) > 0 {
-		fmt.Fprintf(w, "\nopen dead letters of the aggregate, in order:\n")
-		for _, c := range v.Chain {
-			mark := "  "
-			if c.EventID == v.EventID {
-				mark = "->"
-			}
-			fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Sequence, c.EventID, cli.Clean(c.EventType, 40), c.Status, cli.Clean(c.ErrorClass, 40))
+	if l.Position > 0 {
+		fmt.Fprintf(w, "\nnumber %d of %s of the aggregate\n", l.Position, cli.Plural(l.ChainLength, "open dead letter"))
+	}
+	if l.FollowerCount > 0 {
+		fmt.Fprintf(w, "\nevents that it blocks: %d\n", l.FollowerCount)
+		for _, e := range l.Followers {
+			fmt.Fprintf(tw, "  %d\t%s\t%s\t%s\n", e.Sequence, e.EventID, cli.Clean(e.EventType, 40), e.Status)
 		}
 		if err := tw.Flush(); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(w, "\nhistory:\n")
-	for _, c := range v.History {
+	for _, c := range l.History {
 		way := string(c.To)
 		if c.From != "" {
 			way = string(c.From) + " -> " + way
@@ -230,8 +125,30 @@ func printShown(w io.Writer, v *shown) error {
 	return tw.Flush()
 }
 
+// contents returns the original content of a dead letter, and the one that is published: the
+// edited content, if there is one.
+func contents(l *admin.DeadLetterBody) (original, published dlq.Edit) {
+	original = dlq.Edit{Payload: payloadOf(l.PayloadText, l.PayloadBase64), ContentType: l.ContentType, Headers: l.Headers}
+	if e := l.Edit; e != nil {
+		return original, dlq.Edit{Payload: payloadOf(e.PayloadText, e.PayloadBase64), ContentType: e.ContentType, Headers: e.Headers}
+	}
+	return original, original
+}
+
+// payloadOf returns the bytes of a payload, nil for a null one.
+func payloadOf(text, coded *string) []byte {
+	if text != nil {
+		return []byte(*text)
+	}
+	if coded == nil {
+		return nil
+	}
+	b, _ := base64.StdEncoding.DecodeString(*coded) // the server has encoded it
+	return b
+}
+
 // printDeadLetter prints a dead letter, one field per line.
-func printDeadLetter(w io.Writer, v *deadLetterView) error {
+func printDeadLetter(w io.Writer, l *admin.DeadLetterBody) error {
 	tw := cli.NewColumns(w)
 	field := cli.FieldsOn(tw)
 	at := func(t *time.Time) string {
@@ -240,68 +157,66 @@ func printDeadLetter(w io.Writer, v *deadLetterView) error {
 		}
 		return t.Format(time.RFC3339Nano)
 	}
-	field("event", v.EventID)
-	status := string(v.Status)
-	if v.Released {
+	field("event", l.EventID)
+	status := string(l.Status)
+	if l.Released {
 		status += ", released: later events of the aggregate do not wait for it"
 	}
 	field("status", status)
-	field("priority", v.Priority)
-	field("tags", strings.Join(v.Tags, ", "))
-	field("outcome", v.Outcome)
-	field("note", v.OutcomeNote)
-	field("resolved at", at(v.ResolvedAt))
-	field("claimed by", v.ClaimedBy)
-	field("claimed until", at(v.ClaimedUntil))
-	field("published as", v.EditedID)
-	field("type", v.EventType)
-	field("aggregate", strings.TrimSpace(v.AggregateType+" "+v.AggregateID))
-	field("sequence", v.Sequence)
-	field("table", v.Table)
-	field("topic", v.Topic)
-	field("created at", at(v.CreatedAt))
-	field("deliver at", at(v.DeliverAt))
-	field("error", v.ErrorClass)
-	field("code", v.ErrorCode)
-	field("message", v.ErrorText)
-	for i, e := range v.ErrorChain {
+	field("priority", l.Priority)
+	field("tags", strings.Join(l.Tags, ", "))
+	if o := l.Outcome; o != nil {
+		text := string(o.Kind)
+		if o.Partition != nil && o.Offset != nil {
+			text = dlq.Outcome{Kind: o.Kind, Topic: o.Topic, Partition: *o.Partition, Offset: *o.Offset}.String()
+		}
+		field("outcome", text)
+		field("note", o.Note)
+	}
+	field("resolved at", at(l.ResolvedAt))
+	field("archived in", l.ArchiveObject)
+	field("claimed by", l.ClaimedBy)
+	field("claimed until", at(l.ClaimedUntil))
+	field("published as", l.EditedTo)
+	field("type", l.EventType)
+	field("aggregate", strings.TrimSpace(l.AggregateType+" "+l.AggregateID))
+	field("sequence", l.Sequence)
+	field("table", l.Table)
+	field("topic", l.Topic)
+	field("created at", at(l.CreatedAt))
+	field("deliver at", at(l.DeliverAt))
+	field("error", l.ErrorClass)
+	field("code", l.ErrorCode)
+	field("message", l.ErrorText)
+	for i, e := range l.ErrorChain {
 		field(fmt.Sprintf("cause %d", i+1), e)
 	}
-	field("attempts", fmt.Sprintf("%d, and %d failed replays", v.Attempts, v.Replays))
-	field("first failed at", at(&v.FirstFailedAt))
-	field("last failed at", at(&v.LastFailedAt))
-	strategy := v.Strategy
-	if v.Rule != "" {
-		strategy += ", by the rule " + v.Rule
+	field("attempts", fmt.Sprintf("%d, and %d failed replays", l.Attempts, l.Replays))
+	field("first failed at", at(&l.FirstFailedAt))
+	field("last failed at", at(l.LastFailedAt))
+	strategy := l.Strategy
+	if l.Rule != "" {
+		strategy += ", by the rule " + l.Rule
 	}
 	field("strategy", strategy)
-	field("next attempt", at(v.NextAttempt))
-	field("waits for", v.Waiting)
+	field("next attempt", at(l.NextAttempt))
+	field("waits for", l.WaitsFor)
 	for _, m := range []struct {
 		name   string
 		values map[string]string
-	}{{"header", v.Headers}, {"known then", v.Metadata}, {"row", v.Raw}} {
+	}{{"header", l.Headers}, {"known then", l.Metadata}, {"row", l.Raw}} {
 		for _, k := range slices.Sorted(maps.Keys(m.values)) {
 			field(m.name+" "+cli.Clean(k, 0), m.values[k])
 		}
 	}
-	field("content type", v.ContentType)
-	switch {
-	case v.Payload != nil:
-		field("payload", *v.Payload)
-	case v.PayloadBase64 != nil:
-		field("payload", fmt.Sprintf("%d bytes, not text: 0x%x", len(v.PayloadBase64), v.PayloadBase64[:min(len(v.PayloadBase64), 64)]))
+	field("content type", l.ContentType)
+	switch payload := payloadOf(l.PayloadText, l.PayloadBase64); {
+	case l.PayloadText != nil:
+		field("payload", *l.PayloadText)
+	case payload != nil:
+		field("payload", fmt.Sprintf("%d bytes, not text: 0x%x", len(payload), payload[:min(len(payload), 64)]))
 	}
 	return tw.Flush()
-}
-
-// statsView is the result of stats as JSON.
-type statsView struct {
-	Open        int64                `json:"open"`
-	Oldest      *time.Time           `json:"oldest_open,omitempty"`
-	ByStatus    map[dlq.Status]int64 `json:"by_status"`
-	OpenByClass map[string]int64     `json:"open_by_error_class"`
-	OpenByType  map[string]int64     `json:"open_by_event_type"`
 }
 
 func newDLQStatsCommand() *cobra.Command {
@@ -314,18 +229,18 @@ func newDLQStatsCommand() *cobra.Command {
 			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
-			return withDLQ(cmd, func(s *dlq.Store) error {
-				st, err := s.Stats(cmd.Context())
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				st, err := api.Stats(cmd.Context())
 				if err != nil {
 					return err
 				}
 				w := cmd.OutOrStdout()
 				if output != "table" {
-					return cli.PrintAs(w, output, statsView{st.Open, timeOrNil(st.Oldest), st.ByStatus, st.OpenByClass, st.OpenByType})
+					return cli.PrintAs(w, output, st)
 				}
 				fmt.Fprintf(w, "%d open", st.Open)
-				if !st.Oldest.IsZero() {
-					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.UTC().Format(cli.ListTime), time.Since(st.Oldest).Round(time.Second))
+				if st.Oldest != nil {
+					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.Format(cli.ListTime), time.Since(*st.Oldest).Round(time.Second))
 				}
 				fmt.Fprintln(w)
 				counts(w, "by status", st.ByStatus)
@@ -336,6 +251,6 @@ func newDLQStatsCommand() *cobra.Command {
 		},
 	}
 	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 func newDLQPurgeCommand() *cobra.Command {
@@ -34,29 +30,4 @@ object.
 
 A running relay reads them, and replays them when an operator requests it.`,
 	})
-}
-
-// objectIDs reads the event ids of the object of --object.
-func (f *dlqChangeFlags) objectIDs(cmd *cobra.Command, c *app.Config) ([]string, error) {
-	a, err := openArchive(c, cmd)
-	if err != nil {
-		return nil, err
-	}
-	m, err := a.Manifest(cmd.Context(), f.object)
-	if err = errors.Join(err, a.Close()); err != nil {
-		return nil, archiveHint(err)
-	}
-	return m.Events, nil
-}
-
-// withKeeper runs f with the archive for jobs, nil without one.
-func withKeeper(c *app.Config, cmd *cobra.Command, s *dlq.Store, f func(jobs.Archive) error) error {
-	k, closeArchive, err := c.Keeper(cmd.Context(), s)
-	if err != nil {
-		return err
-	}
-	if k == nil {
-		return f(nil)
-	}
-	return errors.Join(f(k), closeArchive())
 }

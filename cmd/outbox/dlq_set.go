@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
-
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -27,7 +24,7 @@ operator set it. A dead letter has at most 16 tags of 1 to 64 letters, digits an
 		if cmd.Flags().Changed("priority") {
 			labels.Priority = &priority
 		}
-		f.set = labels
+		f.set = &admin.Labels{Priority: labels.Priority, AddTags: labels.AddTags, RemoveTags: labels.RemoveTags}
 		if err := labels.Validate(); err != nil {
 			return cli.Usage(err)
 		}
@@ -38,18 +35,4 @@ operator set it. A dead letter has at most 16 tags of 1 to 64 letters, digits an
 	fl.StringSliceVar(&labels.AddTags, "add-tag", nil, "tags to add")
 	fl.StringSliceVar(&labels.RemoveTags, "remove-tag", nil, "tags to remove")
 	return cmd
-}
-
-// byPriority reads the selected dead letters in the order of a replay by priority; missing
-// contains the ids without one.
-func byPriority(ctx context.Context, s *dlq.Store, spec *jobs.Spec, ids []gocql.UUID) (deadLetters []dlq.DeadLetter, missing []string, err error) {
-	named := *spec
-	if len(ids) > 0 {
-		if _, missing, err = readDeadLetters(ctx, s, ids); err != nil {
-			return nil, nil, err
-		}
-		named.IDs = ids
-	}
-	deadLetters, err = jobs.New(s).ByPriority(ctx, &named)
-	return deadLetters, missing, err
 }

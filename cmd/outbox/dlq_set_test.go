@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 func TestDLQ_SetAndFilter(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testSetAndFilter)
+}
+
+func testSetAndFilter(t *testing.T, b *dlqBundle) {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	var ids []string
 	for i := range 4 {
@@ -61,7 +65,10 @@ func TestDLQ_SetAndFilter(t *testing.T) {
 // A replay by priority takes the highest ones within its limit, not the latest failures.
 func TestDLQ_ReplayByPriority(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testReplayByPriority)
+}
+
+func testReplayByPriority(t *testing.T, b *dlqBundle) {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	var ids []string
 	for i := range 5 {
@@ -70,8 +77,8 @@ func TestDLQ_ReplayByPriority(t *testing.T) {
 		}))
 	}
 	out, _ := b.run(cli.ExitWaits, "replay", "--all", "--by-priority", "--limit", "2", "--yes", "--reason", "a test", "--force", "--wait", "0", "-o", "json")
-	var c changed
-	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Changed != 2 || c.Job == nil || !c.Job.ByPriority || c.Job.IDs != 2 {
+	var c admin.JobBody
+	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Progress.Changed != 2 || !c.ByPriority || c.IDs != 2 {
 		t.Fatalf("replay printed %q, %v", out, err)
 	}
 	for i, want := range map[int]dlq.Status{2: dlq.Pending, 4: dlq.Pending, 0: dlq.Manual, 1: dlq.Manual, 3: dlq.Manual} {
@@ -79,7 +86,7 @@ func TestDLQ_ReplayByPriority(t *testing.T) {
 			t.Errorf("dead letter %d is %s, want %s", i, st, want)
 		}
 	}
-	out, _ = b.run(cli.ExitOK, "jobs", "show", c.Job.ID)
+	out, _ = b.run(cli.ExitOK, "jobs", "show", c.ID)
 	if !strings.Contains(out, "higher priorities first") {
 		t.Errorf("jobs show printed %q", out)
 	}

@@ -12,7 +12,10 @@ import (
 // it does.
 func TestDLQ_OfASubscription(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testDLQOfASubscription)
+}
+
+func testDLQOfASubscription(t *testing.T, b *dlqBundle) {
 	id := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {
 		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Manual, "", ""
 	})

@@ -16,13 +16,15 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
 // dlqBundle is the embedded database with dead letters, and the command line.
 type dlqBundle struct {
 	*verifyBundle
-	store *dlq.Store
+	store  *dlq.Store
+	server string // file with the settings of the admin API that commands use; empty for the database
 }
 
 func setupDLQ(t *testing.T) *dlqBundle {
@@ -67,10 +69,7 @@ func (b *dlqBundle) writeDeadLetter(seq int64, f func(*dlq.DeadLetter)) string {
 func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
 	var o, e bytes.Buffer
-	args = append(append([]string{"dlq"}, args...), "--scylla-hosts", b.e.CQLAddr)
-	if args[1] == "replay" {
-		args = append(args, "--kafka-seeds", b.e.KafkaAddr)
-	}
+	args = append(append([]string{"dlq"}, args...), b.target()...)
 	code := run(args, &o, &e)
 	if code != want {
 		b.t.Errorf("dlq %v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
@@ -82,7 +81,7 @@ func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 func (b *dlqBundle) ids(args ...string) (ids []string) {
 	b.t.Helper()
 	out, _ := b.run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
-	var views []deadLetterView
+	var views []admin.Summary
 	if err := json.Unmarshal([]byte(out), &views); err != nil {
 		b.t.Fatalf("list printed %q: %v", out, err)
 	}
@@ -107,7 +106,10 @@ func (b *dlqBundle) status(id string) dlq.Status {
 
 func TestDLQ_Commands(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testDLQCommands)
+}
+
+func testDLQCommands(t *testing.T, b *dlqBundle) {
 	b.relaySays("running", "closed", -time.Hour)
 	if out, errOut := b.run(cli.ExitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
 		t.Errorf("list of nothing printed %q, %q", out, errOut)
@@ -166,7 +168,7 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("show", func(t *testing.T) {
 		out, _ := b.run(cli.ExitOK, "show", head)
-		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "behind", next, "write", "record_too_large: too large"} {
+		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "number 1 of 2 open dead letters", "events that it blocks: 1\n  2  " + next, "write", "record_too_large: too large"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
@@ -178,7 +180,7 @@ func TestDLQ_Commands(t *testing.T) {
 	})
 	t.Run("stats", func(t *testing.T) {
 		out, _ := b.run(cli.ExitOK, "stats", "-o", "json")
-		var v statsView
+		var v admin.StatsBody
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +221,8 @@ func TestDLQ_Commands(t *testing.T) {
 				t.Errorf("%s --dry-run says %q", c.action, errOut)
 			}
 			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
-			var v changed
-			if err := json.Unmarshal([]byte(out), &v); err != nil || !v.DryRun || v.Changed != 0 || v.Preview.DeadLetters == 0 {
+			var v admin.PreviewBody
+			if err := json.Unmarshal([]byte(out), &v); err != nil || v.Action != c.action || v.DeadLetters == 0 {
 				t.Errorf("%s --dry-run printed %q, %v", c.action, out, err)
 			}
 		}
@@ -237,18 +239,20 @@ func TestDLQ_Commands(t *testing.T) {
 		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes", "--reason", "a test"); !strings.Contains(errOut, "act on the first") {
 			t.Errorf("replay of a parked dead letter says %q", errOut)
 		}
-		out, _ := b.run(cli.ExitWaits, "replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "--actor", "eve", "-o", "json")
-		var v changed
-		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Changed != 2 || v.Preview.Refused[dlq.Parked] != 1 || v.Preview.Followers != 1 {
-			t.Errorf("replay --all printed %s, %v", out, err)
+		out, errOut := b.run(cli.ExitWaits, append([]string{"replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "-o", "json"}, b.by("eve")...)...)
+		var v admin.JobBody
+		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Progress.Changed != 2 || v.Progress.SkippedAll() != 0 || !strings.Contains(errOut, "not eligible for replay\n         1  parked") {
+			t.Errorf("replay --all printed %s, %s, %v", out, errOut, err)
 		}
-		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, "eve") || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
+		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
 		b.run(cli.ExitOK, "release", head, "-y", "--reason", "a test")
 		b.run(cli.ExitOK, "resolve", other, "-y", "--reason", "by phone")
 		b.run(cli.ExitFailed, "resolve", other, "-y", "--reason", "a test")
-		b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y", "--reason", "a test")
+		if _, errOut := b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y", "--reason", "a test"); !strings.Contains(errOut, "has no dead letter") {
+			t.Errorf("discard of an unknown event says %q", errOut)
+		}
 		b.run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--reason", "a test", "--rate", "1000")
 		for _, id := range []string{head, next, other} {
 			if s := b.status(id); s != dlq.Resolved {
@@ -288,15 +292,18 @@ func (b *dlqBundle) jobs() *jobs.Store { return jobs.New(b.store) }
 // Each change by the command line leaves an entry in the audit trail, like one by the API.
 func TestDLQ_ChangesAreAudited(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onBothAPIs(t, testChangesAreAudited)
+}
+
+func testChangesAreAudited(t *testing.T, b *dlqBundle) {
 	id := b.writeDeadLetter(1, nil)
-	b.run(cli.ExitOK, "discard", id, "--yes", "--actor", "ann", "--reason", "INC-7")
+	b.run(cli.ExitOK, append([]string{"discard", id, "--yes", "--reason", "INC-7"}, b.by("eve")...)...)
 	out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-	var list []jobView
+	var list []admin.JobBody
 	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {
 		t.Fatalf("jobs list = %s, %v", out, err)
 	}
-	b.run(cli.ExitFailed, "jobs", "pause", list[0].ID, "--actor", "bob", "--reason", "wait")
+	b.run(cli.ExitFailed, append([]string{"jobs", "pause", list[0].ID, "--reason", "wait"}, b.by("bob")...)...)
 	type entry struct{ Actor, Action, Target, Reason, State string }
 	got := make(map[string]entry)
 	var e entry
@@ -312,8 +319,8 @@ func TestDLQ_ChangesAreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]entry{
-		"create-job": {"ann", "create-job", list[0].ID, "INC-7", "done"},
-		"pause-job":  {"bob", "pause-job", list[0].ID, "wait", "refused"},
+		"create-job": {b.actor("eve"), "create-job", list[0].ID, "INC-7", "done"},
+		"pause-job":  {b.actor("bob"), "pause-job", list[0].ID, "wait", "refused"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the audit trail has %+v, want %+v", got, want)

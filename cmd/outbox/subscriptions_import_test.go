@@ -241,7 +241,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	}
 	world.Eventually(t, "the refused event is a dead letter", deadLetters(1))
 	h.answer(http.StatusNoContent)
-	b.command(t, cli.ExitOK, "dlq", "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
+	(&dlqBundle{verifyBundle: b}).run(cli.ExitOK, "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
 	world.Eventually(t, "the dead letter is resolved", deadLetters(0))
 	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
 		t.Errorf("received %v with %d ids, want the event twice with one id", got, len(h.got))

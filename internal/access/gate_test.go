@@ -196,3 +196,15 @@ func TestNew_NamesEveryProblem(t *testing.T) {
 		t.Errorf("New() without tokens = %v", err)
 	}
 }
+
+// A handler that only its own process calls knows the principal without a token.
+func TestOnly_EveryRequestIsOfThePrincipal(t *testing.T) {
+	t.Parallel()
+	want := Principal{Name: `DOMAIN\ann`, Role: Operator}
+	g := Only(want)
+	for _, header := range []string{"", "Bearer x"} {
+		if p, err := g.Authenticate(t.Context(), header, ""); err != nil || p != want {
+			t.Errorf("Authenticate(%q) = %+v, %v, want %+v", header, p, err, want)
+		}
+	}
+}

@@ -3,10 +3,13 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -184,17 +187,25 @@ func TestPreview(t *testing.T) {
 		b.writeDeadLetter(t, f, time.Time{})
 	}
 	b.writeDeadLetter(t, testDeadLetter("b", 1), time.Time{})
-	var p previewBody
+	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
 		t.Errorf("preview of a filter: %+v", p)
 	}
-	p = previewBody{}
+	p = PreviewBody{}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"discard","ids":["%[1]s","%[1]s","01a2005c-395d-72e3-8401-994110828553"]}`, first.EventID)).into(t, http.StatusOK, &p)
-	if p.DeadLetters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 {
+	if p.DeadLetters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 || len(p.Reasons) != 1 || p.Reasons[0] != "event 01a2005c-395d-72e3-8401-994110828553 has no dead letter" {
 		t.Errorf("preview of ids: %+v", p)
 	}
-	p = previewBody{}
+	parked := testDeadLetter("c", 1)
+	parked.Status = dlq.Parked
+	b.writeDeadLetter(t, parked, time.Time{})
+	p = PreviewBody{}
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"replay","ids":["%s"]}`, parked.EventID)).into(t, http.StatusOK, &p)
+	if p.DeadLetters != 0 || p.Refused[dlq.Parked] != 1 || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], parked.EventID.String()) {
+		t.Errorf("preview of a refused id: %+v", p)
+	}
+	p = PreviewBody{}
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["manual"]},"limit":1}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.Truncated {
 		t.Errorf("preview with a limit: %+v", p)
@@ -207,7 +218,7 @@ func TestJobs(t *testing.T) {
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	var dry struct {
 		DryRun  bool         `json:"dry_run"`
-		Preview *previewBody `json:"preview"`
+		Preview *PreviewBody `json:"preview"`
 		ID      string       `json:"id"`
 	}
 	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"dry_run":true}`).into(t, http.StatusOK, &dry)
@@ -226,6 +237,18 @@ func TestJobs(t *testing.T) {
 		}
 		ids = append(ids, made.ID)
 	}
+	for follow, want := range map[string]time.Duration{"45s": 45 * time.Second, "0s": -1} {
+		var short JobBody
+		b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"follow":%q}`, l.EventID, follow)).into(t, http.StatusAccepted, &short)
+		id, _ := gocql.ParseUUID(short.ID)
+		if j, err := b.jobs().Read(t.Context(), id); err != nil || j.Follow != want {
+			t.Errorf("a job that follows for %s: %+v, %v", follow, j, err)
+		}
+		ids = append(ids, short.ID)
+	}
+	for _, bad := range []string{`"replay","follow":"soon"`, `"replay","follow":"-1s"`, `"discard","follow":"1s"`, `"replay","canary":true,"follow":"0s"`} {
+		b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"ids":["%s"],"action":%s}`, l.EventID, bad)).problemIn(t, http.StatusUnprocessableEntity)
+	}
 	var page struct {
 		Jobs []JobBody `json:"jobs"`
 		Next string    `json:"next"`
@@ -241,7 +264,8 @@ func TestJobs(t *testing.T) {
 			break
 		}
 	}
-	if fmt.Sprint(listed) != fmt.Sprint([]string{ids[2], ids[1], ids[0]}) {
+	slices.Reverse(listed)
+	if !slices.Equal(listed, ids) {
 		t.Errorf("listed %v of %v", listed, ids)
 	}
 	job := "/v1/dlq/jobs/" + ids[0]
@@ -272,7 +296,7 @@ func TestJobs(t *testing.T) {
 			t.Errorf("no job in the audit: %+v", x)
 		}
 	}
-	if fmt.Sprint(got) != "map[cancel-job done:1 create-job done:3 pause-job done:1 pause-job refused:1 resume-job done:1]" {
+	if fmt.Sprint(got) != "map[cancel-job done:1 create-job done:5 pause-job done:1 pause-job refused:1 resume-job done:1]" {
 		t.Errorf("audit: %v", got)
 	}
 }

@@ -19,7 +19,7 @@ type archivesInput struct {
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the previous response"`
 }
 
-// ArchiveObject is an object of the archive. It is exported only for huma.
+// ArchiveObject is an object of the archive.
 type ArchiveObject struct {
 	Object      string             `json:"object" doc:"Name of the object, for a restore"`
 	DeadLetters int                `json:"dead_letters"`
@@ -100,7 +100,7 @@ func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]stri
 }
 
 // planned sets the preview of a sweep.
-func (ep *archiveEndpoints) planned(ctx context.Context, b *previewBody) error {
+func (ep *archiveEndpoints) planned(ctx context.Context, b *PreviewBody) error {
 	plan, more, err := ep.keeper.Plan(ctx)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 
 	// The preview equals the result of the job; a dry run returns it and creates no job.
 	body := `"action":"purge","filter":{"aggregate":"a"}`
-	var p previewBody
+	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 || p.Estimated <= 0 || p.EstimatedBy != "default rate" {
 		t.Errorf("preview: %+v", p)
@@ -168,7 +168,7 @@ func TestArchives_SweepNow(t *testing.T) {
 	b, keeper := setupArchive(t)
 	old := b.settled(t, "old", time.Now().Add(-2*time.Hour))
 	young := b.settled(t, "young", time.Time{})
-	var p previewBody
+	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"archive"}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 {
 		t.Errorf("preview: %+v", p)

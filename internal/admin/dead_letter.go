@@ -8,8 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Summary is a dead letter in a list. It is exported only for huma, which describes no
-// unexported embedded types.
+// Summary is a dead letter in a list.
 type Summary struct {
 	EventID       string     `json:"event_id" format:"uuid"`
 	Table         string     `json:"table" doc:"The outbox table, keyspace.table, or of a subscription subscription.NAME"`
@@ -50,8 +49,8 @@ func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	}
 }
 
-// deadLetterBody is a complete dead letter.
-type deadLetterBody struct {
+// DeadLetterBody is a complete dead letter.
+type DeadLetterBody struct {
 	Summary
 	// The payload in two forms; both are absent for a null payload.
 	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
@@ -65,20 +64,21 @@ type deadLetterBody struct {
 	ErrorChain    []string          `json:"error_chain,omitempty" doc:"The messages of the wrapped errors, outermost first"`
 	Metadata      map[string]string `json:"metadata,omitempty" doc:"Metadata of the relay at the last failure"`
 	Raw           map[string]string `json:"raw,omitempty" doc:"The readable columns of a row that is not an event, as CQL text"`
-	Outcome       *outcomeBody      `json:"outcome,omitempty"`
+	Outcome       *OutcomeBody      `json:"outcome,omitempty"`
 	ResolvedAt    *time.Time        `json:"resolved_at,omitempty"`
+	ArchiveObject string            `json:"archive_object,omitempty" doc:"The object of the archive that contains it, if it is archived"`
 	EditedTo      string            `json:"edited_to,omitempty" format:"uuid" doc:"The edited event that is published in its place"`
-	Edit          *contentBody      `json:"edit,omitempty" doc:"The edited payload and headers, which are published instead of those above"`
+	Edit          *ContentBody      `json:"edit,omitempty" doc:"The edited payload and headers, which are published instead of those above"`
 	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
 	Position      int               `json:"position,omitempty" doc:"Its position among the open dead letters of its aggregate, from 1; absent if it is not open"`
 	ChainLength   int               `json:"chain_length,omitempty" doc:"Number of open dead letters of its aggregate"`
-	Followers     []follower        `json:"followers" doc:"The first dead letters that are parked behind it"`
+	Followers     []Follower        `json:"followers" doc:"The first dead letters that are parked behind it"`
 	FollowerCount int               `json:"follower_count" doc:"Number of dead letters that are parked behind it"`
 	May           []dlq.Action      `json:"may" doc:"The actions that its status allows, regardless of the role"`
 }
 
-// contentBody is the published content of an edited dead letter.
-type contentBody struct {
+// ContentBody is the published content of an edited dead letter.
+type ContentBody struct {
 	PayloadText   *string           `json:"payload_text,omitempty"`
 	PayloadBase64 *string           `json:"payload_base64,omitempty"`
 	ContentType   string            `json:"content_type"`
@@ -88,11 +88,11 @@ type contentBody struct {
 	At            time.Time         `json:"at"`
 }
 
-func contentOf(e *dlq.Edited) *contentBody {
+func contentOf(e *dlq.Edited) *ContentBody {
 	if e == nil {
 		return nil
 	}
-	b := &contentBody{ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
+	b := &ContentBody{ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
 	if b.Headers == nil {
 		b.Headers = map[string]string{}
 	}
@@ -100,8 +100,8 @@ func contentOf(e *dlq.Edited) *contentBody {
 	return b
 }
 
-// outcomeBody is the outcome of a dead letter.
-type outcomeBody struct {
+// OutcomeBody is the outcome of a dead letter.
+type OutcomeBody struct {
 	Kind      dlq.OutcomeKind `json:"kind"`
 	Topic     string          `json:"topic,omitempty"`
 	Partition *int32          `json:"partition,omitempty"`
@@ -109,19 +109,19 @@ type outcomeBody struct {
 	Note      string          `json:"note,omitempty"`
 }
 
-func outcomeOf(o *dlq.Outcome) *outcomeBody {
+func outcomeOf(o *dlq.Outcome) *OutcomeBody {
 	if o.Kind == "" {
 		return nil
 	}
-	out := &outcomeBody{Kind: o.Kind, Topic: o.Topic, Note: o.Note}
+	out := &OutcomeBody{Kind: o.Kind, Topic: o.Topic, Note: o.Note}
 	if o.Topic != "" {
 		out.Partition, out.Offset = &o.Partition, &o.Offset
 	}
 	return out
 }
 
-// follower is a dead letter that is parked behind another one.
-type follower struct {
+// Follower is a dead letter that is parked behind another one.
+type Follower struct {
 	EventID   string     `json:"event_id" format:"uuid"`
 	EventType string     `json:"event_type"`
 	Sequence  int64      `json:"sequence,omitempty"`
@@ -146,8 +146,8 @@ func forms(p []byte) (text, coded *string) {
 }
 
 // chain sets the position of the dead letter among the ones of its aggregate.
-func (b *deadLetterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
-	b.Followers = []follower{}
+func (b *DeadLetterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
+	b.Followers = []Follower{}
 	b.ChainLength = len(chain)
 	for i, e := range chain {
 		if e.EventID == l.EventID {
@@ -159,7 +159,7 @@ func (b *deadLetterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
 		}
 		b.FollowerCount++
 		if len(b.Followers) < maxFollowers {
-			b.Followers = append(b.Followers, follower{e.EventID.String(), e.EventType, e.Sequence, e.Status})
+			b.Followers = append(b.Followers, Follower{e.EventID.String(), e.EventType, e.Sequence, e.Status})
 		}
 	}
 }

@@ -46,18 +46,18 @@ type listOutput struct {
 }
 
 type deadLetterInput struct {
-	EventID string `path:"event_id" format:"uuid"`
+	EventID string `path:"event_id" format:"uuid" doc:"Id of the event, or of the edited event that is published in its place"`
 }
 
 type deadLetterOutput struct {
 	ETag string `header:"ETag" doc:"Version of the dead letter"`
-	Body deadLetterBody
+	Body DeadLetterBody
 }
 
-type statsOutput struct{ Body statsBody }
+type statsOutput struct{ Body StatsBody }
 
-// statsBody contains the counts of dead letters.
-type statsBody struct {
+// StatsBody contains the counts of dead letters.
+type StatsBody struct {
 	At          time.Time            `json:"at" doc:"Time of the count"`
 	Total       int64                `json:"total"`
 	Open        int64                `json:"open"`
@@ -68,7 +68,7 @@ type statsBody struct {
 }
 
 // same reports whether only the time differs.
-func (b *statsBody) same(c *statsBody) bool {
+func (b *StatsBody) same(c *StatsBody) bool {
 	if b.Total != c.Total || b.Open != c.Open || (b.Oldest == nil) != (c.Oldest == nil) || b.Oldest != nil && !b.Oldest.Equal(*c.Oldest) {
 		return false
 	}
@@ -91,7 +91,7 @@ func equalCounts[K comparable](a, b map[K]int64) bool {
 type deadLetterEndpoints struct {
 	*operations
 	store *dlq.Store
-	stats *remembered[statsBody]
+	stats *remembered[StatsBody]
 	now   func() time.Time
 }
 
@@ -244,9 +244,22 @@ func (ep *deadLetterEndpoints) deadLetter(ctx context.Context, in *deadLetterInp
 	return out, nil
 }
 
+// read returns the dead letter of an event, or of the event that an edit replaces.
+func (ep *deadLetterEndpoints) read(ctx context.Context, id gocql.UUID) (dlq.DeadLetter, error) {
+	l, err := ep.store.Read(ctx, id)
+	if !errors.Is(err, dlq.ErrNotFound) {
+		return l, err
+	}
+	original, err := ep.store.OriginalOf(ctx, id)
+	if err != nil {
+		return l, err
+	}
+	return ep.store.Read(ctx, original)
+}
+
 // complete returns a dead letter with its history and its position in its aggregate.
 func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*deadLetterOutput, error) {
-	l, err := ep.store.Read(ctx, id)
+	l, err := ep.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -254,10 +267,10 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	if err != nil {
 		return nil, err
 	}
-	b := deadLetterBody{
+	b := DeadLetterBody{
 		Summary: some[0], ContentType: l.ContentType, Headers: l.Headers, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
-		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: outcomeOf(&l.Outcome), ResolvedAt: when(l.ResolvedAt),
-		History: []dlq.Change{}, Followers: []follower{}, May: []dlq.Action{},
+		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: outcomeOf(&l.Outcome), ResolvedAt: when(l.ResolvedAt), ArchiveObject: l.Archive,
+		History: []dlq.Change{}, Followers: []Follower{}, May: []dlq.Action{},
 	}
 	if b.Headers == nil {
 		b.Headers = map[string]string{}
@@ -270,7 +283,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	if l.EditedID != (gocql.UUID{}) {
 		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
 	}
-	if h, err := ep.store.History(ctx, id); err != nil && !errors.Is(err, dlq.ErrNotFound) {
+	if h, err := ep.store.History(ctx, l.EventID); err != nil && !errors.Is(err, dlq.ErrNotFound) {
 		return nil, err
 	} else if len(h) > 0 {
 		b.History = h
@@ -301,10 +314,10 @@ func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*stat
 // statsTimeout bounds a count of all dead letters.
 const statsTimeout = 30 * time.Second
 
-func (ep *deadLetterEndpoints) readStats(ctx context.Context) (statsBody, error) {
+func (ep *deadLetterEndpoints) readStats(ctx context.Context) (StatsBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	b := statsBody{At: ep.now().UTC()}
+	b := StatsBody{At: ep.now().UTC()}
 	st, err := ep.store.Stats(ctx)
 	if err != nil {
 		return b, err

@@ -85,7 +85,7 @@ func TestDeadLetter_HasAllOfIt(t *testing.T) {
 	empty.Payload, empty.Headers = nil, nil
 	b.writeDeadLetter(t, empty, time.Time{})
 
-	var got deadLetterBody
+	var got DeadLetterBody
 	a := b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+binary.EventID.String(), "").into(t, http.StatusOK, &got)
 	if a.header.Get("ETag") != `"1"` || got.Version != 1 || got.PayloadText != nil || got.PayloadBase64 == nil || *got.PayloadBase64 != base64.StdEncoding.EncodeToString(binary.Payload) {
 		t.Errorf("binary dead letter: %s %s", a.header.Get("ETag"), a.body)
@@ -99,12 +99,12 @@ func TestDeadLetter_HasAllOfIt(t *testing.T) {
 	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
 		t.Errorf("may = %v, want %v", got.May, want)
 	}
-	got = deadLetterBody{}
+	got = DeadLetterBody{}
 	a = b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+text.EventID.String(), "").into(t, http.StatusOK, &got)
 	if got.PayloadText == nil || *got.PayloadText != string(text.Payload) || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("text dead letter: %s", a.body)
 	}
-	got = deadLetterBody{}
+	got = DeadLetterBody{}
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+empty.EventID.String(), "").into(t, http.StatusOK, &got)
 	if got.PayloadText != nil || got.PayloadBase64 != nil || got.Headers == nil {
 		t.Errorf("null payload: %+v", got)
@@ -128,7 +128,7 @@ func TestStatsAndGroups(t *testing.T) {
 	if err := b.store.Discard(t.Context(), done.EventID, dlq.Actor{Name: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	var st statsBody
+	var st StatsBody
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/stats", "").into(t, http.StatusOK, &st)
 	if st.Total != 7 || st.Open != 6 || st.ByStatus[dlq.Manual] != 6 || st.ByStatus[dlq.Resolved] != 1 || st.OpenByClass["record_too_large"] != 5 || st.Oldest == nil || !st.Oldest.Equal(at) {
 		t.Errorf("stats: %+v", st)

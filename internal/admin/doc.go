@@ -4,6 +4,10 @@
 // A Server describes itself at /openapi.json. Every error is a problem document
 // (RFC 9457). Requests carry a bearer token, whose role decides what is allowed; there
 // are no cookies. Each requested change is written to the audit trail before it is made,
-// and its result afterwards. Like the command line, the API changes dead letters in the
-// database; publishing is the relay's task.
+// and its result afterwards. The API changes dead letters in the database; publishing is
+// the relay's task.
+//
+// The exported types with the suffix Body and those that they contain are the bodies of
+// requests and responses. Package adminclient sends and receives them; the command line
+// uses it, also to call a Server in its own process.
 package admin

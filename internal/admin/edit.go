@@ -21,10 +21,11 @@ const maxEdit = 4 << 20
 type editInput struct {
 	EventID string `path:"event_id" format:"uuid"`
 	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; required"`
-	Body    editBody
+	Body    EditBody
 }
 
-type editBody struct {
+// EditBody is the request of an edit.
+type EditBody struct {
 	PayloadText   *string            `json:"payload_text,omitempty" doc:"New payload as text; without payload_text and payload_base64 it is unchanged"`
 	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"New payload as base64"`
 	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Unchanged if absent"`
@@ -35,13 +36,16 @@ type editBody struct {
 
 type editOutput struct {
 	ETag string `header:"ETag" doc:"Version of the dead letter"`
-	Body struct {
-		DryRun   bool           `json:"dry_run"`
-		Diff     dlq.Difference `json:"diff"`
-		Problems []string       `json:"problems" doc:"Why the edited event cannot be published; only for a dry run, otherwise the error contains them"`
-		Schema   bool           `json:"schema" doc:"The event type has a JSON Schema, and the payload was validated against it"`
-		NewID    string         `json:"new_event_id,omitempty" format:"uuid" doc:"Id of the event that is published instead of the original"`
-	}
+	Body EditedBody
+}
+
+// EditedBody is the result of an edit.
+type EditedBody struct {
+	DryRun   bool           `json:"dry_run"`
+	Diff     dlq.Difference `json:"diff"`
+	Problems []string       `json:"problems" doc:"Why the edited event cannot be published; only for a dry run, otherwise the error contains them"`
+	Schema   bool           `json:"schema" doc:"The event type has a JSON Schema, and the payload was validated against it"`
+	NewID    string         `json:"new_event_id,omitempty" format:"uuid" doc:"Id of the event that is published instead of the original"`
 }
 
 func (ep *actionEndpoints) registerEdit() {
@@ -53,7 +57,7 @@ func (ep *actionEndpoints) registerEdit() {
 }
 
 // content returns the content of the dead letter after the edit.
-func (b *editBody) content(ctx context.Context, l *dlq.DeadLetter) (dlq.Edit, error) {
+func (b *EditBody) content(ctx context.Context, l *dlq.DeadLetter) (dlq.Edit, error) {
 	e := l.Content()
 	switch {
 	case b.PayloadText != nil && b.PayloadBase64 != nil:

@@ -71,7 +71,7 @@ func TestEdit(t *testing.T) {
 	if got.NewID == "" || len(got.Problems) != 0 || len(got.Diff.Headers) != 2 || a.header.Get("ETag") != `"2"` {
 		t.Errorf("edited: %s", a.body)
 	}
-	var whole deadLetterBody
+	var whole DeadLetterBody
 	b.ask(t, access.Viewer, "GET", strings.TrimSuffix(path, "/edit"), "").into(t, 200, &whole)
 	if whole.EditedTo != got.NewID || *whole.PayloadText != `{"n":1}` || whole.Edit == nil || *whole.Edit.PayloadText != `{"n":2}` || whole.Edit.Headers["x"] != "y" ||
 		whole.Edit.By != "a-admin" || whole.Edit.Reason != "was a text" || whole.Status != dlq.Pending {

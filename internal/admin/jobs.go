@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
-// JobBody is a bulk operation. It is exported only for huma, like Summary.
+// JobBody is a bulk operation.
 type JobBody struct {
 	ID         string           `json:"id" format:"uuid"`
 	Action     dlq.Action       `json:"action"`
@@ -67,12 +67,14 @@ type jobOutput struct {
 func jobOutputOf(j *jobs.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
 
 type newJobInput struct {
-	Body newJobBody
+	Body NewJobBody
 }
 
-type newJobBody struct {
+// NewJobBody is the request of a job.
+type NewJobBody struct {
 	JobTarget
 	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Dead letters between two saves of the progress; 0 means 100, for a purge 1000"`
+	Follow    string `json:"follow,omitempty" maxLength:"30" doc:"For a replay: how long the job waits for the results of a batch, such as 30s; default 10m, and 0s does not wait"`
 	Canary    bool   `json:"canary,omitempty" doc:"For a replay: start with 1, 2, 5 and 20 dead letters, and pause if one fails again with the same error"`
 	Reason    string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded with the job and in the audit trail"`
 	DryRun    bool   `json:"dry_run,omitempty" doc:"Return a preview without creating a job (200)"`
@@ -87,7 +89,7 @@ type newJobOutput struct {
 // dryJobBody is the response to a dry run, which creates no job.
 type dryJobBody struct {
 	DryRun  bool        `json:"dry_run" doc:"Always true"`
-	Preview previewBody `json:"preview" doc:"Preview of the effects"`
+	Preview PreviewBody `json:"preview" doc:"Preview of the effects"`
 }
 
 type jobsInput struct {
@@ -138,6 +140,7 @@ type jobEndpoints struct {
 	jobs    *jobs.Store
 	audit   *audit
 	archive *archiveEndpoints
+	relays  *relayEndpoints
 }
 
 func (ep *jobEndpoints) register() {
@@ -191,6 +194,9 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 		return out, nil
 	}
 	spec.BatchSize, spec.Canary = b.BatchSize, b.Canary
+	if spec.Follow, err = b.follow(ctx); err != nil {
+		return nil, err
+	}
 	if err := spec.Validate(); err != nil {
 		return nil, invalid(ctx, "body", err.Error())
 	}
@@ -217,6 +223,24 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	made := jobOf(job)
 	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
 	return out, nil
+}
+
+// follow returns the time that the job waits for results: 0 for the default, negative for
+// none.
+func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
+	if b.Follow == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(b.Follow)
+	switch {
+	case b.Action != dlq.ActionReplay:
+		return 0, invalid(ctx, "body.follow", "allowed only for a replay")
+	case err != nil || d < 0:
+		return 0, invalid(ctx, "body.follow", "must be a duration such as 30s or 10m; 0s does not wait")
+	case d == 0:
+		return -1, nil
+	}
+	return d, nil
 }
 
 // permitJob refuses a caller without the role of the job's action.

@@ -197,7 +197,7 @@ func (l *live) poll(ctx context.Context) {
 // poller is the state of the last poll.
 type poller struct {
 	l           *live
-	stats       *statsBody
+	stats       *StatsBody
 	relays      []relayBody
 	jobs        map[gocql.UUID]int64 // versions of the open ones
 	deadLetters map[gocql.UUID]int64 // versions

@@ -75,7 +75,7 @@ func TestLive_TellsWhatChanges(t *testing.T) {
 	}
 	open := func(n int64) func([]byte) bool {
 		return func(data []byte) bool {
-			var st statsBody
+			var st StatsBody
 			return json.Unmarshal(data, &st) == nil && st.Open == n
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // maxPreview is the maximum number of dead letters that a preview examines.
 const maxPreview = jobs.MaxIDs
 
-// filterBody selects dead letters.
-type filterBody struct {
+// FilterBody selects dead letters of a request.
+type FilterBody struct {
 	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
 	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
@@ -31,11 +31,10 @@ type filterBody struct {
 	Until       time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
 
-// JobTarget is the action and the dead letters of a job or a preview. It is exported only
-// for huma.
+// JobTarget is the action and the dead letters of a job or a preview.
 type JobTarget struct {
 	Action     dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
-	Filter     *filterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
+	Filter     *FilterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
 	IDs        []string    `json:"ids,omitempty" nullable:"false"`
 	Object     string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
 	Limit      int         `json:"limit,omitempty" minimum:"0" doc:"Maximum number of dead letters, latest failures first; 0 means all"`
@@ -97,7 +96,7 @@ type which struct {
 }
 
 // whichOf reads the ids or the filter of a request.
-func whichOf(ctx context.Context, filter *filterBody, ids []string, statuses []dlq.Status) (w which, err error) {
+func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
 		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
@@ -129,16 +128,29 @@ type previewInput struct {
 	Body JobTarget
 }
 
-// previewBody is the preview of an action.
-type previewBody struct {
+// PreviewBody is the preview of an action.
+type PreviewBody struct {
 	jobs.Preview
 	Missing   int  `json:"missing,omitempty" doc:"Number of ids without a dead letter"`
 	Truncated bool `json:"truncated" doc:"More dead letters exist than were examined"`
 	LookedAt  int  `json:"looked_at" doc:"Number of examined dead letters"`
 	Expired   int  `json:"objects_expired,omitempty" doc:"For a sweep: number of expired objects of the archive, which it removes"`
+
+	Reasons  []string `json:"reasons,omitempty" nullable:"false" doc:"For ids: why they are refused or have no dead letter, at most 10"`
+	Problems []string `json:"problems,omitempty" nullable:"false" doc:"For a replay: why relays would not publish the dead letters now, such as an open breaker; they do once they can"`
 }
 
-type previewOutput struct{ Body previewBody }
+// maxReasons is the maximum number of reasons in a preview.
+const maxReasons = 10
+
+// refuse adds a reason.
+func (b *PreviewBody) refuse(reason string) {
+	if len(b.Reasons) < maxReasons {
+		b.Reasons = append(b.Reasons, reason)
+	}
+}
+
+type previewOutput struct{ Body PreviewBody }
 
 func (ep *jobEndpoints) registerPreview() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
@@ -158,7 +170,7 @@ func (ep *jobEndpoints) preview(ctx context.Context, in *previewInput) (*preview
 	return &previewOutput{b}, nil
 }
 
-func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previewBody, err error) {
+func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b PreviewBody, err error) {
 	err = ep.heavily(ctx, func() error {
 		if spec.Action == dlq.ActionArchive {
 			return ep.archive.planned(ctx, &b)
@@ -168,7 +180,15 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previ
 			return err
 		}
 		b.LookedAt = len(deadLetters)
-		b.Preview, _, err = ep.jobs.Preview(ctx, spec, deadLetters)
+		for i := range deadLetters {
+			if err := ep.jobs.Check(spec, &deadLetters[i]); err != nil && len(spec.IDs) > 0 {
+				b.refuse(err.Error())
+			}
+		}
+		var may []dlq.DeadLetter
+		if b.Preview, may, err = ep.jobs.Preview(ctx, spec, deadLetters); err == nil && spec.Action == dlq.ActionReplay {
+			b.Problems, err = ep.relays.problems(ctx, may)
+		}
 		return err
 	})
 	if err == nil {
@@ -178,7 +198,7 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b previ
 }
 
 // some reads the selected dead letters, up to maxPreview.
-func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBody) ([]dlq.DeadLetter, error) {
+func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *PreviewBody) ([]dlq.DeadLetter, error) {
 	limit := maxPreview
 	if spec.Limit > 0 {
 		limit = min(limit, spec.Limit)
@@ -202,6 +222,7 @@ func (ep *jobEndpoints) some(ctx context.Context, spec *jobs.Spec, b *previewBod
 				deadLetters = append(deadLetters, l)
 			} else {
 				b.Missing++
+				b.refuse("event " + id.String() + " has no dead letter")
 			}
 		}
 		return deadLetters, nil

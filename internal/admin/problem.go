@@ -29,10 +29,14 @@ type problem struct {
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
+// TypeNotFound is the type of the problem that an object does not exist. A path that does
+// not exist has another type.
+const TypeNotFound = "urn:scylla-outbox:problem:not-found"
+
 // Problem types. They identify the kind of problem and cannot be resolved.
 const (
 	problemInvalid     = httpapi.TypeInvalid
-	problemNotFound    = "urn:scylla-outbox:problem:not-found"
+	problemNotFound    = TypeNotFound
 	problemRefused     = "urn:scylla-outbox:problem:refused"
 	problemChanged     = "urn:scylla-outbox:problem:changed-meanwhile"
 	problemNoVersion   = "urn:scylla-outbox:problem:version-missing"

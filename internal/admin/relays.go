@@ -37,7 +37,7 @@ type relayBody struct {
 }
 
 // RelayStatus is the status that a relay writes (relay/heartbeat.go). A relay of another
-// version may omit members. It is exported only for huma, like Summary.
+// version may omit members. It is exported only for huma, which describes no unexported embedded types.
 type RelayStatus struct {
 	State     string       `json:"state" enum:"starting,running,silent,stopped" doc:"silent if it no longer sends heartbeats"`
 	Ready     bool         `json:"ready" doc:"It reports no problem; false for a silent or stopped relay"`

@@ -58,3 +58,44 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 		}
 	}
 }
+
+// The preview of a replay contains why the dead letters would not be published now.
+func TestPreview_ProblemsOfAReplay(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
+	ofSubscription := testDeadLetter("b", 1)
+	ofSubscription.Table = "subscription.mail"
+	b.writeDeadLetter(t, ofSubscription, time.Time{})
+	problems := func(action, table string) string {
+		t.Helper()
+		var p PreviewBody
+		b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"`+action+`","filter":{"table":"`+table+`"}}`).into(t, 200, &p)
+		if p.DeadLetters != 1 {
+			t.Fatalf("the preview is %+v, want one dead letter", p)
+		}
+		return strings.Join(p.Problems, "; ")
+	}
+	for _, tt := range []struct {
+		relay, status string
+		at            time.Duration // after now
+		want          string
+	}{
+		{"r", `{"state":"stopped"}`, time.Hour, "no relay of " + testTable + " runs"},
+		{"r", `{"state":"running","breaker":{"state":"closed"}}`, -time.Minute, "no relay of " + testTable + " runs"},
+		{"r", `{"state":"running","breaker":{"state":"open"}}`, time.Hour, "the breaker of a shard of the relay of " + testTable + " is open"},
+		{"r", `{"state":"running","breaker":{"state":"closed"}}`, time.Hour, ""},
+		{"r/0", `{"state":"running","breaker":{"state":"closed"},"shard":{"index":0,"count":3}}`, time.Hour, "no instance owns shards [1 2] of " + testTable},
+	} {
+		if err := b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, 'i', ?, ?)",
+			tt.relay, testTable, time.Now().Add(tt.at), tt.status).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		if got := problems("replay", testTable); got != tt.want {
+			t.Errorf("with %s the problems are %q, want %q", tt.status, got, tt.want)
+		}
+	}
+	if got := problems("discard", testTable) + problems("replay", "subscription.mail"); got != "" {
+		t.Errorf("a change that no relay publishes has the problems %q", got)
+	}
+}

@@ -98,7 +98,7 @@ func (s *Server) registerEndpoints() {
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
-	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives}
+	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays}
 
 	reads.register()
 	actions.register()

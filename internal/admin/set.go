@@ -23,7 +23,7 @@ type setBody struct {
 	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required; recorded in the history of the dead letter and in the audit trail"`
 }
 
-// Labels is a change of priority and tags. It is exported only for huma.
+// Labels is a change of priority and tags.
 type Labels struct {
 	Priority   *int     `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"New priority; higher ones are replayed first by jobs with by_priority"`
 	AddTags    []string `json:"add_tags,omitempty" nullable:"false" maxItems:"16" doc:"Tags to add: 1 to 64 letters, digits and ._:/=@+-, the first a letter or digit"`

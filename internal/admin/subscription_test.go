@@ -24,7 +24,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	l.ErrorClass, l.Metadata = "max_receive", map[string]string{"event_id": event, "partition": "3", "offset": "17"}
 	b.writeDeadLetter(t, l, time.Time{})
 	path := "/v1/dlq/dead-letters/" + l.EventID.String()
-	var got deadLetterBody
+	var got DeadLetterBody
 	b.ask(t, access.Viewer, "GET", path, "").into(t, http.StatusOK, &got)
 	if got.Table != l.Table || got.Position != 1 || len(got.May) != len(actions)+1 {
 		t.Errorf("dead letter: %+v", got)

@@ -37,6 +37,7 @@ const (
 	SectionRelay         = "relay"
 	SectionDLQ           = "dlq"
 	SectionSchema        = "schema"
+	SectionAPI           = "api"
 	SectionLog           = "log"
 	SectionNotifications = "notifications"
 	SectionRetention     = "retention"
@@ -64,6 +65,7 @@ type Config struct {
 	Admin    AdminConfig    `setting:"admin"`
 	Relay    RelayConfig    `setting:"relay"`
 	DLQ      dlqConfig      `setting:"dlq"`
+	API      APIConfig      `setting:"api"`
 	Schema   schemaConfig   `setting:"schema"`
 	Log      logConfig      `setting:"log"`
 
@@ -216,6 +218,14 @@ type RelayConfig struct {
 // dlqConfig is for tools that change dead letters.
 type dlqConfig struct {
 	Schemas string `setting:"schemas" usage:"directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none"`
+}
+
+// APIConfig is the admin API that operators' commands use instead of the database.
+type APIConfig struct {
+	URL      string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database"`
+	Token    string `setting:"token" secret:"true" usage:"token for that API; file:PATH and env:NAME refer to a token stored there"`
+	TLSCA    string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
+	Insecure bool   `setting:"insecure" usage:"send the token beyond loopback without TLS, because something else protects the connection"`
 }
 
 // schemaConfig is the schema of a new keyspace.

@@ -10,7 +10,7 @@
 //   - heard of: an instance whose heartbeat in relay_instances is recent. One that is silent
 //     and has not reported that it stopped is gone.
 //
-// [Check] runs all checks. [ReplayProblems] runs those before a replay of dead letters.
+// [Check] runs all checks.
 //
 // The package repairs nothing, and prints nothing: the command outbox doctor does that.
 package doctor

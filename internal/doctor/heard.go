@@ -38,13 +38,6 @@ type instance struct {
 	status
 }
 
-// instances returns the live instances of all tables. It skips heartbeats of other versions
-// and instances that are gone.
-func instances(ctx context.Context, session *gocql.Session, keyspace string) (alive []instance, err error) {
-	alive, _, err = heardOf(ctx, session, keyspace)
-	return alive, err
-}
-
 // heardOf returns the live instances and, apart, instances that ended without reporting a stop
 // since an instance of the same relay reported one.
 func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {

@@ -12,6 +12,7 @@
 //	off      the value of the word off; 0 is then refused for other
 //	         numbers than durations, for which 0 is off too
 //	secret   "true": the setting has no flag, because the process list shows flags
+//	flag     name of the flag, where it differs from the key
 //	section  group of flags, where it differs from the section's name
 //	field    names of other fields that take their value from the setting
 //
@@ -108,7 +109,7 @@ func (f Field) Flag() string {
 	if f.Secret || f.FileOnly() {
 		return ""
 	}
-	return strings.NewReplacer(".", "-", "_", "-").Replace(f.Key)
+	return cmp.Or(f.tag.Get("flag"), strings.NewReplacer(".", "-", "_", "-").Replace(f.Key))
 }
 
 // Env is its environment variable, empty if it is in the file only.

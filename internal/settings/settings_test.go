@@ -43,6 +43,7 @@ type config struct {
 	} `setting:"shop"`
 	Other struct {
 		Level string `setting:"level" section:"log"`
+		URL   string `setting:"url" flag:"other"`
 	} `setting:"other"`
 }
 
@@ -83,6 +84,7 @@ func TestOf_NamesAndDefaults(t *testing.T) {
 		"shop.mode": "shop shop-mode OUTBOX_SHOP_MODE fast", "shop.hosts": "shop shop-hosts OUTBOX_SHOP_HOSTS a,b",
 		"shop.waits": "shop shop-waits OUTBOX_SHOP_WAITS ", "shop.topics": "shop shop-topics OUTBOX_SHOP_TOPICS ",
 		"shop.rules": "shop   ", "shop.tls": "shop shop-tls OUTBOX_SHOP_TLS false", "other.level": "log other-level OUTBOX_OTHER_LEVEL ",
+		"other.url": "other other OUTBOX_OTHER_URL ",
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if got[k] != want[k] {

@@ -130,7 +130,7 @@ func (c *cluster) command(want int, into any, args ...string) {
 	case args[0] == "verify":
 		args = append(args, "--kafka-seeds", c.kafkaAddr, "--until", "0s")
 	case args[1] == "replay":
-		args = append(args, "--kafka-seeds", c.kafkaAddr, "--wait", harness.Patience.String())
+		args = append(args, "--wait", harness.Patience.String())
 	}
 	out, stderr, code := harness.Run(c.t, args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil || code != want {
@@ -142,14 +142,15 @@ func (c *cluster) command(want int, into any, args ...string) {
 type deadLetter struct {
 	EventID     string `json:"event_id"`
 	AggregateID string `json:"aggregate_id"`
-	Sequence    int    `json:"seq"`
+	Sequence    int    `json:"sequence"`
 	Status      string `json:"status"`
 	ErrorClass  string `json:"error_class"`
-	Outcome     string `json:"outcome"`
+	Outcome     struct {
+		Kind  string `json:"kind"`
+		Topic string `json:"topic"`
+	} `json:"outcome"`
 	Headers     map[string]string
-	Chain       []struct {
-		Status string `json:"status"`
-	} `json:"chain"`
+	ChainLength int `json:"chain_length"`
 }
 
 // verified is the tested part of a verification.
@@ -194,7 +195,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 		t.Fatalf("dlq list = %+v, want the order manual and its cancellation blocked", list)
 	}
 	var shown deadLetter
-	if c.command(0, &shown, "dlq", "show", list[0].EventID); len(shown.Chain) != 2 || shown.AggregateID != refused {
+	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.ChainLength != 2 || shown.AggregateID != refused {
 		t.Errorf("dlq show = %+v", shown)
 	}
 	made.check(t, "the dead letter of the order", shown.Headers)
@@ -216,17 +217,19 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
 		t.Fatal(err)
 	}
-	var changed struct {
-		Changed int `json:"changed"`
+	var job struct {
+		Progress struct {
+			Changed int `json:"changed"`
+		} `json:"progress"`
 	}
-	if c.command(0, &changed, "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test"); changed.Changed != 1 {
-		t.Errorf("dlq replay = %+v", changed)
+	if c.command(0, &job, "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test"); job.Progress.Changed != 1 {
+		t.Errorf("dlq replay = %+v", job)
 	}
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
 	if c.command(0, &v, "verify"); !v.OK || v.Published != 4 || v.Dead+v.Parked != 0 {
 		t.Errorf("verify = %+v, want all four published", v)
 	}
-	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || !strings.HasPrefix(shown.Outcome, "replayed: OrderCreated[") {
+	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || shown.Outcome.Kind != "replayed" || shown.Outcome.Topic != "OrderCreated" {
 		t.Errorf("dlq show = %+v, want it resolved by a replay", shown)
 	}
 	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 4 {

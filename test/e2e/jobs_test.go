@@ -99,12 +99,12 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 		}
 	}
 	var edited struct {
-		EditedID string `json:"edited_id"`
+		ID string `json:"new_event_id"`
 	}
 	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes", "--reason", "a test")
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
 	got := c.published(refused, 2)
-	if len(got) != 2 || got[0].ID.String() != edited.EditedID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
+	if len(got) != 2 || got[0].ID.String() != edited.ID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
 		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || got[1].EditOf != "" {
 		t.Errorf("the aggregate's events are %+v, want the edited one and then its cancellation", got)
 	}
@@ -114,9 +114,9 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	}
 	var shown struct {
 		deadLetter
-		Payload string `json:"payload"`
+		Payload string `json:"payload_text"`
 	}
-	if c.command(0, &shown, "dlq", "show", edited.EditedID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
+	if c.command(0, &shown, "dlq", "show", edited.ID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
 		t.Errorf("dlq show = %+v, want the original to the byte", shown)
 	}
 	c.relay.Stop()
@@ -138,7 +138,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	c.relay.Stop()
 	grow()
 	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test", "--force", "--canary", "--wait", "1h",
-		"--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr)
+		"--scylla-hosts", c.cqlAddr)
 	type job struct {
 		ID       string `json:"id"`
 		State    string `json:"state"`

@@ -70,8 +70,8 @@ var dlqMutants = []mutant{
 		old: "SubscriptionOf(l.Table); ok {\n		return nil", new: "SubscriptionOf(l.Table); ok && false {\n		return nil",
 	},
 	{
-		name: "dlq: a replay for a subscription needs a relay", file: "internal/doctor/replay.go", pkg: "./cmd/outbox", run: "TestDLQ_OfASubscription",
-		old: "		return subscription\n", new: "		return subscription && false\n",
+		name: "dlq: a replay for a subscription needs a relay", file: "internal/admin/relay_problems.go", pkg: "./internal/admin", run: "TestPreview_ProblemsOfAReplay",
+		old: "; !ok {", new: "; !ok || true {",
 	},
 	{
 		name: "dlq: a job acts on a dead letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",

@@ -23,6 +23,14 @@ var securityMutants = []mutant{
 		old: "	if cfg.Gate == nil {\n		browsers.Hosts", new: "	if cfg.Gate != nil {\n		browsers.Hosts",
 	},
 	{
+		name: "api: a command sends its token unencrypted", file: "internal/app/api.go", pkg: "./cmd/outbox", run: "TestAPI_ErrorsNameTheFix",
+		old: `at.Scheme == "http" && !isLoopback(at.Hostname()) && !c.Insecure`, new: `false`,
+	},
+	{
+		name: "api: a command follows redirects with its token", file: "internal/admin/adminclient/client.go", pkg: "./internal/admin/adminclient", run: "TestClient_Errors",
+		old: "return http.ErrUseLastResponse", new: "return nil",
+	},
+	{
 		name: "access: the names of the host list are prefixes", file: "internal/access/hosts.go", pkg: "./internal/access", run: "NewHosts",
 		old: `host == "localhost" ||`, new: `strings.HasPrefix(host, "localhost") ||`,
 	},

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+// operatorAPI is the admin API that a command uses: that of a server (api.url), or one in
+// this process on the configured database.
+type operatorAPI struct {
+	*adminclient.Client
+	// runJob runs a job in this process. It is nil for a server, which runs its jobs.
+	runJob func(ctx context.Context, id string) error
+}
+
+// withAPI runs f with the admin API of the command's configuration. Changes are made by
+// the token's owner of a server, otherwise by actor, or by the user of this machine if it
+// is empty.
+func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err error) {
+	c, err := app.LoadConfig(cmd)
+	if err != nil {
+		return err
+	}
+	if c.API.URL != "" {
+		if actor != "" {
+			return cli.Usage(errors.New("--actor and --api cannot be combined: the audit trail contains the owner of the token"))
+		}
+		client, err := c.API.Client()
+		if err != nil {
+			return err
+		}
+		return apiFix(f(&operatorAPI{Client: client}), true)
+	}
+	if actor == "" {
+		actor = thisUser()
+	}
+	local, err := app.OpenLocalAPI(cmd.Context(), c, app.LocalConfig{
+		Actor: actor, Archive: cmd.Flags().Lookup("retention-archive") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
+		Runner: jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease},
+		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, local.Close()) }()
+	return apiFix(f(&operatorAPI{Client: local.Client, runJob: func(ctx context.Context, id string) error {
+		job, err := gocql.ParseUUID(id)
+		if err != nil {
+			return fmt.Errorf("job %q: %w", id, err)
+		}
+		_, err = local.Runner.RunJob(ctx, job)
+		return err
+	}}), false)
+}
+
+// apiFix adds the next step to an error of the API. remote reports that it is one of a
+// server.
+func apiFix(err error, remote bool) error {
+	if _, ok := errors.AsType[*adminclient.UnreachableError](err); ok && remote {
+		return cli.WithHint(err, "--api or OUTBOX_API_URL is the URL of 'outbox admin' (admin.api_addr); check that it runs there, and its certificate (--api-tls-ca)")
+	}
+	p, ok := errors.AsType[*adminclient.Error](err)
+	if !ok || cli.HintOf(err) != "" {
+		return err
+	}
+	if p.OutcomeUnknown {
+		return cli.WithHint(err, "the change may have been made; outbox dlq jobs list and outbox dlq show print what was changed")
+	}
+	switch hint := statusHint(p, remote); {
+	case p.Status == http.StatusUnprocessableEntity, p.Status == http.StatusBadRequest:
+		return cli.Usage(cli.WithHint(err, "%s --help describes the flags", "outbox dlq"))
+	case hint != "":
+		return cli.WithHint(err, "%s", hint)
+	}
+	return err
+}
+
+// statusHint returns the next step after a response with an error status, empty for none.
+func statusHint(p *adminclient.Error, remote bool) string {
+	switch {
+	case p.Status == http.StatusUnauthorized:
+		return "OUTBOX_API_TOKEN (api.token) must contain a token of admin.tokens of the server; 'outbox token NAME --role ROLE' creates one"
+	case p.Status == http.StatusForbidden:
+		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive and cancel need admin, other changes operator"
+	case p.Status == http.StatusNotFound && p.Type != admin.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
+		return "--api or OUTBOX_API_URL must be the URL of 'outbox admin', of this version or a later one"
+	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):
+		return "outbox dlq jobs list prints the ids"
+	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/dead-letters/"):
+		return "outbox dlq list --status all prints the ids"
+	case p.Status == http.StatusNotFound:
+		return "outbox dlq archive list prints the objects; they expire after retention.keep"
+	case p.Status == http.StatusPreconditionFailed:
+		return "it was changed concurrently: outbox dlq show prints it; then retry"
+	case p.Status == http.StatusInternalServerError && !remote:
+		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status lists the missing migrations"
+	case p.Status >= http.StatusInternalServerError && remote:
+		return "the log of the server contains the cause; retry later"
+	}
+	return p.Hint
+}

@@ -1,0 +1,165 @@
+package adminclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
+)
+
+// clients returns a client of the handler over the network, and one in this process.
+func clients(t *testing.T, token string, h http.HandlerFunc) map[string]*adminclient.Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	u, err := url.Parse(srv.URL + "/behind/a/proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*adminclient.Client{"network": adminclient.New(u, token, nil), "in process": adminclient.Local(h)}
+}
+
+// A request has the path, query, headers and body of its arguments.
+func TestClient_Requests(t *testing.T) {
+	t.Parallel()
+	var got string
+	for name, c := range clients(t, "t-1", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = strings.TrimSpace(strings.Join([]string{r.Method, strings.TrimPrefix(r.RequestURI, "/behind/a/proxy"), r.Header.Get("If-Match"), string(body)}, " "))
+		if token := r.Header.Get("Authorization"); token != "Bearer t-1" && strings.HasPrefix(r.RequestURI, "/behind") {
+			t.Errorf("the token is %q", token)
+		}
+		_, _ = w.Write([]byte(`{"a_new_member":1}`))
+	}) {
+		low, at, ctx := -3, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), t.Context()
+		for want, do := range map[string]func() error{
+			"GET /v1/dlq/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Cmanual&table=k.o&tag=x%2Cy&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+				_, _, err := c.DeadLetters(ctx, dlq.Filter{
+					Status: []dlq.Status{dlq.Pending, dlq.Manual}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
+					MinPriority: &low, Since: at, Until: at.Add(time.Hour),
+				}, 7)
+				return err
+			},
+			"GET /v1/dlq/dead-letters?limit=500": func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
+			"GET /v1/dlq/dead-letters/e%2F1":     func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
+			"GET /v1/dlq/stats":                  func() error { _, err := c.Stats(ctx); return err },
+			"GET /v1/dlq/jobs?limit=20":          func() error { _, _, err := c.Jobs(ctx, 20); return err },
+			"GET /v1/dlq/jobs/j":                 func() error { _, err := c.Job(ctx, "j"); return err },
+			"GET /v1/dlq/archives?limit=500":     func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
+			`POST /v1/dlq/jobs/j/pause  {"reason":"why"}`: func() error {
+				_, err := c.SteerJob(ctx, "j", adminclient.Pause, "why")
+				return err
+			},
+			`POST /v1/dlq/preview  {"action":"replay","ids":["e"]}`: func() error {
+				_, err := c.Preview(ctx, admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}})
+				return err
+			},
+			`POST /v1/dlq/jobs  {"action":"replay","ids":["e"],"follow":"30s","reason":"why"}`: func() error {
+				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s", Reason: "why"})
+				return err
+			},
+			`POST /v1/dlq/dead-letters/e/edit "4" {"dry_run":true}`: func() error {
+				_, err := c.Edit(ctx, "e", 4, admin.EditBody{DryRun: true})
+				return err
+			},
+		} {
+			if err := do(); err != nil || got != want {
+				t.Errorf("%s: the request is %q, %v, want %q", name, got, err, want)
+			}
+		}
+	}
+}
+
+// A list has all pages up to its limit, and reports whether there are more.
+func TestClient_Pages(t *testing.T) {
+	t.Parallel()
+	const total = 1203
+	for name, c := range clients(t, "", func(w http.ResponseWriter, r *http.Request) {
+		size, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+		var rows []string
+		for i := from; i < min(from+size, total); i++ {
+			rows = append(rows, fmt.Sprintf(`{"event_id":"%d"}`, i))
+		}
+		next := ""
+		if from+size < total {
+			next = strconv.Itoa(from + size)
+		}
+		fmt.Fprintf(w, `{"dead_letters":[%s],"next":%q}`, strings.Join(rows, ","), next)
+	}) {
+		for limit, want := range map[int]struct {
+			n    int
+			more bool
+		}{0: {total, false}, 1: {1, true}, 500: {500, true}, 501: {501, true}, total: {total, false}, total + 1: {total, false}} {
+			found, more, err := c.DeadLetters(t.Context(), dlq.Filter{}, limit)
+			if err != nil || len(found) != want.n || more != want.more || found[len(found)-1].EventID != strconv.Itoa(want.n-1) {
+				t.Errorf("%s: with the limit %d there are %d, more %v, %v; want %+v", name, limit, len(found), more, err, want)
+			}
+		}
+	}
+}
+
+// A problem document becomes an error with its members; other responses contain the status.
+func TestClient_Errors(t *testing.T) {
+	t.Parallel()
+	answers := map[string]struct {
+		status    int
+		body      string
+		text      string
+		temporary bool
+	}{
+		"problem":   {409, `{"status":409,"detail":"There is no archive.","hint":"set it","request_id":"r-1"}`, "there is no archive", false},
+		"fields":    {422, `{"detail":"Invalid.","errors":[{"location":"body.a","message":"is wrong","value":1},{"location":"body.b","message":"too"}]}`, "invalid: body.a is wrong; body.b too", false},
+		"acronym":   {400, `{"detail":"JSON is expected."}`, "JSON is expected", false},
+		"server":    {503, `{"detail":"The database cannot be reached.","request_id":"r-1"}`, "the database cannot be reached (request id r-1)", true},
+		"proxy":     {502, `<html>`, "response with status 502 Bad Gateway", true},
+		"limit":     {429, `{}`, "response with status 429 Too Many Requests", true},
+		"redirect":  {307, ``, "response with status 307 Temporary Redirect", false},
+		"forbidden": {403, `{"detail":"x"}`, "x", false},
+	}
+	for name, c := range clients(t, "t-1", func(w http.ResponseWriter, r *http.Request) {
+		a := answers[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
+		w.Header().Set("Location", "/")
+		w.WriteHeader(a.status)
+		_, _ = w.Write([]byte(a.body))
+	}) {
+		for kind, want := range answers {
+			_, err := c.Job(t.Context(), kind)
+			e, ok := errors.AsType[*adminclient.Error](err)
+			if !ok || e.Error() != want.text || e.Status != want.status || e.Path != "/v1/dlq/jobs/"+kind || adminclient.Temporary(err) != want.temporary {
+				t.Errorf("%s, %s: %v (%+v), want %+v", name, kind, err, e, want)
+			}
+		}
+	}
+}
+
+// A request without a response names the server, or is the end of its context.
+func TestClient_NoResponse(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, c := range clients(t, "t-1", func(w http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+		w.WriteHeader(499)
+	}) {
+		if _, err := c.Stats(ctx); !errors.Is(err, context.Canceled) || adminclient.Temporary(err) {
+			t.Errorf("%s: a request whose context ends: %v", name, err)
+		}
+	}
+	u := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+	_, err := adminclient.New(u, "t-1", nil).Stats(t.Context())
+	if e, ok := errors.AsType[*adminclient.UnreachableError](err); !ok || e.URL != u.String() || !adminclient.Temporary(err) || strings.Contains(err.Error(), "t-1") {
+		t.Errorf("no server: %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package adminclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+)
+
+// maxPage is the largest page of a list.
+const maxPage = 500
+
+// pages reads up to limit entries of a list, 0 for all; more reports that there are others.
+// page reads the page of a query and returns the cursor of the next one, empty for none.
+func pages[T any](q url.Values, limit int, page func(url.Values) ([]T, string, error)) (all []T, more bool, err error) {
+	all = []T{}
+	for {
+		size := maxPage
+		if limit > 0 {
+			size = min(size, limit-len(all))
+		}
+		q.Set("limit", strconv.Itoa(size))
+		found, next, err := page(q)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, found...)
+		if next == "" || limit > 0 && len(all) >= limit {
+			return all, next != "", nil
+		}
+		q.Set("cursor", next)
+	}
+}
+
+// DeadLetters lists up to limit dead letters, 0 for all, latest first failure first; more
+// reports that there are others.
+func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (found []admin.Summary, more bool, err error) {
+	q := make(url.Values)
+	set := func(name, value string) {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	statuses := make([]string, len(f.Status))
+	for i, s := range f.Status {
+		statuses[i] = string(s)
+	}
+	set("status", strings.Join(statuses, ","))
+	set("error_class", f.ErrorClass)
+	set("event_type", f.EventType)
+	set("aggregate", f.Aggregate)
+	set("table", f.Table)
+	set("tag", strings.Join(f.Tags, ","))
+	set("since", timeOf(f.Since))
+	set("until", timeOf(f.Until))
+	if f.MinPriority != nil {
+		q.Set("min_priority", strconv.Itoa(*f.MinPriority))
+	}
+	return pages(q, limit, func(q url.Values) ([]admin.Summary, string, error) {
+		var page struct {
+			DeadLetters []admin.Summary `json:"dead_letters"`
+			Next        string          `json:"next"`
+		}
+		err := c.get(ctx, "/v1/dlq/dead-letters", q, &page)
+		return page.DeadLetters, page.Next, err
+	})
+}
+
+// timeOf returns a time as in queries, empty for the zero time.
+func timeOf(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// DeadLetter returns the dead letter of an event, or of the event that an edit replaces.
+func (c *Client) DeadLetter(ctx context.Context, event string) (out admin.DeadLetterBody, err error) {
+	err = c.get(ctx, deadLetterPath(event), nil, &out)
+	return out, err
+}
+
+func deadLetterPath(event string) string { return "/v1/dlq/dead-letters/" + url.PathEscape(event) }
+
+// Stats counts the dead letters.
+func (c *Client) Stats(ctx context.Context) (out admin.StatsBody, err error) {
+	err = c.get(ctx, "/v1/dlq/stats", nil, &out)
+	return out, err
+}
+
+// Edit edits the dead letter of an event that is at a version, or with DryRun previews the
+// edit.
+func (c *Client) Edit(ctx context.Context, event string, version int64, b admin.EditBody) (out admin.EditedBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: deadLetterPath(event) + "/edit", version: version, body: b}, &out)
+	return out, err
+}
+
+// Preview returns the effects of a job without creating it.
+func (c *Client) Preview(ctx context.Context, target admin.JobTarget) (out admin.PreviewBody, err error) {
+	err = c.post(ctx, "/v1/dlq/preview", target, &out)
+	return out, err
+}
+
+// CreateJob creates a job.
+func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody) (out admin.JobBody, err error) {
+	err = c.post(ctx, "/v1/dlq/jobs", job, &out)
+	return out, err
+}
+
+// Jobs lists up to limit jobs, newest first.
+func (c *Client) Jobs(ctx context.Context, limit int) (found []admin.JobBody, more bool, err error) {
+	return pages(make(url.Values), limit, func(q url.Values) ([]admin.JobBody, string, error) {
+		var page struct {
+			Jobs []admin.JobBody `json:"jobs"`
+			Next string          `json:"next"`
+		}
+		err := c.get(ctx, "/v1/dlq/jobs", q, &page)
+		return page.Jobs, page.Next, err
+	})
+}
+
+// Job returns a job.
+func (c *Client) Job(ctx context.Context, id string) (out admin.JobBody, err error) {
+	err = c.get(ctx, jobPath(id), nil, &out)
+	return out, err
+}
+
+func jobPath(id string) string { return "/v1/dlq/jobs/" + url.PathEscape(id) }
+
+// The changes of a job, for SteerJob.
+const (
+	Pause  = "pause"
+	Resume = "resume"
+	Cancel = "cancel"
+)
+
+// SteerJob pauses, resumes or cancels a job and returns it.
+func (c *Client) SteerJob(ctx context.Context, id, what, reason string) (out admin.JobBody, err error) {
+	err = c.post(ctx, jobPath(id)+"/"+what, map[string]string{"reason": reason}, &out)
+	return out, err
+}
+
+// Archives lists the objects of the archive that were written since a time, oldest first.
+// configured reports whether the server has an archive.
+func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.ArchiveObject, configured bool, err error) {
+	q := make(url.Values)
+	if !since.IsZero() {
+		q.Set("since", timeOf(since))
+	}
+	found, _, err = pages(q, 0, func(q url.Values) ([]admin.ArchiveObject, string, error) {
+		var page struct {
+			Configured bool                  `json:"configured"`
+			Objects    []admin.ArchiveObject `json:"objects"`
+			Next       string                `json:"next"`
+		}
+		err := c.get(ctx, "/v1/dlq/archives", q, &page)
+		configured = page.Configured
+		return page.Objects, page.Next, err
+	})
+	return found, configured, err
+}

@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+)
+
+// breakerOpen is the state of a breaker that permits no calls.
+const breakerOpen = "open"
+
+// problems returns the reasons why relays would not publish dead letters now. Those of
+// subscriptions need no relay.
+func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLetter) (out []string, err error) {
+	tables := make(map[string][]relayBody)
+	for i := range deadLetters {
+		if _, ok := dlq.SubscriptionOf(deadLetters[i].Table); !ok {
+			tables[deadLetters[i].Table] = nil
+		}
+	}
+	if len(tables) == 0 {
+		return nil, nil
+	}
+	relays, err := ep.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range relays {
+		if _, ok := tables[r.Table]; ok && r.State != stateSilent && r.State != stateStopped {
+			tables[r.Table] = append(tables[r.Table], r)
+		}
+	}
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
+		if p := problemOf(table, tables[table]); p != "" {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// problemOf returns the reason why the relays of a table would not publish all of its
+// dead letters now, empty for none.
+func problemOf(table string, relays []relayBody) string {
+	missing := unowned(relays)
+	switch {
+	case len(relays) == 0:
+		return "no relay of " + table + " runs"
+	case len(missing) > 0:
+		return fmt.Sprintf("no instance owns shards %v of %s", missing, table)
+	case slices.ContainsFunc(relays, func(r relayBody) bool { return r.Breaker.State == breakerOpen }): // each shard has its own
+		return "the breaker of a shard of the relay of " + table + " is open"
+	}
+	return ""
+}
+
+// unowned returns the shards that no instance of a table publishes.
+func unowned(relays []relayBody) (missing []int) {
+	owned, count := make(map[int]bool), 0
+	for i := range relays {
+		if s := relays[i].Shard; s != nil {
+			owned[s.Index], count = true, max(count, s.Count)
+		}
+		if s := relays[i].Sharing; s != nil {
+			count = max(count, s.Shards)
+		}
+	}
+	for shard := range count {
+		if !owned[shard] {
+			missing = append(missing, shard)
+		}
+	}
+	return missing
+}
