@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 type acceptedBody struct {
@@ -69,15 +70,16 @@ type batchOutput struct {
 }
 
 type messageBody struct {
-	ID        string       `json:"id" format:"uuid"`
-	State     State        `json:"state" enum:"received,scheduled,cancelled,processing,queued,completed,retrying,dlq_pending,dlq_processing,resolved,failed,archived"`
-	Topic     string       `json:"topic"`
-	Key       string       `json:"key,omitempty"`
-	CreatedAt time.Time    `json:"created_at"`
-	DeliverAt *time.Time   `json:"deliver_at,omitempty"`
-	Record    *recordPlace `json:"record,omitempty" doc:"Where it is, once completed"`
-	History   []Step       `json:"history"`
-	Note      string       `json:"note,omitempty" doc:"The part of the state that could not be read"`
+	ID            string                   `json:"id" format:"uuid"`
+	State         State                    `json:"state" enum:"received,scheduled,cancelled,processing,queued,completed,retrying,dlq_pending,dlq_processing,resolved,failed,archived"`
+	Topic         string                   `json:"topic"`
+	Key           string                   `json:"key,omitempty"`
+	CreatedAt     time.Time                `json:"created_at"`
+	DeliverAt     *time.Time               `json:"deliver_at,omitempty"`
+	Record        *recordPlace             `json:"record,omitempty" doc:"Where it is, once completed"`
+	History       []Step                   `json:"history"`
+	Subscriptions []subscriptions.Progress `json:"subscriptions,omitempty" doc:"Its state in each subscription of its topic, once completed"`
+	Note          string                   `json:"note,omitempty" doc:"The part of the state that could not be read"`
 }
 
 type recordPlace struct {
@@ -93,6 +95,7 @@ func newMessageBody(v *View) messageBody {
 	}
 	if v.Record != nil {
 		b.Record = &recordPlace{v.Record.Topic, v.Record.Partition, v.Record.Offset}
+		b.Subscriptions = v.Record.Subscriptions
 	}
 	return b
 }

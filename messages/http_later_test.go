@@ -3,10 +3,13 @@ package messages
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -141,5 +144,13 @@ func TestHTTP_StateFollowsDeadLetterAndTopic(t *testing.T) {
 	k.place = &Place{Topic: "t", Partition: 3, Offset: 7, At: time.Now()}
 	if s := state(); s != "completed" {
 		t.Errorf("state %s of a published record", s)
+	}
+	k.place.Subscriptions = []subscriptions.Progress{{Subscription: "mail", State: subscriptions.ProgressCompleted, ProcessedAt: time.UnixMilli(1e12).UTC()}}
+	if r := world.Request(t, b.handler, "GET", path, ""); !strings.Contains(r.Text, `"subscriptions":[{"subscription":"mail","state":"completed","processed_at":"2001-09-09T01:46:40Z"}]`) {
+		t.Errorf("GET = %s, want the state in the subscription", r.Text)
+	}
+	k.place.Subscriptions, k.place.Note = nil, "unreadable"
+	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["note"] != "unreadable" {
+		t.Errorf("GET = %s, want the note", r.Text)
 	}
 }

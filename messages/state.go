@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 // State is the state of a message.
@@ -70,10 +71,14 @@ type Place struct {
 	Partition int32
 	Offset    int64
 	At        time.Time
+	// Subscriptions are the states of the message in the subscriptions of its topic, nil if
+	// they are unknown; Note is the reason, in a sentence.
+	Subscriptions []subscriptions.Progress
+	Note          string
 }
 
 // Finder finds the record of an event in a topic, among those with the key that
-// are not older than since. It returns false if there is none. It is safe for
+// are not older than since, and its states in subscriptions. It returns false if there is none. It is safe for
 // concurrent use.
 type Finder interface {
 	Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error)
@@ -109,7 +114,7 @@ type View struct {
 	DeliverAt  time.Time // zero for immediate delivery
 	History    []Step
 	Record     *Place // where it is, once Completed
-	// Note describes the part of the state that could not be read.
+	// Note describes a part of the state that could not be read.
 	Note string
 }
 
@@ -149,7 +154,7 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
 		s.cfg.Logger.WarnContext(ctx, "failed to find a message in its topic", "event_id", id, "topic", e.Type, "err", err)
 		v.Note = "The topic is unreadable at the moment; the message may be published already."
 	case out:
-		v.Record = &place
+		v.Record, v.Note = &place, place.Note
 		v.add(Completed, place.At, "")
 	}
 	return v, nil

@@ -96,6 +96,8 @@ type Service interface {
 	Settle(ctx context.Context, name string, actions []Settle) ([]Result, error)
 
 	Status(ctx context.Context, name string) (Status, error)
+	// Progress returns the state of the message at a place, which the subscription selects.
+	Progress(ctx context.Context, name string, at Place) (Progress, error)
 	// Pause and Resume change Subscription.Paused.
 	Pause(ctx context.Context, name string, principal string) error
 	Resume(ctx context.Context, name string, principal string) error

@@ -13,29 +13,17 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// The admin API runs no subscription: it asks the processes that do for the messages in
-// flight, lets them purge, and changes the subscription in the database.
-func TestAdmin_Subscriptions(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	url, _ := b.startSubscriptions(t)
-	c := &client.Client{URL: url}
-	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if err := b.client.ProduceSync(t.Context(), &kgo.Record{Topic: "things", Partition: 1, Value: []byte("{}")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	world.Eventually(t, "a message is leased", func() bool {
-		got, err := c.Receive(t.Context(), "s", client.ReceiveOptions{Max: 1})
-		return err == nil && len(got) == 1
-	})
+// startAdmin runs an admin API on the engines of the bundle, and returns requests to it as an
+// administrator.
+func (b *verifyBundle) startAdmin(t *testing.T) func(method, path, body string) (int, string) {
+	t.Helper()
 	secret, file := token(t, "admin")
 	yaml, err := os.ReadFile(file)
 	if err != nil {
@@ -59,7 +47,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	do := func(method, path, body string) (int, string) {
+	return func(method, path, body string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+a.Addr+path, strings.NewReader(body))
 		if err != nil {
@@ -83,6 +71,28 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		}
 		return resp.StatusCode, string(out)
 	}
+}
+
+// The admin API runs no subscription: it asks the processes that do for the messages in
+// flight, lets them purge, and changes the subscription in the database.
+func TestAdmin_Subscriptions(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	url, _ := b.startSubscriptions(t)
+	c := &client.Client{URL: url}
+	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := b.client.ProduceSync(t.Context(), &kgo.Record{Topic: "things", Partition: 1, Value: []byte("{}")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	world.Eventually(t, "a message is leased", func() bool {
+		got, err := c.Receive(t.Context(), "s", client.ReceiveOptions{Max: 1})
+		return err == nil && len(got) == 1
+	})
+	do := b.startAdmin(t)
 	world.Eventually(t, "the admin API shows the lease and the owners", func() bool {
 		code, body := do(http.MethodGet, "/v1/subscriptions/s/status", "")
 		var st client.SubscriptionStatus
@@ -125,5 +135,60 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		if l := got.Lines[i]; l.State != want || l.Target != "s" {
 			t.Errorf("entry %d is %+v, want %s of s", i, l, want)
 		}
+	}
+}
+
+// The state of a message contains its state in each subscription: the lease, which only the
+// owner knows, and the acknowledgement.
+func TestAdmin_MessageInSubscriptions(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	url, _ := b.startSubscriptions(t)
+	c := &client.Client{URL: url}
+	for _, s := range []client.Subscription{{Name: "s", Topics: []string{"thing*"}, Start: "earliest"}, {Name: "other", Topics: []string{"things"}, Types: []string{"none"}}} {
+		if _, err := c.PutSubscription(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do := b.startAdmin(t)
+	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"things"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := service.Accept(t.Context(), messages.NewMessage{Topic: "things", Key: "k", Payload: json.RawMessage(`{}`)}, messages.Options{Client: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The relay's part.
+	e := outbox.Event{ID: m.ID, AggregateID: m.ID, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: "things", Payload: []byte("{}"), CreatedAt: m.CreatedAt, Headers: map[string]string{outbox.HeaderPartitionKey: "k"}}
+	if err := b.client.ProduceSync(t.Context(), &kgo.Record{Topic: "things", Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	state := func() subscriptions.Progress {
+		t.Helper()
+		var got struct {
+			State         messages.State
+			Subscriptions []subscriptions.Progress
+		}
+		code, body := do(http.MethodGet, "/v1/messages/"+m.ID.String(), "")
+		if err := json.Unmarshal([]byte(body), &got); code != http.StatusOK || err != nil || got.State != messages.Completed || len(got.Subscriptions) != 2 ||
+			got.Subscriptions[0] != (subscriptions.Progress{Subscription: "other", State: subscriptions.ProgressNotSelected}) {
+			t.Fatalf("GET = %d %s, %v", code, body, err)
+		}
+		return got.Subscriptions[1]
+	}
+	var leased []client.Delivery
+	world.Eventually(t, "the message is leased", func() bool {
+		leased, err = c.Receive(t.Context(), "s", client.ReceiveOptions{Max: 1})
+		return err == nil && len(leased) == 1
+	})
+	if p := state(); p.State != subscriptions.ProgressProcessing || p.Attempts != 1 || p.LeaseUntil.IsZero() || p.Owner == "" {
+		t.Errorf("while it is leased: %+v", p)
+	}
+	if results, err := c.Ack(t.Context(), "s", leased[0].Receipt); err != nil {
+		t.Fatalf("Ack() = %+v, %v", results, err)
+	}
+	if p := state(); p.State != subscriptions.ProgressCompleted || p.ProcessedAt.IsZero() || !p.LeaseUntil.IsZero() {
+		t.Errorf("afterwards: %+v", p)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 type biographyInput struct {
@@ -38,6 +39,8 @@ type biographyBody struct {
 	EditOf       string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
 	EditedTo     string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
 	Steps        []step `json:"steps" doc:"Its history, oldest first"`
+	// Subscriptions is empty until the event is in its topic.
+	Subscriptions []subscriptions.Progress `json:"subscriptions" nullable:"false" doc:"Its state in each subscription of its topic, by name"`
 	// Gaps are the unknown facts with their reasons.
 	Gaps []string `json:"gaps" doc:"Unknown facts with their reasons"`
 }
@@ -67,6 +70,8 @@ type biographySources struct {
 	tables      []Table
 	kafka       func(...kgo.Opt) (*kgo.Client, error)
 	now         func() time.Time
+	// subscriptions is nil if biographies contain none.
+	subscriptions Subscriptions
 }
 
 // biographyEndpoints show the biography of one event.
@@ -78,7 +83,7 @@ type biographyEndpoints struct {
 func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 	return &biographyEndpoints{ops, &biographySources{
 		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
-		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, now: cfg.Now,
+		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, now: cfg.Now, subscriptions: cfg.Subscriptions,
 	}}
 }
 
@@ -97,7 +102,7 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
 	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: timeOf(id)}
-	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Gaps: []string{}}
+	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Subscriptions: []subscriptions.Progress{}, Gaps: []string{}}
 	if err := ep.heavily(work, func() error { return b.write(work) }); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -186,7 +191,8 @@ type biographer struct {
 	deadLetter *dlq.DeadLetter
 	// aggregateType is the aggregate type in the record.
 	aggregateType string
-	out           bool // where its record is, or that there is none, is known
+	out           bool        // where its record is, or that there is none, is known
+	record        *kgo.Record // nil if it was not read
 	// captured is the step of the reader that found the event.
 	captured *step
 	noRow    []string // why its outbox row was not found
@@ -218,7 +224,21 @@ func (b *biographer) write(ctx context.Context) error {
 	if !stored {
 		b.body.Gaps = append(b.body.Gaps, b.noRow...)
 	}
+	b.readSubscriptions(ctx)
 	return nil
+}
+
+// readSubscriptions reads the state of the event in subscriptions.
+func (b *biographer) readSubscriptions(ctx context.Context) {
+	if b.record == nil || b.subscriptions == nil {
+		return
+	}
+	all, err := b.subscriptions.Of(ctx, b.record)
+	if err != nil {
+		b.gap("Its state in subscriptions is unknown: %v.", err)
+		return
+	}
+	b.body.Subscriptions = all
 }
 
 func (b *biographer) readDeadLetter(ctx context.Context) error {

@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 // broker starts a Kafka with the topic things, which the relay r has used.
@@ -134,6 +138,55 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// observed returns the state of records, or fails.
+type observed struct{ err error }
+
+func (o observed) Of(_ context.Context, r *kgo.Record) ([]subscriptions.Progress, error) {
+	return []subscriptions.Progress{{Subscription: r.Topic, State: subscriptions.ProgressWaiting, Detail: strconv.FormatInt(r.Offset, 10)}}, o.err
+}
+
+// The biography contains the state in subscriptions of a record that was found, also by the
+// dead letter of its event, and a gap if it is not known.
+func TestBiography_OfSubscriptions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client := b.broker(t)
+	b.reconfigure(t, func(c *Config) { c.Subscriptions = observed{} })
+	e := b.event(t)
+	biography := func() (got biographyBody) {
+		t.Helper()
+		b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
+		return got
+	}
+	l := testDeadLetter(e.AggregateString(), 1)
+	l.EventID, l.Status = e.ID, dlq.Pending
+	b.writeDeadLetter(t, l, time.Time{})
+	if got := biography(); got.Subscriptions == nil || len(got.Subscriptions) > 0 {
+		t.Errorf("before it is published: %+v", got)
+	}
+	r := publish(t, client, &e)
+	if _, err := b.store.Claim(t.Context(), e.ID, "relay-1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.store.Resolve(t.Context(), e.ID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
+		t.Fatal(err)
+	}
+	want, _ := observed{}.Of(t.Context(), r)
+	if got := biography(); !slices.Equal(got.Subscriptions, want) {
+		t.Errorf("subscriptions %+v, want %+v", got.Subscriptions, want)
+	}
+	e = b.event(t)
+	r = publish(t, client, &e, header("ce_captured", "tail"))
+	want, _ = observed{}.Of(t.Context(), r)
+	if got := biography(); !slices.Equal(got.Subscriptions, want) {
+		t.Errorf("of an event without a dead letter: %+v, want %+v", got.Subscriptions, want)
+	}
+	b.reconfigure(t, func(c *Config) { c.Subscriptions = observed{errors.New("no luck")} })
+	if got := biography(); len(got.Subscriptions) > 0 || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "no luck") }) {
+		t.Errorf("unknown: %+v", got)
 	}
 }
 

@@ -140,7 +140,7 @@ func (b *biographer) is(r *kgo.Record) bool {
 
 // found adds the step of the event's record.
 func (b *biographer) found(r *kgo.Record) {
-	b.out = true
+	b.out, b.record = true, r
 	if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
 		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
 		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
@@ -209,6 +209,7 @@ func (b *biographer) readReplay(ctx context.Context, topic string, partition int
 	case r == nil || !b.is(r):
 		b.gap("The state of the breaker is unknown: its record is no longer in its topic.")
 	default:
+		b.record = r
 		return b.wayOf(r)
 	}
 	return b.attemptsOfDeadLetter()

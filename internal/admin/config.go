@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 // Defaults of Config.
@@ -57,6 +59,10 @@ type Config struct {
 	Relay  string
 	Tables []Table
 
+	// Subscriptions returns the state of an event in subscriptions, for its biography. Nil
+	// returns none.
+	Subscriptions Subscriptions
+
 	// Archive is the archive of purge, restore and sweep. Nil refuses jobs that need one.
 	Archive *archive.Keeper
 
@@ -91,6 +97,12 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+}
+
+// Subscriptions returns the state of the message of a record in each subscription of its
+// topic. An error means that it is not known.
+type Subscriptions interface {
+	Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progress, error)
 }
 
 // Table is an outbox table.

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 )
 
 // Gate returns the access control of the admin API: the principals and their roles.
@@ -79,16 +80,12 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 			}
 		}()
 	}
-	subscriptions, closeSubscriptions, err := subscriptionRoutes(ctx, c, session, deadLetters, log)
+	service, err := beside.observer.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeSubscriptions())
-		}
-	}()
-	conf.Archive, conf.Routes = keeper, append(beside.routes(), subscriptions)
+	conf.Subscriptions = beside.observer
+	conf.Archive, conf.Routes = keeper, append(beside.routes(), api.Operators(service, log))
 	verify := func(context.Context) {}
 	if own != nil {
 		if verify, err = c.Verifier(session, deadLetters, reg, log); err != nil {
@@ -120,7 +117,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		err := server.Serve(running, ln)
 		stopJobs()
 		<-verified
-		a.done <- errors.Join(err, <-ran, closeSubscriptions(), own.Close(), closeArchive())
+		a.done <- errors.Join(err, <-ran, own.Close(), closeArchive())
 	}()
 	return a, nil
 }

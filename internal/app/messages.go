@@ -25,7 +25,7 @@ import (
 
 // newMessages returns the API of messages on the session, which shares limiter. committed may
 // be nil.
-func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, committed func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, committed func(gocql.UUID), subs *observer, reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limi
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
-		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...)},
+		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
 		Limiter: limiter, Committed: committed, Logger: log, Registerer: reg,
 	})
 	if err != nil {
@@ -101,13 +101,25 @@ func (l messageDeadLetters) DeadLetter(ctx context.Context, event gocql.UUID) (m
 	return out, true, nil
 }
 
-// messageFinder finds messages in their topics.
-type messageFinder struct{ finder *whereis.Finder }
+// messageFinder finds messages in their topics and in subscriptions.
+type messageFinder struct {
+	finder        *whereis.Finder
+	subscriptions *observer
+	log           *slog.Logger
+}
 
 // Find implements messages.Finder.
 func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (messages.Place, bool, error) {
-	p, found, err := f.finder.Find(ctx, topic, key, event, since)
-	return messages.Place(p), found, err
+	r, err := f.finder.Find(ctx, topic, key, event, since)
+	if err != nil || r == nil {
+		return messages.Place{}, false, err
+	}
+	p := messages.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp.UTC()}
+	if p.Subscriptions, err = f.subscriptions.Of(ctx, r); err != nil {
+		f.log.WarnContext(ctx, "failed to read the state of a message in subscriptions", "event_id", event, "topic", topic, "err", err)
+		p.Note = "The subscriptions are unreadable at the moment."
+	}
+	return p, true, nil
 }
 
 // NewScheduler returns the scheduler, which writes due messages to the outbox and notifies

@@ -24,6 +24,7 @@ type Services struct {
 	orders   *orders.Service
 	messages *messages.API
 	hints    *relayhint.Sender // nil for none
+	observer *observer
 }
 
 // newServices returns the services on the session. The caller closes them.
@@ -34,7 +35,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	if conf.RepairWindow, err = repairWindow(ctx, &c.Scylla, session, log); err != nil {
 		return nil, err
 	}
-	s := new(Services)
+	s := &Services{observer: newObserver(c, session, log)}
 	if len(c.HTTP.HintAddrs) > 0 {
 		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.Relay.HintKey), Logger: log})
 		if err != nil {
@@ -45,7 +46,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Committed, reg, log); err != nil {
+	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Committed, s.observer, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -58,10 +59,14 @@ func (s *Services) routes() []func(huma.API) {
 
 // Close ends the background tasks of the services.
 func (s *Services) Close() error {
-	if s == nil || s.hints == nil {
+	if s == nil {
 		return nil
 	}
-	return s.hints.Close()
+	err := s.observer.Close()
+	if s.hints != nil {
+		err = errors.Join(err, s.hints.Close())
+	}
+	return err
 }
 
 // repairWindow returns the maximum age of an order whose missing event is written again: the

@@ -2,55 +2,117 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
+	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/forward"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/trace"
 )
 
-// subscriptionRoutes returns the operations of operators on subscriptions. This process runs
-// none: it reads the database and Kafka, and asks the processes that run them. The caller
-// calls stop.
-func subscriptionRoutes(ctx context.Context, c *Config, session *gocql.Session, deadLetters *dlq.Store, log *slog.Logger) (_ func(huma.API), stop func() error, err error) {
-	consistency, serial := c.Scylla.Consistencies()
-	resources, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
-	if err != nil {
-		return nil, nil, cli.Usage(err)
+// observerTimeout bounds the connection of an observer during a request.
+const observerTimeout = 2 * time.Second
+
+// observer is the access of a process that runs no subscriptions: it reads the database and
+// Kafka, and asks the processes that run them. It connects when it is first needed.
+type observer struct {
+	conf    *Config
+	session *gocql.Session
+	log     *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		service *forward.Service
+		kafka   *kgo.Client
+		closed  bool
 	}
-	key, err := receiptKey(ctx, resources, log)
+}
+
+func newObserver(c *Config, session *gocql.Session, log *slog.Logger) *observer {
+	return &observer{conf: c, session: session, log: log}
+}
+
+// open returns the service, which Close ends.
+func (o *observer) open(ctx context.Context) (subscriptions.Service, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.closed {
+		return nil, errors.New("the process is stopping")
+	}
+	if o.mu.service == nil {
+		if err := o.connectLocked(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return o.mu.service, nil
+}
+
+func (o *observer) connectLocked(ctx context.Context) error {
+	c := o.conf
+	consistency, serial := c.Scylla.Consistencies()
+	resources, err := store.Open(o.session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
 	if err != nil {
-		return nil, nil, err
+		return cli.Usage(err)
+	}
+	deadLetters, err := dlq.Open(o.session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(o.log))...)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	key, err := receiptKey(ctx, resources, o.log)
+	if err != nil {
+		return err
 	}
 	peers, err := c.peerClient()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	kafka, err := c.Kafka.Client()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	instance := self.Unique()
-	idle, err := engine.NewIdle(engine.Config{Store: resources, DeadLetters: deadLetters, Instance: instance, Logger: log}, kadm.NewClient(kafka))
+	idle, err := engine.NewIdle(engine.Config{Store: resources, DeadLetters: deadLetters, Instance: instance, Logger: o.log}, kadm.NewClient(kafka))
+	if err == nil {
+		o.mu.service, err = forward.New(forward.Config{Local: idle, Instance: instance, Key: key, Reports: resources, Receipts: idle, HTTP: peers, Logger: o.log})
+	}
 	if err != nil {
 		kafka.Close()
-		return nil, nil, err
+		return err
 	}
-	f, err := forward.New(forward.Config{Local: idle, Instance: instance, Key: key, Reports: resources, Receipts: idle, HTTP: peers, Logger: log})
+	o.mu.kafka = kafka
+	return nil
+}
+
+// Of returns the state of the message of a record in each subscription of its topic.
+func (o *observer) Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progress, error) {
+	opening, cancel := context.WithTimeout(ctx, observerTimeout)
+	defer cancel()
+	s, err := o.open(opening)
 	if err != nil {
-		kafka.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return api.Operators(f, log), func() error {
-		defer kafka.Close()
-		return f.Close()
-	}, nil
+	return trace.Of(ctx, s, r)
+}
+
+// Close ends the requests to other processes.
+func (o *observer) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.closed = true
+	if o.mu.service == nil {
+		return nil
+	}
+	defer o.mu.kafka.Close()
+	return o.mu.service.Close()
 }

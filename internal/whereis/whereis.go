@@ -30,14 +30,6 @@ const (
 // ErrUnfinished means that a search ended before it had read all records.
 var ErrUnfinished = errors.New("too many records to search")
 
-// Place is the position of a record.
-type Place struct {
-	Topic     string
-	Partition int32
-	Offset    int64
-	At        time.Time
-}
-
 // Finder searches for records. It is safe for concurrent use, and holds no connection
 // between searches.
 type Finder struct {
@@ -51,28 +43,28 @@ func New(opts ...kgo.Opt) *Finder {
 }
 
 // Find searches for an event's record in the partition that the relay chooses for its
-// key, among the records since since. It returns false if the record did not exist when
-// the search began. If the topic's number of partitions has grown since, the record may
+// key, among the records since since. It returns nil if the record did not exist when the
+// search began. If the topic's number of partitions has grown since, the record may
 // be in another one. After an error the result is unknown.
-func (f *Finder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (Place, bool, error) {
+func (f *Finder) Find(ctx context.Context, topic string, key []byte, event gocql.UUID, since time.Time) (*kgo.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	give, err := f.busy.Wait(ctx, access.Holder(ctx, ""))
 	if err != nil {
-		return Place{}, false, fmt.Errorf("search for event %s in %s: %w", event, topic, ErrUnfinished)
+		return nil, fmt.Errorf("search for event %s in %s: %w", event, topic, ErrUnfinished)
 	}
 	defer give()
-	place, found, err := f.find(ctx, topic, key, event.String(), since)
+	r, err := f.find(ctx, topic, key, event.String(), since)
 	if err != nil {
-		return Place{}, false, fmt.Errorf("search for event %s in %s: %w", event, topic, err)
+		return nil, fmt.Errorf("search for event %s in %s: %w", event, topic, err)
 	}
-	return place, found, nil
+	return r, nil
 }
 
-func (f *Finder) find(ctx context.Context, topic string, key []byte, event string, since time.Time) (Place, bool, error) {
+func (f *Finder) find(ctx context.Context, topic string, key []byte, event string, since time.Time) (*kgo.Record, error) {
 	client, err := kgo.NewClient(f.opts...)
 	if err != nil {
-		return Place{}, false, err
+		return nil, err
 	}
 	defer client.Close()
 	adm := kadm.NewClient(client)
@@ -81,10 +73,10 @@ func (f *Finder) find(ctx context.Context, topic string, key []byte, event strin
 		err = ends.Error()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return Place{}, false, nil
+		return nil, nil //nolint:nilnil // there is none, which is no error
 	}
 	if err != nil {
-		return Place{}, false, err
+		return nil, err
 	}
 	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: key}, len(ends[topic])))
 	starts, err := adm.ListOffsetsAfterMilli(ctx, since.Add(-margin).UnixMilli(), topic)
@@ -92,29 +84,29 @@ func (f *Finder) find(ctx context.Context, topic string, key []byte, event strin
 		err = starts.Error()
 	}
 	if err != nil {
-		return Place{}, false, err
+		return nil, err
 	}
 	from, _ := starts.Lookup(topic, partition)
 	end, ok := ends.Lookup(topic, partition)
 	if !ok || from.Offset >= end.Offset || from.Offset < 0 {
-		return Place{}, false, nil
+		return nil, nil //nolint:nilnil // there is none, which is no error
 	}
 	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from.Offset)}})
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return Place{}, false, ErrUnfinished
+			return nil, ErrUnfinished
 		}
 		if err := fetches.Err(); err != nil {
-			return Place{}, false, err
+			return nil, err
 		}
 		for it := fetches.RecordIter(); !it.Done(); {
 			r := it.Next()
 			if isEvent(r, event) {
-				return Place{r.Topic, r.Partition, r.Offset, r.Timestamp.UTC()}, true, nil
+				return r, nil
 			}
 			if r.Offset+1 >= end.Offset {
-				return Place{}, false, nil
+				return nil, nil //nolint:nilnil // there is none, which is no error
 			}
 		}
 	}

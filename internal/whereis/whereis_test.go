@@ -39,21 +39,21 @@ func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
 	}
 	f := New(kgo.SeedBrokers(broker.ListenAddrs()...))
 	for id, r := range want {
-		if got, found, err := f.Find(t.Context(), "t", r.Key, id, now); err != nil || !found || got.Partition != r.Partition || got.Offset != r.Offset {
-			t.Errorf("Find() = %+v, %t, %v, want it at %d of partition %d", got, found, err, r.Offset, r.Partition)
+		if got, err := f.Find(t.Context(), "t", r.Key, id, now); err != nil || got == nil || got.Partition != r.Partition || got.Offset != r.Offset {
+			t.Errorf("Find() = %+v, %v, want it at %d of partition %d", got, err, r.Offset, r.Partition)
 		}
-		if _, found, err := f.Find(t.Context(), "t", r.Key, outbox.NewID(), now); err != nil || found {
-			t.Errorf("Find() of an event that is not there = %t, %v", found, err)
+		if got, err := f.Find(t.Context(), "t", r.Key, outbox.NewID(), now); err != nil || got != nil {
+			t.Errorf("Find() of an event that is not there = %+v, %v", got, err)
 		}
-		if _, found, err := f.Find(t.Context(), "t", r.Key, id, now.Add(time.Hour)); err != nil || found {
-			t.Errorf("Find() among later records = %t, %v", found, err)
+		if got, err := f.Find(t.Context(), "t", r.Key, id, now.Add(time.Hour)); err != nil || got != nil {
+			t.Errorf("Find() among later records = %+v, %v", got, err)
 		}
 	}
-	if _, found, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID(), now); err != nil || found {
-		t.Errorf("Find() in a topic that is not there = %t, %v", found, err)
+	if got, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID(), now); err != nil || got != nil {
+		t.Errorf("Find() in a topic that is not there = %+v, %v", got, err)
 	}
 	broker.Close()
-	if _, _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID(), now); err == nil {
+	if _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID(), now); err == nil {
 		t.Error("Find() without a broker says that it knows")
 	}
 }

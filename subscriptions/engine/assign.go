@@ -141,7 +141,7 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 	if err != nil {
 		return nil, 0, err
 	}
-	s := queue.Start{Offset: c.offset}
+	s := queue.Start{At: time.Now(), Offset: c.offset}
 	r := g.resource.Load()
 	seek, wanted := r.SeekOf(p.topic, p.number)
 	if s.Settled, s.Seek, err = position.Decode(c.offset, c.metadata); err != nil || c.offset >= 0 && c.metadata == "" {
@@ -280,7 +280,7 @@ var errMissing = errors.New("the broker did not list the partition")
 // applySeek removes the stored messages and commits the wanted position. A crash in
 // between repeats it, because the committed position does not contain the seek's version.
 func (g *group) applySeek(ctx context.Context, p *partition, epoch int64, seek store.Seek) (queue.Start, error) {
-	s := queue.Start{Seek: seek.Version}
+	s := queue.Start{At: time.Now(), Seek: seek.Version}
 	at := seek.At
 	switch seek.To {
 	case "offset":

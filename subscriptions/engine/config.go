@@ -61,6 +61,7 @@ type Store interface {
 	Pause(ctx context.Context, name, principal string) (store.Resource, error)
 	Resume(ctx context.Context, name, principal string) (store.Resource, error)
 	Seek(ctx context.Context, name string, seek subscriptions.Seek, principal string) (store.Resource, error)
+	NotePurge(ctx context.Context, name string, before time.Time, principal string) error
 	ReceiptKey(ctx context.Context) ([]byte, error)
 	Report(ctx context.Context, name string, i subscriptions.InstanceStatus) error
 	Instances(ctx context.Context, name string) ([]subscriptions.InstanceStatus, error)
@@ -73,6 +74,7 @@ type Store interface {
 type Messages interface {
 	ClaimPartition(ctx context.Context, p store.Partition, owner string) (int64, error)
 	Messages(ctx context.Context, p store.Partition) ([]store.Stored, error)
+	Message(ctx context.Context, p store.Partition, offset int64) (store.Stored, error)
 	Record(ctx context.Context, p store.Partition, offset int64) (*kgo.Record, error)
 	Save(ctx context.Context, p store.Partition, epoch int64, messages []store.Stored) error
 	Remove(ctx context.Context, p store.Partition, epoch int64, offsets []int64) error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -225,11 +224,8 @@ func (g *group) open() (err error) {
 // filter could not be evaluated.
 func (g *group) selects(rec *kgo.Record) (bool, error) {
 	r := g.resource.Load()
-	if len(r.Types) > 0 {
-		typ := header(rec, outbox.HeaderType)
-		if !slices.ContainsFunc(r.Types, func(p string) bool { ok, _ := path.Match(p, typ); return ok }) {
-			return false, nil
-		}
+	if !r.SelectsType(header(rec, outbox.HeaderType)) {
+		return false, nil
 	}
 	if g.filter != nil {
 		e := kafkarecord.Decode(rec)

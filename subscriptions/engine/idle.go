@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -33,17 +35,28 @@ func NewIdle(cfg Config, adm *kadm.Client) (*Idle, error) {
 
 // Status returns the state of a subscription by its positions. Partitions have no owner.
 func (i *Idle) Status(ctx context.Context, name string) (subscriptions.Status, error) {
-	r, err := i.cfg.Store.Get(ctx, name)
+	g, err := i.group(ctx, name)
 	if err != nil {
-		return subscriptions.Status{}, unavailable(err)
+		return subscriptions.Status{}, err
 	}
-	g := &group{e: i.Engine, name: r.Name, incarnation: r.Incarnation(), adm: i.adm}
-	g.resource.Store(&r)
 	return i.status(ctx, g)
 }
 
-// Purge returns 0, as an instance without partitions.
-func (i *Idle) Purge(ctx context.Context, name string, _ subscriptions.Purge, _ string) (int64, error) {
-	_, err := i.cfg.Store.Get(ctx, name)
-	return 0, unavailable(err)
+// group returns a group that owns no partition.
+func (i *Idle) group(ctx context.Context, name string) (*group, error) {
+	r, err := i.cfg.Store.Get(ctx, name)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	g := &group{e: i.Engine, name: r.Name, incarnation: r.Incarnation(), adm: i.adm}
+	g.resource.Store(&r)
+	return g, nil
+}
+
+// Purge records the purge and returns 0, as an instance without partitions.
+func (i *Idle) Purge(ctx context.Context, name string, req subscriptions.Purge, principal string) (int64, error) {
+	if _, err := i.cfg.Store.Get(ctx, name); err != nil || req.DryRun {
+		return 0, unavailable(err)
+	}
+	return 0, unavailable(i.cfg.Store.NotePurge(ctx, name, cmp.Or(req.Before, time.Now()), principal))
 }

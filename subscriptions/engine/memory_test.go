@@ -135,6 +135,11 @@ func (m *memory) Seek(_ context.Context, name string, s subscriptions.Seek, _ st
 	})
 }
 
+func (m *memory) NotePurge(_ context.Context, name string, before time.Time, _ string) error {
+	_, err := m.change(name, func(r *store.Resource) { r.Purge = store.Purge{Before: before, At: time.Now()} })
+	return err
+}
+
 func (m *memory) ReceiptKey(context.Context) (key []byte, err error) {
 	err = m.do("key", func() error { key = []byte("0123456789abcdef0123456789abcdef"); return nil })
 	return key, err
@@ -163,6 +168,17 @@ func (m *memory) Messages(_ context.Context, p store.Partition) (out []store.Sto
 			r := m.rows[p][offset]
 			r.Record = nil
 			out = append(out, r)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (m *memory) Message(_ context.Context, p store.Partition, offset int64) (out store.Stored, err error) {
+	err = m.do("message", func() error {
+		var ok bool
+		if out, ok = m.rows[p][offset]; !ok {
+			return store.ErrNoRecord
 		}
 		return nil
 	})

@@ -83,9 +83,9 @@ func (e *Engine) Seek(ctx context.Context, name string, s subscriptions.Seek, pr
 }
 
 // Purge settles the waiting and deferred messages of the partitions of this instance, and
-// the records that were written before Before and are not read yet. It returns when that
+// the records that were written before Before and are not read yet. It records the purge first. It returns when that
 // is durable, which takes longer while messages written before it are leased.
-func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge, _ string) (int64, error) {
+func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge, principal string) (int64, error) {
 	g, _, err := e.group(ctx, name)
 	if err != nil {
 		return 0, err
@@ -93,6 +93,11 @@ func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge
 	before := req.Before
 	if before.IsZero() {
 		before = time.Now()
+	}
+	if !req.DryRun {
+		if err := e.cfg.Store.NotePurge(ctx, name, before, principal); err != nil {
+			return 0, unavailable(err)
+		}
 	}
 	total := int64(0)
 	var purged []*partition
@@ -103,7 +108,7 @@ func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge
 			return total, unavailable(err)
 		}
 		p.locked(func(q *queue.Queue) {
-			total += q.Purge(before, end, req.DryRun) + max(0, end-q.Counts().Next)
+			total += q.Purge(time.Now(), before, end, req.DryRun) + max(0, end-q.Counts().Next)
 			ends[p] = end
 			purged = append(purged, p)
 		})

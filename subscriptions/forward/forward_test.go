@@ -494,6 +494,32 @@ func TestStatusAndPurge_OfAllInstances(t *testing.T) {
 	})
 }
 
+// The owner of a partition reports a message; without its answer nothing is concluded.
+func TestProgress_OfTheOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 3)
+		c.instances[2].engine.Publish("s", "k", `{}`)
+		if _, err := c.instances[2].engine.Receive(t.Context(), "s", subscriptions.Receive{Max: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range c.instances {
+			got, err := i.Progress(t.Context(), "s", subscriptions.Place{Topic: "t-i2"})
+			if err != nil || got.State != subscriptions.ProgressProcessing || got.Owner != "i2" || got.LeaseUntil.IsZero() || got.Detail != "" {
+				t.Errorf("Progress() at %s = %+v, %v", i.name, got, err)
+			}
+		}
+		c.inject(2, dead)
+		got, err := c.instances[0].Progress(t.Context(), "s", subscriptions.Place{Topic: "t-i2"})
+		if err != nil || got.State != subscriptions.ProgressWaiting || got.Owner != "" || !strings.Contains(got.Detail, "may be processing") {
+			t.Errorf("Progress() without the owner = %+v, %v", got, err)
+		}
+		if _, err := c.instances[0].Progress(t.Context(), "none", subscriptions.Place{}); !errors.Is(err, subscriptions.ErrNotFound) {
+			t.Errorf("Progress() of no subscription = %v", err)
+		}
+	})
+}
+
 // A request between instances is accepted only with a signature of a recent time.
 func TestHandler_RefusesForgedRequests(t *testing.T) {
 	t.Parallel()

@@ -37,10 +37,11 @@ const (
 
 // The operations between instances.
 const (
-	opReceive = "receive"
-	opSettle  = "settle"
-	opStatus  = "status"
-	opPurge   = "purge"
+	opReceive  = "receive"
+	opSettle   = "settle"
+	opStatus   = "status"
+	opProgress = "progress"
+	opPurge    = "purge"
 )
 
 // errMisdirected means that the address belongs to another instance now.
@@ -137,6 +138,14 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 			return nil, err
 		}
 		return json.Marshal(st)
+	case opProgress:
+		return on(body, func(at subscriptions.Place) ([]byte, error) {
+			p, err := s.cfg.Local.Progress(ctx, name, at)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(p)
+		})
 	case opPurge:
 		return on(body, func(p purge) ([]byte, error) {
 			n, err := s.cfg.Local.Purge(ctx, name, p.Purge, p.Principal)

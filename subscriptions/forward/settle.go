@@ -114,7 +114,7 @@ func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	for _, body := range s.everywhere(bounded, name, opStatus, struct{}{}) {
+	for _, body := range s.everywhere(bounded, s.peers(ctx, name), name, opStatus, struct{}{}) {
 		var of subscriptions.Status
 		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
 			continue
@@ -150,6 +150,41 @@ func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status
 	return st, nil
 }
 
+// Progress implements subscriptions.Service. Without an answer of the owner it is the state
+// by the database and Kafka.
+func (s *Service) Progress(ctx context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error) {
+	out, err := s.cfg.Local.Progress(ctx, name, at)
+	if err != nil || out.Owner != "" {
+		return out, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	// Also the ones that had no partitions when they reported last.
+	reports, err := s.reports(bounded, name, refresh)
+	if err != nil {
+		return out, errors.Join(subscriptions.ErrUnavailable, err)
+	}
+	var peers []subscriptions.InstanceStatus
+	for _, p := range reports {
+		if p.Address != "" && s.fresh(p) {
+			peers = append(peers, p)
+		}
+	}
+	silent := false
+	for _, body := range s.everywhere(bounded, peers, name, opProgress, at) {
+		var of subscriptions.Progress
+		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
+			silent = true
+		} else if of.Owner == body.peer.Instance {
+			return of, nil
+		}
+	}
+	if silent && (out.State == subscriptions.ProgressWaiting || out.State == subscriptions.ProgressDelayed) {
+		out.Detail = "an instance does not answer: it may be processing the message"
+	}
+	return out, nil
+}
+
 // Purge implements subscriptions.Service.
 func (s *Service) Purge(ctx context.Context, name string, p subscriptions.Purge, principal string) (int64, error) {
 	if p.Before.IsZero() {
@@ -160,7 +195,7 @@ func (s *Service) Purge(ctx context.Context, name string, p subscriptions.Purge,
 		return n, err
 	}
 	var errs []error
-	for _, body := range s.everywhere(ctx, name, opPurge, purge{p, principal}) {
+	for _, body := range s.everywhere(ctx, s.peers(ctx, name), name, opPurge, purge{p, principal}) {
 		m, parseErr := strconv.ParseInt(string(body.out), 10, 64)
 		if err := errors.Join(body.err, parseErr); err != nil {
 			errs = append(errs, errors.Join(subscriptions.ErrUnavailable, err))
@@ -178,9 +213,8 @@ type response struct {
 	err  error
 }
 
-// everywhere sends an operation to all peers that have partitions.
-func (s *Service) everywhere(ctx context.Context, name, op string, in any) []response {
-	peers := s.peers(ctx, name)
+// everywhere sends an operation to peers.
+func (s *Service) everywhere(ctx context.Context, peers []subscriptions.InstanceStatus, name, op string, in any) []response {
 	out := make([]response, len(peers))
 	var all sync.WaitGroup
 	for i, p := range peers {

@@ -97,6 +97,25 @@ func (s *Store) page(ctx context.Context, p Partition, from int64) (out []Stored
 	return out, err
 }
 
+// Message returns a stored message without its record. The error is ErrNoRecord if the
+// message is not stored.
+func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Stored, err error) {
+	var key []byte
+	err = s.until(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error {
+			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter)
+		})
+	})
+	if errors.Is(err, gocql.ErrNotFound) || err == nil && m.State == "" { // static columns alone
+		err = ErrNoRecord
+	}
+	if err != nil {
+		return Stored{}, fmt.Errorf("read message %s@%d: %w", p, offset, err)
+	}
+	m.Offset, m.Key, m.NextAt, m.FirstAt = offset, string(key), utc(m.NextAt), utc(m.FirstAt)
+	return m, nil
+}
+
 // Record returns the record of a stored message: topic, partition, offset, timestamp, key,
 // value and headers are those of the saved one, byte for byte. The error is ErrNoRecord if
 // the message is not stored.

@@ -21,6 +21,14 @@ type Resource struct {
 	// Seeks are the requested changes of positions, oldest first. A later one replaces
 	// those whose partitions it contains.
 	Seeks []Seek
+	// Purge is the last purge; the zero value without one.
+	Purge Purge
+}
+
+// Purge is a purge that was requested. It may have removed no message.
+type Purge struct {
+	// Before is its limit, At the time of the request.
+	Before, At time.Time
 }
 
 // Deleted is a deleted incarnation of a subscription whose positions and messages are not
@@ -108,9 +116,9 @@ func (s *Store) read(ctx context.Context, name string) (r row, err error) {
 
 func (r *row) scan(scan func(...any) bool) (bool, error) {
 	var visibility, backoff, maxBackoff int64
-	var push, seeks string
+	var push, seeks, purge string
 	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Start, (*string)(&r.Ordering), &visibility, &r.MaxReceive, &backoff,
-		&maxBackoff, &push, &r.Paused, &seeks, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
+		&maxBackoff, &push, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
 		return false, nil
 	}
 	r.VisibilityTimeout, r.Backoff, r.MaxBackoff = millis(visibility), millis(backoff), millis(maxBackoff)
@@ -125,6 +133,11 @@ func (r *row) scan(scan func(...any) bool) (bool, error) {
 			return false, fmt.Errorf("subscription %q: seeks: %w", r.Name, err)
 		}
 	}
+	if purge != "" {
+		if err := json.Unmarshal([]byte(purge), &r.Purge); err != nil {
+			return false, fmt.Errorf("subscription %q: last_purge: %w", r.Name, err)
+		}
+	}
 	return true, nil
 }
 
@@ -133,7 +146,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // spec are the arguments of the columns that a change writes.
 func (r *row) spec() ([]any, error) {
 	if !r.exists() {
-		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
+		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
 	push, err := jsonOf(r.Push, r.Push != nil)
 	if err != nil {
@@ -143,9 +156,13 @@ func (r *row) spec() ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	purge, err := jsonOf(r.Purge, !r.Purge.At.IsZero())
+	if err != nil {
+		return nil, err
+	}
 	return []any{
 		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxReceive,
-		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, r.Paused, seeks, r.CreatedAt, r.ChangedAt, r.ChangedBy,
+		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
 	}, nil
 }
 
@@ -160,7 +177,7 @@ func jsonOf(v any, there bool) (any, error) {
 
 // Put creates or replaces a subscription, which the caller has validated, and returns it
 // as stored, with durations in milliseconds. A version other than 0 must be the stored one;
-// otherwise the error wraps subscriptions.ErrVersion. Seeks are kept. After ErrUnknown it
+// otherwise the error wraps subscriptions.ErrVersion. Seeks and the purge are kept. After ErrUnknown it
 // may be stored.
 func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, principal string) (Resource, error) {
 	if len(sub.Topics) == 0 {

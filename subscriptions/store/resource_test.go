@@ -214,6 +214,29 @@ func TestSeek_ReplacesTheSeeksOfItsPartitions(t *testing.T) {
 
 // A subscription that is created again has nothing of the deleted one, whose messages are
 // removed.
+// A purge is noted once by all instances, and survives other changes.
+func TestNotePurge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if err := b.NotePurge(t.Context(), "orders", b.now, "ada"); !errors.Is(err, subscriptions.ErrNotFound) {
+		t.Errorf("NotePurge() of a missing one = %v", err)
+	}
+	b.put(t, subscription("orders"))
+	before := b.now.Add(-time.Hour)
+	for _, limit := range []time.Time{before, before, before.Add(-time.Second)} {
+		must(t, b.NotePurge(t.Context(), "orders", limit, "ada"))
+	}
+	b.put(t, subscription("orders"))
+	r, err := b.Get(t.Context(), "orders")
+	if want := (Purge{before, b.now}); err != nil || r.Purge != want || r.Version != 3 {
+		t.Errorf("Get() = %+v, %v, want version 3 with %+v", r, err, want)
+	}
+	must(t, b.Delete(t.Context(), "orders", 0, "ada"))
+	if r := b.put(t, subscription("orders")); r.Purge != (Purge{}) {
+		t.Errorf("a new subscription has the purge %+v", r.Purge)
+	}
+}
+
 func TestDelete_LeavesNothingForTheNextOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -61,6 +61,23 @@ func (s *Store) Seek(ctx context.Context, name string, seek subscriptions.Seek, 
 	})
 }
 
+// NotePurge stores that messages which were written before a time are purged. It changes
+// nothing if a purge of them is noted.
+func (s *Store) NotePurge(ctx context.Context, name string, before time.Time, principal string) error {
+	before = before.UTC()
+	_, err := s.change(ctx, name, principal, func(r *row) error {
+		switch {
+		case !r.exists():
+			return subscriptions.ErrNotFound
+		case !r.Purge.Before.Before(before):
+			return errUnchanged
+		}
+		r.Purge = Purge{before, s.millis()}
+		return nil
+	})
+	return err
+}
+
 func checkSeek(k *subscriptions.Seek) error {
 	switch k.To {
 	case subscriptions.StartLatest, subscriptions.StartEarliest:

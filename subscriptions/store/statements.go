@@ -1,17 +1,17 @@
 package store
 
 type statements struct {
-	statics, claim, firstClaim, write, writeOne      string
-	messages, record, save, saveState, remove        string
-	addPartition, partitions, dropPartition, dropAll string
-	putKey, key                                      string
-	report, leave, instances                         string
-	put, firstPut, remember, get, list, unmark, drop string
+	statics, claim, firstClaim, write, writeOne        string
+	messages, message, record, save, saveState, remove string
+	addPartition, partitions, dropPartition, dropAll   string
+	putKey, key                                        string
+	report, leave, instances                           string
+	put, firstPut, remember, get, list, unmark, drop   string
 }
 
 const (
 	resourceColumns = "name, version, change_id, topics, types, filter, start, ordering, visibility_timeout_ms, max_receive, backoff_ms, max_backoff_ms," +
-		" push, paused, seeks, created_at, changed_at, changed_by, deleted"
+		" push, paused, seeks, last_purge, created_at, changed_at, changed_by, deleted"
 	recordColumns = "record_at, record_key, record_value, record_headers"
 )
 
@@ -24,7 +24,7 @@ func newStatements(keyspace string) statements {
 		mine      = " IF epoch = ? AND last_write = ?"
 		resource  = " WHERE scope = 'keyspace' AND name = ?"
 		spec      = "version = ?, change_id = ?, topics = ?, types = ?, filter = ?, start = ?, ordering = ?, visibility_timeout_ms = ?, max_receive = ?," +
-			" backoff_ms = ?, max_backoff_ms = ?, push = ?, paused = ?, seeks = ?, created_at = ?, changed_at = ?, changed_by = ?"
+			" backoff_ms = ?, max_backoff_ms = ?, push = ?, paused = ?, seeks = ?, last_purge = ?, created_at = ?, changed_at = ?, changed_by = ?"
 	)
 	messages, parts, settings := keyspace+".subscription_messages", keyspace+".subscription_partitions", keyspace+".subscription_settings"
 	instances, resources := keyspace+".subscription_instances", keyspace+".subscriptions"
@@ -37,6 +37,7 @@ func newStatements(keyspace string) statements {
 		writeOne:   "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
 
 		messages: "SELECT record_offset, message_key, state, attempts, next_at, first_at, error, dead_letter FROM " + messages + partition + " AND record_offset >= ? LIMIT ?",
+		message:  "SELECT message_key, state, attempts, next_at, first_at, error, dead_letter FROM " + messages + row,
 		record:   "SELECT state, " + recordColumns + " FROM " + messages + row,
 		// Not INSERT: a row consists of its columns, as an update of a missing row shows.
 		save:      "UPDATE " + messages + " SET " + state + record + row,

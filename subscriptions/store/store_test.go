@@ -127,6 +127,12 @@ func TestMessages_AreReadAsTheyWereSaved(t *testing.T) {
 		t.Errorf("Messages() = %+v, %v\nwant %+v", got, err, want)
 	}
 
+	for _, m := range want {
+		if got, err := b.Message(t.Context(), testPartition, m.Offset); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("Message() = %+v, %v\nwant %+v", got, err, m)
+		}
+	}
+
 	// Without a record the stored one stays; the other columns change.
 	first.Record, first.Attempts, first.Error = nil, 2, strings.Repeat("x", maxError)+"y"
 	must(t, b.Save(t.Context(), testPartition, epoch, []Stored{first}))
@@ -143,6 +149,11 @@ func TestMessages_AreReadAsTheyWereSaved(t *testing.T) {
 	same(t, "after Remove", offsets(t, b.Store), 7)
 	if _, err := b.Record(t.Context(), testPartition, 5); !errors.Is(err, ErrNoRecord) {
 		t.Errorf("Record() of a removed message: %v, want ErrNoRecord", err)
+	}
+	for _, p := range []Partition{testPartition, {"none", "t", 0}} {
+		if got, err := b.Message(t.Context(), p, 5); !errors.Is(err, ErrNoRecord) {
+			t.Errorf("Message() of a message that is not stored = %+v, %v, want ErrNoRecord", got, err)
+		}
 	}
 	must(t, b.RemoveAll(t.Context(), testPartition, epoch))
 	same(t, "after RemoveAll", offsets(t, b.Store))

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/gocql/gocql"
@@ -182,19 +181,9 @@ func (k *check) topics(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, patterns := k.resource.TopicRegexps()
-	selects := func(topic string) bool {
-		return slices.ContainsFunc(names, func(n string) bool {
-			if !patterns {
-				return n == topic
-			}
-			ok, err := regexp.MatchString(n, topic)
-			return ok && err == nil
-		})
-	}
 	out := make(map[string]bool)
 	for _, t := range all {
-		if selects(t.Topic) || slices.ContainsFunc(claimed, func(p store.Partition) bool { return p.Topic == t.Topic }) {
+		if k.resource.SelectsTopic(t.Topic) || slices.ContainsFunc(claimed, func(p store.Partition) bool { return p.Topic == t.Topic }) {
 			out[t.Topic] = true
 		}
 	}

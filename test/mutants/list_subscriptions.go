@@ -79,6 +79,22 @@ var subscriptionMutants = []mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
 		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",
 	}),
+	inQueue(mutant{
+		name: "queue: a forgotten message is shown to have ended before its end", file: "subscriptions/internal/queue/progress.go",
+		old: "at.After(p.before) {", new: "false {", run: "ForgetsHonestly",
+	}),
+	inEngine("ProgressAfterSeek", mutant{
+		name: "engine: a message that a seek skipped is shown as completed", file: "subscriptions/engine/progress.go",
+		old: "	case sought && skips(&seek, at):", new: "	case sought && skips(&seek, at) && false:",
+	}),
+	inEngine("ProgressAfterSeek", mutant{
+		name: "engine: a purged message is shown as completed", file: "subscriptions/engine/progress.go",
+		old: "	case at.At.Before(r.Purge.Before):", new: "	case false:",
+	}),
+	inEngine("ProgressOf", mutant{
+		name: "engine: a dead letter is shown as completed", file: "subscriptions/engine/progress.go",
+		old: "err != nil || found {", new: "err != nil || found && false {",
+	}),
 }
 
 func inQueue(m mutant) mutant {

@@ -73,7 +73,7 @@ var letterMutants = []mutant{
 	}),
 	ofLetters("New_ID", mutant{
 		name: "deadletter: a subscription created again finds the old dead letters", file: "subscriptions/internal/deadletter/convert.go",
-		old: "outbox.NameID(namespace, m.Incarnation, r.Topic", new: "outbox.NameID(namespace, m.Table, r.Topic",
+		old: "ID(m.Incarnation, r.Topic", new: "ID(m.Table, r.Topic",
 	}),
 	ofReplays("IsDeliveredUntil", mutant{
 		name: "replay: an acknowledged replay is not resolved", file: "subscriptions/engine/replay.go",

@@ -371,6 +371,34 @@ func (s *Service) Status(_ context.Context, name string) (subscriptions.Status, 
 	}, nil
 }
 
+// Progress implements subscriptions.Service.
+func (s *Service) Progress(_ context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, err := s.findLocked(name)
+	if err != nil {
+		return subscriptions.Progress{}, err
+	}
+	p := subscriptions.Progress{Subscription: name, State: subscriptions.ProgressCompleted}
+	if at.Topic != "t-"+s.Instance {
+		p.State = subscriptions.ProgressWaiting
+		return p, nil
+	}
+	p.Owner = s.Instance
+	for _, m := range s.openLocked(name) {
+		if m.Offset == at.Offset {
+			p.Attempts, p.State = m.Attempt, subscriptions.ProgressWaiting
+			if m.leasedAt(time.Now()) {
+				p.State, p.LeaseUntil = subscriptions.ProgressProcessing, m.LeaseUntil.UTC()
+			}
+		}
+	}
+	if slices.ContainsFunc(sub.dead, func(m subscriptions.Message) bool { return m.Offset == at.Offset }) {
+		p.State = subscriptions.ProgressDeadLettered
+	}
+	return p, nil
+}
+
 func (s *Service) paused(name string, paused bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,7 @@ func New(m *Message) *dlq.DeadLetter {
 	e := kafkarecord.Decode(r)
 	number, offset := strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.Offset, 10)
 	l := &dlq.DeadLetter{
-		Table: m.Table, EventID: outbox.NameID(namespace, m.Incarnation, r.Topic, number, offset, strconv.FormatInt(m.Seek, 10)),
+		Table: m.Table, EventID: ID(m.Incarnation, r.Topic, r.Partition, r.Offset, m.Seek),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
 		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, ErrorClass: m.Class, ErrorText: m.Error,
@@ -103,6 +103,11 @@ func New(m *Message) *dlq.DeadLetter {
 		}
 	}
 	return l
+}
+
+// ID returns the id of the dead letter of a message.
+func ID(incarnation, topic string, partition int32, offset, seek int64) gocql.UUID {
+	return outbox.NameID(namespace, incarnation, topic, strconv.Itoa(int(partition)), strconv.FormatInt(offset, 10), strconv.FormatInt(seek, 10))
 }
 
 // own reports whether a header may be part of an outbox event, which operators edit.

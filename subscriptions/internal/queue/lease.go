@@ -150,6 +150,7 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 		q.deadLetter(m)
 	default:
 		m.wait(w)
+		m.since = now
 		q.settle(m)
 	}
 	return Pending

@@ -78,7 +78,7 @@ type message struct {
 	lane   *lane // nil without order
 	active bool
 	lease  uint64    // the last one
-	since  time.Time // its begin
+	since  time.Time // its begin; the time of the acknowledgement or the purge of a settled message
 	until  time.Time
 
 	bit       bool   // settled in the position

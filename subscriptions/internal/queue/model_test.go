@@ -412,7 +412,7 @@ func actions(m *model) map[string]func(*rapid.T) {
 					f.purged = true
 				}
 			}
-			m.q.Purge(m.now, 0, false)
+			m.q.Purge(m.now, m.now, 0, false)
 		}),
 	}
 }

@@ -37,6 +37,8 @@ type Config struct {
 
 // Start is the state with which a queue begins.
 type Start struct {
+	// At is a time after the position was read.
+	At time.Time
 	// Offset is the committed offset, Settled contains the settled ones behind it, and
 	// Seek is the version of the seek that the position contains.
 	Offset  int64
@@ -82,6 +84,7 @@ type Queue struct {
 	written                  map[int64]bool // offsets of dead letters that New received
 	uncertain                uint64         // change that a commit with unknown outcome contains
 	closed                   bool
+	past                     past
 }
 
 // New returns the queue of a partition. Rows decide over the position: their offsets are
@@ -90,6 +93,7 @@ func New(cfg Config, s Start) *Queue {
 	q := &Queue{
 		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
 		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
+		past: past{before: s.At},
 	}
 	if cfg.Strict {
 		q.written = make(map[int64]bool, len(s.Blocked))

@@ -67,6 +67,7 @@ func (q *Queue) confirm(m *message) {
 // end forgets a message, reports the result, and makes the next one of its key active.
 func (q *Queue) end(m *message) {
 	delete(q.messages, m.offset)
+	q.past.add(m)
 	q.phases[m.phase]--
 	if m.row {
 		q.stored--
@@ -290,6 +291,7 @@ func (q *Queue) DeadLettered(offset int64, err error) {
 		return
 	}
 	q.Block(m.key)
+	m.since = time.Time{} // it is neither acknowledged nor purged
 	q.settle(m)
 }
 
@@ -336,7 +338,7 @@ func (q *Queue) Full(stopped bool) bool {
 // Purge settles the waiting and deferred messages that were written before the given
 // time, and those of records before the offset that are read later. It returns the
 // number of messages; with dry it only counts.
-func (q *Queue) Purge(before time.Time, offset int64, dry bool) (n int64) {
+func (q *Queue) Purge(now, before time.Time, offset int64, dry bool) (n int64) {
 	var gone []*message
 	for _, m := range q.messages {
 		if (m.phase == Waiting || m.phase == Deferred) && m.written.Before(before) {
@@ -349,7 +351,7 @@ func (q *Queue) Purge(before time.Time, offset int64, dry bool) (n int64) {
 	q.skip = max(q.skip, offset)
 	slices.SortFunc(gone, func(a, b *message) int { return byOffsetOf(a, b.offset) })
 	for _, m := range gone {
-		m.purged = true
+		m.purged, m.since = true, now
 		q.settle(m)
 	}
 	return int64(len(gone))

@@ -68,6 +68,19 @@ export const orderStates = {
   cancelled: ["archived", "It was cancelled; its state is final."],
 };
 
+// The states of a message in a subscription.
+export const progressStates = {
+  waiting: ["pending", "It waits for a consumer."],
+  processing: ["processing", "A consumer has received it."],
+  delayed: ["parked", "A delivery failed or was delayed; the next one follows."],
+  completed: ["resolved", "It was acknowledged."],
+  dead_lettered: ["failed", "It is a dead letter of the subscription."],
+  skipped: ["archived", "It is not delivered."],
+  settled: ["archived", "It is not delivered again."],
+  not_selected: ["archived", "Types or filter do not select it."],
+  unknown: ["parked", "Its state cannot be read at the moment."],
+};
+
 export const messageStates = {
   received: ["archived", "It was accepted."],
   scheduled: ["parked", "It waits for its time."],

@@ -1,9 +1,10 @@
 // The biography of an event: its complete recorded history.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { count, short, utc, visible } from "../format.js";
-import { copyButton, facts, failed, loading, panel } from "../parts.js";
+import { ago, count, plural, short, utc, visible } from "../format.js";
+import { copyButton, facts, failed, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
+import { progressStates } from "../words.js";
 
 export function event(ctx) {
   const id = ctx.params.id;
@@ -13,7 +14,7 @@ export function event(ctx) {
   const read = async () => {
     try {
       const life = await api.event(id, ctx.signal);
-      fill(body, biography(life, true));
+      fill(body, biography(life, true), subscribed(life.subscriptions));
     } catch (err) {
       if (ctx.signal.aborted) return;
       if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
@@ -38,6 +39,19 @@ export function biography(life, alone) {
       : h("p", { class: "muted" }, "Nothing is recorded."),
     life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Unknown"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
     alone && life.dead_letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/dead-letters/${life.dead_letter_id}`), "data-key": "dead-letter" }, "Show the dead letter")));
+}
+
+// subscribed is the panel of the states of a message in subscriptions; null without any.
+export function subscribed(all) {
+  if (!all?.length) return null;
+  const detail = (p) => [
+    p.lease_until && ["leased until ", utc(p.lease_until)], p.next_attempt && ["next delivery ", ago(p.next_attempt)],
+    p.processed_at && ["acknowledged ", utc(p.processed_at)], p.processed_before && ["ended at or before ", utc(p.processed_before)],
+    p.dead_letter_id && h("a", { href: href(`/dead-letters/${p.dead_letter_id}`) }, "dead letter"), p.detail && visible(p.detail), p.error && h("span", { class: "danger-text" }, visible(p.error)),
+  ].filter(Boolean).flatMap((part, i) => i ? [" · ", part] : [part]);
+  return panel("Subscriptions", {}, h("ul", { class: "plain" }, all.map((p) => h("li", { class: "break" },
+    h("p", null, h("a", { href: href(`/subscriptions/${p.subscription}`) }, visible(p.subscription)), " ", mark(progressStates, p.state), p.attempts ? h("span", { class: "muted" }, ` ${plural(p.attempts, "delivery", "deliveries")}`) : null),
+    h("p", { class: "small muted break" }, detail(p).flat())))));
 }
 
 const captured = { tail: "the tail reader", sweep: "the sweep reader", key: "a lookup by its key", backfill: "a backfill" };

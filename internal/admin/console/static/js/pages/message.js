@@ -10,6 +10,7 @@ import { copyButton, facts, failed, loading, mark, panel, sentence } from "../pa
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { messageStates } from "../words.js";
+import { subscribed } from "./event.js";
 
 export function message(ctx) {
   const id = ctx.params.id;
@@ -84,6 +85,7 @@ export function message(ctx) {
             ["Record", m.record && h("span", { class: "mono" }, `${m.record.topic}[${m.record.partition}]@${m.record.offset}`)],
             ["Event", !["scheduled", "cancelled", "processing"].includes(m.state) && h("a", { href: href(`/events/${id}`), "data-key": "life" }, "what became of it")],
           ])),
+          subscribed(m.subscriptions),
           panel("History", {}, h("ol", { class: "timeline" }, m.history.map((s) => h("li", { class: `t-${messageStates[s.state]?.[0] ?? "archived"}` },
             h("p", null, h("b", null, s.state.replaceAll("_", " "))), h("p", { class: "small muted" }, utc(s.at)), s.detail && h("p", { class: "small break" }, visible(s.detail))))),
             m.note && h("p", { class: "gap small muted" }, visible(m.note)))))));

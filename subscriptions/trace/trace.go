@@ -1,0 +1,93 @@
+// Package trace reports the state of one message in each subscription of its topic.
+package trace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+const (
+	// parallel is the number of subscriptions that are asked concurrently.
+	parallel = 8
+	// limit bounds one trace. Subscriptions that have not answered then are unknown.
+	limit = 2 * time.Second
+)
+
+// Subscriptions is the part of a subscriptions.Service that a trace needs.
+type Subscriptions interface {
+	List(ctx context.Context) ([]subscriptions.Subscription, error)
+	Progress(ctx context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error)
+}
+
+// Of returns the state of the message of a record in each subscription of its topic, by
+// name. Types and filter are evaluated as they are now; a subscription whose state cannot be
+// read is ProgressUnknown. An error means that the subscriptions are not known. The result is
+// never nil without an error.
+func Of(ctx context.Context, s Subscriptions, r *kgo.Record) ([]subscriptions.Progress, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the subscriptions: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(s subscriptions.Subscription) bool { return !s.SelectsTopic(r.Topic) })
+	slices.SortFunc(all, func(a, b subscriptions.Subscription) int { return cmp.Compare(a.Name, b.Name) })
+	out := make([]subscriptions.Progress, len(all))
+	e := kafkarecord.Decode(r)
+	at := subscriptions.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: kafkarecord.At(r)}
+	slots := make(chan struct{}, parallel)
+	var asked sync.WaitGroup
+	for i := range all {
+		if !selects(&all[i], r, &e) {
+			out[i] = subscriptions.Progress{Subscription: all[i].Name, State: subscriptions.ProgressNotSelected}
+			continue
+		}
+		asked.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			p, err := s.Progress(ctx, all[i].Name, at)
+			if err != nil {
+				p = subscriptions.Progress{Subscription: all[i].Name, State: subscriptions.ProgressUnknown, Detail: err.Error()}
+			}
+			out[i] = p
+		})
+	}
+	asked.Wait()
+	return out, nil
+}
+
+// selects reports whether a subscription selects a record. A filter that cannot be evaluated
+// selects it: the message becomes a dead letter.
+func selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event) bool {
+	typ := ""
+	for _, h := range r.Headers {
+		if h.Key == outbox.HeaderType {
+			typ = string(h.Value)
+			break
+		}
+	}
+	if !s.SelectsType(typ) {
+		return false
+	}
+	if strings.TrimSpace(s.Filter) == "" {
+		return true
+	}
+	f, err := filter.Compile(s.Filter)
+	if err != nil {
+		return true
+	}
+	ok, err := f.Holds(e)
+	return ok || err != nil
+}
