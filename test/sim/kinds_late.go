@@ -120,6 +120,7 @@ func (p *lateParcel) store(e outbox.Event) { p.w.store(p.rnd, gocql.UnloggedBatc
 func (p *lateParcel) late() {
 	e := p.event()
 	at := time.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()
+	at = max(at, p.w.began.Add(30*time.Second).UnixMicro()) // the table has no streams before its creation
 	p.w.ledger.isLate(e.ID)
 	for {
 		b := p.w.session.Batch(gocql.UnloggedBatch).WithTimestamp(at)
