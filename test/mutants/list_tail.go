@@ -77,4 +77,9 @@ var tailMutants = []mutant{
 		old: "\t\twidth = &g.wideWidth",
 		new: "\t\t_ = g.wideWidth",
 	}),
+	unit("TestTailOrder_TheIndexIsFull", mutant{
+		name: "without numbers the tail reader leaves a row to the sweep reader and passes the next one on", file: "relay/internal/publish/aggregates.go",
+		old: "	if e.Sequence == 0 {\n",
+		new: "	if e.Sequence == 0 {\n		if o.By == ByTail && o.Written > 0 && o.Written <= a.dedup.Horizon() {\n			return Left, nil\n		}\n",
+	}),
 }

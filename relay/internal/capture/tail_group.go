@@ -406,7 +406,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	}
 	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
 		if upTo, ok := t.streams.Handed(g.generation.Start, row.Stream); ok && written <= upTo {
-			return nil // the sweep was here
+			return nil // the sweep was here, and its id may be evicted
 		}
 	}
 	if g.order != nil {

@@ -195,6 +195,47 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 	})
 }
 
+// The dedup index was full, and has room again when the sweep reader is past the write time
+// of a row in one stream and not yet in the row's own: the tail reader passes the row on
+// before the next one of its aggregate.
+func TestTailOrder_TheIndexIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const full = 100
+		b := newTailBench(t, func(c *settings) { c.publish.MaxRememberedEvents = full }, byTime)
+		defer b.stop()
+		time.Sleep(time.Second)
+		sweep := func(e outbox.Event, written time.Time) {
+			t.Helper()
+			if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: e, Written: written.UnixMicro()}, publish.BySweep, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range full {
+			b.log.add(0, unnumbered(0, i), 0)
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if !b.publisher.MemoryFull() {
+			t.Fatal("the index has room")
+		}
+		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		began := time.Now()
+		b.log.add(1, first, 0)
+		time.Sleep(b.cfg.ConfidenceWindow + 2*time.Second)
+		b.log.add(1, second, 0)
+		for i := range full {
+			sweep(unnumbered(0, i), began.Add(time.Second))
+		}
+		time.Sleep(5 * time.Second)
+		sweep(first, began) // its position in the row's own stream is before it
+		time.Sleep(time.Second)
+		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{first.ID, second.ID}) {
+			t.Errorf("the topic has %v, want both once and in order", got)
+		}
+	})
+}
+
 // When a generation begins, an aggregate goes on in another stream: what is in
 // the old one goes first, though it becomes visible much later.
 func TestTailOrder_AGenerationBegins(t *testing.T) {

@@ -38,7 +38,7 @@ func (a *aggregates) judge(o *Offer, isDeadLetter bool) (v Verdict, it *item) {
 		return Repeated, it
 	}
 	if e.Sequence == 0 {
-		return a.judgeByTime(o), nil
+		return Taken, nil
 	}
 	if _, busy := a.claims[e.AggregateID]; busy && !o.Owner {
 		return Claimed, nil

@@ -1,16 +1,8 @@
 package publish
 
 // Events of a table without numbers are identified by their ids alone. Their order is
-// that of the log, by cdc$time. In their lines, next is the write time of the last one.
-
-// judgeByTime returns the verdict for an event without a number that is not in the dedup
-// index. It does not check for earlier events: the caller keeps the order.
-func (a *aggregates) judgeByTime(o *Offer) Verdict {
-	if o.By == ByTail && o.Written > 0 && o.Written <= a.dedup.Horizon() {
-		return Left // it may be published and its id evicted; the sweep reader decides
-	}
-	return Taken
-}
+// that of the log, by cdc$time, and the caller keeps it. In their lines, next is the write
+// time of the last one.
 
 // noteTime records that the lane accepts an event without a number. It returns how much
 // older than the last accepted event it is, in microseconds, 0 if it is not.
