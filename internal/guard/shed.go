@@ -11,8 +11,10 @@ import (
 
 const (
 	// maxLag is the mean time between the moment that a waiting request gets its places and
-	// the moment that it runs. A longer time means that all processors are busy.
-	maxLag = 250 * time.Microsecond
+	// the moment that it runs; or lagOfLatency of the latency. A longer time means that all
+	// processors are busy.
+	maxLag       = 250 * time.Microsecond
+	lagOfLatency = 0.1
 	// lagShare is the share of one request in the mean.
 	lagShare = 1.0 / 16
 	// While processors are busy each refusal increases the time between two refusals by
@@ -21,7 +23,7 @@ const (
 	maxPace  = time.Millisecond
 	// maxRefusalDelay bounds the delay of a refusal, and minRefusalDelay is the shortest
 	// that is worth a timer.
-	maxRefusalDelay = 250 * time.Millisecond
+	maxRefusalDelay = 100 * time.Millisecond
 	minRefusalDelay = time.Millisecond
 )
 
@@ -73,7 +75,7 @@ func (l *Limiter) delay(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.mu.refusals
-	if r.lag > maxLag {
+	if r.lag > max(maxLag, time.Duration(lagOfLatency*float64(l.mu.limit.base))) {
 		r.pace = min(r.pace+paceStep, maxPace)
 	} else {
 		r.pace = max(r.pace-paceStep, 0)
