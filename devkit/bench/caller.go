@@ -23,6 +23,9 @@ type Caller struct {
 	// Body receives the body of each response; nil discards it.
 	Body *bytes.Buffer
 
+	// Overloaded reports whether the last response was a refusal because of overload.
+	Overloaded bool
+
 	conn net.Conn
 	in   *bufio.Reader
 	out  []byte
@@ -61,6 +64,9 @@ func (c *Caller) Post(ctx context.Context, path, header string, body []byte) (st
 	if _, err := c.conn.Write(b); err != nil {
 		return 0, err
 	}
+	if status, ok, err := c.short(); ok || err != nil {
+		return status, err
+	}
 	resp, err := http.ReadResponse(c.in, nil)
 	if err != nil {
 		return 0, err
@@ -80,6 +86,41 @@ func (c *Caller) Post(ctx context.Context, path, header string, body []byte) (st
 	return resp.StatusCode, nil
 }
 
+// short reads a response that is in the buffer as a whole and keeps the connection. It
+// parses the status and the length only, which takes a fraction of the time of net/http.
+// For any other response it reads nothing and returns false.
+func (c *Caller) short() (status int, ok bool, err error) {
+	c.Overloaded = false
+	if _, err := c.in.Peek(1); err != nil { // waits for the response
+		return 0, false, err
+	}
+	b, _ := c.in.Peek(c.in.Buffered()) // not longer than the buffer
+	end := bytes.Index(b, []byte("\r\n\r\n"))
+	if end < len("HTTP/1.1 200") || bytes.Contains(b[:end], []byte("\r\nConnection: close")) {
+		return 0, false, nil
+	}
+	status, err = strconv.Atoi(string(b[len("HTTP/1.1 "):len("HTTP/1.1 200")]))
+	_, length, found := bytes.Cut(b[:end+2], []byte("\r\nContent-Length: "))
+	if err != nil || !found {
+		return 0, false, nil
+	}
+	n, err := strconv.Atoi(string(length[:bytes.IndexByte(length, '\r')]))
+	if err != nil || end+4+n > len(b) {
+		return 0, false, nil
+	}
+	body := b[end+4 : end+4+n]
+	c.Overloaded = status == http.StatusServiceUnavailable && bytes.Contains(body, overloaded)
+	if c.Body != nil {
+		c.Body.Reset()
+		c.Body.Write(body)
+	}
+	_, err = c.in.Discard(end + 4 + n)
+	return status, err == nil, err
+}
+
+// overloaded is the type of the problem of a refusal because of overload.
+var overloaded = []byte(`"urn:scylla-outbox:problem:overloaded"`)
+
 // Close closes the connection, if there is one.
 func (c *Caller) Close() {
 	if c.conn != nil {
@@ -88,12 +129,12 @@ func (c *Caller) Close() {
 	}
 }
 
-// AnswerOf classifies a status.
-func AnswerOf(status int, err error) Answer {
+// AnswerOf classifies the result of a Post.
+func (c *Caller) AnswerOf(status int, err error) Answer {
 	switch {
 	case err != nil:
 		return Failed
-	case status == http.StatusTooManyRequests:
+	case c.Overloaded || status == http.StatusTooManyRequests:
 		return Refused
 	case status == http.StatusServiceUnavailable:
 		return Unavailable

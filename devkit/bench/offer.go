@@ -17,8 +17,8 @@ type Answer uint8
 // Answers.
 const (
 	Served      Answer = iota
-	Refused            // 429: overload
-	Unavailable        // 503
+	Refused            // because of overload
+	Unavailable        // 503, the database is unavailable
 	Failed             // anything else
 	unsent             // given up by the caller before it was sent
 )

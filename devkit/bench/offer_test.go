@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -89,7 +90,13 @@ func TestCaller_PostsOverOneConnection(t *testing.T) {
 		}
 		switch {
 		case r.URL.Path == "/full":
-			w.WriteHeader(http.StatusTooManyRequests)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"type":"urn:scylla-outbox:problem:overloaded"}`)
+		case r.URL.Path == "/down":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"type":"urn:scylla-outbox:problem:database-unavailable"}`)
+		case r.URL.Path == "/last":
+			w.Header().Set("Connection", "close")
 		case r.Header.Get("X-Name") != "a" || string(body) != `{"n":1}`:
 			w.WriteHeader(http.StatusBadRequest)
 		default:
@@ -97,21 +104,30 @@ func TestCaller_PostsOverOneConnection(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	c := Caller{Addr: srv.Listener.Addr().String(), Timeout: 10 * time.Second}
+	var received bytes.Buffer
+	c := Caller{Addr: srv.Listener.Addr().String(), Timeout: 10 * time.Second, Body: &received}
 	defer c.Close()
 	for range 3 {
-		if status, err := c.Post(t.Context(), "/", "X-Name: a\r\n", []byte(`{"n":1}`)); AnswerOf(status, err) != Served {
+		if status, err := c.Post(t.Context(), "/", "X-Name: a\r\n", []byte(`{"n":1}`)); c.AnswerOf(status, err) != Served || received.Len() != 50_000 {
 			t.Fatalf("Post() = %d, %v", status, err)
 		}
-		if status, err := c.Post(t.Context(), "/full", "", nil); AnswerOf(status, err) != Refused {
+		if status, err := c.Post(t.Context(), "/full", "", nil); c.AnswerOf(status, err) != Refused || status != 503 || received.Len() != 47 {
 			t.Fatalf("Post() = %d, %v, want a refusal", status, err)
+		}
+		if status, err := c.Post(t.Context(), "/down", "", nil); c.AnswerOf(status, err) != Unavailable {
+			t.Fatalf("Post() = %d, %v, want no refusal because of overload", status, err)
 		}
 	}
 	if len(connections) != 1 {
 		t.Errorf("%d connections, want one", len(connections))
 	}
+	for range 2 {
+		if status, err := c.Post(t.Context(), "/last", "", nil); status != 200 || err != nil {
+			t.Errorf("Post() = %d, %v, want a new connection after one that was closed", status, err)
+		}
+	}
 	srv.Close()
-	if status, err := c.Post(t.Context(), "/", "", nil); AnswerOf(status, err) != Failed {
+	if status, err := c.Post(t.Context(), "/", "", nil); c.AnswerOf(status, err) != Failed {
 		t.Errorf("Post() without a server = %d, %v", status, err)
 	}
 }

@@ -25,13 +25,13 @@ func NewOwn() *Own { return &Own{h: newHistogram()} }
 // atDatabase is the key of a request's time at the database in its context.
 type atDatabase struct{}
 
-// Handler measures the writing requests to next.
+// Handler measures the requests to next that write.
 func (o *Own) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		var spent atomic.Int64
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), atDatabase{}, &spent)))
-		if r.Method != http.MethodPost {
+		if r.Method != http.MethodPost || spent.Load() == 0 { // as a refused request
 			return
 		}
 		d := time.Since(began) - time.Duration(spent.Load())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -28,7 +29,11 @@ type Engines struct {
 	Version            string
 	Shards, Tokens     int
 	Tablets            bool
-	failed             func(error) // receives the error of a disk that refused a write; nil for nobody
+	// Writes is the number of writes that the database executes concurrently, each for
+	// WriteTime, as a model of a database of limited capacity. Zero limits nothing.
+	Writes    int
+	WriteTime time.Duration
+	failed    func(error) // receives the error of a disk that refused a write; nil for nobody
 }
 
 // UntilFailed returns a context that ends when the disk refuses a write, with the error
@@ -53,10 +58,14 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 		return err
 	}
 	if e.CQLAddr != "" {
-		srv, err := scyllafake.Start(scyllafake.Config{
+		cfg := scyllafake.Config{
 			Dir: e.subdir("scylla"), Addr: e.CQLAddr, AdminAddr: e.AdminAddr, Version: e.Version,
 			Shards: e.Shards, Tokens: e.Tokens, Tablets: e.Tablets, Logger: log, Failed: e.failed,
-		})
+		}
+		if e.Writes > 0 {
+			cfg.Hook = newCapacity(e.Writes, e.WriteTime)
+		}
+		srv, err := scyllafake.Start(cfg)
 		if errors.Is(err, store.ErrInUse) {
 			return cli.WithHint(fmt.Errorf("data directory %s is in use by another process", e.Dir), "stop that process, or use another directory with --data-dir")
 		}

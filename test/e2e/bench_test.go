@@ -66,7 +66,7 @@ func TestBench_ServicesAnswerEveryRequest(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatalf("bench %s printed %q: %v", what, out, err)
 		}
-		if want := map[string]int{"orders": 13, "messages": 7}[what]; len(r.Phases) != want || len(r.Goals) == 0 {
+		if want := map[string]int{"orders": 16, "messages": 7}[what]; len(r.Phases) != want || len(r.Goals) == 0 {
 			t.Errorf("bench %s: %d loads and %d goals, want %d loads: %s", what, len(r.Phases), len(r.Goals), want, out)
 		}
 		for _, p := range r.Phases {

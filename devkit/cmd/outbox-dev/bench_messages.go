@@ -42,7 +42,7 @@ request and writes the rows.
 
 Load, service and database share the machine. The service is a process of its
 own, and so is the embedded database; --scylla-hosts and --kafka-seeds replace
-it. Exit status 1 if a request failed otherwise than with 429 or 503.`,
+it. Exit status 1 if a request failed otherwise than by refusal.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			raw := func(r recordings) *bench.Recorded { return r.message }

@@ -142,26 +142,42 @@ func (b *benchmark) run(ctx context.Context) (err error) {
 // start starts the embedded engines, unless external ones are used, and the client.
 func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	if b.embedded {
-		const ready = "embedded engines running, not for production"
-		b.database, err = b.program.Start("embedded database", ready,
-			"engines", "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json")
-		if err != nil {
+		if err := b.startDatabase(teardown); err != nil {
 			return err
 		}
-		teardown.Add("embedded database", b.database.Stop)
-		b.broker, err = b.program.Start("embedded broker", ready,
+		b.broker, err = b.program.Start("embedded broker", enginesReady,
 			"engines", "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
 		if err != nil {
 			return err
 		}
 		teardown.Add("embedded broker", b.broker.Stop)
-		b.conf.Scylla.Hosts, b.conf.Kafka.Seeds = []string{b.database.Attr("cql")}, []string{b.broker.Attr("kafka")}
-		b.forward = append(b.forward, "--scylla-hosts", b.database.Attr("cql"), "--kafka-seeds", b.broker.Attr("kafka"))
+		b.conf.Kafka.Seeds = []string{b.broker.Attr("kafka")}
+		b.forward = append(b.forward, "--kafka-seeds", b.broker.Attr("kafka"))
 	}
 	if b.client, err = b.conf.Kafka.Client(); err != nil {
 		return err
 	}
 	teardown.AddFunc("kafka client", b.client.Close)
+	return nil
+}
+
+// enginesReady is the log message of engines that are ready.
+const enginesReady = "embedded engines running, not for production"
+
+// startDatabase starts an embedded database, which this benchmark and its processes use
+// from then on.
+func (b *benchmark) startDatabase(teardown *daemon.Teardown, args ...string) (err error) {
+	b.database, err = b.program.Start("embedded database", enginesReady,
+		append([]string{"engines", "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	teardown.Add("embedded database", b.database.Stop)
+	conf := *b.conf
+	conf.Scylla.Hosts = []string{b.database.Attr("cql")}
+	const hosts = "--scylla-hosts="
+	others := slices.DeleteFunc(slices.Clone(b.forward), func(arg string) bool { return strings.HasPrefix(arg, hosts) })
+	b.conf, b.forward = &conf, append(others, hosts+b.database.Attr("cql"))
 	return nil
 }
 

@@ -24,7 +24,7 @@ const (
 	serviceWarmUp = time.Second
 	// callers is the number of connections of an open load: more than a service lets
 	// wait, so that the service limits the requests in progress.
-	callers = 2048
+	callers = 512
 	// callerPatience is how late a request may be before its caller gives up.
 	callerPatience = time.Second
 	// callerTimeout limits a request.
@@ -43,9 +43,11 @@ type serviceBench struct {
 // phase is one load on one kind of handler.
 type phase struct {
 	what, kind, load string
-	// rate returns calls per second from the ceiling; nil means as fast as concurrency
-	// callers get responses.
+	// rate returns calls per second from the ceiling, what the same kind serves as fast
+	// as it answers; nil means as fast as concurrency callers get responses.
 	rate func(ceiling float64) float64
+	// on is the benchmark with the database of the phase, nil for the usual one.
+	on *benchmark
 	// items is the number of items of one call.
 	items int
 	// raw selects the statements that the client alone sends.
@@ -98,10 +100,29 @@ func (s *serviceBench) validate(f *benchFlags) error {
 	return errors.Join(errs...)
 }
 
-// measure runs the phases, one after the other, once for each run. The first is the
-// ceiling from which the others' rates are computed.
+// selected reports whether a phase is measured.
+func (s *serviceBench) selected(p *phase) bool { return strings.Contains(p.String(), s.only) }
+
+// checkOnly returns an error if the ceiling of a selected phase is not measured.
+func (s *serviceBench) checkOnly(phases []phase) error {
+	ceilings := map[string]bool{}
+	for i := range phases {
+		p := &phases[i]
+		if !s.selected(p) {
+			continue
+		}
+		if p.rate == nil {
+			ceilings[p.what+p.kind] = true
+		} else if p.rate(0) == 0 && !ceilings[p.what+p.kind] {
+			return fmt.Errorf("--only %q: the rate of %q is a multiple of a row that it leaves out; use a part of both names", s.only, p)
+		}
+	}
+	return nil
+}
+
+// measure runs the phases, one after the other, once for each run.
 func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, phases []phase, goals func(*bench.ServiceReport) []string) (err error) {
-	if err := s.validate(f); err != nil {
+	if err := errors.Join(s.validate(f), s.checkOnly(phases)); err != nil {
 		return cli.Usage(err)
 	}
 	if s.benchmark, err = newBenchmark(cmd, *f); err != nil {
@@ -113,21 +134,29 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 	if err := s.start(&teardown); err != nil {
 		return err
 	}
+	if err := s.startLimited(&teardown, phases); err != nil {
+		return err
+	}
 	r := &s.service
 	*r = bench.ServiceReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Title: title}
 	runs := make([][]bench.Phase, len(phases))
 	for run := range s.runs {
-		ceiling := 0.0
+		ceilings := map[string]float64{}
 		for i, p := range phases {
-			if !strings.Contains(p.String(), s.only) {
+			if !s.selected(&p) || p.what == whatLimited && p.on == nil {
 				continue
 			}
-			got, err := s.phase(ctx, &p, ceiling)
+			ceiling := p.what + p.kind
+			on := *s
+			if p.on != nil {
+				on.benchmark = p.on
+			}
+			got, err := on.phase(ctx, &p, ceilings[ceiling])
 			if err != nil {
 				return fmt.Errorf("%s: %w", &p, err)
 			}
-			if ceiling == 0 {
-				ceiling = got.Served.PerSecond / float64(p.items)
+			if p.rate == nil {
+				ceilings[ceiling] = got.Served.PerSecond / float64(p.items)
 			}
 			s.progress("run %d of %d: %s: %.0f/s served of %.0f/s, p95 %.2f ms, %.0f µs of processor each; others kept %.1f cores busy",
 				run+1, s.runs, &p, got.Served.PerSecond, got.Offered.Offered*float64(p.items), got.Sent.P95, got.CPU(), got.Others)
@@ -203,7 +232,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 				header = ph.header(i)
 			}
 			status, err := all[w].Post(ctx, path, header, ph.body(i))
-			a := bench.AnswerOf(status, err)
+			a := all[w].AnswerOf(status, err)
 			if a == bench.Failed {
 				s.log.Debug("request failed", "status", status, "err", err)
 			}

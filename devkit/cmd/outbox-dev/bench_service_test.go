@@ -101,3 +101,35 @@ func (f untilServing) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// The goals under overload compare a phase with the same database, and skip what was not
+// measured.
+func TestOverloadGoals(t *testing.T) {
+	t.Parallel()
+	phase := func(what, load string, rate, p99, refusal float64) bench.Phase {
+		p := bench.Phase{What: what, Kind: bench.Whole, Load: load}
+		p.Served.PerSecond, p.Sent.P99, p.Refusal.P99, p.Done = rate, p99, refusal, 1
+		p.Process, p.Database, p.Caller = 100, 50, 25
+		return p
+	}
+	r := &bench.ServiceReport{Phases: []bench.Phase{
+		phase("", loadFull, 20_000, 30, 0), phase("", overloaded(2), 19_000, 40, 3),
+		phase(whatLimited, loadFull, 2000, 30, 0), phase(whatLimited, loadHalf, 1000, 5, 0), phase(whatLimited, overloaded(2), 1900, 15, 1.5),
+	}}
+	got := overloadGoals(r, whatLimited, loadHalf, []float64{2, 5})
+	want := "limited database, service, offered 2x its ceiling: serves 1900/s, 95 % of itself as fast as it answers (the goal is 90); p99 15.0 ms, 3.0 times offered half of its ceiling (the goal is below 4); " +
+		"a refusal takes 1.5 ms at p99 (the goal is 5). Busy processors: service 0.19, database 0.10, load 0.05."
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("goals are %q, want %q", got, want)
+	}
+}
+
+// A rate that is a multiple of a ceiling needs the row of the ceiling.
+func TestBenchOrders_RefusesRatesWithoutACeiling(t *testing.T) {
+	t.Parallel()
+	root := newRoot(io.Discard, io.Discard)
+	root.SetArgs([]string{"bench", "orders", "--only", "offered 2x"})
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--only") {
+		t.Errorf("it ended with %v, want an error that names --only", err)
+	}
+}

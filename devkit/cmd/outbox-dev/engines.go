@@ -44,6 +44,8 @@ a crash of the machine.`,
 	f.BoolVar(&e.Tablets, "tablets", false, "create new keyspaces in tablets mode")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
+	f.IntVar(&e.Writes, "writes", 0, "writes that the database executes concurrently; 0 for no limit")
+	f.DurationVar(&e.WriteTime, "write-time", 0, "duration of each of these writes")
 	app.AddFlags(cmd, app.SectionLog)
 	return cmd
 }
