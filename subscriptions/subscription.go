@@ -83,6 +83,8 @@ type Subscription struct {
 	// Push delivers the messages to a destination; nil leaves them to Receive, which is
 	// refused otherwise.
 	Push *Push
+	// DeadLetter names the dead letters and limits their time.
+	DeadLetter DeadLetter
 	// Paused stops deliveries. Leases that exist stay valid.
 	Paused bool
 
@@ -92,6 +94,31 @@ type Subscription struct {
 	// last change.
 	CreatedAt, ChangedAt time.Time
 	ChangedBy            string
+}
+
+// MaxRetentionDays is the maximum of DeadLetter.RetentionDays.
+const MaxRetentionDays = 3650
+
+// DeadLetter configures the dead letters of a subscription. They always belong to the
+// subscription: their table is DeadLetterTable, and a replay goes to it alone.
+type DeadLetter struct {
+	// Name is a name for the dead letters, such as that of a queue which several
+	// subscriptions share: a tag of each that is written from then on. Default none.
+	Name string `json:"name,omitempty" pattern:"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$" doc:"Tag of the dead letters, by which lists and filters find them beside the table subscription.NAME; several subscriptions may have the same"`
+	// RetentionDays replaces the retention of resolved and failed dead letters: 1 to 3,650.
+	// Default: the settings retention.resolved and retention.failed.
+	RetentionDays int `json:"retention_days,omitempty" minimum:"1" maximum:"3650" doc:"Days for which resolved and failed dead letters stay, instead of the settings retention.resolved and retention.failed. Open ones always stay"`
+}
+
+var deadLetterName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+
+func (d *DeadLetter) validate(bad func(format string, args ...any)) {
+	if d.Name != "" && !deadLetterName.MatchString(d.Name) {
+		bad("dead_letter.name %q: use letters, digits, ., - and _, at most 64, the first a letter or digit", d.Name)
+	}
+	if d.RetentionDays < 0 || d.RetentionDays > MaxRetentionDays {
+		bad("dead_letter.retention_days %d: must be 1 to %d", d.RetentionDays, MaxRetentionDays)
+	}
 }
 
 // WithDefaults returns the subscription with defaults for zero values.
@@ -150,6 +177,7 @@ func (s *Subscription) Validate() error {
 	if s.Push != nil {
 		s.Push.validate(bad)
 	}
+	s.DeadLetter.validate(bad)
 	return errors.Join(errs...)
 }
 

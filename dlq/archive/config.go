@@ -32,6 +32,9 @@ type Config struct {
 	// begins again at the time of its restore. -1 means no end. Dead letters with
 	// another status always remain, and so does a failed one that blocks others.
 	Resolved, Failed time.Duration
+	// Tables returns the tables whose resolved and failed dead letters have a retention of
+	// their own, of at least an hour. nil returns none.
+	Tables func(ctx context.Context) (map[string]time.Duration, error)
 	// Keep is the retention of objects in the archive, and of outlines in the database,
 	// with or without an archive; -1 means no end.
 	Keep time.Duration

@@ -20,7 +20,11 @@ func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 	r.Archived = make(map[dlq.Status]int)
 	now := s.conf.Now().UTC()
 	seen := 0
-	for _, p := range s.passes(now) {
+	passes, err := s.passes(ctx, now)
+	if err != nil {
+		return r, false, err
+	}
+	for _, p := range passes {
 		if err := s.conf.Store.List(ctx, p.filter(), func(l *dlq.DeadLetter) error {
 			if seen++; seen > maxPlanned {
 				more = true

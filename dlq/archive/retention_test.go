@@ -68,6 +68,54 @@ func TestSweeper_DeletesWithoutAnArchive(t *testing.T) {
 	}
 }
 
+// A table with a retention of its own has that one alone, shorter or longer than the others.
+func TestSweeper_RetentionOfATable(t *testing.T) {
+	t.Parallel()
+	tables, failure := map[string]time.Duration{inventory: 4 * 24 * time.Hour, "subscription.long": 2 * DefaultResolved}, error(nil)
+	b := setup(t, func(c *Config) {
+		c.Archive = nil
+		c.Tables = func(context.Context) (map[string]time.Duration, error) { return tables, failure }
+	})
+	of := func(table string) gocql.UUID {
+		l := &dlq.DeadLetter{Table: table, EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Manual, FirstFailedAt: at(b.now.Load())}
+		_, err := b.store.Write(t.Context(), l)
+		b.must(err)
+		b.must(b.store.Discard(t.Context(), l.EventID, eve))
+		return l.EventID
+	}
+	short, long, usual, open := of(inventory), of("subscription.long"), of("subscription.other"), b.ofSubscription(1)[0]
+	gone := func(when string, want ...gocql.UUID) {
+		t.Helper()
+		plan, _, err := b.sweeper.Plan(t.Context())
+		b.must(err)
+		r := b.sweep()
+		n := 0
+		for _, id := range []gocql.UUID{short, long, usual, open} {
+			purged := !b.read(id).PurgedAt.IsZero()
+			if purged != slices.Contains(want, id) {
+				t.Errorf("%s: %s is purged: %v", when, id, purged)
+			}
+			if purged {
+				n++
+			}
+		}
+		if r.Archived[dlq.Resolved] != plan.Archived[dlq.Resolved] || n != len(want) {
+			t.Errorf("%s: %+v, plan %+v, want %d gone", when, r, plan, len(want))
+		}
+	}
+	gone("at first")
+	b.advance(4*24*time.Hour + time.Minute)
+	gone("after 4 days", short)
+	b.advance(DefaultResolved)
+	gone("after 34 days", short, usual)
+	b.advance(DefaultResolved)
+	gone("after 64 days", short, usual, long)
+	failure = errors.New("no luck")
+	if _, err := b.sweeper.Sweep(t.Context()); !errors.Is(err, failure) {
+		t.Errorf("Sweep() without the retentions = %v", err)
+	}
+}
+
 func TestSweeper_OffDeletesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Archive, c.Resolved, c.Failed = nil, -1, -1 })

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -192,37 +194,60 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
 	return s.save(ctx, duty, last)
 }
 
-// pass is the part of a sweep for one status.
+// pass is the part of a sweep for one status: of one table or, without table, of all that
+// have no pass of their own.
 type pass struct {
 	status dlq.Status
+	table  string
+	own    map[string]time.Duration // the tables with passes of their own
 	before time.Time
 	since  func(*dlq.DeadLetter) time.Time
 }
 
 func (p *pass) filter() dlq.Filter {
-	return dlq.Filter{Status: []dlq.Status{p.status}, Until: p.before}
+	return dlq.Filter{Status: []dlq.Status{p.status}, Table: p.table, Until: p.before}
 }
 
 // meant reports whether the retention of a dead letter has ended.
 func (p *pass) meant(l *dlq.DeadLetter) bool {
-	return l.Status == p.status && p.since(l).Before(p.before)
+	_, own := p.own[l.Table]
+	return l.Status == p.status && own == (p.table != "") && p.since(l).Before(p.before)
 }
 
-func (s *Sweeper) passes(now time.Time) (out []pass) {
-	if s.conf.Resolved >= 0 {
-		out = append(out, pass{dlq.Resolved, now.Add(-s.conf.Resolved), func(l *dlq.DeadLetter) time.Time { return l.ResolvedAt }})
+func (s *Sweeper) passes(ctx context.Context, now time.Time) (out []pass, err error) {
+	var own map[string]time.Duration
+	if s.conf.Tables != nil {
+		if own, err = s.conf.Tables(ctx); err != nil {
+			return nil, fmt.Errorf("read the retention of tables: %w", err)
+		}
 	}
-	if s.conf.Failed >= 0 {
-		out = append(out, pass{dlq.Failed, now.Add(-s.conf.Failed), func(l *dlq.DeadLetter) time.Time { return l.LastFailedAt }})
+	for _, of := range []struct {
+		status dlq.Status
+		all    time.Duration
+		since  func(*dlq.DeadLetter) time.Time
+	}{
+		{dlq.Resolved, s.conf.Resolved, func(l *dlq.DeadLetter) time.Time { return l.ResolvedAt }},
+		{dlq.Failed, s.conf.Failed, func(l *dlq.DeadLetter) time.Time { return l.LastFailedAt }},
+	} {
+		if of.all >= 0 {
+			out = append(out, pass{of.status, "", own, now.Add(-of.all), of.since})
+		}
+		for _, table := range slices.Sorted(maps.Keys(own)) {
+			out = append(out, pass{of.status, table, own, now.Add(-max(own[table], minAge)), of.since})
+		}
 	}
-	return out
+	return out, nil
 }
 
 // Sweep is Once without the check for another process that sweeps.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	r := Report{Archived: make(map[dlq.Status]int)}
 	now := s.conf.Now().UTC()
-	for _, p := range s.passes(now) {
+	passes, err := s.passes(ctx, now)
+	if err != nil {
+		return r, err
+	}
+	for _, p := range passes {
 		m := mover{s: s, r: &r}
 		if err := s.walk(ctx, p.filter(), func(l *dlq.DeadLetter) error { return m.add(ctx, l, &p) }); err != nil {
 			return r, err

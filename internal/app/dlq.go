@@ -62,7 +62,7 @@ func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
 		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
-		RowTTL: c.rowTTLOnce,
+		RowTTL: c.rowTTLOnce, Tables: c.retentionsOnce,
 	}
 }
 
@@ -74,6 +74,16 @@ func (c *Config) rowTTLOnce(ctx context.Context, table string) (time.Duration, e
 	}
 	defer sessions.Close(session)
 	return RowTTL(ctx, session, table)
+}
+
+// retentionsOnce is retentions with its own session.
+func (c *Config) retentionsOnce(ctx context.Context) (map[string]time.Duration, error) {
+	session, err := c.Scylla.Session(c.Scylla.Keyspace)
+	if err != nil {
+		return nil, err
+	}
+	defer sessions.Close(session)
+	return c.retentions(ctx, session)
 }
 
 // tableParts splits "keyspace.table".

@@ -13,6 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // With the default settings, without an archive, upkeep deletes a dead letter that was
@@ -41,6 +43,15 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 		must(store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve"}))
 		ids = append(ids, l.EventID)
 	}
+	// A subscription that keeps its dead letters for 4 days has one of 29 days.
+	resources, err := subscriptionstore.Open(session, schema.DefaultKeyspace)
+	must(err)
+	_, err = resources.Put(t.Context(), subscriptions.Subscription{Name: "mail", Topics: []string{"t"}, DeadLetter: subscriptions.DeadLetter{RetentionDays: 4}}.WithDefaults(), "ada")
+	must(err)
+	l := &dlq.DeadLetter{Table: "subscription.mail", EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Manual}
+	_, err = store.Write(t.Context(), l)
+	must(err)
+	must(store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve"}))
 	// The first sweep of a keyspace is an interval after the start.
 	must(session.Query("INSERT INTO "+schema.DefaultKeyspace+".dead_letter_duties (name, state) VALUES ('retention', ?)",
 		fmt.Sprintf(`{"finished":%q}`, time.Now().Add(-2*time.Hour).Format(time.RFC3339))).Exec())
@@ -52,7 +63,7 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 		return l
 	}
 	must(u.Run(t.Context(), func(context.Context) error {
-		for deadline := time.Now().Add(5 * time.Minute); read(ids[0]).PurgedAt.IsZero(); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); read(ids[0]).PurgedAt.IsZero() || read(l.EventID).PurgedAt.IsZero(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Error("nothing was deleted")
 				break

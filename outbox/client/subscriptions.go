@@ -27,8 +27,10 @@ type Subscription struct {
 	Backoff           string `json:"backoff,omitempty"`
 	MaxBackoff        string `json:"max_backoff,omitempty"`
 	// Push delivers the messages to a destination; nil leaves them to Receive.
-	Push   *Push `json:"push,omitempty"`
-	Paused bool  `json:"paused,omitempty"`
+	Push *Push `json:"push,omitempty"`
+	// DeadLetter names the dead letters and limits their time.
+	DeadLetter *DeadLetter `json:"dead_letter,omitempty"`
+	Paused     bool        `json:"paused,omitempty"`
 	// Version is that of the stored subscription. PutSubscription compares it unless it
 	// is 0.
 	Version int64 `json:"version,omitempty"`
@@ -36,6 +38,15 @@ type Subscription struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	ChangedBy string    `json:"changed_by,omitempty"`
+}
+
+// DeadLetter configures the dead letters of a subscription.
+type DeadLetter struct {
+	// Name is a tag of the dead letters.
+	Name string `json:"name,omitempty"`
+	// RetentionDays is the number of days for which resolved and failed ones stay, by default
+	// those of the server's settings.
+	RetentionDays int `json:"retention_days,omitempty"`
 }
 
 // Push is the delivery of messages to a destination. VisibilityTimeout is the time-out of a

@@ -345,12 +345,18 @@ func TestResource_LifeCycle(t *testing.T) {
 		t.Fatalf("PUT = %d %s", r.Code, r.Body)
 	}
 	for body, at := range map[string]string{
+		`{"topics":["a"],"dead_letter":{"name":"a b"}}`: "body.dead_letter.name", `{"topics":["a"],"dead_letter":{"retention_days":0}}`: "body.dead_letter.retention_days",
+		`{"topics":["a"],"dead_letter":{"retention":"4d"}}`: "body.dead_letter.retention", `{"topics":["a"],"dead_letter":4}`: "body.dead_letter",
 		`{"topics":["a"],"push":{}}`: "body.push.to", `{"topics":["a"],"push":5}`: "body.push", `{"topics":["a"],"push":{"to":"x","url":"secret"}}`: "body.push.url",
 		`{"topics":["a"],"push":{"to":"x","severity":"bad"}}`: "body.push.severity", `{"topics":["a"],"push":{"to":"x","concurrency":1001}}`: "body.push.concurrency",
 	} {
 		if r := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", body); r.Code != 422 || len(r.Errors) != 1 || r.Errors[0].Location != at {
 			t.Errorf("PUT of %s = %d %s, want an error at %s", body, r.Code, r.Body, at)
 		}
+	}
+	named := b.ask(t, http.MethodPut, "/v1/subscriptions/named", `{"topics":["a"],"dead_letter":{"name":"my-dlq","retention_days":4}}`)
+	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/named", named.Body.String()); again.Code != 200 || !strings.Contains(again.Body.String(), `"dead_letter":{"name":"my-dlq","retention_days":4}`) {
+		t.Errorf("PUT with dead_letter = %s, then %s", named.Body, again.Body)
 	}
 	pushed := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", `{"topics":["a"],"push":{"to":"ops","title":"t","concurrency":9}}`)
 	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", pushed.Body.String()); again.Code != 200 ||

@@ -199,6 +199,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		f.duration("backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.Backoff)
 		f.duration("max_backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.MaxBackoff)
 		s.Push = f.push()
+		s.DeadLetter = f.deadLetter()
 		take(f, "paused", "true or false", &s.Paused)
 		take(f, "version", "a whole number", &s.Version)
 		for _, ignored := range []string{"created_at", "changed_at", "changed_by"} {
@@ -223,6 +224,20 @@ func (f *fields) push() *subscriptions.Push {
 	jsonform.Rest(one.raw, &one.bad, one.at)
 	f.bad.Merge(&one.bad)
 	return p
+}
+
+// deadLetter takes name and retention of the dead letters of a subscription.
+func (f *fields) deadLetter() (d subscriptions.DeadLetter) {
+	var raw map[string]json.RawMessage
+	if !take(f, "dead_letter", "an object with name or retention_days", &raw) {
+		return d
+	}
+	one := fields{raw: raw, at: "dead_letter."}
+	one.text("name", &d.Name)
+	one.number("retention_days", 1, subscriptions.MaxRetentionDays, &d.RetentionDays)
+	jsonform.Rest(one.raw, &one.bad, one.at)
+	f.bad.Merge(&one.bad)
+	return d
 }
 
 func decodeSeek(body []byte) (subscriptions.Seek, error) {

@@ -16,18 +16,19 @@ import (
 
 // subscriptionInput is the body of PUT, for the description.
 type subscriptionInput struct {
-	Topics            []string               `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
-	Types             []string               `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
-	Filter            string                 `json:"filter,omitempty" doc:"CEL expression over the event; only messages for which it is true are delivered"`
-	Start             string                 `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
-	Ordering          subscriptions.Ordering `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
-	VisibilityTimeout string                 `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
-	MaxReceive        int                    `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
-	Backoff           string                 `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
-	MaxBackoff        string                 `json:"max_backoff,omitempty" doc:"Default 5m"`
-	Push              *pushBody              `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
-	Paused            bool                   `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid"`
-	Version           int64                  `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
+	Topics            []string                  `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
+	Types             []string                  `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
+	Filter            string                    `json:"filter,omitempty" doc:"CEL expression over the event; only messages for which it is true are delivered"`
+	Start             string                    `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
+	Ordering          subscriptions.Ordering    `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
+	VisibilityTimeout string                    `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
+	MaxReceive        int                       `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
+	Backoff           string                    `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
+	MaxBackoff        string                    `json:"max_backoff,omitempty" doc:"Default 5m"`
+	Push              *pushBody                 `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
+	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Name and retention of its dead letters"`
+	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid"`
+	Version           int64                     `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
 }
 
 // pushBody is the push delivery of a subscription.
@@ -41,30 +42,35 @@ type pushBody struct {
 
 // subscriptionBody is a stored subscription.
 type subscriptionBody struct {
-	Name              string                 `json:"name"`
-	Topics            []string               `json:"topics"`
-	Types             []string               `json:"types,omitempty"`
-	Filter            string                 `json:"filter,omitempty"`
-	Start             string                 `json:"start"`
-	Ordering          subscriptions.Ordering `json:"ordering" enum:"key,strict,none"`
-	VisibilityTimeout string                 `json:"visibility_timeout"`
-	MaxReceive        int                    `json:"max_receive"`
-	Backoff           string                 `json:"backoff"`
-	MaxBackoff        string                 `json:"max_backoff"`
-	Push              *pushBody              `json:"push,omitempty" doc:"Absent with pull delivery"`
-	Paused            bool                   `json:"paused,omitempty"`
-	Version           int64                  `json:"version" doc:"Number of changes; PUT and DELETE compare it"`
-	CreatedAt         time.Time              `json:"created_at"`
-	ChangedAt         time.Time              `json:"changed_at"`
-	ChangedBy         string                 `json:"changed_by,omitempty" doc:"Principal of the last change"`
+	Name              string                    `json:"name"`
+	Topics            []string                  `json:"topics"`
+	Types             []string                  `json:"types,omitempty"`
+	Filter            string                    `json:"filter,omitempty"`
+	Start             string                    `json:"start"`
+	Ordering          subscriptions.Ordering    `json:"ordering" enum:"key,strict,none"`
+	VisibilityTimeout string                    `json:"visibility_timeout"`
+	MaxReceive        int                       `json:"max_receive"`
+	Backoff           string                    `json:"backoff"`
+	MaxBackoff        string                    `json:"max_backoff"`
+	Push              *pushBody                 `json:"push,omitempty" doc:"Absent with pull delivery"`
+	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Absent with the defaults"`
+	Paused            bool                      `json:"paused,omitempty"`
+	Version           int64                     `json:"version" doc:"Number of changes; PUT and DELETE compare it"`
+	CreatedAt         time.Time                 `json:"created_at"`
+	ChangedAt         time.Time                 `json:"changed_at"`
+	ChangedBy         string                    `json:"changed_by,omitempty" doc:"Principal of the last change"`
 }
 
 func newBody(s *subscriptions.Subscription) subscriptionBody {
-	return subscriptionBody{
+	b := subscriptionBody{
 		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Start: s.Start, Ordering: s.Ordering,
 		VisibilityTimeout: short(s.VisibilityTimeout), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
 		Push: (*pushBody)(s.Push), Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
 	}
+	if s.DeadLetter != (subscriptions.DeadLetter{}) {
+		b.DeadLetter = &s.DeadLetter
+	}
+	return b
 }
 
 type statusBody struct {

@@ -35,8 +35,9 @@ func (g *group) deadLetter(ctx context.Context, p *partition, d *queue.DeadLette
 		}
 		return err
 	}
+	r := g.resource.Load()
 	_, err := g.e.cfg.DeadLetters.Write(ctx, deadletter.New(&deadletter.Message{
-		Table: g.resource.Load().DeadLetterTable(), Incarnation: g.incarnation, Record: d.Record, Seek: p.seek(), Attempts: d.Attempts,
+		Table: r.DeadLetterTable(), Name: r.DeadLetter.Name, Incarnation: g.incarnation, Record: d.Record, Seek: p.seek(), Attempts: d.Attempts,
 		FirstAt: d.FirstAt, At: time.Now(), Class: class, Error: d.Error, Host: g.e.cfg.Instance,
 	}))
 	if err != nil {

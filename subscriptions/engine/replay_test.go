@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +156,37 @@ func TestReplay_IsDeliveredUntilItIsAcknowledged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The name of the dead letter queue is a tag of the dead letters that are written from then
+// on; the table stays that of the subscription.
+func TestEngine_DeadLetterName(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		s := subscriptions.Subscription{Name: "s", Topics: []string{"a"}}
+		w.put(s)
+		p := w.start()
+		for i, name := range []string{"", "my-dlq"} {
+			s.DeadLetter.Name = name
+			w.put(s)
+			w.sleep(5 * time.Second)
+			r := w.record("k", "e"+strconv.Itoa(i))
+			p.ok(subscriptions.ActionReject, p.one("e"+strconv.Itoa(i), 1))
+			l, err := w.db.Read(context.Background(), uuidOf(t, w.is(p, r, subscriptions.ProgressDeadLettered, "").DeadLetter))
+			if err != nil || strings.Join(l.Tags, ",") != name || l.Table != "subscription.s" {
+				t.Errorf("dead letter of table %s with tags %q, %v; want %q", l.Table, l.Tags, err, name)
+			}
+		}
+	})
+}
+
+func uuidOf(t *testing.T, text string) gocql.UUID {
+	t.Helper()
+	id, err := gocql.ParseUUID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // A replay that a seek or a purge ends is no success: its dead letter can be replayed again.

@@ -116,26 +116,22 @@ func (s *Store) read(ctx context.Context, name string) (r row, err error) {
 
 func (r *row) scan(scan func(...any) bool) (bool, error) {
 	var visibility, backoff, maxBackoff int64
-	var push, seeks, purge string
+	var push, deadLetter, seeks, purge string
 	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Start, (*string)(&r.Ordering), &visibility, &r.MaxReceive, &backoff,
-		&maxBackoff, &push, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
+		&maxBackoff, &push, &deadLetter, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
 		return false, nil
 	}
 	r.VisibilityTimeout, r.Backoff, r.MaxBackoff = millis(visibility), millis(backoff), millis(maxBackoff)
 	r.CreatedAt, r.ChangedAt = utc(r.CreatedAt), utc(r.ChangedAt)
-	if push != "" {
-		if err := json.Unmarshal([]byte(push), &r.Push); err != nil {
-			return false, fmt.Errorf("subscription %q: push: %w", r.Name, err)
+	for _, column := range []struct {
+		name, text string
+		into       any
+	}{{"push", push, &r.Push}, {"dead_letter", deadLetter, &r.DeadLetter}, {"seeks", seeks, &r.Seeks}, {"last_purge", purge, &r.Purge}} {
+		if column.text == "" {
+			continue
 		}
-	}
-	if seeks != "" {
-		if err := json.Unmarshal([]byte(seeks), &r.Seeks); err != nil {
-			return false, fmt.Errorf("subscription %q: seeks: %w", r.Name, err)
-		}
-	}
-	if purge != "" {
-		if err := json.Unmarshal([]byte(purge), &r.Purge); err != nil {
-			return false, fmt.Errorf("subscription %q: last_purge: %w", r.Name, err)
+		if err := json.Unmarshal([]byte(column.text), column.into); err != nil {
+			return false, fmt.Errorf("subscription %q: %s: %w", r.Name, column.name, err)
 		}
 	}
 	return true, nil
@@ -146,9 +142,13 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // spec are the arguments of the columns that a change writes.
 func (r *row) spec() ([]any, error) {
 	if !r.exists() {
-		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
+		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
 	push, err := jsonOf(r.Push, r.Push != nil)
+	if err != nil {
+		return nil, err
+	}
+	deadLetter, err := jsonOf(r.DeadLetter, r.DeadLetter != subscriptions.DeadLetter{})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (r *row) spec() ([]any, error) {
 	}
 	return []any{
 		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxReceive,
-		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
+		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, deadLetter, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
 	}, nil
 }
 

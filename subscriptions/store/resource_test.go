@@ -30,6 +30,7 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	b := setup(t)
 	want := subscription("orders")
 	want.Push = &subscriptions.Push{To: "ops", Title: "{{.event_type}}", Text: "\x00é", Severity: "warning", Concurrency: 7}
+	want.DeadLetter = subscriptions.DeadLetter{Name: "mail-failures", RetentionDays: 4}
 	got := b.put(t, want)
 	want.Version, want.CreatedAt, want.ChangedAt, want.ChangedBy = 1, b.now, b.now, "ada"
 	if !reflect.DeepEqual(got, Resource{Subscription: want}) {
@@ -37,6 +38,7 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	}
 	b.now = b.now.Add(time.Hour)
 	want.Types, want.Filter, want.Paused, want.Push = nil, "", true, nil
+	want.DeadLetter = subscriptions.DeadLetter{}
 	b.put(t, want)
 	want.Version, want.ChangedAt = 2, b.now
 	got, err := b.Get(t.Context(), "orders")

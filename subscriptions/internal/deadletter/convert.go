@@ -49,6 +49,8 @@ type Message struct {
 	// Attempts is the number of deliveries since FirstAt; At is the time of the last.
 	Attempts    int
 	FirstAt, At time.Time
+	// Name is a tag of the dead letter; empty for none.
+	Name string
 	// Class and Error are the reason.
 	Class, Error string
 	// Host is the instance.
@@ -69,6 +71,9 @@ func New(m *Message) *dlq.DeadLetter {
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
 		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: map[string]string{metaTopic: r.Topic, metaPartition: number, metaOffset: offset, metaHost: m.Host},
+	}
+	if m.Name != "" {
+		l.Tags = []string{m.Name}
 	}
 	if !e.At.IsZero() {
 		l.WrittenAt = e.At.UnixMicro()

@@ -108,7 +108,9 @@ export function subscription(ctx) {
           panel("Subscription", {}, facts([
             ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))],
             ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout],
-            ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`], ["Version", count(s.version)],
+            ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`],
+            ["Dead letter queue", s.dead_letter?.name && h("a", { href: href("/dead-letters", { tag: s.dead_letter.name }) }, visible(s.dead_letter.name))], ["Retention", s.dead_letter?.retention_days && `${plural(s.dead_letter.retention_days, "day")} for resolved and failed dead letters`],
+            ["Version", count(s.version)],
             ["Changed", [utc(s.changed_at), s.changed_by && ` by ${visible(s.changed_by)}`]], ["Created", utc(s.created_at)],
           ]))))));
   }
