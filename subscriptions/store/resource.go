@@ -235,12 +235,13 @@ func (r *row) renew() {
 	}
 }
 
-// Pause stops the deliveries of a subscription.
+// Pause stops the deliveries of a subscription. After nil, no Pause or Resume that returned
+// earlier takes effect any more, whatever its result was.
 func (s *Store) Pause(ctx context.Context, name, principal string) (Resource, error) {
 	return s.setPaused(ctx, name, principal, true)
 }
 
-// Resume continues the deliveries of a subscription.
+// Resume continues the deliveries of a subscription, with the guarantee of Pause.
 func (s *Store) Resume(ctx context.Context, name, principal string) (Resource, error) {
 	return s.setPaused(ctx, name, principal, false)
 }
@@ -250,10 +251,7 @@ func (s *Store) setPaused(ctx context.Context, name, principal string, paused bo
 		if !r.exists() {
 			return subscriptions.ErrNotFound
 		}
-		if r.Paused == paused {
-			return errUnchanged
-		}
-		r.Paused = paused
+		r.Paused = paused // also without a change: the new version refuses earlier requests that begin late
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -156,12 +158,60 @@ func TestPause(t *testing.T) {
 		version int64
 	}{
 		{func(s *Store) (Resource, error) { return s.Pause(t.Context(), "orders", "eve") }, true, 2},
-		{func(s *Store) (Resource, error) { return s.Pause(t.Context(), "orders", "eve") }, true, 2},
-		{func(s *Store) (Resource, error) { return s.Resume(t.Context(), "orders", "eve") }, false, 3},
+		{func(s *Store) (Resource, error) { return s.Pause(t.Context(), "orders", "eve") }, true, 3},
+		{func(s *Store) (Resource, error) { return s.Resume(t.Context(), "orders", "eve") }, false, 4},
 	} {
 		if got, err := step.f(b.Store); err != nil || got.Paused != step.paused || got.Version != step.version {
 			t.Errorf("step %d: %+v, %v, want version %d", i, got, err, step.version)
 		}
+	}
+}
+
+// The later command of an operator wins: one without an answer, which the database begins to
+// execute afterwards, changes nothing, also if the later one found nothing to change.
+func TestChange_TheLaterCommandWins(t *testing.T) {
+	pause := func(s *Store) error { _, err := s.Pause(context.Background(), "orders", "ada"); return err }
+	resume := func(s *Store) error { _, err := s.Resume(context.Background(), "orders", "eve"); return err }
+	seek := func(to string) func(*Store) error {
+		return func(s *Store) error {
+			_, err := s.Seek(context.Background(), "orders", subscriptions.Seek{To: to}, "eve")
+			return err
+		}
+	}
+	state := func(r Resource) string {
+		out := fmt.Sprint(r.Paused)
+		for _, k := range r.Seeks {
+			out += " " + k.To
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		before, late, later func(*Store) error
+		want                string
+	}{
+		"pause, resume": {nil, pause, resume, "false"},
+		"resume, pause": {pause, resume, pause, "true"},
+		"seek, seek":    {nil, seek("latest"), seek("earliest"), "false earliest"},
+		"seek, resume":  {nil, seek("latest"), resume, "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bundle) {
+				b.put(t, subscription("orders"))
+				if tt.before != nil {
+					must(t, tt.before(b.Store))
+				}
+				b.Fault(0, faults.Effect{Delay: time.Minute}, engine.OpCAS)
+				if err := tt.late(b.Store); !errors.Is(err, ErrUnknown) {
+					t.Fatalf("without an answer: %v, want ErrUnknown", err)
+				}
+				b.Node.Faults().Clear()
+				must(t, tt.later(b.another(t, defaultTimes)))
+				time.Sleep(3 * time.Minute)
+				if r, err := b.Get(t.Context(), "orders"); err != nil || state(r) != tt.want {
+					t.Errorf("after the late request: %s, %v; want %s", state(r), err, tt.want)
+				}
+			})
+		})
 	}
 }
 

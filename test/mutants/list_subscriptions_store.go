@@ -28,6 +28,10 @@ var storeOnly = []mutant{
 		old: "			return errors.Join(err, unknown, context.Cause(ctx))\n		}\n	}\n}\n\nfunc (s *Store) ensure",
 		new: "			return errors.Join(err, context.Cause(ctx))\n		}\n	}\n}\n\nfunc (s *Store) ensure",
 	}),
+	inStore("TheLaterCommandWins", mutant{
+		name: "store: a resume that finds nothing to change loses to an earlier pause", file: "subscriptions/store/resource.go",
+		old: "		r.Paused = paused // also", new: "		if r.Paused == paused {\n			return errUnchanged\n		}\n		r.Paused = paused // also",
+	}),
 	inStore("Trim_", mutant{
 		name: "store: a message below the beginning is not read", file: "subscriptions/store/partition.go",
 		old: "min(max(next.first, c.first), c.lowest)", new: "max(next.first, c.first)",
