@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
@@ -20,9 +22,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// startAdmin runs an admin API on the engines of the bundle, and returns requests to it as an
-// administrator.
-func (b *verifyBundle) startAdmin(t *testing.T) func(method, path, body string) (int, string) {
+// startAdmin runs an admin API on the engines of the bundle. It returns requests to it as an
+// administrator, and the file with the settings of commands that use it.
+func (b *verifyBundle) startAdmin(t *testing.T) (do func(method, path, body string) (int, string), settings string) {
 	t.Helper()
 	secret, file := token(t, "admin")
 	yaml, err := os.ReadFile(file)
@@ -70,7 +72,7 @@ func (b *verifyBundle) startAdmin(t *testing.T) func(method, path, body string) 
 			t.Fatal(err)
 		}
 		return resp.StatusCode, string(out)
-	}
+	}, apiSettings(t, "http://"+a.Addr, secret)
 }
 
 // The admin API runs no subscription: it asks the processes that do for the messages in
@@ -92,7 +94,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		got, err := c.Receive(t.Context(), "s", client.ReceiveOptions{Max: 1})
 		return err == nil && len(got) == 1
 	})
-	do := b.startAdmin(t)
+	do, settings := b.startAdmin(t)
 	world.Eventually(t, "the admin API shows the lease and the owners", func() bool {
 		code, body := do(http.MethodGet, "/v1/subscriptions/s/status", "")
 		var st client.SubscriptionStatus
@@ -121,17 +123,39 @@ func TestAdmin_Subscriptions(t *testing.T) {
 			t.Errorf("%s %s = %d %s, want %d with %q", step.path, step.body, code, body, step.code, step.want)
 		}
 	}
+	for _, step := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"list"}, cli.ExitOK, "paused"},
+		{[]string{"status", "s"}, cli.ExitOK, "in flight"},
+		{[]string{"resume", "s"}, cli.ExitUsage, "--reason"},
+		{[]string{"resume", "s", "--reason", "grüße"}, cli.ExitOK, "resumed"},
+		{[]string{"pause", "s", "--reason", "INC-7"}, cli.ExitOK, "paused"},
+		{[]string{"purge", "s"}, cli.ExitOK, "would be removed"},
+		{[]string{"delete", "s", "--yes"}, cli.ExitFailed, "outbox subscriptions serve"},
+	} {
+		var out, errOut bytes.Buffer
+		if code := run(append(append([]string{"subscriptions"}, step.args...), "--config", settings), &out, &errOut); code != step.code || !strings.Contains(out.String()+errOut.String(), step.want) {
+			t.Errorf("outbox subscriptions %v = %d\n%s%s\nwant %d with %q", step.args, code, out.String(), errOut.String(), step.code, step.want)
+		}
+	}
 	if s, err := c.Subscription(t.Context(), "s"); err != nil || !s.Paused || s.ChangedBy != "ann" {
 		t.Errorf("the subscription is %+v, %v; want it paused by ann", s, err)
 	}
-	_, trail := do(http.MethodGet, "/v1/dlq/audit?action=purge-subscription,pause-subscription,seek-subscription", "")
+	_, trail := do(http.MethodGet, "/v1/dlq/audit?action=resume-subscription", "")
+	if !strings.Contains(trail, `"reason":"grüße"`) || strings.Count(trail, `"id"`) != 1 {
+		t.Errorf("the audit trail is %s, want one change by the command", trail)
+	}
+	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=purge-subscription,pause-subscription,seek-subscription", "")
 	var got struct {
 		Lines []struct{ Action, Target, State, Detail string }
 	}
-	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Lines) != 4 {
-		t.Fatalf("the audit trail is %s, %v; want four changes", trail, err)
+	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Lines) != 5 {
+		t.Fatalf("the audit trail is %s, %v; want five changes", trail, err)
 	}
-	for i, want := range []string{"done", "refused", "done", "done"} {
+	for i, want := range []string{"done", "done", "refused", "done", "done"} {
 		if l := got.Lines[i]; l.State != want || l.Target != "s" {
 			t.Errorf("entry %d is %+v, want %s of s", i, l, want)
 		}
@@ -150,7 +174,7 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do := b.startAdmin(t)
+	do, _ := b.startAdmin(t)
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"things"}})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
@@ -45,7 +46,7 @@ command's error output as the reason. After max_receive failed deliveries the me
 is a dead letter. The lease is extended while CMD runs. Delivery is at least once.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.client()
+			c, err := f.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ is a dead letter. The lease is extended while CMD runs. Delivery is at least onc
 			return apiError(err)
 		},
 	}
-	f.addFlags(cmd)
+	app.AddFlags(cmd, app.SectionAPI)
 	fl := cmd.Flags()
 	fl.StringVar(&command, "exec", "", "command for each message, run by sh -c; empty prints the messages")
 	fl.IntVar(&most, "max", 0, "exit after this number of messages; 0 is never")

@@ -325,4 +325,23 @@ func testChangesAreAudited(t *testing.T, b *dlqBundle) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the audit trail has %+v, want %+v", got, want)
 	}
+	for name, args := range map[string][]string{
+		"all": nil, "of the actor": {"--actor", b.actor("bob")}, "of one kind": {"--action", "pause-job,resume-job", "--since", "1h"}, "of the past": {"--until", "1h"},
+	} {
+		var out, errOut bytes.Buffer
+		code := run(append(append([]string{"audit", "list", "-o", "json"}, args...), b.target()...), &out, &errOut)
+		var lines []admin.AuditLine
+		if err := json.Unmarshal(out.Bytes(), &lines); err != nil || code != cli.ExitOK {
+			t.Fatalf("%s: audit list = %d: %s%s, %v", name, code, out.String(), errOut.String(), err)
+		}
+		if name == "of the past" {
+			if len(lines) > 0 {
+				t.Errorf("%s: %+v", name, lines)
+			}
+			continue
+		}
+		if len(lines) == 0 || lines[0].Action != "pause-job" || lines[0].Actor != b.actor("bob") || lines[0].Reason != "wait" {
+			t.Errorf("%s: audit list = %+v, want the pause first", name, lines)
+		}
+	}
 }

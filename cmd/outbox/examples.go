@@ -2,6 +2,8 @@ package main
 
 // examples are printed by --help, by the path of the command.
 var examples = map[string]string{
+	"audit list": `outbox audit list --since 24h
+outbox audit list --actor ann --action create-job,cancel-job --wide`,
 	"config check": `outbox config check --config /etc/outbox/outbox.yaml`,
 	"config print": `outbox config print --config /etc/outbox/outbox.yaml
 OUTBOX_RELAY_SHARDS=4 outbox config print`,

@@ -6,58 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
 
-const (
-	// defaultSubscriptionsAPI is the URL of a subscriptions API with default settings.
-	defaultSubscriptionsAPI = "http://127.0.0.1:8082"
-	// envAPIURL and envAPIToken are the variables of the API's URL and token.
-	envAPIURL, envAPIToken = "OUTBOX_API_URL", "OUTBOX_API_TOKEN"
-)
-
-// apiFlags selects the subscriptions API.
-type apiFlags struct{ url, output string }
-
-func (f *apiFlags) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.url, "api", "", "URL of the subscriptions API; default "+envAPIURL+" or "+defaultSubscriptionsAPI+"; "+envAPIToken+" contains the token")
-}
+// apiFlags are the flags of commands that use the subscriptions API.
+type apiFlags struct{ output, reason string }
 
 // client returns a client of the API. Errors are of usage.
-func (f *apiFlags) client() (*client.Client, error) {
-	at, from := f.url, "--api"
-	if at == "" {
-		at, from = os.Getenv(envAPIURL), envAPIURL
+func (f *apiFlags) client(cmd *cobra.Command) (*client.Client, error) {
+	c, err := app.LoadConfig(cmd)
+	if err != nil {
+		return nil, err
 	}
-	if at == "" {
-		at = defaultSubscriptionsAPI
-	}
-	u, err := url.Parse(at)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, cli.Usage(fmt.Errorf("%s %q: use a URL such as %s", from, at, defaultSubscriptionsAPI))
-	}
-	return &client.Client{URL: strings.TrimSuffix(at, "/"), Token: os.Getenv(envAPIToken)}, nil
+	return c.API.SubscriptionsClient(f.reason)
+}
+
+// reasonFlag adds the reason of a change.
+func (f *apiFlags) reasonFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the audit trail; required by 'outbox admin'")
 }
 
 // apiError adds the next step to an error of the API.
 func apiError(err error) error {
-	var p *client.Problem
+	p, ok := errors.AsType[*client.Problem](err)
 	switch {
 	case err == nil, errors.As(err, new(cli.UsageError)):
 		return err
-	case !errors.As(err, &p):
-		return cli.WithHint(err, "--api or %s is the URL of 'outbox subscriptions serve'", envAPIURL)
-	case p.Status == 401 || p.Status == 403:
-		return cli.WithHint(err, "%s must contain a token with the right; 'outbox token NAME --role R' creates one", envAPIToken)
+	case !ok:
+		return cli.WithHint(err, "--api or OUTBOX_API_URL is the URL of 'outbox subscriptions serve' or, for operators, of 'outbox admin'")
+	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
+		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
+	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
+		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions serve' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, pause, resume, seek and purge")
+	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
+		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
 	return err
 }
@@ -68,8 +63,10 @@ func newSubscriptionsCommand() *cobra.Command {
 		Short: "Serve and administer subscriptions: queues over topics",
 		Long: `Serve and administer subscriptions: queues over topics.
 
-'outbox subscriptions serve' runs them. The other commands use its HTTP API.
-'outbox consume NAME' receives and acknowledges messages.`,
+'outbox subscriptions serve' runs them. The other commands use its HTTP API at --api.
+Those of operators (list, get, status, pause, resume, seek, purge) can use that of
+'outbox admin' too, which requires --reason for a change and records it in the audit
+trail. 'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
 		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
@@ -88,13 +85,13 @@ func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func
 				return err
 			}
 		}
-		c, err := f.client()
+		c, err := f.client(cmd)
 		if err != nil {
 			return err
 		}
 		return apiError(run(cmd, c, args))
 	}
-	f.addFlags(cmd)
+	app.AddFlags(cmd, app.SectionAPI)
 	return cmd, f
 }
 
@@ -237,7 +234,7 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 	if pause {
 		use, short, done = "pause NAME", "Pause the deliveries of a subscription", "paused"
 	}
-	cmd, _ := subscriptionsCommand(use, short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+	cmd, f := subscriptionsCommand(use, short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		do := c.ResumeSubscription
 		if pause {
 			do = c.PauseSubscription
@@ -248,6 +245,7 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s %s\n", args[0], done)
 		return nil
 	})
+	f.reasonFlag(cmd)
 	return cmd
 }
 
@@ -255,7 +253,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 	var to client.SeekTo
 	var partition int32
 	var offset int64
-	cmd, _ := subscriptionsCommand("seek NAME --to POSITION", "Move the position of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+	cmd, f := subscriptionsCommand("seek NAME --to POSITION", "Move the position of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if cmd.Flags().Changed("partition") {
 			to.Partition = &partition
 		}
@@ -268,6 +266,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s continues at %s\n", args[0], to.To)
 		return nil
 	})
+	f.reasonFlag(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&to.To, "to", "", "latest, earliest, a time in RFC 3339, or offset")
 	fl.StringVar(&to.Topic, "topic", "", "only this topic")
@@ -282,7 +281,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 func newSubscriptionsPurgeCommand() *cobra.Command {
 	var before string
 	var yes bool
-	cmd, _ := subscriptionsCommand("purge NAME", "Count, or with --yes remove, waiting messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+	cmd, f := subscriptionsCommand("purge NAME", "Count, or with --yes remove, waiting messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		var until time.Time
 		if before != "" {
 			var err error
@@ -301,6 +300,7 @@ func newSubscriptionsPurgeCommand() *cobra.Command {
 		}
 		return err
 	})
+	f.reasonFlag(cmd)
 	cmd.Flags().StringVar(&before, "before", "", "only messages written before: a date, a time (RFC 3339) or an age such as 24h; UTC")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove the messages, which cannot be undone")
 	return cmd

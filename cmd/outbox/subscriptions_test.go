@@ -101,7 +101,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"
-	step(cli.ExitUsage, "use a URL", "list")
+	step(cli.ExitUsage, "api.url (--api) is no URL", "list")
 }
 
 func TestConsume_PrintsAndAcknowledges(t *testing.T) {

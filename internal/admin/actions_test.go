@@ -19,11 +19,11 @@ import (
 
 // auditBody is the response of the audit trail.
 type auditBody struct {
-	Lines []auditLine `json:"lines"`
+	Lines []AuditLine `json:"lines"`
 	Next  string      `json:"next"`
 }
 
-func (b *bundle) auditLines(t *testing.T, query string) []auditLine {
+func (b *bundle) auditLines(t *testing.T, query string) []AuditLine {
 	t.Helper()
 	var a auditBody
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?"+query, "").into(t, http.StatusOK, &a)

@@ -196,8 +196,8 @@ func stateOf(err error) (state, outcome string) {
 	}
 }
 
-// auditLine is an entry of the audit trail.
-type auditLine struct {
+// AuditLine is an entry of the audit trail.
+type AuditLine struct {
 	ID        string      `json:"id" format:"uuid"`
 	At        time.Time   `json:"at" doc:"Time of the request"`
 	Actor     string      `json:"actor"`
@@ -214,12 +214,12 @@ type auditLine struct {
 }
 
 // day returns up to limit entries of a day between two ids, both included, newest first.
-func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, limit int) (out []auditLine, err error) {
+func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, limit int) (out []AuditLine, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	iter := a.query(ctx, a.stmt.list, day, from, to, limit).Idempotent(true).Iter()
 	for {
-		var l auditLine
+		var l AuditLine
 		var id gocql.UUID
 		var finished time.Time
 		if !iter.Scan(&id, &l.Actor, (*string)(&l.Role), &l.Action, &l.Target, &l.Detail, &l.Reason, &l.RequestID, &l.Remote, &l.State, &l.Outcome, &finished) {

@@ -34,7 +34,7 @@ type auditInput struct {
 
 type auditOutput struct {
 	Body struct {
-		Lines []auditLine `json:"lines" doc:"Newest first"`
+		Lines []AuditLine `json:"lines" doc:"Newest first"`
 		Next  string      `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. With a filter, a page can have few entries and a cursor."`
 	}
 }
@@ -48,7 +48,7 @@ type auditEndpoints struct {
 
 func (ep *auditEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the changes that were requested through this API, outbox relay reshard and outbox scheduled",
+		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the audit trail: changes by this API and by the command line",
 	}), ep.list)
 }
 
@@ -85,7 +85,7 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 		after, since, to = at.ID, at.Since, at.ID
 	}
 	out := new(auditOutput)
-	out.Body.Lines = []auditLine{}
+	out.Body.Lines = []AuditLine{}
 	err := ep.heavily(ctx, func() error { return ep.walk(ctx, in, since, to, after, out) })
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)

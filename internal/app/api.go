@@ -1,12 +1,16 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/gocql/gocql"
 
@@ -18,31 +22,77 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
+
+// DefaultSubscriptionsAPI is the URL of a subscriptions API with default settings.
+const DefaultSubscriptionsAPI = "http://127.0.0.1:8082"
 
 // Client returns a client of the admin API at api.url. Errors are of usage, and do not
 // contain the token.
 func (c *APIConfig) Client() (*adminclient.Client, error) {
-	at, err := url.Parse(c.URL)
-	switch {
-	case err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https":
-		return nil, cli.Usage(errors.New("api.url (--api) is no URL: use one such as https://outbox.example.com:8090"))
-	case at.User != nil:
-		return nil, cli.Usage(errors.New("api.url (--api) contains a user: remove it, and set the token by OUTBOX_API_TOKEN"))
-	case at.Scheme == "http" && !isLoopback(at.Hostname()) && !c.Insecure:
-		return nil, cli.Usage(fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or --api-insecure if something else protects the connection", at))
-	case c.Token == "":
+	if c.Token == "" {
 		return nil, cli.Usage(cli.WithHint(errors.New("api.token is empty: set OUTBOX_API_TOKEN to a token of the admin API, or to file:PATH"), tokenHint))
 	}
-	token, err := notify.Reveal(c.Token)
-	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("api.token (OUTBOX_API_TOKEN): %w", err))
-	}
-	conf, err := tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api")
+	s, err := c.server(c.URL)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	return adminclient.New(at, token, conf), nil
+	return adminclient.New(s.url, s.token, s.tls), nil
+}
+
+// SubscriptionsClient returns a client of the subscriptions API at api.url, by default that
+// of this machine. The admin API has its operations for operators too, and records the
+// reason of a change. Errors are of usage, and do not contain the token.
+func (c *APIConfig) SubscriptionsClient(reason string) (*client.Client, error) {
+	s, err := c.server(cmp.Or(c.URL, DefaultSubscriptionsAPI))
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = s.tls
+	return &client.Client{URL: strings.TrimSuffix(s.url.String(), "/"), Token: s.token, HTTP: &http.Client{Transport: reasoned{transport, reason}}}, nil
+}
+
+// reasoned adds the reason of changes to requests.
+type reasoned struct {
+	next   http.RoundTripper
+	reason string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r reasoned) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.reason != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set(admin.ReasonHeader, url.PathEscape(r.reason))
+	}
+	return r.next.RoundTrip(req)
+}
+
+// apiServer is the server of an API.
+type apiServer struct {
+	url   *url.URL
+	token string // empty for none
+	tls   *tls.Config
+}
+
+// server returns the server at a URL. The token is not sent unencrypted beyond loopback,
+// unless api.insecure is set.
+func (c *APIConfig) server(at string) (s apiServer, err error) {
+	s.url, err = url.Parse(at)
+	switch {
+	case err != nil || s.url.Host == "" || s.url.Scheme != "http" && s.url.Scheme != "https":
+		return s, errors.New("api.url (--api) is no URL: use one such as https://outbox.example.com:8090")
+	case s.url.User != nil:
+		return s, errors.New("api.url (--api) contains a user: remove it, and set the token by OUTBOX_API_TOKEN")
+	case s.url.Scheme == "http" && c.Token != "" && !isLoopback(s.url.Hostname()) && !c.Insecure:
+		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or --api-insecure if something else protects the connection", s.url)
+	}
+	if s.token, err = notify.Reveal(c.Token); err != nil {
+		return s, fmt.Errorf("api.token (OUTBOX_API_TOKEN): %w", err)
+	}
+	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api")
+	return s, err
 }
 
 // isLoopback reports whether a host name is of this machine.

@@ -220,9 +220,10 @@ type dlqConfig struct {
 	Schemas string `setting:"schemas" usage:"directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none"`
 }
 
-// APIConfig is the admin API that operators' commands use instead of the database.
+// APIConfig is the API that commands use: the admin API instead of the database, or that of
+// subscriptions.
 type APIConfig struct {
-	URL      string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database"`
+	URL      string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions serve'; empty is http://127.0.0.1:8082"`
 	Token    string `setting:"token" secret:"true" usage:"token for that API; file:PATH and env:NAME refer to a token stored there"`
 	TLSCA    string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
 	Insecure bool   `setting:"insecure" usage:"send the token beyond loopback without TLS, because something else protects the connection"`

@@ -56,7 +56,11 @@ func TestClient_Requests(t *testing.T) {
 			"GET /v1/dlq/stats":                  func() error { _, err := c.Stats(ctx); return err },
 			"GET /v1/dlq/jobs?limit=20":          func() error { _, _, err := c.Jobs(ctx, 20); return err },
 			"GET /v1/dlq/jobs/j":                 func() error { _, err := c.Job(ctx, "j"); return err },
-			"GET /v1/dlq/archives?limit=500":     func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
+			"GET /v1/dlq/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
+				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)
+				return err
+			},
+			"GET /v1/dlq/archives?limit=500": func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
 			`POST /v1/dlq/jobs/j/pause  {"reason":"why"}`: func() error {
 				_, err := c.SteerJob(ctx, "j", adminclient.Pause, "why")
 				return err

@@ -41,23 +41,18 @@ func pages[T any](q url.Values, limit int, page func(url.Values) ([]T, string, e
 // reports that there are others.
 func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (found []admin.Summary, more bool, err error) {
 	q := make(url.Values)
-	set := func(name, value string) {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
 	statuses := make([]string, len(f.Status))
 	for i, s := range f.Status {
 		statuses[i] = string(s)
 	}
-	set("status", strings.Join(statuses, ","))
-	set("error_class", f.ErrorClass)
-	set("event_type", f.EventType)
-	set("aggregate", f.Aggregate)
-	set("table", f.Table)
-	set("tag", strings.Join(f.Tags, ","))
-	set("since", timeOf(f.Since))
-	set("until", timeOf(f.Until))
+	set(q, "status", strings.Join(statuses, ","))
+	set(q, "error_class", f.ErrorClass)
+	set(q, "event_type", f.EventType)
+	set(q, "aggregate", f.Aggregate)
+	set(q, "table", f.Table)
+	set(q, "tag", strings.Join(f.Tags, ","))
+	set(q, "since", timeOf(f.Since))
+	set(q, "until", timeOf(f.Until))
 	if f.MinPriority != nil {
 		q.Set("min_priority", strconv.Itoa(*f.MinPriority))
 	}
@@ -69,6 +64,13 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 		err := c.get(ctx, "/v1/dlq/dead-letters", q, &page)
 		return page.DeadLetters, page.Next, err
 	})
+}
+
+// set adds a parameter, unless it is empty.
+func set(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
 }
 
 // timeOf returns a time as in queries, empty for the zero time.
@@ -149,9 +151,7 @@ func (c *Client) SteerJob(ctx context.Context, id, what, reason string) (out adm
 // configured reports whether the server has an archive.
 func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.ArchiveObject, configured bool, err error) {
 	q := make(url.Values)
-	if !since.IsZero() {
-		q.Set("since", timeOf(since))
-	}
+	set(q, "since", timeOf(since))
 	found, _, err = pages(q, 0, func(q url.Values) ([]admin.ArchiveObject, string, error) {
 		var page struct {
 			Configured bool                  `json:"configured"`
@@ -163,4 +163,32 @@ func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.A
 		return page.Objects, page.Next, err
 	})
 	return found, configured, err
+}
+
+// AuditQuery selects entries of the audit trail. Zero fields select all entries, of the last
+// 30 days.
+type AuditQuery struct {
+	// Since and Until bound the time of the request; Until itself is not in.
+	Since, Until time.Time
+	// Actor is the name of a user, and Actions are kinds of changes.
+	Actor   string
+	Actions []string
+}
+
+// Audit lists up to limit entries of the audit trail, 0 for all, newest first; more reports
+// that there are others.
+func (c *Client) Audit(ctx context.Context, by AuditQuery, limit int) (found []admin.AuditLine, more bool, err error) {
+	q := make(url.Values)
+	set(q, "since", timeOf(by.Since))
+	set(q, "until", timeOf(by.Until))
+	set(q, "actor", by.Actor)
+	set(q, "action", strings.Join(by.Actions, ","))
+	return pages(q, limit, func(q url.Values) ([]admin.AuditLine, string, error) {
+		var page struct {
+			Lines []admin.AuditLine `json:"lines"`
+			Next  string            `json:"next"`
+		}
+		err := c.get(ctx, "/v1/dlq/audit", q, &page)
+		return page.Lines, page.Next, err
+	})
 }

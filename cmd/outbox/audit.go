@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+)
+
+func newAuditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "List the audit trail: who changed what, when and why",
+	}
+	cmd.AddCommand(newAuditListCommand())
+	return cmd
+}
+
+// auditTable prints entries of the audit trail as a list.
+var auditTable = cli.Table[admin.AuditLine]{
+	Header: "REQUESTED\tACTOR\tACTION\tTARGET\tSTATE\tREASON\tROLE\tREMOTE\tOUTCOME\tDETAIL",
+	Wide:   4,
+	Row: func(w io.Writer, l admin.AuditLine) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.At(w, l.At), cli.Clean(l.Actor, 40), cli.Clean(l.Action, 40), cli.Clean(l.Target, 60), l.State,
+			cli.Clean(l.Reason, 80), l.Role, cli.Clean(l.Remote, 60), cli.Clean(l.Outcome, 120), cli.Clean(l.Detail, 200))
+	},
+	View: func(l admin.AuditLine) any { return l },
+	None: "no entry matches",
+}
+
+func newAuditListCommand() *cobra.Command {
+	var f cli.Listing
+	var q adminclient.AuditQuery
+	var output string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List changes by operators, newest first",
+		Long: `List changes by operators, newest first: those of outbox dlq, outbox scheduled and
+outbox relay reshard, of the admin API and of the console. Without --since it lists
+those of the last 30 days.
+
+The state intended of an old entry means that the process ended before it recorded the
+result; unknown means that the database did not report it. The history of the dead
+letter or of the job contains the result.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Since, q.Until, err = f.Span(time.Now()); err == nil {
+				err = cli.CheckOutput(output)
+			}
+			if err != nil {
+				return err
+			}
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				found, more, err := api.Audit(cmd.Context(), q, f.Limit)
+				if err != nil {
+					return err
+				}
+				return auditTable.Print(cmd, output, found, more)
+			})
+		},
+	}
+	f.AddFlags(cmd, "changes", "were requested", dlqListed)
+	cmd.Flags().StringVar(&q.Actor, "actor", "", "changes by this user")
+	cmd.Flags().StringSliceVar(&q.Actions, "action", nil, "changes of these kinds, such as create-job or purge-subscription")
+	cli.ListFlags(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
+	return cmd
+}
