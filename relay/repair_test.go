@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -316,4 +317,79 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 		}
 		relaytest.CheckOrder(t, w.consume("OrderCreated"), all)
 	})
+}
+
+// Two rows of an aggregate became visible behind the sweep reader, and only the later one is
+// requested: the earlier one is published first.
+func TestRepair_PublishesEarlierMissingEvents(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		onTime  []int64
+		late    []int64 // the last one is requested
+		restart bool
+	}{
+		{name: "a new aggregate", late: []int64{1, 2}},
+		{name: "a known aggregate", onTime: []int64{1, 2}, late: []int64{3, 4, 5}},
+		{name: "a later event is published", onTime: []int64{1, 4}, late: []int64{2, 3}},
+		{name: "an aggregate of before a restart", onTime: []int64{1, 2}, late: []int64{3, 4}, restart: true},
+		{name: "a later event is published, before a restart", onTime: []int64{4}, late: []int64{2, 3}, restart: true},
+		{name: "a new aggregate, before a restart", late: []int64{1, 2}, restart: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.IdleCheckpoint, c.TailMaxInterval = 2*time.Minute, 5*time.Second, 2*time.Second
+				})
+				defer w.close()
+				_, stop := w.run()
+				time.Sleep(10 * time.Minute)
+				const aggregates = 3
+				each := func(do func(aggregate int)) {
+					for a := range aggregates {
+						do(a)
+					}
+					time.Sleep(10 * time.Minute)
+				}
+				for _, seq := range tt.onTime {
+					each(func(a int) { w.write(relaytest.Event(a, seq, "OrderUpdated")) })
+				}
+				for _, seq := range tt.late {
+					each(func(a int) { w.writeAt(relaytest.Event(a, seq, "OrderUpdated"), time.Now().Add(-5*time.Minute)) })
+				}
+				if tt.restart {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					_, stop = w.run()
+					time.Sleep(10 * time.Minute)
+				}
+				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+				each(func(a int) {
+					e := relaytest.Event(a, tt.late[len(tt.late)-1], "OrderUpdated")
+					if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
+						t.Fatal(err)
+					}
+				})
+				for _, q := range w.answers(requests, time.Minute) {
+					if q.State != backfill.RepairPublished {
+						t.Errorf("%+v, want published", q)
+					}
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				got := make(map[gocql.UUID][]int64)
+				for _, d := range w.consume("OrderUpdated") {
+					got[d.AggregateID] = append(got[d.AggregateID], d.Sequence)
+				}
+				for a := range aggregates {
+					if id, want := relaytest.Event(a, 1, "").AggregateID, slices.Concat(tt.onTime, tt.late); !slices.Equal(got[id], want) {
+						t.Errorf("published %v of aggregate %s, want %v", got[id], id, want)
+					}
+				}
+			})
+		})
+	}
 }

@@ -19,7 +19,7 @@ var lateMutants = []mutant{
 		new: "	if false {",
 	}),
 	unit("TestRewritten", mutant{
-		name: "a row that was written again after a restart is new", file: "relay/internal/capture/predecessors.go",
+		name: "a row that was written again after a restart is new", file: "relay/internal/publish/predecessors.go",
 		old: "				if f.Rewritten() {",
 		new: "				if false {",
 	}),
@@ -37,6 +37,11 @@ var lateMutants = []mutant{
 		name: "a chain is replayed while a reader searches for the events before it", file: "relay/internal/publish/replay.go",
 		old: "_, claimed := p.mu.claims[c.Key]",
 		new: "claimed := false",
+	}),
+	unit("TestRepair_PublishesEarlierMissingEvents", mutant{
+		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/backfill/repair.go",
+		old: "found.Highest == found.Published {",
+		new: "found.Highest == found.Published || true {",
 	}),
 	unit("TestProofs", mutant{
 		name: "the proof reads the partition of the aggregate's id", file: "relay/internal/readback/proof_near.go",

@@ -68,7 +68,7 @@ var verifyMutants = []mutant{
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
 		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/internal/backfill/repair.go",
-		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished", new: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) > publish.FateDoubtful",
+		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FateUnpublished", new: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) > publish.FateDoubtful",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/internal/backfill/repair.go",

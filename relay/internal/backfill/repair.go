@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -22,6 +24,10 @@ import (
 
 // repairPoll is how often a relay polls for requests.
 const repairPoll = 5 * time.Second
+
+// repairsAtOnce is the maximum number of aggregates that are repaired concurrently: their
+// proofs share the reads of topics.
+const repairsAtOnce = 100
 
 // Repairer publishes events that are proven to be missing from their topics, on request
 // (Repairs).
@@ -38,11 +44,15 @@ const repairPoll = 5 * time.Second
 // or a scan has not reached waits for them, because they keep the order of its
 // aggregate. So does an event after one that the sweep reader has not published yet. If
 // the index does not contain the event afterwards, the answer is unknown too.
+//
+// The rows of earlier events of the aggregate may also have become visible behind the sweep
+// reader. Those that are proven not to be published are published first, requested or not.
 type Repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
 	publisher *publish.Publisher
 	lookup    cdclog.Lookup
+	earlier   publish.Predecessors
 	// passed returns the time up to which the sweep reader is known to have read all
 	// streams.
 	passed func(context.Context) (time.Time, error)
@@ -62,7 +72,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 	requests := NewRepairs(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table)
 	requests.Fence = cfg.Fence
 	return &Repairer{
-		log: cfg.Logger, requests: requests, publisher: p, lookup: find,
+		log: cfg.Logger, requests: requests, publisher: p, lookup: find, earlier: publish.Predecessors{Evidence: p, Lookup: find},
 		passed: back.Mark, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
@@ -101,12 +111,25 @@ func (r *Repairer) poll(ctx context.Context) error {
 	slices.SortFunc(all, func(a, b Repair) int {
 		return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Sequence, b.Sequence))
 	})
-	for i := range all {
-		if err := r.repair(ctx, &all[i], passed); err != nil {
-			return err
+	var g errgroup.Group
+	g.SetLimit(repairsAtOnce)
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Aggregate == all[0].Aggregate {
+			n++
 		}
+		of := all[:n]
+		all = all[n:]
+		g.Go(func() error {
+			for i := range of {
+				if err := r.repair(ctx, &of[i], passed); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	return nil
+	return g.Wait()
 }
 
 // isBeforeScan, isBeforeSweep and IsBehindEarlier are reasons why a request waits: the
@@ -210,6 +233,9 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		return err
 	}
 	defer release()
+	if err := r.publishEarlier(ctx, q, passed); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	r.taken[q.ID] = q.EventID
 	delete(r.waiting, q.ID)
@@ -220,11 +246,32 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		r.mu.Unlock()
 		return err
 	}
+	return r.publish(ctx, &row, func() { r.settle(q.ID) })
+}
+
+// publish publishes an event that is missing from its topic.
+func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled func()) error {
 	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
-	_, err = r.publisher.Offer(ctx, &publish.Offer{
-		Event: row.Event, Written: row.Written, By: publish.ByKey, Owner: true, Anyway: true, Missing: true, Settled: func() { r.settle(q.ID) },
+	_, err := r.publisher.Offer(ctx, &publish.Offer{
+		Event: row.Event, Written: row.Written, Bad: row.Err, By: publish.ByKey, Owner: true, Anyway: true, Missing: true, Settled: settled,
 	})
 	return err
+}
+
+// publishEarlier publishes the events of the aggregate that precede that of the request and
+// are proven not to be published. The caller has claimed the aggregate.
+func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
+	of := outbox.Event{AggregateID: q.Aggregate}
+	found, err := r.earlier.Find(ctx, &of, q.Sequence, passed.UnixMicro()-1, math.MaxInt64)
+	if err != nil || found.Highest == found.Published {
+		return err
+	}
+	return r.lookup(ctx, &of, found.Published+1, q.Sequence, func(f cdclog.StoredEvent) error {
+		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FatePublished {
+			return nil
+		}
+		return r.publish(ctx, &f, nil)
+	})
 }
 
 // errEarlier ends a lookup at an event that must be published first.
@@ -233,12 +280,8 @@ var errEarlier = errors.New("an earlier event is not published")
 // behindEarlier reports whether the sweep reader has not published yet an event of the
 // aggregate with a smaller number than that of the request.
 func (r *Repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
-	next, _ := r.publisher.Expect(q.Aggregate)
-	if next >= q.Sequence {
-		return false, nil
-	}
-	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, max(next, 1), q.Sequence, func(f cdclog.StoredEvent) error {
-		if r.publisher.Fate(&f, passed.UnixMicro()-1, 0) == publish.FateUnpublished {
+	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
+		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FateUnpublished {
 			return errEarlier
 		}
 		return nil

@@ -210,18 +210,18 @@ func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 // lead returns the number with which an aggregate without a dedup entry continues:
 // e's own if nothing before it is missing. It submits missed events before that number.
 func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
-	earlier := predecessors{sink: s.sink, lookup: s.lookup}
-	var found earlierRows
+	earlier := publish.Predecessors{Evidence: s.sink, Lookup: s.lookup}
+	var found publish.EarlierRows
 	if err := s.retry(ctx, &e.Event, func() (err error) {
 		// No row written after e is forgotten: the stream has not shown it.
-		found, err = earlier.find(ctx, &e.Event, e.Sequence, began, e.Written)
+		found, err = earlier.Find(ctx, &e.Event, e.Sequence, began, e.Written)
 		return err
 	}); err != nil {
 		return 0, err
 	}
-	if found.late() {
+	if found.Late() {
 		if err := s.retry(ctx, &e.Event, func() error {
-			return s.lookup(ctx, &e.Event, found.missed, found.published, func(f cdclog.StoredEvent) error {
+			return s.lookup(ctx, &e.Event, found.Missed, found.Published, func(f cdclog.StoredEvent) error {
 				if s.sink.Fate(&f, began, e.Written) != publish.FateUnpublished {
 					return nil
 				}
@@ -240,12 +240,12 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 		}
 	}
 	switch {
-	case found.lowest == 0:
+	case found.Lowest == 0:
 		return e.Sequence, nil // those before it are expired
-	case found.published == 0:
-		next = found.lowest
+	case found.Published == 0:
+		next = found.Lowest
 	default:
-		next = found.published + 1
+		next = found.Published + 1
 	}
 	s.sink.Begins(e.AggregateID, next)
 	return next, nil

@@ -14,13 +14,7 @@ import (
 // Sink accepts the events that the readers find. *publish.Publisher implements it, with
 // SweepSink and TailSink. Its methods are safe for concurrent use.
 type Sink interface {
-	// Fate returns whether an event was accepted, and Prove whether it is published. With
-	// quick set Prove returns publish.ErrLeft instead of a slow proof.
-	Fate(f *cdclog.StoredEvent, began, remembered int64) publish.Fate
-	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
-	// Find reports whether the event is in a topic near the time of its creation, or has a
-	// dead letter.
-	Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error)
+	publish.Evidence
 	// Offer accepts an event if it is next in its aggregate.
 	Offer(ctx context.Context, o *publish.Offer) (publish.Verdict, error)
 	// Submit accepts an event that the caller knows to be next in its aggregate.

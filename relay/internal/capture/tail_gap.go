@@ -36,7 +36,7 @@ type tailGaps struct {
 	sink    TailSink
 	leave   func(aggregate gocql.UUID)
 	lookup  cdclog.Lookup
-	earlier *predecessors
+	earlier *publish.Predecessors
 	giveUp  time.Duration
 	lookups chan struct{} // holds one token for each look-up under way
 	wg      sync.WaitGroup
@@ -57,7 +57,7 @@ type tailGap struct {
 
 func newTailGaps(cfg *Config, sink TailSink, find cdclog.Lookup, leave func(gocql.UUID)) *tailGaps {
 	return &tailGaps{
-		sink: sink, leave: leave, lookup: find, earlier: &predecessors{sink: sink, lookup: find, quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
+		sink: sink, leave: leave, lookup: find, earlier: &publish.Predecessors{Evidence: sink, Lookup: find, Quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }
@@ -182,14 +182,14 @@ func (g *tailGaps) begin(ctx context.Context, w *tailGap, to int64) (int64, erro
 	if !ok {
 		return 0, publish.ErrLeft
 	}
-	found, err := g.earlier.find(ctx, &w.of, to, began, math.MaxInt64)
+	found, err := g.earlier.Find(ctx, &w.of, to, began, math.MaxInt64)
 	switch {
 	case err != nil:
 		return 0, err
-	case found.late():
+	case found.Late():
 		return 0, publish.ErrLeft // the sweep publishes them behind later ones
-	case found.published == 0 && found.lowest > 1:
+	case found.Published == 0 && found.Lowest > 1:
 		return 0, publish.ErrLeft // the first ones are expired, or not visible yet
 	}
-	return found.published + 1, nil
+	return found.Published + 1, nil
 }
