@@ -335,13 +335,17 @@ func (f *dlqChangeFlags) healthy(cmd *cobra.Command, problems []string) error {
 }
 
 // narrow returns the job without the statuses of its filter of which the preview refuses
-// every dead letter: they would only be skipped.
+// every dead letter: they would only be skipped. A claimed dead letter is refused until its
+// claim expires, so the job keeps that status.
 func narrow(job admin.NewJobBody, p *admin.PreviewBody) admin.NewJobBody {
 	if job.Filter == nil {
 		return job
 	}
 	filter := *job.Filter
-	filter.Status = slices.DeleteFunc(slices.Clone(filter.Status), func(s string) bool { return p.Refused[dlq.Status(s)] > 0 && p.ByStatus[dlq.Status(s)] == 0 })
+	filter.Status = slices.DeleteFunc(slices.Clone(filter.Status), func(name string) bool {
+		s := dlq.Status(name)
+		return s != dlq.Processing && p.Refused[s] > 0 && p.ByStatus[s] == 0
+	})
 	if len(filter.Status) > 0 {
 		job.Filter = &filter
 	}
