@@ -1,7 +1,8 @@
 // Package adminclient is a client of the admin API (package admin): of a server, or of a
 // handler in the same process.
 //
-// A Client sends each request once. It returns a response with an error status as an
+// A Client sends each request once, and again only if the server has refused it because of
+// its limit of requests (429). It returns a response with an error status as an
 // *Error and a request without a response as an *UnreachableError; neither contains the
 // token. Unknown members of a response are ignored, so that client and server may have
 // different versions.
@@ -22,10 +23,19 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // timeout bounds one request. The server counts all dead letters within half of it.
 const timeout = time.Minute
+
+// attempts is the number of attempts to send a request that the server's limit refuses, and
+// maxPause bounds the wait before each repetition.
+const (
+	attempts = 5
+	maxPause = 10 * time.Second
+)
 
 // maxResponse bounds the body of a response; a payload of 1 MB is in it twice.
 const maxResponse = 64 << 20
@@ -85,6 +95,8 @@ type Error struct {
 	OutcomeUnknown bool `json:"outcome_unknown"`
 	// RequestID is the id of the request in the log and the audit trail of the server.
 	RequestID string `json:"request_id"`
+
+	retryAfter time.Duration // of the header Retry-After; zero without one
 }
 
 // Error returns the detail as an error text, with the invalid fields.
@@ -135,8 +147,23 @@ func (c *Client) post(ctx context.Context, path string, body, out any) error {
 	return c.send(ctx, request{method: http.MethodPost, path: path, body: body}, out)
 }
 
-// send sends a request and decodes the response into out.
+// send sends a request and decodes the response into out. It repeats a request that the
+// server's limit has refused.
 func (c *Client) send(ctx context.Context, r request, out any) error {
+	for n := 1; ; n++ {
+		err := c.once(ctx, r, out)
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Status != http.StatusTooManyRequests || n == attempts {
+			return err
+		}
+		if err := retry.Wait(ctx, min(max(e.retryAfter, time.Second/10), maxPause)); err != nil {
+			return err
+		}
+	}
+}
+
+// once sends a request and decodes the response into out.
+func (c *Client) once(ctx context.Context, r request, out any) error {
 	var body io.Reader
 	if r.body != nil {
 		b, err := json.Marshal(r.body)
@@ -170,7 +197,7 @@ func (c *Client) send(ctx context.Context, r request, out any) error {
 	case err != nil:
 		return c.unreachable(ctx, err)
 	case resp.StatusCode >= http.StatusMultipleChoices:
-		return errorOf(resp.StatusCode, r.path, b)
+		return errorOf(resp, r.path, b)
 	case len(b) > maxResponse:
 		return fmt.Errorf("response of %s %s: more than %d bytes", r.method, r.path, maxResponse)
 	}
@@ -193,11 +220,14 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 }
 
 // errorOf returns the error of a response.
-func errorOf(status int, path string, body []byte) *Error {
+func errorOf(resp *http.Response, path string, body []byte) *Error {
 	e := new(Error)
 	if json.Unmarshal(body, e) != nil || e.Detail == "" {
-		*e = Error{Detail: fmt.Sprintf("response with status %d %s", status, http.StatusText(status))}
+		*e = Error{Detail: fmt.Sprintf("response with status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
 	}
-	e.Status, e.Path = status, path
+	e.Status, e.Path = resp.StatusCode, path
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		e.retryAfter = time.Duration(seconds) * time.Second
+	}
 	return e
 }

@@ -148,6 +148,27 @@ func TestClient_Errors(t *testing.T) {
 	}
 }
 
+// A request that the server's limit refuses is repeated; others are not.
+func TestClient_WaitsForTheLimit(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]int{http.StatusTooManyRequests: 3, http.StatusServiceUnavailable: 1} {
+		sent, bodies := 0, make(map[string]bool)
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			bodies[string(body)] = true
+			if sent++; sent < 3 {
+				w.WriteHeader(status)
+				return
+			}
+			_, _ = w.Write([]byte("{}"))
+		})
+		_, err := adminclient.Local(h).SteerJob(t.Context(), "j", adminclient.Pause, "why")
+		if sent != want || len(bodies) != 1 || (err == nil) != (want == 3) {
+			t.Errorf("with status %d: %d requests with %d bodies, %v; want %d", status, sent, len(bodies), err, want)
+		}
+	}
+}
+
 // A request without a response names the server, or is the end of its context.
 func TestClient_NoResponse(t *testing.T) {
 	t.Parallel()
