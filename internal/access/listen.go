@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/certificates"
 )
 
 // ErrInClear means that an address beyond loopback has no TLS.
@@ -29,11 +31,11 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	}
 	var conf *tls.Config
 	if cert != "" {
-		c, err := newCertificate(cert, key, log)
+		pair, err := certificates.Load(cert, key, log)
 		if err != nil {
 			return nil, err
 		}
-		conf = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}
+		conf = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Server, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

@@ -91,7 +91,7 @@ func (c *APIConfig) server(at string) (s apiServer, err error) {
 	if s.token, err = notify.Reveal(c.Token); err != nil {
 		return s, fmt.Errorf("api.token (OUTBOX_API_TOKEN): %w", err)
 	}
-	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api")
+	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api", nil)
 	return s, err
 }
 

@@ -16,10 +16,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/certificates"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -182,7 +180,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	case c.Password != "":
 		return nil, cli.Usage(errors.New("scylla.password is set and scylla.username is not: set both or none"))
 	}
-	conf, err := c.config("scylla")
+	conf, err := c.config("scylla", c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +239,7 @@ func ContactPoints(in []string) (hosts []string, port int, err error) {
 	return hosts, cmp.Or(port, defaultPort), nil
 }
 
-// Options returns the options of Kafka clients for TLS, SASL, their log and
+// Options returns the options of Kafka clients for TLS, SASL, the rack, their log and
 // their metrics.
 func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
@@ -254,35 +252,24 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if c.metrics != nil {
 		opts = append(opts, kgo.WithHooks(c.metrics))
 	}
-	conf, err := c.config("kafka")
+	conf, err := c.config("kafka", c.Log)
 	if err != nil {
 		return nil, err
 	}
 	if conf != nil {
 		opts = append(opts, kgo.DialTLSConfig(conf))
 	}
-	const mechanisms = "plain, scram-sha-256 or scram-sha-512"
-	if c.SASL == "" {
-		if c.Username+c.Password != "" {
-			return nil, cli.Usage(errors.New("kafka.username or kafka.password is set and kafka.sasl is not: set kafka.sasl to " + mechanisms))
-		}
-		return opts, nil
+	if c.Rack != "" {
+		opts = append(opts, kgo.Rack(c.Rack))
 	}
-	if c.Username == "" {
-		return nil, cli.Usage(errors.New("kafka.sasl is set and kafka.username is not: set both or none"))
+	m, err := c.mechanism()
+	if err != nil {
+		return nil, err
 	}
-	var m sasl.Mechanism
-	switch strings.ToLower(c.SASL) {
-	case "plain":
-		m = plain.Auth{User: c.Username, Pass: c.Password}.AsMechanism()
-	case "scram-sha-256":
-		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha256Mechanism()
-	case "scram-sha-512":
-		m = scram.Auth{User: c.Username, Pass: c.Password}.AsSha512Mechanism()
-	default:
-		return nil, cli.Usage(fmt.Errorf("kafka.sasl %q: use "+mechanisms, c.SASL))
+	if m != nil {
+		opts = append(opts, kgo.SASL(m))
 	}
-	return append(opts, kgo.SASL(m)), nil
+	return opts, nil
 }
 
 // Client creates a Kafka client with further options. It does not connect yet.
@@ -299,8 +286,8 @@ func (c KafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // config returns the TLS configuration of a client, nil without TLS. of is the section in
-// errors.
-func (c tlsConfig) config(of string) (*tls.Config, error) {
+// errors; log, which may be nil, receives renewals of the client's certificate.
+func (c tlsConfig) config(of string, log *slog.Logger) (*tls.Config, error) {
 	if !c.TLS {
 		if c.TLSCA != "" || c.TLSCert != "" || c.TLSKey != "" {
 			return nil, cli.Usage(fmt.Errorf("%s.tls is off but %s.tls_ca, tls_cert or tls_key is set: turn it on, or remove them", of, of))
@@ -322,11 +309,14 @@ func (c tlsConfig) config(of string) (*tls.Config, error) {
 		return nil, cli.Usage(fmt.Errorf("%s.tls_cert and %s.tls_key go together: one is missing", of, of))
 	}
 	if c.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if log == nil {
+			log = slog.New(slog.DiscardHandler)
+		}
+		pair, err := certificates.Load(c.TLSCert, c.TLSKey, log)
 		if err != nil {
 			return nil, fmt.Errorf("%s.tls_cert: %w", of, err)
 		}
-		conf.Certificates = []tls.Certificate{pair}
+		conf.GetClientCertificate = pair.Client
 	}
 	return conf, nil
 }

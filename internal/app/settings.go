@@ -96,9 +96,12 @@ type ScyllaConfig struct {
 // KafkaConfig is the broker.
 type KafkaConfig struct {
 	Seeds    []string `setting:"seeds" field:"Brokers" default:"127.0.0.1:9092" usage:"first brokers, host:port"`
-	SASL     string   `setting:"sasl" usage:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none"`
-	Username string   `setting:"username" usage:"SASL user name"`
-	Password string   `setting:"password" secret:"true" usage:"SASL password"`
+	SASL     string   `setting:"sasl" usage:"SASL mechanism: plain, scram-sha-256, scram-sha-512, oauthbearer or aws-msk-iam; empty means none"`
+	Username string   `setting:"username" usage:"SASL user name; the client id of oauthbearer; the access key id of aws-msk-iam, which is empty in outbox-cloud for the credentials of the environment, such as the role of a pod"`
+	Password string   `setting:"password" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
+	TokenURL string   `setting:"token_url" usage:"token endpoint of oauthbearer: OAuth 2.0, client credentials"`
+	Scopes   []string `setting:"token_scopes" usage:"scopes that oauthbearer requests"`
+	Rack     string   `setting:"rack" usage:"rack or zone of this process, as the broker's broker.rack: records are read from a replica in the same one"`
 	tlsConfig
 
 	Log     *slog.Logger // receives the log of the clients; nil discards it
@@ -109,7 +112,7 @@ type KafkaConfig struct {
 type tlsConfig struct {
 	TLS     bool   `setting:"tls" usage:"use TLS"`
 	TLSCA   string `setting:"tls_ca" usage:"file with the CA certificates (PEM); empty means the system's"`
-	TLSCert string `setting:"tls_cert" usage:"file with the client certificate (PEM)"`
+	TLSCert string `setting:"tls_cert" usage:"file with the client certificate (PEM); a new connection uses a renewed one"`
 	TLSKey  string `setting:"tls_key" usage:"file with the client key (PEM)"`
 }
 

@@ -75,8 +75,8 @@ var internalMutants = []mutant{
 		old: "return errors.Join(err, s.err)", new: "return err",
 	},
 	{
-		name: "a certificate is read once", file: "internal/access/certificate.go", pkg: "./internal/access", run: "RenewedCertificate",
-		old: "if err != nil || seen == c.seen {", new: "if err != nil || seen != c.seen || seen == c.seen {",
+		name: "a certificate is read once", file: "internal/certificates/certificates.go", pkg: "./internal/certificates", run: "Pair_Client",
+		old: "if err != nil || seen == p.mu.seen {", new: "if err != nil || seen != p.mu.seen || seen == p.mu.seen {",
 	},
 	{
 		name: "internal/admin: an error repeats what was sent", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeat",

@@ -30,6 +30,19 @@ type Config struct {
 	StartTimeout time.Duration
 	// Cache is the folder of the jars. Default .peers at the module's root.
 	Cache string
+	// Secure makes a broker require TLS and SASL of its clients. Cassandra ignores it.
+	Secure *Security
+}
+
+// Security configures the listener of a secure broker. Its mechanisms are PLAIN,
+// SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with unsecured tokens
+// (https://kafka.apache.org/documentation/#security_sasl_oauthbearer).
+type Security struct {
+	// Keystore is a PEM file with the broker's key (PKCS #8) and certificate, Truststore
+	// one with the certificate that has signed those of its clients, which it requires.
+	Keystore, Truststore string
+	// User and Password are the account of PLAIN and SCRAM.
+	User, Password string
 }
 
 func (c Config) withDefaults() (Config, error) {

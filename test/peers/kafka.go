@@ -12,10 +12,23 @@ import (
 var kafkaProperties = template.Must(template.New("server.properties").Parse(`process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{{.InnerPort}}
-listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.InnerPort}}
+{{with .Secure}}listeners=SASL_SSL://127.0.0.1:{{$.Port}},PLAINTEXT://127.0.0.1:{{$.PlainPort}},CONTROLLER://127.0.0.1:{{$.InnerPort}}
+advertised.listeners=SASL_SSL://127.0.0.1:{{$.Port}},PLAINTEXT://127.0.0.1:{{$.PlainPort}}
+ssl.keystore.type=PEM
+ssl.keystore.location={{.Keystore}}
+ssl.truststore.type=PEM
+ssl.truststore.location={{.Truststore}}
+listener.name.sasl_ssl.ssl.client.auth=required
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_{{.User}}="{{.Password}}";
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_ssl.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
+{{else}}listeners=PLAINTEXT://127.0.0.1:{{.Port}},CONTROLLER://127.0.0.1:{{.InnerPort}}
 advertised.listeners=PLAINTEXT://127.0.0.1:{{.Port}}
+{{end}}inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
 log.dirs={{.Dir}}/data
 num.partitions=6
 offsets.topic.replication.factor=1
@@ -43,9 +56,13 @@ func Kafka(ctx context.Context, cfg Config) (*Process, error) {
 	}
 	classes := filepath.Join(s.libs, "*")
 	if _, err := os.Stat(filepath.Join(s.Dir, "data", "meta.properties")); err != nil {
-		format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool",
-			"format", "-t", kafkaClusterID, "-c", s.file)
-		if out, err := format.CombinedOutput(); err != nil {
+		args := []string{"-cp", classes, "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", s.file}
+		if u := s.Secure; u != nil {
+			for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+				args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, u.User, u.Password))
+			}
+		}
+		if out, err := exec.CommandContext(ctx, "java", args...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("format the data directory of kafka: %w\n%s", err, out)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 // setup contains the parameters of every peer.
 type setup struct {
 	Config
-	// InnerPort is the port for connections between its parts.
-	InnerPort int
+	// InnerPort is the port for connections between its parts, PlainPort that of a secure
+	// broker to itself.
+	InnerPort, PlainPort int
 
 	name      string
 	libs      string // where its jars are
@@ -31,14 +32,14 @@ func newSetup(name string, cfg Config) (*setup, error) {
 	if s.temporary, err = directory(name, &s.Config); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
 	if s.Port == 0 {
 		s.Port = ports[0]
 	}
-	s.InnerPort = ports[1]
+	s.InnerPort, s.PlainPort = ports[1], ports[2]
 	return s, nil
 }
 
