@@ -64,7 +64,7 @@ func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify
 	name := TableName(&conf)
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Topics: append([]string{}, c.Verify.Topics...),
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Former: c.Verify.Topics,
 		Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
 		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.DeadLetter)) error {
 			return DeadLettersOf(ctx, deadLetters, name, events, began, each)

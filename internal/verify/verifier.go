@@ -68,6 +68,10 @@ type VerifierTable struct {
 	Keyspace, Table string
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
+	// Former are topics that events of any row may be in, because the relay published to
+	// them before its topics were changed. An event that one of them may have deleted is
+	// not missing.
+	Former []string
 	// Passed returns the write time up to which the relay has published every captured
 	// event; zero if unknown. Required.
 	Passed func(context.Context) (time.Time, error)
@@ -88,8 +92,8 @@ func (t *VerifierTable) name() string { return t.Keyspace + "." + t.Table }
 // ids of the events in the topics into memory, then the rows. A row is checked if the
 // relay has passed its write time and it is older than Window; everything else is
 // pending. Its event is missing only if it is in none of the topics that were read, is
-// not older than what its topic still holds, still has its row, and has no dead letter,
-// all of which is confirmed once more a Window after it was first seen to be missing.
+// not older than what its topic and the former topics still hold, still has its row, and
+// has no dead letter, all of which is confirmed once more a Window after it was first seen to be missing.
 //
 // Memory is bounded by the segments: their number grows with the number of records.
 // A pass that is interrupted, or fails, continues before the first range in which
@@ -179,7 +183,7 @@ func (v *Verifier) verify(ctx context.Context, i int) error {
 		return err
 	}
 	limit := rate.NewLimiter(rate.Limit(v.cfg.Rate), min(pageRows, v.cfg.Rate))
-	topics := newTopicReader(v.cfg.Kafka, t.Topics, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
+	topics := newTopicReader(v.cfg.Kafka, t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
 	defer topics.close()
 	p := v.newPass(i, topics)
 	p.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {

@@ -162,6 +162,61 @@ func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	b.check(v, map[string]int{"published": 1, "pending": 4})
 }
 
+// The topics of a relay were changed. An event that a former topic may have deleted is not
+// missing, and one that the former topic would still contain is. A former topic that is
+// empty had no event that is younger than its retention.
+func TestVerifier_FormerTopics(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		oldest  time.Duration // age of the oldest record of the former topic, 0 if it is empty
+		configs map[string]string
+		missing bool
+	}{
+		{name: "nothing deleted of that age", oldest: 10 * time.Minute, missing: true},
+		{name: "something deleted of that age", oldest: time.Second},
+		{name: "empty", configs: map[string]string{"retention.ms": "600000"}, missing: true},
+		{name: "empty, with a short retention", configs: map[string]string{"retention.ms": "1000"}},
+		{name: "empty, and limited by size", configs: map[string]string{"retention.ms": "600000", "retention.bytes": "1000"}},
+		{name: "compacted", oldest: 10 * time.Minute, configs: map[string]string{"cleanup.policy": "compact"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			adm := kadm.NewClient(b.client)
+			if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "former"); err != nil {
+				t.Fatal(err)
+			}
+			for _, age := range []time.Duration{time.Hour, tt.oldest} {
+				r := &kgo.Record{Topic: "former", Timestamp: time.Now().Add(-age), Value: []byte("an event")}
+				if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first := int64(1)
+			if tt.oldest == 0 {
+				first = 2
+			}
+			if _, err := adm.DeleteRecords(t.Context(), kadm.Offsets{"former": {0: {Topic: "former", Partition: 0, At: first}}}); err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range tt.configs {
+				if _, err := adm.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Name: name, Value: &value}}, "former"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lost := event(1, 1)
+			b.write(lost)
+			v := b.verifier(new(strings.Builder), func(c *VerifierConfig) { c.Tables[0].Former = []string{"former"} })
+			if tt.missing {
+				b.check(v, map[string]int{"missing": 1}, lost)
+			} else {
+				b.check(v, map[string]int{"unverifiable": 1})
+			}
+		})
+	}
+}
+
 // An event that its topic may have deleted, or compacted away, is not missing.
 func TestVerifier_RetentionAndCompaction(t *testing.T) {
 	t.Parallel()

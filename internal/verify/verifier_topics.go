@@ -1,11 +1,13 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,23 +31,27 @@ type topicReader struct {
 
 	client *kgo.Client // for metadata; nil before the first use
 	known  []string
+	former []string               // those of known that may contain events of other topics' rows
 	states map[string]*topicState // those read since begin
 	held   int64                  // records of the known topics
 }
 
-// topicState is the state of a topic that was read.
+// topicState is the state of a topic that was read. Its horizon is the time before which
+// the absence of an event of it proves nothing. absence is the same for an event that may
+// have been in it and is of another topic now: an emptied topic counts as one from which
+// retention has deleted everything, because nothing is added any more.
 type topicState struct {
-	horizon int64
-	next    map[int32]int64
+	horizon, absence int64
+	next             map[int32]int64
 }
 
 // always is a horizon later than every write.
 const always = math.MaxInt64
 
-func newTopicReader(kafka func(...kgo.Opt) (*kgo.Client, error), topics []string, alive time.Time, limit *rate.Limiter) *topicReader {
-	known := slices.Clone(topics)
+func newTopicReader(kafka func(...kgo.Opt) (*kgo.Client, error), topics, former []string, alive time.Time, limit *rate.Limiter) *topicReader {
+	known := slices.Concat(topics, former)
 	slices.Sort(known)
-	return &topicReader{kafka: kafka, alive: alive, limit: limit, known: slices.Compact(known), states: make(map[string]*topicState)}
+	return &topicReader{kafka: kafka, alive: alive, limit: limit, known: slices.Compact(known), former: former, states: make(map[string]*topicState)}
 }
 
 func (t *topicReader) close() {
@@ -62,16 +68,21 @@ func (t *topicReader) begin(ctx context.Context, sink func(id, aggregate gocql.U
 }
 
 func (t *topicReader) topic(ctx context.Context, name string, sink func(id, aggregate gocql.UUID) error) (int64, error) {
-	if s := t.states[name]; s != nil {
-		return s.horizon, nil
+	if t.states[name] == nil {
+		if !slices.Contains(t.known, name) {
+			t.known = append(t.known, name)
+		}
+		if err := t.read(ctx, []string{name}, sink); err != nil {
+			return 0, err
+		}
 	}
-	if !slices.Contains(t.known, name) {
-		t.known = append(t.known, name)
+	horizon := t.states[name].horizon
+	for _, former := range t.former {
+		if s := t.states[former]; s != nil && former != name {
+			horizon = max(horizon, s.absence)
+		}
 	}
-	if err := t.read(ctx, []string{name}, sink); err != nil {
-		return 0, err
-	}
-	return t.states[name].horizon, nil
+	return horizon, nil
 }
 
 func (t *topicReader) more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error {
@@ -109,7 +120,7 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id, ag
 			return fmt.Errorf("topic %s was deleted", name)
 		case absent:
 		case s.next == nil:
-			s.next, s.horizon = make(map[int32]int64), always
+			s.next, s.horizon, s.absence = make(map[int32]int64), always, always
 			there, fresh = append(there, name), append(fresh, name)
 		default:
 			there = append(there, name)
@@ -166,13 +177,20 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 	if err != nil {
 		return fmt.Errorf("read the topics' settings: %w", err)
 	}
+	retention := make(map[string]time.Duration) // of topics that nothing else deletes records of
 	for _, c := range configs {
 		if c.Err != nil {
 			return fmt.Errorf("read the settings of topic %s, which needs DESCRIBE_CONFIGS: %w", c.Name, c.Err)
 		}
-		i := slices.IndexFunc(c.Configs, func(k kadm.Config) bool { return k.Key == "cleanup.policy" })
-		if i < 0 || !strings.Contains(c.Configs[i].MaybeValue(), "compact") {
-			t.states[c.Name].horizon = 0
+		config := make(map[string]string)
+		for _, k := range c.Configs {
+			config[k.Key] = k.MaybeValue()
+		}
+		if !strings.Contains(config["cleanup.policy"], "compact") {
+			t.states[c.Name].horizon, t.states[c.Name].absence = 0, 0
+		}
+		if ms, err := strconv.ParseInt(config["retention.ms"], 10, 64); err == nil && ms > 0 && strings.HasPrefix(cmp.Or(config["retention.bytes"], "-1"), "-") {
+			retention[c.Name] = time.Duration(ms) * time.Millisecond
 		}
 	}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return t.states[name].horizon == always })
@@ -214,11 +232,13 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 		}
 		s.next[start.Partition] = at
 		if start.Offset > 0 {
-			horizon := now
+			horizon, absence := now, now.Add(-retention[start.Topic])
 			if o, ok := oldest.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
 				horizon = time.UnixMilli(o.Timestamp)
+				absence = horizon
 			}
 			s.horizon = max(s.horizon, horizon.Add(clockSkew).UnixMicro())
+			s.absence = max(s.absence, absence.Add(clockSkew).UnixMicro())
 		}
 		if !t.alive.IsZero() {
 			s.horizon = max(s.horizon, t.alive.UnixMicro())

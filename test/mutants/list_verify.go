@@ -82,4 +82,12 @@ var verifyMutants = []mutant{
 		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go", pkg: "./test/sim", run: "TestKept/301.json",
 		old: "q.Detail == isBeforeScan || q.Detail == isBeforeSweep", new: "q.Detail == isBeforeScan",
 	},
+	{
+		name: "verify: what a former topic has deleted is missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
+		old: "horizon = max(horizon, s.absence)", new: "_ = s.absence",
+	},
+	{
+		name: "verify: beside an empty former topic nothing is missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
+		old: "now.Add(-retention[start.Topic])", new: "now.Add(-0*retention[start.Topic])",
+	},
 }
