@@ -8,8 +8,8 @@ import (
 const (
 	// firstLimit is the limit before anything is measured.
 	firstLimit = 32
-	// minLimit and maxLimit bound the limit. The upper bound only limits the memory of
-	// requests in progress.
+	// minLimit and maxLimit bound the limit. The upper bound limits the memory of requests
+	// in progress.
 	minLimit, maxLimit = 4, 1024
 	// target is the queueing time that is acceptable, as in CoDel: half of it at the
 	// database, where a queue lets the driver and the database process several statements

@@ -18,6 +18,8 @@ const (
 	// burstWait is the time within which a queue must drain. A queue that lasts longer
 	// is a standing queue: it only adds latency.
 	burstWait = 100 * time.Millisecond
+	// maxQueue bounds the memory of waiting requests, in places.
+	maxQueue = 1024
 	// assumedLatency is the latency of the database before it is measured.
 	assumedLatency = 5 * time.Millisecond
 )
@@ -55,6 +57,7 @@ type waiter struct {
 	places  int
 	ready   chan struct{} // closed, with the Limiter locked, when it has its places
 	granted time.Time     // when it was closed
+	queued  *list.Element // nil outside of the queue
 }
 
 // LimiterConfig configures a Limiter. The zero value is usable.
@@ -164,7 +167,7 @@ func (l *Limiter) enter(want int) *waiter {
 	if l.mu.queue.Len() == 0 && !l.mu.standing {
 		l.mu.since = now
 	}
-	l.mu.queue.PushBack(w)
+	w.queued = l.mu.queue.PushBack(w)
 	l.mu.waiting += w.places
 	return w
 }
@@ -192,13 +195,11 @@ func (l *Limiter) wait(ctx context.Context, w *waiter) error {
 func (l *Limiter) abandon(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for e := l.mu.queue.Front(); e != nil; e = e.Next() {
-		if e.Value == w {
-			l.removeLocked(e, w, time.Now())
-			return true
-		}
+	if w.queued == nil {
+		return false
 	}
-	return false
+	l.removeLocked(w, time.Now())
+	return true
 }
 
 // leave returns places, and gives them to the longest waiters.
@@ -213,7 +214,7 @@ func (l *Limiter) leave(places int) {
 		if !l.fitsLocked(w) {
 			return
 		}
-		l.removeLocked(e, w, now)
+		l.removeLocked(w, now)
 		l.takeLocked(w, now)
 	}
 }
@@ -231,8 +232,9 @@ func (l *Limiter) takeLocked(w *waiter, now time.Time) {
 	close(w.ready)
 }
 
-func (l *Limiter) removeLocked(e *list.Element, w *waiter, now time.Time) {
-	l.mu.queue.Remove(e)
+func (l *Limiter) removeLocked(w *waiter, now time.Time) {
+	l.mu.queue.Remove(w.queued)
+	w.queued = nil
 	l.mu.waiting -= w.places
 	if l.mu.queue.Len() == 0 && l.mu.standing {
 		l.mu.since = now
@@ -240,7 +242,7 @@ func (l *Limiter) removeLocked(e *list.Element, w *waiter, now time.Time) {
 }
 
 // queueLocked returns the number of places that may be waited for: what the database
-// serves in the permitted wait. A queue becomes a standing queue after burstWait, and
+// serves in the permitted wait, at most maxQueue. A queue becomes a standing queue after burstWait, and
 // the next one is a burst only if there was none for as long.
 func (l *Limiter) queueLocked(now time.Time) int {
 	if empty := l.mu.queue.Len() == 0; empty == l.mu.standing && now.Sub(l.mu.since) >= burstWait {
@@ -254,7 +256,7 @@ func (l *Limiter) queueLocked(now time.Time) int {
 	if l.mu.standing {
 		wait = acceptable(latency)
 	}
-	return max(1, int(l.mu.limit.places*float64(wait)/float64(latency)))
+	return min(max(1, int(l.mu.limit.places*float64(wait)/float64(latency))), maxQueue)
 }
 
 // observe records the latency of a call.

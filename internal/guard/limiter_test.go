@@ -228,3 +228,25 @@ func TestGuard_MeasuresAnswersOnly(t *testing.T) {
 		})
 	}
 }
+
+// The queue of a fast database does not hold more than the memory of 1,024 requests.
+func TestLimiter_BoundsTheQueueOfAFastDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := fixed(t, 100)
+		l.mu.limit.recent = 100 * time.Microsecond // 100,000 statements in burstWait
+		l.mu.taken = 100
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		n := 0
+		for ; l.Full() == nil; n++ {
+			wg.Go(func() { _, _, _ = l.Enter(ctx, 1) })
+			synctest.Wait()
+		}
+		cancel()
+		wg.Wait()
+		if n != 1024 {
+			t.Errorf("%d wait, want 1024 at most", n)
+		}
+	})
+}

@@ -27,6 +27,10 @@ var serviceMutants = []mutant{
 		old: "	if l.mu.standing {", new: "	if false {",
 	},
 	{
+		name: "refusals are not delayed while processors are busy", file: "internal/guard/shed.go", pkg: "./internal/guard", run: "WhileProcessorsAreBusy",
+		old: "			time.Sleep(d)", new: "			_ = d",
+	},
+	{
 		name: "a request without a place is read", file: "internal/guard/shed.go", pkg: "./internal/guard", run: "WithoutReadingTheBody",
 		old: "l.Full() == nil {", new: "true {",
 	},
