@@ -70,7 +70,8 @@ type Options struct {
 	// IdempotencyKey makes a repeated request have the effect and the response of
 	// the first; optional.
 	IdempotencyKey string
-	// TraceParent and TraceState are W3C trace context; they travel with the message.
+	// TraceParent and TraceState are W3C trace context; they travel with the message, or
+	// the context of the OpenTelemetry span in the context of the call does.
 	TraceParent, TraceState string
 	// RequestID is the id of the request; it travels with the message.
 	RequestID string
@@ -160,7 +161,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // after the wait: rows must not be older than the position of the relay's tail reader
-	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)}
+	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(ctx, opts.TraceParent, opts.TraceState, opts.RequestID)}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
 			if errors.As(err, new(*UnavailableError)) {

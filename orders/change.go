@@ -88,7 +88,7 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 		if err != nil {
 			return Order{}, err
 		}
-		e, err := o.event(c.kind.eventType(), opts.headers())
+		e, err := o.event(c.kind.eventType(), opts.headers(ctx))
 		if err != nil {
 			return Order{}, err
 		}

@@ -48,7 +48,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	e, err := o.event(EventCreated, opts.headers())
+	e, err := o.event(EventCreated, opts.headers(ctx))
 	if err != nil {
 		return Result{}, err
 	}
@@ -130,8 +130,8 @@ func (s *Service) isStored(ctx context.Context, o *Order) bool {
 }
 
 // headers returns the headers of the event.
-func (opts WriteOptions) headers() map[string]string {
-	return trace.Headers(opts.TraceParent, opts.TraceState, opts.RequestID)
+func (opts WriteOptions) headers(ctx context.Context) map[string]string {
+	return trace.Headers(ctx, opts.TraceParent, opts.TraceState, opts.RequestID)
 }
 
 // mergeInvalid makes one *InvalidError of joined ones.

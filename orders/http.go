@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -93,6 +94,7 @@ type api struct {
 	roles bool
 	// problems are described.
 	problems []httpapi.ProblemKind
+	tracer   trace.TracerProvider // nil without spans
 }
 
 // register adds the order operations to mux and returns the API description.
@@ -110,7 +112,7 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 		access.Describe(&cfg)
 	}
 	h := humago.New(mux, cfg)
-	h.UseMiddleware(a.observe)
+	h.UseMiddleware(httpapi.Traced(a.tracer), a.observe)
 	if a.gate != nil {
 		h.UseMiddleware(a.admit)
 	}

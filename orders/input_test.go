@@ -172,7 +172,7 @@ func TestTraceContext(t *testing.T) {
 		{strings.ToUpper(good), "", 0},
 	}
 	for _, tt := range tests {
-		h := WriteOptions{TraceParent: tt.parent, TraceState: tt.state}.headers()
+		h := WriteOptions{TraceParent: tt.parent, TraceState: tt.state}.headers(t.Context())
 		if len(h) != tt.want {
 			t.Errorf("headers of %q, %q = %q, want %d", tt.parent, tt.state, h, tt.want)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
@@ -83,6 +84,8 @@ type ServerConfig struct {
 	Problems []httpapi.ProblemKind
 	// Logger receives start, stop and errors of the HTTP server. Default discards.
 	Logger *slog.Logger
+	// Tracer makes the spans of requests. Nil makes none.
+	Tracer trace.TracerProvider
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -148,7 +151,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	s := &Server{cfg: cfg, service: service}
 	mux := http.NewServeMux()
 	problems := slices.Concat(catalogue, cfg.Problems)
-	a := &api{service: service, gate: cfg.Gate, roles: cfg.Gate != nil, problems: problems}
+	a := &api{service: service, tracer: cfg.Tracer, gate: cfg.Gate, roles: cfg.Gate != nil, problems: problems}
 	h := a.register(mux, cfg.MaxBodyBytes)
 	for _, register := range cfg.Routes {
 		register(h)

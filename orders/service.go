@@ -68,7 +68,8 @@ type WriteOptions struct {
 	// IdempotencyKey makes a repeated request have the effect and the response of
 	// the first; optional. At most MaxKey printable ASCII characters.
 	IdempotencyKey string
-	// TraceParent and TraceState are W3C trace context; the event contains them.
+	// TraceParent and TraceState are W3C trace context; the event contains them, or the
+	// context of the OpenTelemetry span in the context of the call.
 	// Malformed values are dropped, as that standard requires.
 	TraceParent, TraceState string
 	// RequestID is the id of the request; the event and the log contain it.

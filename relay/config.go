@@ -15,6 +15,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -344,6 +345,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the relay's metrics. Nil keeps them private.
 	Registerer prometheus.Registerer
+	// Tracer makes the spans of publications, each linked to the span in the event's
+	// traceparent. Nil makes none.
+	Tracer trace.TracerProvider
 }
 
 func (c Config) withDefaults() Config {
@@ -572,7 +576,7 @@ func (c *Config) publish() *publish.Config {
 		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
 		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,
-		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger,
+		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger, Tracer: c.Tracer,
 	}
 }
 

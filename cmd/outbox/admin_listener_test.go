@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,9 @@ var listenerCommands = map[string]struct {
 	apis   []string
 	metric string
 	more   []string
+	kafka  bool // it connects to Kafka when it starts
 }{
-	"relay":               {metric: "outbox_relay_streams"},
+	"relay":               {metric: "outbox_relay_streams", kafka: true},
 	"dlq watch":           {metric: "outbox_dead_letter_"},
 	"orders":              {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
 	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: "outbox_subscription_request_seconds"},
@@ -72,6 +74,14 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			until(t, admin, 200, "")
 			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
 				t.Errorf("/metrics at the admin listener = %d, want 200 and %s…", code, x.metric)
+			}
+			for end := time.Now().Add(5 * time.Minute); x.kafka; time.Sleep(10 * time.Millisecond) {
+				if _, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); strings.Contains(text, "\noutbox_kafka_connects_total{node_id=") {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("/metrics has no connection of a Kafka client")
+				}
 			}
 			for host, want := range map[string]int{"rebound.example": 403, "target.example:9090": 200, "localhost:9090": 200} {
 				if code := askedAs(t, host, "http://"+admin+"/metrics"); code != want {

@@ -63,7 +63,7 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		NodesDown:  c.Scylla.Nodes.Down,
 		DrainDelay: c.HTTP.DrainDelay, Stopping: stopWatching, Proxies: proxies,
-		Logger: log, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register}, Limited: []string{messages.Path},
+		Logger: log, Tracer: c.Tracer, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register}, Limited: []string{messages.Path},
 		Problems: slices.Concat(messages.Problems(), stream.Problems()),
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
 // RequestsMetric counts the requests to the database.
@@ -43,11 +44,21 @@ func (r *Requests) observe(cluster *gocql.ClusterConfig) {
 	cluster.PoolConfig.HostSelectionPolicy = countingPolicy{policy, r.unreached}
 }
 
-// ObserveQuery counts a query.
-func (r *Requests) ObserveQuery(_ context.Context, q gocql.ObservedQuery) { r.count(q.Err) }
+// ObserveQuery counts a query, and records its span.
+func (r *Requests) ObserveQuery(ctx context.Context, q gocql.ObservedQuery) {
+	r.count(q.Err)
+	if recording(ctx) {
+		statementSpan(ctx, operationOf(q.Statement), q.Start, q.End, q.Keyspace, q.Host, q.Err, semconv.DBQueryText(q.Statement))
+	}
+}
 
-// ObserveBatch counts a batch.
-func (r *Requests) ObserveBatch(_ context.Context, b gocql.ObservedBatch) { r.count(b.Err) }
+// ObserveBatch counts a batch, and records its span.
+func (r *Requests) ObserveBatch(ctx context.Context, b gocql.ObservedBatch) {
+	r.count(b.Err)
+	if recording(ctx) {
+		statementSpan(ctx, "BATCH", b.Start, b.End, b.Keyspace, b.Host, b.Err, semconv.DBOperationBatchSize(len(b.Statements)))
+	}
+}
 
 func (r *Requests) count(err error) {
 	switch {

@@ -51,13 +51,17 @@ func withRegistry(
 	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
+		reg := NewRegistry()
+		// Before the check, which may create options of the clients.
+		c.Observe(reg, log)
+		if err := c.Trace(ctx, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), log, teardown); err != nil {
+			return err
+		}
 		if check != nil {
 			if err := check(log); err != nil {
 				return cli.Usage(err)
 			}
 		}
-		reg := NewRegistry()
-		c.Observe(reg, log)
 		return f(ctx, reg, log, teardown)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
@@ -73,6 +74,8 @@ type Config struct {
 	Notifications notificationsConfig `setting:"notifications"`
 	Retention     retentionConfig     `setting:"retention"`
 	Verify        VerifyConfig        `setting:"verify"`
+
+	Tracer trace.TracerProvider // makes the spans of all parts; nil makes none
 }
 
 // ScyllaConfig is the database.

@@ -138,7 +138,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	instance := self.Unique()
 	e, err := engine.New(engine.Config{
 		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters, Push: destinations,
-		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg,
+		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (c *Config) subscriptionServer(f *forward.Service, reg prometheus.Registere
 		return nil, err
 	}
 	return api.New(api.Config{
-		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg,
+		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }
 

@@ -43,7 +43,7 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	if err != nil {
 		return relay.Config{}, err
 	}
-	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace}
+	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace, Tracer: c.Tracer}
 	settings.Copy(&conf, &c.Relay)
 	if c.Relay.TailMaxInterval < 0 {
 		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	oteltrace "go.opentelemetry.io/otel/trace"
+
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -19,7 +21,7 @@ type contextKey struct{}
 type request struct{ id, trace string }
 
 // With records in ctx the request in progress: its id, and its traceparent header as
-// received, which is omitted if it is malformed.
+// received, which is omitted if it is malformed. A span in ctx replaces the latter.
 func With(ctx context.Context, requestID, parent string) context.Context {
 	return context.WithValue(ctx, contextKey{}, request{id: requestID, trace: ID(parent)})
 }
@@ -65,6 +67,9 @@ type handler struct{ slog.Handler }
 func (h handler) Handle(ctx context.Context, line slog.Record) error {
 	if r, ok := ctx.Value(contextKey{}).(request); ok {
 		line = line.Clone()
+		if span := oteltrace.SpanContextFromContext(ctx); span.IsValid() {
+			r.trace = span.TraceID().String()
+		}
 		line.AddAttrs(attrs(r.id, r.trace))
 	}
 	return h.Handler.Handle(ctx, line)

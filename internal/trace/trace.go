@@ -1,11 +1,16 @@
 // Package trace defines the headers by which an event carries the request that made it:
 // W3C trace context and the request's id. The relay copies these headers to the record
-// and to the dead letter.
+// and to the dead letter. The spans of publication and deliveries are linked to the trace
+// context ([Messages]). Package otlp below it exports spans.
 package trace
 
 import (
+	"context"
 	"regexp"
 	"strings"
+
+	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -13,9 +18,15 @@ import (
 // maxRequestID limits the length of a request id.
 const maxRequestID = 255
 
-// Headers returns the event headers of a request, nil for none. Malformed values are
+// Headers returns the event headers of a request, nil for none. The trace context is that
+// of the span in ctx or, without one, the received parent and state. Malformed values are
 // omitted, as W3C Trace Context requires; tracestate is omitted without traceparent.
-func Headers(parent, state, requestID string) map[string]string {
+func Headers(ctx context.Context, parent, state, requestID string) map[string]string {
+	if oteltrace.SpanContextFromContext(ctx).IsValid() {
+		span := propagation.MapCarrier{}
+		propagation.TraceContext{}.Inject(ctx, span)
+		parent, state = span[outbox.HeaderTraceParent], span[outbox.HeaderTraceState]
+	}
 	var h map[string]string
 	add := func(key, value string) {
 		if h == nil {

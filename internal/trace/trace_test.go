@@ -22,7 +22,7 @@ func TestHeaders(t *testing.T) {
 		{strings.Replace(parent, "00f067aa0ba902b7", "0000000000000000", 1), "", "a\nb", nil},
 		{"", "a=b", strings.Repeat("r", 256), nil},
 	} {
-		if got := Headers(tt.parent, tt.state, tt.request); !maps.Equal(got, tt.want) {
+		if got := Headers(t.Context(), tt.parent, tt.state, tt.request); !maps.Equal(got, tt.want) {
 			t.Errorf("Headers(%q, %q, %q) = %v, want %v", tt.parent, tt.state, tt.request, got, tt.want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -51,6 +52,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
+	// Tracer makes the spans of requests, and of received messages, linked to the spans in
+	// their traceparent. Nil makes none.
+	Tracer trace.TracerProvider
 }
 
 func (c Config) withDefaults() Config {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"reflect"
 	"time"
@@ -213,6 +214,7 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive)
 	if s.stopping.Err() != nil {
 		r.Wait, waiting = 0, ctx
 	}
+	began := s.spans.Now()
 	messages, err := s.cfg.Service.Receive(waiting, name, r)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return nil, nil // the server stops
@@ -221,7 +223,19 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive)
 		s.release(name, messages)
 		return nil, ctx.Err()
 	}
+	s.spans.Received(ctx, name, began, headersOf(messages))
 	return messages, err
+}
+
+// headersOf returns the headers of each message.
+func headersOf(messages []subscriptions.Message) iter.Seq[map[string]string] {
+	return func(yield func(map[string]string) bool) {
+		for i := range messages {
+			if !yield(messages[i].Headers) {
+				return
+			}
+		}
+	}
 }
 
 // releaseTimeout bounds the release of messages that reached no client.

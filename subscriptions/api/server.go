@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // Server exposes a subscriptions.Service over HTTP: the operations of /openapi.json,
@@ -31,6 +32,7 @@ type Server struct {
 	waiting  *access.Places
 	streams  streams
 	requests *prometheus.HistogramVec
+	spans    *trace.Messages
 
 	leaving atomic.Bool
 	// stopping ends when no request may wait any more, stop ends it.
@@ -45,7 +47,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil}
+	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil, spans: trace.NewMessages(cfg.Tracer)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "outbox_subscription_request_seconds", Help: "Duration of requests to the subscriptions API, with the time that receive waits.",
@@ -99,7 +101,7 @@ func (s *Server) register(mux *http.ServeMux) {
 		access.Describe(&conf)
 	}
 	s.api = humago.New(mux, conf)
-	s.api.UseMiddleware(s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+	s.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
 	s.registerOperators()

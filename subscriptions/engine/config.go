@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
@@ -110,6 +111,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
+	// Tracer makes the spans of push deliveries, each linked to the span in the message's
+	// traceparent. Nil makes none.
+	Tracer trace.TracerProvider
 }
 
 func (c Config) withDefaults() Config {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -34,12 +35,14 @@ type pusher struct {
 	calls   sync.WaitGroup
 	seconds prometheus.Observer
 	stuck   prometheus.Gauge
+	spans   *trace.Messages
 }
 
 func newPusher(g *group, plugin push.Plugin) *pusher {
 	m := g.e.metrics
 	return &pusher{
 		g: g, plugin: plugin, slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
+		spans: trace.NewMessages(g.e.cfg.Tracer),
 	}
 }
 
@@ -98,12 +101,16 @@ func (u *pusher) call(l *leased, timeout time.Duration) <-chan error {
 	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
 	done := make(chan error, 1)
 	e := push.NewEvent(u.g.name, kafkarecord.Decode(l.Record), l.Attempt)
+	ctx, end := u.spans.Push(ctx, &trace.Pushed{
+		Subscription: u.g.name, To: u.g.resource.Load().Push.To, Topic: e.Topic, Partition: e.Partition, Offset: e.Offset, ID: e.ID, Headers: e.Headers,
+	})
 	began := time.Now()
 	go func() {
 		defer cancel()
 		err := push.Call(ctx, u.plugin, e, func() {
 			u.g.log.Error("the plugin panicked", "event_id", e.ID, "stack", string(debug.Stack()))
 		})
+		end(err)
 		u.seconds.Observe(time.Since(began).Seconds())
 		<-u.slots
 		done <- err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
@@ -59,6 +60,7 @@ type Config struct {
 	ClaimFor                           time.Duration
 	ReadBackMargin                     time.Duration
 	Logger                             *slog.Logger
+	Tracer                             oteltrace.TracerProvider // optional
 }
 
 // relaxed reports whether events of the type may pass dead letters of their aggregate.

@@ -57,7 +57,8 @@ const (
 // item is an event that is not acknowledged yet.
 type item struct {
 	event    outbox.Event
-	written  int64 // write time in microseconds, 0 if unknown
+	written  int64     // write time in microseconds, 0 if unknown
+	captured time.Time // when the publisher accepted it; zero without spans
 	topic    string
 	part     Partition // the partition that it was sent to
 	topicErr error

@@ -169,7 +169,7 @@ func (p *Publisher) takeLocked(o *Offer, size int64) {
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
-	it := &item{by: o.By, scanned: o.By == ByBackfill && p.mu.older.Old(o.Written), event: o.Event, written: o.Written, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	it := &item{by: o.By, scanned: o.By == ByBackfill && p.mu.older.Old(o.Written), event: o.Event, written: o.Written, captured: p.spans.Now(), topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && p.table.exists() {
 		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
 	} else {

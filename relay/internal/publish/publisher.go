@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
@@ -46,6 +47,7 @@ type Publisher struct {
 	load     loadMeter
 	losses   losses
 	tailed   *swept.Tracker
+	spans    *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
 	proofs prover
@@ -82,6 +84,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		load:   loadMeter{cfg: cfg},
 		losses: losses{log: cfg.Logger, count: m.dataLoss},
 		tailed: swept.New(!cfg.Tail, cfg.ConfidenceWindow),
+		spans:  trace.NewMessages(cfg.Tracer),
 		woken:  make(chan struct{}, 1),
 	}
 	p.writer = newDeadLetterWriter(p)

@@ -118,7 +118,7 @@ func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay)
 	l.replay = of
 	topic, topicErr := p.mu.names.Of(&e)
 	it := &item{
-		event: e, written: deadLetter.WrittenAt, topic: topic, topicErr: topicErr,
+		event: e, written: deadLetter.WrittenAt, captured: p.spans.Now(), topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
 	}
 	l.items = append(l.items, it)

@@ -154,6 +154,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if it.written > 0 {
 		p.Metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
 	}
+	p.spans.Published(&it.event, r.Topic, r.Partition, r.Offset, it.captured)
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
 		return // avoid allocating the values of the message
 	}

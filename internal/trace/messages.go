@@ -1,0 +1,130 @@
+package trace
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// Scope is the name of the instrumentation in spans.
+const Scope = "github.com/scylla-outbox/scylla-outbox"
+
+// Messages records the spans of messages: their publication and their deliveries, by the
+// semantic conventions for messaging. Each span is linked to the one that created the
+// message, which the message names by its header traceparent, and is recorded only if that
+// one is sampled. A nil Messages records nothing. It is safe for concurrent use.
+type Messages struct{ tracer oteltrace.Tracer }
+
+// NewMessages returns nil for a nil provider.
+func NewMessages(provider oteltrace.TracerProvider) *Messages {
+	if provider == nil {
+		return nil
+	}
+	return &Messages{provider.Tracer(Scope, oteltrace.WithSchemaURL(semconv.SchemaURL))}
+}
+
+// Now returns the current time; the zero time for a nil Messages.
+func (m *Messages) Now() time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// Published records the publication of an event, from its capture to its acknowledgement
+// now. It allocates nothing for a nil Messages.
+func (m *Messages) Published(e *outbox.Event, topic string, partition int32, offset int64, captured time.Time) {
+	if m == nil {
+		return
+	}
+	by, ok := creation(e.Headers)
+	if !ok {
+		return
+	}
+	// Client, not producer: the event has the context of its creation, not of this span.
+	_, span := m.tracer.Start(context.Background(), "send "+topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient),
+		oteltrace.WithTimestamp(captured), oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
+		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+			semconv.MessagingDestinationName(topic), semconv.MessagingDestinationPartitionID(strconv.Itoa(int(partition))),
+			semconv.MessagingKafkaOffset(int(offset)), semconv.MessagingMessageID(e.IDString())))
+	span.End()
+}
+
+// Received records a receive operation of a subscription, from its begin until now, with
+// the headers of the messages that it returned. The span is a child of the one in ctx, if
+// any.
+func (m *Messages) Received(ctx context.Context, subscription string, began time.Time, messages iter.Seq[map[string]string]) {
+	if m == nil {
+		return
+	}
+	var links []oteltrace.Link
+	n := 0
+	for headers := range messages {
+		n++
+		if by, ok := creation(headers); ok {
+			links = append(links, oteltrace.Link{SpanContext: by})
+		}
+	}
+	if len(links) == 0 {
+		return
+	}
+	_, span := m.tracer.Start(ctx, "receive "+subscription, oteltrace.WithSpanKind(oteltrace.SpanKindClient),
+		oteltrace.WithTimestamp(began), oteltrace.WithLinks(links...),
+		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeReceive, semconv.MessagingOperationName("receive"),
+			semconv.MessagingDestinationSubscriptionName(subscription), semconv.MessagingBatchMessageCount(n)))
+	span.End()
+}
+
+// Pushed is a message that a subscription delivers to its destination.
+type Pushed struct {
+	Subscription, To string
+	Topic            string
+	Partition        int32
+	Offset           int64
+	ID               string
+	Headers          map[string]string
+}
+
+// Push begins the span of a delivery and returns a context with it. The caller ends it by
+// end, once, with the error of the delivery.
+func (m *Messages) Push(ctx context.Context, p *Pushed) (_ context.Context, end func(error)) {
+	if m == nil {
+		return ctx, func(error) {}
+	}
+	by, ok := creation(p.Headers)
+	if !ok {
+		return ctx, func(error) {}
+	}
+	ctx, span := m.tracer.Start(ctx, "push "+p.Subscription, oteltrace.WithSpanKind(oteltrace.SpanKindConsumer),
+		oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
+		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("push"),
+			semconv.MessagingDestinationName(p.Topic), semconv.MessagingDestinationSubscriptionName(p.Subscription),
+			semconv.MessagingDestinationPartitionID(strconv.Itoa(int(p.Partition))), semconv.MessagingKafkaOffset(int(p.Offset)),
+			semconv.MessagingMessageID(p.ID), attribute.String("outbox.push.to", p.To)))
+	return ctx, func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+			span.SetAttributes(semconv.ErrorType(err))
+		}
+		span.End()
+	}
+}
+
+// creation returns the span that created a message with the headers, and whether it is
+// sampled.
+func creation(headers map[string]string) (oteltrace.SpanContext, bool) {
+	if headers[outbox.HeaderTraceParent] == "" {
+		return oteltrace.SpanContext{}, false
+	}
+	c := oteltrace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(headers)))
+	return c, c.IsSampled()
+}

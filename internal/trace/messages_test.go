@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+func sampledHeaders() map[string]string { return map[string]string{outbox.HeaderTraceParent: parent} }
+
+// Without tracing the publication of an event allocates nothing and reads no clock.
+func TestMessages_OffCostsNothing(t *testing.T) {
+	var off *Messages
+	e := &outbox.Event{Headers: sampledHeaders()}
+	if n := testing.AllocsPerRun(1000, func() { off.Published(e, "T", 1, 2, off.Now()) }); n != 0 {
+		t.Errorf("a publication without tracing allocates %g times", n)
+	}
+	if !off.Now().IsZero() || NewMessages(nil) != nil {
+		t.Error("without a provider there is a clock or a tracer")
+	}
+	ctx, end := off.Push(t.Context(), &Pushed{Headers: sampledHeaders()})
+	end(errors.New("refused"))
+	if ctx != t.Context() {
+		t.Error("a push without tracing has another context")
+	}
+	off.Received(t.Context(), "s", time.Time{}, nil)
+}
+
+// Only messages whose creation is sampled have spans; a batch is linked to each of them.
+func TestMessages_FollowTheSampling(t *testing.T) {
+	t.Parallel()
+	exporter := tracetest.NewInMemoryExporter()
+	m := NewMessages(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	unsampled := map[string]string{outbox.HeaderTraceParent: parent[:len(parent)-2] + "00"}
+	malformed := map[string]string{outbox.HeaderTraceParent: "00-0-0-01"}
+	for _, headers := range []map[string]string{nil, unsampled, malformed} {
+		m.Published(&outbox.Event{Headers: headers}, "T", 0, 0, time.Now())
+		m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{headers}))
+		_, end := m.Push(t.Context(), &Pushed{Headers: headers})
+		end(nil)
+	}
+	if got := exporter.GetSpans(); len(got) != 0 {
+		t.Errorf("messages without a sampled creation have the spans %v", got)
+	}
+	second := map[string]string{outbox.HeaderTraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+	m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{sampledHeaders(), unsampled, second}))
+	if got := exporter.GetSpans(); len(got) != 1 || len(got[0].Links) != 2 {
+		t.Errorf("a batch with two sampled messages has the spans %v, want one with two links", got)
+	}
+}
+
+// The span of a publication lasts from the capture of the event; a failed push has the error.
+func TestMessages_TimesAndErrors(t *testing.T) {
+	t.Parallel()
+	exporter := tracetest.NewInMemoryExporter()
+	m := NewMessages(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	captured := time.Now().Add(-time.Hour)
+	m.Published(&outbox.Event{Headers: sampledHeaders()}, "T", 3, 4, captured)
+	ctx, end := m.Push(t.Context(), &Pushed{Subscription: "s", Headers: sampledHeaders()})
+	if !oteltrace.SpanFromContext(ctx).IsRecording() {
+		t.Error("the plugin's context has no span")
+	}
+	end(errors.New("refused"))
+	got := exporter.GetSpans()
+	if len(got) != 2 {
+		t.Fatalf("%d spans, want 2", len(got))
+	}
+	if !got[0].StartTime.Equal(captured) || got[0].EndTime.Sub(captured) < time.Hour {
+		t.Errorf("the publication lasts from %s to %s, want from its capture until now", got[0].StartTime, got[0].EndTime)
+	}
+	if got[1].Status.Code != codes.Error || got[1].Status.Description != "refused" {
+		t.Errorf("the failed push has the status %v", got[1].Status)
+	}
+}
+
+// Headers of an event name the span in progress; without one, the received trace context.
+func TestHeaders_OfASpan(t *testing.T) {
+	t.Parallel()
+	ctx, span := sdktrace.NewTracerProvider().Tracer("t").Start(context.Background(), "request")
+	c := span.SpanContext()
+	want := map[string]string{"traceparent": "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-01", "x-request-id": "r"}
+	if got := Headers(ctx, parent, "a=b", "r"); !maps.Equal(got, want) {
+		t.Errorf("Headers() = %v, want %v", got, want)
+	}
+}
