@@ -149,6 +149,7 @@ func (n *network) onMessage(client string, f func()) {
 }
 
 func (n *network) message(client string) {
+	messages.Add(1)
 	n.mu.Lock()
 	f := n.hooks[client]
 	n.mu.Unlock()

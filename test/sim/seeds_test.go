@@ -66,6 +66,7 @@ func (p *plan) run(t *testing.T) {
 		}
 		fmt.Printf("sim-result %s\n", line)
 	}()
+	defer watchForStall(p.Seed)()
 	seen = simulate(t, p.Seed, p.settings, p.carryOut)
 }
 

@@ -103,9 +103,12 @@ func (d *driver) all(ctx context.Context) error {
 	}
 	close(chunks)
 	wg.Wait()
-	fmt.Printf("%d seeds in %s: %s, %d failed\n", d.sum.Runs, time.Since(began).Round(time.Second), d.sum, len(d.failed))
+	fmt.Printf("%d seeds in %s: %s, %d undecided, %d failed\n", d.sum.Runs, time.Since(began).Round(time.Second), d.sum, d.sum.Undecided, len(d.failed))
 	if len(d.failed) > 0 {
 		return fmt.Errorf("failed: seeds %v", d.failed)
+	}
+	if most := max(1, d.sum.Runs/50); d.sum.Undecided > most {
+		return fmt.Errorf("%d of %d seeds are undecided, more than %d: virtual time stopped in a client library", d.sum.Undecided, d.sum.Runs, most)
 	}
 	if d.sum.Runs < int(d.seeds) {
 		return fmt.Errorf("%d of %d seeds were tried: %w", d.sum.Runs, d.seeds, context.Cause(ctx))
@@ -123,7 +126,7 @@ func (d *driver) tryAll(ctx context.Context, from, to uint64) {
 			d.sum.add(r)
 			done, every := d.sum.Runs, max(1, int(d.seeds)/10)
 			d.mu.Unlock()
-			if !r.ok {
+			if !r.ok && !r.undecided {
 				d.report(ctx, r)
 			}
 			if done%every == 0 {

@@ -17,7 +17,9 @@ import (
 type result struct {
 	seed uint64
 	ok   bool
-	log  string
+	// undecided means that virtual time stopped in a client library (sim's watchForStall).
+	undecided bool
+	log       string
 	tally
 }
 
@@ -25,6 +27,7 @@ type result struct {
 // simulation prints.
 type tally struct {
 	Runs        int   `json:"-"`
+	Undecided   int   `json:"-"`
 	Events      int   `json:"events"`
 	Relays      int   `json:"relays"`
 	Repeated    int   `json:"repeated_rows"`
@@ -40,6 +43,9 @@ type tally struct {
 
 func (t *tally) add(r result) {
 	t.Runs++
+	if r.undecided {
+		t.Undecided++
+	}
 	t.Events += r.Events
 	t.Relays += r.Relays
 	t.Repeated += r.Repeated
@@ -97,14 +103,15 @@ func (d *driver) process(ctx context.Context, first uint64, each func(result), t
 		if _, text, ok := strings.Cut(line, "sim-result "); ok {
 			r := result{log: strings.Join(log, "\n")}
 			var body struct {
-				Seed uint64 `json:"seed"`
-				OK   bool   `json:"ok"`
+				Seed      uint64 `json:"seed"`
+				OK        bool   `json:"ok"`
+				Undecided bool   `json:"undecided"`
 				tally
 			}
 			if err := json.Unmarshal([]byte(text), &body); err != nil {
 				r.log += "\n" + err.Error() + ": " + text
 			}
-			r.seed, r.ok, r.tally = body.Seed, body.OK, body.tally
+			r.seed, r.ok, r.undecided, r.tally = body.Seed, body.OK, body.Undecided, body.tally
 			each(r)
 			slow.Reset(d.patience)
 			log, open = nil, false

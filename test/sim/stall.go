@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// stallAfter is the real time without a message after which virtual time has stopped. An
+// hour without messages, the longest pause of a plan, is simulated in milliseconds.
+const stallAfter = 30 * time.Second
+
+// messages counts the messages of all networks, for watchForStall.
+var messages atomic.Int64
+
+// watchForStall ends the process if virtual time stops: when a goroutine waits for a
+// sync.Mutex whose owner waits for a message. No wait for a mutex counts as durable
+// (testing/synctest), so the bubble waits for both for ever. franz-go does that when two
+// brokers are sent their first records: Client.producerID holds a mutex over the request
+// for the producer's id. Such a run shows nothing about the relay, which is recorded in its
+// result; any other stall is a failure. Call the returned function at the end of the run.
+func watchForStall(seed uint64) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		seen, since := messages.Load(), time.Now()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if now := messages.Load(); now != seen {
+				seen, since = now, time.Now()
+			}
+			if time.Since(since) < stallAfter {
+				continue
+			}
+			stacks := make([]byte, 16<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			if holdsProducerID(stacks) {
+				fmt.Printf("sim-result {\"seed\":%d,\"undecided\":true}\n", seed)
+			} else {
+				fmt.Printf("virtual time has stopped\n%s\n", stacks)
+			}
+			os.Exit(1)
+		}
+	}()
+	return func() { close(done) }
+}
+
+// holdsProducerID reports whether a goroutine waits for the mutex of a client's producer id.
+func holdsProducerID(stacks []byte) bool {
+	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte("[sync.Mutex.Lock")) && bytes.Contains(stack, []byte("kgo.(*Client).producerID(")) {
+			return true
+		}
+	}
+	return false
+}
