@@ -47,6 +47,8 @@ type Receive struct {
 	AutoAck bool
 	// VisibilityTimeout replaces that of the subscription unless 0.
 	VisibilityTimeout time.Duration
+	// Consumer is the name of the caller in Lease.
+	Consumer string
 }
 
 // Action is a request for one receipt.

@@ -108,6 +108,12 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		}
 		return st.Leased == 1 && st.Waiting == 2 && len(st.Partitions) == 3
 	})
+	_, body := do(http.MethodGet, "/v1/subscriptions/s/leases", "")
+	var flight struct{ Leases []client.Lease }
+	if err := json.Unmarshal([]byte(body), &flight); err != nil || len(flight.Leases) != 1 || flight.Leases[0].Consumer != "127.0.0.1" {
+		t.Fatalf("leases %s, %v; want that of this client", body, err)
+	}
+	release := `{"id":"` + flight.Leases[0].ID + `"}`
 	for _, step := range []struct {
 		path, body string
 		code       int
@@ -115,6 +121,9 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	}{
 		{"purge", `{"dry_run":true}`, 200, `"count":2`},
 		{"purge", `{"dry_run":false}`, 200, `"count":2`},
+		{"leases/release", release, 204, ""},
+		{"leases/release", release, 409, "has ended"},
+		{"leases/release", `{"id":"x"}`, 422, "body.id"},
 		{"pause", "", 204, ""},
 		{"seek", `{"to":"never"}`, 422, "to"},
 		{"seek", `{"to":"latest"}`, 204, ""},
@@ -148,14 +157,14 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	if !strings.Contains(trail, `"reason":"grüße"`) || strings.Count(trail, `"id"`) != 1 {
 		t.Errorf("the audit trail is %s, want one change by the command", trail)
 	}
-	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=purge-subscription,pause-subscription,seek-subscription", "")
+	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=release-lease,purge-subscription,pause-subscription,seek-subscription", "")
 	var got struct {
 		Lines []struct{ Action, Target, State, Detail string }
 	}
-	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Lines) != 5 {
-		t.Fatalf("the audit trail is %s, %v; want five changes", trail, err)
+	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Lines) != 8 {
+		t.Fatalf("the audit trail is %s, %v; want eight changes", trail, err)
 	}
-	for i, want := range []string{"done", "done", "refused", "done", "done"} {
+	for i, want := range []string{"done", "done", "refused", "done", "refused", "refused", "done", "done"} {
 		if l := got.Lines[i]; l.State != want || l.Target != "s" {
 			t.Errorf("entry %d is %+v, want %s of s", i, l, want)
 		}

@@ -50,7 +50,7 @@ func apiError(err error) error {
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
-		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions serve' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, pause, resume, seek and purge")
+		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions serve' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, leases, release, pause, resume, seek and purge")
 	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
@@ -64,13 +64,14 @@ func newSubscriptionsCommand() *cobra.Command {
 		Long: `Serve and administer subscriptions: queues over topics.
 
 'outbox subscriptions serve' runs them. The other commands use its HTTP API at --api.
-Those of operators (list, get, status, pause, resume, seek, purge) can use that of
-'outbox admin' too, which requires --reason for a change and records it in the audit
-trail. 'outbox consume NAME' receives and acknowledges messages.`,
+Those of operators (list, get, status, leases, release, pause, resume, seek, purge) can
+use that of 'outbox admin' too, which requires --reason for a change and records it in
+the audit trail. 'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
 		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
 		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
+		newSubscriptionsLeasesCommand(), newSubscriptionsReleaseCommand(),
 	)
 	return cmd
 }
@@ -303,6 +304,49 @@ func newSubscriptionsPurgeCommand() *cobra.Command {
 	f.reasonFlag(cmd)
 	cmd.Flags().StringVar(&before, "before", "", "only messages written before: a date, a time (RFC 3339) or an age such as 24h; UTC")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove the messages, which cannot be undone")
+	return cmd
+}
+
+// leaseTable prints leases as a list.
+var leaseTable = cli.Table[client.Lease]{
+	Header: "LEASE\tEVENT\tKEY\tCONSUMER\tDELIVERY\tRECEIVED\tEXPIRES",
+	Row: func(w io.Writer, l client.Lease) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", cli.Clean(l.ID, 0), cli.Clean(l.EventID, 40), cli.Clean(l.Key, 40), cli.Clean(l.Consumer, 40), l.Attempt, l.MaxReceive, cli.At(w, l.ReceivedAt), cli.At(w, l.ExpiresAt))
+	},
+	View: func(l client.Lease) any { return l },
+	None: "no message is in flight",
+}
+
+func newSubscriptionsLeasesCommand() *cobra.Command {
+	var f *apiFlags
+	var limit int
+	cmd, f := subscriptionsCommand("leases NAME", "List messages in flight and their consumers", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if limit < 1 || limit > 1000 {
+			return cli.Usage(fmt.Errorf("--limit %d: must be 1 to 1000", limit))
+		}
+		all, more, err := c.Leases(cmd.Context(), args[0], limit)
+		if err != nil {
+			return err
+		}
+		return leaseTable.Print(cmd, f.output, all, more)
+	})
+	cli.ListFlags(cmd, &f.output)
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of leases, up to 1000")
+	return cmd
+}
+
+func newSubscriptionsReleaseCommand() *cobra.Command {
+	cmd, f := subscriptionsCommand("release NAME LEASE", "End a lease: deliver its message again", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if err := c.ReleaseLease(cmd.Context(), args[0], args[1]); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "lease %s of subscription %s released\n", args[1], args[0])
+		return err
+	})
+	cmd.Long = `End the lease of a message, as 'outbox subscriptions leases' prints it. The message can be
+delivered again immediately, and the delivery does not count. Its consumer, which may
+still work on it, cannot acknowledge it any more.`
+	f.reasonFlag(cmd)
 	return cmd
 }
 

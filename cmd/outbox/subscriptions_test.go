@@ -98,6 +98,19 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitUsage, "--yes", "delete", "mail")
 	step(cli.ExitOK, "deleted", "delete", "mail", "--yes")
 	step(cli.ExitFailed, "There is no subscription", "status", "mail")
+	write("name: jobs\ntopics: [t]\n")
+	step(cli.ExitOK, "stored", "apply", "-f", file)
+	step(cli.ExitOK, "no message is in flight", "leases", "jobs")
+	q.Publish("jobs", "k", `{}`)
+	if got, err := q.Receive(t.Context(), "jobs", subscriptions.Receive{Max: 1, Consumer: "worker-7"}); err != nil || len(got) != 1 {
+		t.Fatalf("Receive() = %+v, %v", got, err)
+	}
+	step(cli.ExitOK, "worker-7", "leases", "jobs")
+	step(cli.ExitOK, `"id": "t-i1/0/0/1"`, "leases", "jobs", "-o", "json")
+	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "0")
+	step(cli.ExitFailed, "id of a lease", "release", "jobs", "17")
+	step(cli.ExitOK, "released", "release", "jobs", "t-i1/0/0/1")
+	step(cli.ExitFailed, "has ended", "release", "jobs", "t-i1/0/0/1")
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"

@@ -101,6 +101,25 @@ type InstanceStatus struct {
 	LastError  string    `json:"last_error,omitempty"`
 }
 
+// Lease is a message in flight.
+type Lease struct {
+	// ID names the lease for ReleaseLease.
+	ID        string `json:"id"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	EventID   string `json:"event_id,omitempty"`
+	Key       string `json:"key,omitempty"`
+	// Consumer is the name of a token, an address, or the destination of push delivery.
+	Consumer string `json:"consumer,omitempty"`
+	// Attempt is the number of deliveries, with this one.
+	Attempt    int       `json:"attempt"`
+	MaxReceive int       `json:"max_receive"`
+	ReceivedAt time.Time `json:"received_at"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	Owner      string    `json:"owner"`
+}
+
 // SeekTo is a new position of a subscription.
 type SeekTo struct {
 	// To is latest, earliest, a time in RFC 3339, or offset.
@@ -171,6 +190,22 @@ func (c *Client) PurgeSubscription(ctx context.Context, name string, before time
 		DryRun bool      `json:"dry_run"`
 	}{before, dryRun}, nil)
 	return out.Count, err
+}
+
+// Leases returns up to limit messages in flight, the one received first at the beginning;
+// more reports that there are others.
+func (c *Client) Leases(ctx context.Context, name string, limit int) (leases []Lease, more bool, err error) {
+	out, err := send[struct {
+		Leases []Lease `json:"leases"`
+		More   bool    `json:"more"`
+	}](ctx, c, http.MethodGet, subscriptionPath(name, "leases")+"?limit="+strconv.Itoa(limit), nil, nil)
+	return out.Leases, out.More, err
+}
+
+// ReleaseLease ends the lease with an id: its message can be delivered again immediately.
+func (c *Client) ReleaseLease(ctx context.Context, name, id string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/release"), map[string]string{"id": id}, nil)
+	return err
 }
 
 // SubscriptionStatus returns the state of a subscription.

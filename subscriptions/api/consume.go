@@ -211,6 +211,7 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
+	r.Consumer = consumer(ctx)
 	if s.stopping.Err() != nil {
 		r.Wait, waiting = 0, ctx
 	}
@@ -236,6 +237,18 @@ func headersOf(messages []subscriptions.Message) iter.Seq[map[string]string] {
 			}
 		}
 	}
+}
+
+// address is the key of the client address in the context of a request without a token.
+type address struct{}
+
+// consumer returns the name of the caller: that of its token or, without tokens, its address.
+func consumer(ctx context.Context) string {
+	if name := principal(ctx); name != "" {
+		return name
+	}
+	name, _ := ctx.Value(address{}).(string)
+	return name
 }
 
 // releaseTimeout bounds the release of messages that reached no client.

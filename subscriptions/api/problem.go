@@ -111,6 +111,8 @@ func toProblem(ctx context.Context, name string, err error) *problem {
 		return notFound(name)
 	case errors.Is(err, subscriptions.ErrVersion):
 		return newProblem(http.StatusConflict, problemStale, "The subscription has changed since version was read; read it again.")
+	case errors.Is(err, subscriptions.ErrLeaseEnded):
+		return newProblem(http.StatusConflict, problemExpired, "The lease has ended; nothing was changed.")
 	case errors.Is(err, subscriptions.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return newProblem(http.StatusServiceUnavailable, problemUnavailable, "Subscriptions are unavailable; retry later.").later()
 	}

@@ -160,6 +160,22 @@ type purgeOutput struct {
 	}
 }
 
+type leasesInput struct {
+	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+type leasesOutput struct {
+	Body struct {
+		Leases []subscriptions.Lease `json:"leases" nullable:"false" doc:"The one received first at the beginning"`
+		More   bool                  `json:"more" doc:"There are others, or an instance has not answered"`
+	}
+}
+
+type releaseInput struct {
+	ID string `json:"id" doc:"id of the lease"`
+}
+
 type seekInput struct {
 	To        string `json:"to" doc:"latest, earliest, a time in RFC 3339, or offset"`
 	Topic     string `json:"topic,omitempty" doc:"Only this topic"`
@@ -218,6 +234,16 @@ func (s *Server) registerOperators() {
 	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "get-subscription-status", Method: http.MethodGet, Path: path + "/status", Summary: "Get lag, leases and positions of a subscription", Responses: s.problems(404),
 	}), s.status)
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
+		OperationID: "list-leases", Method: http.MethodGet, Path: path + "/leases", Summary: "List the messages in flight of a subscription",
+		Description: "Their consumers, and when they received them. It contains no receipts.", Responses: s.problems(404),
+	}), s.leases)
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "release-lease", Method: http.MethodPost, Path: path + "/leases/release", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
+		Metadata:     audited(),
+		Description:  "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[releaseInput](s, "Release"), Responses: s.problems(400, 404, 409, 413),
+	}), s.releaseLease)
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
 		Description: "Leases that exist stay valid.", Responses: s.problems(404),
@@ -291,6 +317,27 @@ func (s *Server) status(ctx context.Context, in *nameInput) (*statusOutput, erro
 		return nil, s.fail(ctx, in.Name, err)
 	}
 	return &statusOutput{newStatusBody(&st)}, nil
+}
+
+func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, error) {
+	all, more, err := s.cfg.Service.Leases(ctx, in.Name, in.Limit)
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err)
+	}
+	out := &leasesOutput{}
+	out.Body.Leases, out.Body.More = append([]subscriptions.Lease{}, all...), more
+	return out, nil
+}
+
+func (s *Server) releaseLease(ctx context.Context, in *bodyInput) (*struct{}, error) {
+	lease, err := decodeRelease(in.RawBody)
+	if err == nil {
+		err = s.cfg.Service.ReleaseLease(ctx, in.Name, lease, principal(ctx))
+	}
+	if err != nil {
+		return nil, s.fail(ctx, in.Name, err).unknown()
+	}
+	return nil, nil
 }
 
 // change returns the handler of an operation without a body.

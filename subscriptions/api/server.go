@@ -131,7 +131,11 @@ func (s *Server) needs(role access.Role, op huma.Operation) huma.Operation {
 // admit checks the token of a request before its body is read.
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	if s.cfg.Gate == nil {
-		next(ctx)
+		host := ctx.RemoteAddr()
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		next(huma.WithContext(ctx, context.WithValue(ctx.Context(), address{}, host)))
 		return
 	}
 	authorization := access.OrSubprotocol(ctx.Header("Authorization"), ctx.Header("Sec-WebSocket-Protocol"))

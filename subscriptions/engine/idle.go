@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -51,6 +52,24 @@ func (i *Idle) group(ctx context.Context, name string) (*group, error) {
 	g := &group{e: i.Engine, name: r.Name, incarnation: r.Incarnation(), adm: i.adm}
 	g.resource.Store(&r)
 	return g, nil
+}
+
+// Leases returns none, as an instance without partitions.
+func (i *Idle) Leases(ctx context.Context, name string, _ int) ([]subscriptions.Lease, bool, error) {
+	_, err := i.cfg.Store.Get(ctx, name)
+	return nil, false, unavailable(err)
+}
+
+// ReleaseLease finds no lease, as an instance without partitions.
+func (i *Idle) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+	r, err := i.cfg.Store.Get(ctx, name)
+	if err != nil {
+		return unavailable(err)
+	}
+	if err := r.CheckRelease(); err != nil {
+		return err
+	}
+	return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)
 }
 
 // Purge records the purge and returns 0, as an instance without partitions.

@@ -72,8 +72,9 @@ func (u *pusher) run(ctx context.Context) {
 		}
 		// The lease is longer than the call may last, so that it never ends before the
 		// result of a call that keeps to its time.
-		timeout := u.g.resource.Load().VisibilityTimeout
-		leases := u.g.await(ctx, subscriptions.Receive{Max: free, Wait: time.Hour, VisibilityTimeout: 2 * timeout})
+		r := u.g.resource.Load()
+		timeout := r.VisibilityTimeout
+		leases := u.g.await(ctx, subscriptions.Receive{Max: free, Wait: time.Hour, VisibilityTimeout: 2 * timeout, Consumer: r.Push.To})
 		for range free - len(leases) {
 			<-u.slots
 		}

@@ -80,9 +80,9 @@ type leased struct {
 	epoch int64
 }
 
-// lease leases up to n messages: in each partition the oldest ones, beginning with another
+// lease leases up to n messages to a consumer: in each partition the oldest ones, beginning with another
 // partition each time.
-func (g *group) lease(n int, visibility time.Duration) (out []leased) {
+func (g *group) lease(n int, visibility time.Duration, consumer string) (out []leased) {
 	now := time.Now()
 	r := g.resource.Load()
 	if r.Paused || g.isStopping() || !g.session.valid(now) {
@@ -100,7 +100,7 @@ func (g *group) lease(n int, visibility time.Duration) (out []leased) {
 		p := all[(first+i)%len(all)]
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
-			for _, d := range q.Lease(nil, n-len(out), now, now.Add(visibility)) {
+			for _, d := range q.Lease(nil, n-len(out), now, now.Add(visibility), consumer) {
 				out = append(out, leased{d, p, p.mu.epoch})
 			}
 			more = more || q.CanLease()
@@ -157,7 +157,7 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 
 // await leases messages, and waits for the first one.
 func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
-	out := g.lease(r.Max, r.VisibilityTimeout)
+	out := g.lease(r.Max, r.VisibilityTimeout, r.Consumer)
 	if len(out) > 0 || r.Wait == 0 {
 		return out
 	}
@@ -166,7 +166,7 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 	for {
 		w := g.waiting.add()
 		// A message that came before the waiter was added woke nobody.
-		if out := g.lease(r.Max, r.VisibilityTimeout); len(out) > 0 || g.isStopping() {
+		if out := g.lease(r.Max, r.VisibilityTimeout, r.Consumer); len(out) > 0 || g.isStopping() {
 			if g.waiting.remove(w) {
 				g.wake()
 			}
@@ -180,7 +180,7 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 		}
 		if g.waiting.remove(w) {
 			if ctx.Err() == nil {
-				return g.lease(r.Max, r.VisibilityTimeout)
+				return g.lease(r.Max, r.VisibilityTimeout, r.Consumer)
 			}
 			g.wake() // it was this request's turn
 		}

@@ -520,6 +520,40 @@ func TestProgress_OfTheOwner(t *testing.T) {
 	})
 }
 
+// The leases of all instances are one list, and a release finds the owner.
+func TestLeases_OfAllInstances(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 3)
+		for _, i := range c.instances {
+			i.engine.Publish("s", "k", `{}`)
+			if got, err := i.engine.Receive(t.Context(), "s", subscriptions.Receive{Max: 1, Consumer: "at-" + i.name}); err != nil || len(got) != 1 {
+				t.Fatalf("Receive() = %+v, %v", got, err)
+			}
+			time.Sleep(time.Second)
+		}
+		c.report()
+		all, more, err := c.instances[1].Leases(t.Context(), "s", 2)
+		if err != nil || len(all) != 2 || !more || all[0].Consumer != "at-i0" || all[1].Consumer != "at-i1" {
+			t.Fatalf("Leases() = %+v, %v, %v", all, more, err)
+		}
+		id := subscriptions.LeaseID{Topic: "t-i2", Number: 1}
+		if err := c.instances[0].ReleaseLease(t.Context(), "s", id, "eve"); err != nil || c.instances[2].engine.Leased("s") != 0 {
+			t.Errorf("ReleaseLease() = %v, %d leased", err, c.instances[2].engine.Leased("s"))
+		}
+		if err := c.instances[0].ReleaseLease(t.Context(), "s", id, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
+			t.Errorf("ReleaseLease() again = %v", err)
+		}
+		c.inject(2, dead)
+		if all, more, err = c.instances[0].Leases(t.Context(), "s", 10); err != nil || len(all) != 2 || !more {
+			t.Errorf("Leases() without an instance = %+v, %v, %v", all, more, err)
+		}
+		if err := c.instances[0].ReleaseLease(t.Context(), "s", id, "eve"); !errors.Is(err, subscriptions.ErrUnavailable) {
+			t.Errorf("ReleaseLease() without the owner = %v", err)
+		}
+	})
+}
+
 // A request between instances is accepted only with a signature of a recent time.
 func TestHandler_RefusesForgedRequests(t *testing.T) {
 	t.Parallel()

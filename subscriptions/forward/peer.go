@@ -41,6 +41,8 @@ const (
 	opSettle   = "settle"
 	opStatus   = "status"
 	opProgress = "progress"
+	opLeases   = "leases"
+	opRelease  = "release-lease"
 	opPurge    = "purge"
 )
 
@@ -109,6 +111,8 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errOperation):
 		return http.StatusBadRequest
+	case errors.Is(err, subscriptions.ErrLeaseEnded):
+		return http.StatusConflict
 	}
 	return http.StatusServiceUnavailable
 }
@@ -146,6 +150,19 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 			}
 			return json.Marshal(p)
 		})
+	case opLeases:
+		return on(body, func(limit int) ([]byte, error) {
+			all, more, err := s.cfg.Local.Leases(ctx, name, limit)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(leases{all, more})
+		})
+	case opRelease:
+		return on(body, func(r release) ([]byte, error) {
+			err := s.cfg.Local.ReleaseLease(ctx, name, r.LeaseID, r.Principal)
+			return []byte("{}"), err
+		})
 	case opPurge:
 		return on(body, func(p purge) ([]byte, error) {
 			n, err := s.cfg.Local.Purge(ctx, name, p.Purge, p.Principal)
@@ -154,6 +171,18 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 	}
 	return nil, errOperation
 }
+
+// leases is the response to opLeases, release the body of opRelease.
+type (
+	leases struct {
+		Leases []subscriptions.Lease
+		More   bool
+	}
+	release struct {
+		subscriptions.LeaseID
+		Principal string
+	}
+)
 
 // purge is the body of opPurge.
 type purge struct {
@@ -202,6 +231,8 @@ func (s *Service) call(ctx context.Context, p subscriptions.InstanceStatus, name
 		return nil, fmt.Errorf("instance %s at %s: %w", p.Instance, p.Address, errMisdirected)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("instance %s: %w", p.Instance, subscriptions.ErrNotFound)
+	case http.StatusConflict:
+		return nil, fmt.Errorf("instance %s: %w", p.Instance, subscriptions.ErrLeaseEnded)
 	}
 	return nil, fmt.Errorf("instance %s answers %d %s: %w", p.Instance, resp.StatusCode, text, subscriptions.ErrUnavailable)
 }

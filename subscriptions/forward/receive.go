@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -213,6 +214,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// severalConsumers is the name of the consumers of one long poll, of which any may receive a
+// message.
+const severalConsumers = "several consumers"
+
 // demand returns the request for the next long poll. If there is none, or the peer has left,
 // the poll must end.
 func (g *group) demand(key poll, there bool) (r subscriptions.Receive, ok bool) {
@@ -223,6 +228,9 @@ func (g *group) demand(key poll, there bool) (r subscriptions.Receive, ok bool) 
 		if w.request.VisibilityTimeout == key.timeout {
 			r.Max = min(r.Max+w.request.Max, subscriptions.MaxMessages)
 			r.Wait = min(max(r.Wait, time.Until(w.until)), round)
+			if r.Consumer = cmp.Or(r.Consumer, w.request.Consumer); r.Consumer != w.request.Consumer {
+				r.Consumer = severalConsumers
+			}
 		}
 	}
 	if r.Max == 0 || !there {

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,16 +160,9 @@ func (s *Service) Progress(ctx context.Context, name string, at subscriptions.Pl
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	// Also the ones that had no partitions when they reported last.
-	reports, err := s.reports(bounded, name, refresh)
+	peers, err := s.alive(bounded, name)
 	if err != nil {
-		return out, errors.Join(subscriptions.ErrUnavailable, err)
-	}
-	var peers []subscriptions.InstanceStatus
-	for _, p := range reports {
-		if p.Address != "" && s.fresh(p) {
-			peers = append(peers, p)
-		}
+		return out, err
 	}
 	silent := false
 	for _, body := range s.everywhere(bounded, peers, name, opProgress, at) {
@@ -183,6 +177,69 @@ func (s *Service) Progress(ctx context.Context, name string, at subscriptions.Pl
 		out.Detail = "an instance does not answer: it may be processing the message"
 	}
 	return out, nil
+}
+
+// alive returns the peers that run, also the ones that had no partitions when they
+// reported last.
+func (s *Service) alive(ctx context.Context, name string) (peers []subscriptions.InstanceStatus, err error) {
+	reports, err := s.reports(ctx, name, refresh)
+	if err != nil {
+		return nil, errors.Join(subscriptions.ErrUnavailable, err)
+	}
+	for _, p := range reports {
+		if p.Address != "" && s.fresh(p) {
+			peers = append(peers, p)
+		}
+	}
+	return peers, nil
+}
+
+// Leases implements subscriptions.Service. Leases of peers that do not answer are missing,
+// and more is true.
+func (s *Service) Leases(ctx context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
+	all, more, err := s.cfg.Local.Leases(ctx, name, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	peers, err := s.alive(bounded, name)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, body := range s.everywhere(bounded, peers, name, opLeases, limit) {
+		var of leases
+		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
+			more = true
+			continue
+		}
+		all, more = append(all, of.Leases...), more || of.More
+	}
+	out, rest := subscriptions.FirstLeases(all, limit)
+	return out, more || rest, nil
+}
+
+// ReleaseLease implements subscriptions.Service.
+func (s *Service) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
+	err := s.cfg.Local.ReleaseLease(ctx, name, lease, principal)
+	if !errors.Is(err, subscriptions.ErrLeaseEnded) {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	peers, unknown := s.alive(bounded, name)
+	if unknown != nil {
+		return unknown
+	}
+	for _, body := range s.everywhere(bounded, peers, name, opRelease, release{lease, principal}) {
+		switch {
+		case body.err == nil:
+			return nil
+		case !errors.Is(body.err, subscriptions.ErrLeaseEnded):
+			unknown = errors.Join(subscriptions.ErrUnavailable, body.err)
+		}
+	}
+	return cmp.Or(unknown, err)
 }
 
 // Purge implements subscriptions.Service.

@@ -73,7 +73,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("Metrics", mutant{
 		name: "engine: the time to the acknowledgement begins at the end of the lease", file: "subscriptions/internal/queue/lease.go",
-		old: "m.since, m.until = q.leases, now, until", new: "m.since, m.until = q.leases, until, until",
+		old: "m.since, m.until, m.consumer = q.leases, now,", new: "m.since, m.until, m.consumer = q.leases, until,",
 	}),
 	inEngine("Stall|LongLease", mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
@@ -90,6 +90,10 @@ var subscriptionMutants = []mutant{
 	inEngine("ProgressAfterSeek", mutant{
 		name: "engine: a purged message is shown as completed", file: "subscriptions/engine/progress.go",
 		old: "	case at.At.Before(r.Purge.Before):", new: "	case false:",
+	}),
+	inEngine("LeasesOfOperators", mutant{
+		name: "engine: a lease that has ended is reported as released", file: "subscriptions/engine/leases.go",
+		old: "released = !q.LeasedAt(lease.Offset, lease.Number).IsZero() && ", new: "released = ",
 	}),
 	inEngine("ProgressOf", mutant{
 		name: "engine: a dead letter is shown as completed", file: "subscriptions/engine/progress.go",

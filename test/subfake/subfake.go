@@ -48,6 +48,9 @@ type message struct {
 	due     time.Time
 	leased  bool
 	settled bool
+
+	received time.Time
+	consumer string
 }
 
 // New returns an instance without subscriptions.
@@ -271,6 +274,7 @@ func (s *Service) takeLocked(sub *subscription, r subscriptions.Receive) (out []
 		blocked[m.Key] = true
 		s.mu.leases++
 		m.leased, m.Attempt, m.MaxReceive = true, m.Attempt+1, sub.conf.MaxReceive
+		m.received, m.consumer = now, r.Consumer
 		m.LeaseUntil = now.Add(cmp.Or(r.VisibilityTimeout, sub.conf.VisibilityTimeout))
 		m.Receipt = strings.Join([]string{s.Instance, sub.conf.Name, strconv.FormatInt(m.Offset, 10), strconv.Itoa(s.mu.leases)}, "/")
 		if r.AutoAck {
@@ -397,6 +401,52 @@ func (s *Service) Progress(_ context.Context, name string, at subscriptions.Plac
 		p.State = subscriptions.ProgressDeadLettered
 	}
 	return p, nil
+}
+
+// Leases implements subscriptions.Service. The number of a lease is that of its attempt.
+func (s *Service) Leases(_ context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.findLocked(name); err != nil {
+		return nil, false, err
+	}
+	var all []subscriptions.Lease
+	for _, m := range s.openLocked(name) {
+		if m.leasedAt(time.Now()) {
+			all = append(all, subscriptions.Lease{
+				ID: s.leaseOf(m).String(), Topic: m.Topic, Offset: m.Offset, EventID: m.ID, Key: m.Key, Consumer: m.consumer, Attempt: m.Attempt, MaxReceive: m.MaxReceive,
+				ReceivedAt: m.received, ExpiresAt: m.LeaseUntil, Owner: s.Instance,
+			})
+		}
+	}
+	out, more := subscriptions.FirstLeases(all, limit)
+	return out, more, nil
+}
+
+func (s *Service) leaseOf(m *message) subscriptions.LeaseID {
+	return subscriptions.LeaseID{Topic: m.Topic, Offset: m.Offset, Number: uint64(m.Attempt)}
+}
+
+// ReleaseLease implements subscriptions.Service.
+func (s *Service) ReleaseLease(_ context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sub, err := s.findLocked(name)
+	if err != nil {
+		return err
+	}
+	if err := sub.conf.CheckRelease(); err != nil {
+		return err
+	}
+	for _, m := range s.openLocked(name) {
+		if m.leasedAt(time.Now()) && s.leaseOf(m) == lease {
+			m.leased = false
+			m.Attempt--
+			s.changedLocked()
+			return nil
+		}
+	}
+	return subscriptions.ErrLeaseEnded
 }
 
 func (s *Service) paused(name string, paused bool) error {

@@ -12,9 +12,9 @@ func (q *Queue) CanLease() bool {
 	return m != nil && !q.closed && m.offset < q.offset()+position.Window
 }
 
-// Lease leases up to n messages from now until the given time, oldest first, and appends
-// them to dst.
-func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time) []Delivery {
+// Lease leases up to n messages to a consumer from now until the given time, oldest first,
+// and appends them to dst.
+func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time, consumer string) []Delivery {
 	for ; n > 0 && q.CanLease(); n-- {
 		m := q.ready.top()
 		q.ready.remove(m)
@@ -25,7 +25,7 @@ func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time) []Delivery {
 		q.leases++
 		q.results[q.leases%remembered] = ended
 		q.become(m, Leased)
-		m.lease, m.since, m.until = q.leases, now, until
+		m.lease, m.since, m.until, m.consumer = q.leases, now, until, consumer
 		m.attempts++
 		q.timer(m, until)
 		dst = append(dst, Delivery{Record: m.record, Offset: m.offset, Attempt: m.attempts, MaxReceive: q.maxReceive(m), Lease: m.lease, Until: until})

@@ -80,6 +80,8 @@ type message struct {
 	lease  uint64    // the last one
 	since  time.Time // its begin; the time of the acknowledgement or the purge of a settled message
 	until  time.Time
+	// consumer is a name for operators.
+	consumer string
 
 	bit       bool   // settled in the position
 	mark      uint64 // change of the position that confirms the settlement

@@ -150,7 +150,7 @@ func (m *model) readSome(n int) {
 func (m *model) lease(n int, visibility time.Duration) {
 	m.q.Expire(m.now)
 	m.expire()
-	for _, d := range m.q.Lease(nil, n, m.now, m.now.Add(visibility)) {
+	for _, d := range m.q.Lease(nil, n, m.now, m.now.Add(visibility), "") {
 		f := m.facts[d.Offset]
 		f.delivered++
 		switch {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // maxPast is the number of ended messages that a queue remembers, 32 bytes each.
@@ -110,4 +111,24 @@ func (q *Queue) Progress(offset int64) Progress {
 		return Progress{Kind: Purged}
 	}
 	return Progress{Kind: Unread}
+}
+
+// Lease is a leased message.
+type Lease struct {
+	Record       *kgo.Record
+	Lease        uint64
+	Attempt      int
+	MaxReceive   int
+	Consumer     string
+	Since, Until time.Time
+}
+
+// Leases returns the leased messages, in any order. It examines all messages.
+func (q *Queue) Leases() (out []Lease) {
+	for _, m := range q.messages {
+		if m.phase == Leased && !q.closed {
+			out = append(out, Lease{m.record, m.lease, m.attempts, q.maxReceive(m), m.consumer, m.since, m.until})
+		}
+	}
+	return out
 }

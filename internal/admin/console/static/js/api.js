@@ -80,6 +80,7 @@ export const api = {
   many: (kind, body, reason) => post(`/v1/scheduled/${kind}`, body, reason ? why(reason) : {}),
   subscriptions: (s) => get("/v1/subscriptions", null, s),
   subscriptionStatus: (name, s) => get(`/v1/subscriptions/${id(name)}/status`, null, s),
+  leases: (name, s) => get(`/v1/subscriptions/${id(name)}/leases`, { limit: 50 }, s),
   changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: reason ? why(reason) : {} }),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };

@@ -13,18 +13,19 @@ export function subscription(ctx) {
   const { name } = ctx.params;
   ctx.title(`Subscription ${name}`);
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), loading("the subscription"));
-  let now = null, drawn = "";
+  let now = null, leases = null, drawn = "";
 
   const read = async () => {
     try {
       now = await api.subscriptionStatus(name, ctx.signal);
+      leases = now.leased ? await api.leases(name, ctx.signal) : { leases: [] };
     } catch (err) {
       if (ctx.signal.aborted) return;
       if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters")));
       else if (!now) fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), failed(err, read));
       return;
     }
-    const text = JSON.stringify({ ...now, instances: now.instances.map((i) => ({ ...i, at: "" })) });
+    const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: "" })) });
     if (text !== drawn) draw();
     drawn = text;
   };
@@ -82,6 +83,28 @@ export function subscription(ctx) {
     });
   };
 
+  const release = (l) => () => ask({
+    title: "Release this lease", word: "Release", danger: true, said: "Released: the message can be delivered again.", done: read,
+    look: async () => {
+      const there = (await api.leases(name)).leases.some((x) => x.id === l.id);
+      return there
+        ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [utc(l.received_at), " · ", ago(l.received_at)]]])] }
+        : { ok: false, view: callout("It is too late.", "The lease has ended.") };
+    },
+    make: (reason) => api.changeSubscription(name, "leases/release", { id: l.id }, reason),
+  });
+
+  const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: leases.more && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
+    h("caption", { class: "hidden-text" }, "Messages in flight, the one received first at the beginning"),
+    h("thead", null, h("tr", null, ["Message", "Place", "Consumer", "Delivery", "Received", "Expires", ...(may("release-lease") && !now.subscription.push ? [""] : [])].map((t) => h("th", { scope: "col" }, t || h("span", { class: "hidden-text" }, "Actions"))))),
+    h("tbody", null, leases.leases.map((l) => h("tr", null,
+      h("td", { "data-label": "Message" }, l.event_id ? h("a", { class: "mono break", href: href(`/events/${encodeURIComponent(l.event_id)}`) }, visible(l.event_id)) : "no id"),
+      h("td", { "data-label": "Place" }, h("span", { class: "mono break" }, `${visible(l.topic)}[${l.partition}]@${l.offset}`)),
+      h("td", { "data-label": "Consumer" }, visible(l.consumer ?? "unknown")),
+      h("td", { "data-label": "Delivery", class: "num" }, `${count(l.attempt)} of ${count(l.max_receive)}`),
+      h("td", { "data-label": "Received" }, ago(l.received_at)), h("td", { "data-label": "Expires" }, ago(l.expires_at)),
+      may("release-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `release-${l.id}`, onclick: release(l) }, "Release…"))))))));
+
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 
   function draw() {
@@ -102,6 +125,7 @@ export function subscription(ctx) {
             ["Waiting", count(now.waiting)], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
             ["Dead letters", h("a", { class: now.dead_letters ? "danger-text" : null, href: href("/dead-letters", dead), "data-key": "dead-letters" }, now.dead_letters >= 10_000 ? "10,000 or more open" : `${count(now.dead_letters)} open`)],
           ])),
+          inFlight(),
           panel("Partitions", { aside: h("span", { class: "small muted" }, "messages in flight are leased by the owner") }, partitions(now.partitions)),
           panel("Processes", {}, processes(now.instances))),
         h("div", { class: "stack" },

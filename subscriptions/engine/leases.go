@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+)
+
+// Leases returns the leases of the partitions of this instance.
+func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
+	if limit < 1 || limit > subscriptions.MaxLeases {
+		return nil, false, fmt.Errorf("limit %d: must be 1 to %d", limit, subscriptions.MaxLeases)
+	}
+	g, _, err := e.group(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	var all []subscriptions.Lease
+	for _, p := range g.owned() {
+		p.apply(func(q *queue.Queue) {
+			q.Expire(time.Now())
+			for _, l := range q.Leases() {
+				id := subscriptions.LeaseID{Topic: p.topic, Partition: p.number, Offset: l.Record.Offset, Number: l.Lease}
+				all = append(all, subscriptions.Lease{
+					ID: id.String(), Topic: p.topic, Partition: p.number, Offset: l.Record.Offset, EventID: header(l.Record, outbox.HeaderID), Key: recordOf(l.Record).Key,
+					Consumer: l.Consumer, Attempt: l.Attempt, MaxReceive: l.MaxReceive, ReceivedAt: l.Since.UTC(), ExpiresAt: l.Until.UTC(), Owner: g.e.cfg.Instance,
+				})
+			}
+		})
+	}
+	out, more := subscriptions.FirstLeases(all, limit)
+	return out, more, nil
+}
+
+// ReleaseLease ends a lease of a partition of this instance.
+func (e *Engine) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
+	g, _, err := e.group(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := g.resource.Load().CheckRelease(); err != nil {
+		return err
+	}
+	released := false
+	if p := g.partition(topicPartition{lease.Topic, lease.Partition}); p != nil {
+		p.locked(func(q *queue.Queue) {
+			now := time.Now()
+			// Settle alone would report a lease that its consumer has released before as
+			// released again.
+			if released = !q.LeasedAt(lease.Offset, lease.Number).IsZero() && q.Settle(lease.Offset, lease.Number, queue.Release, now, 0, "", queue.Waiter{}) == queue.OK; released {
+				g.log.Info("lease released", "lease", lease.String(), "by", principal)
+			}
+		})
+	}
+	if !released {
+		return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)
+	}
+	return nil
+}

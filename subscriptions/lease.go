@@ -1,0 +1,76 @@
+package subscriptions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxLeases is the maximum number of leases of one list.
+const MaxLeases = 1000
+
+// ErrLeaseEnded is returned for a lease that has ended, or never existed.
+var ErrLeaseEnded = errors.New("the lease has ended")
+
+// Lease is a message in flight, as operators see it. It is no receipt.
+type Lease struct {
+	ID         string    `json:"id" doc:"Names the lease for its release: topic, partition, offset and a number"`
+	Topic      string    `json:"topic"`
+	Partition  int32     `json:"partition"`
+	Offset     int64     `json:"offset"`
+	EventID    string    `json:"event_id,omitempty"`
+	Key        string    `json:"key,omitempty"`
+	Consumer   string    `json:"consumer,omitempty" doc:"Name of the token that received it, or the client address without tokens; the destination with push delivery"`
+	Attempt    int       `json:"attempt" doc:"Number of deliveries, with this one"`
+	MaxReceive int       `json:"max_receive"`
+	ReceivedAt time.Time `json:"received_at" doc:"By the clock of the owner"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	Owner      string    `json:"owner" doc:"Instance that owns the partition"`
+}
+
+// LeaseID names a lease. Numbers are unique among the leases of an owner.
+type LeaseID struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Number    uint64
+}
+
+// String returns the form that ParseLeaseID reads.
+func (l LeaseID) String() string {
+	return fmt.Sprintf("%s/%d/%d/%d", l.Topic, l.Partition, l.Offset, l.Number)
+}
+
+// ParseLeaseID reads Lease.ID.
+func ParseLeaseID(text string) (l LeaseID, err error) {
+	parts := strings.Split(text, "/")
+	if len(parts) == 4 && parts[0] != "" {
+		partition, err1 := strconv.ParseInt(parts[1], 10, 32)
+		offset, err2 := strconv.ParseInt(parts[2], 10, 64)
+		number, err3 := strconv.ParseUint(parts[3], 10, 64)
+		if l = (LeaseID{parts[0], int32(partition), offset, number}); errors.Join(err1, err2, err3) == nil && l.String() == text {
+			return l, nil
+		}
+	}
+	return LeaseID{}, fmt.Errorf("id %q: use the id of a lease, such as OrderCreated/0/17/3", text[:min(len(text), 300)])
+}
+
+// FirstLeases sorts leases, the one received first at the beginning, and returns up to limit
+// of them; more reports that there are others.
+func FirstLeases(all []Lease, limit int) (out []Lease, more bool) {
+	slices.SortFunc(all, func(a, b Lease) int { return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID)) })
+	return all[:min(limit, len(all))], len(all) > limit
+}
+
+// CheckRelease returns the error of ReleaseLease for a subscription with push delivery: the
+// call that has the lease would continue beside the next one.
+func (s *Subscription) CheckRelease() error {
+	if s.Push == nil {
+		return nil
+	}
+	return fmt.Errorf("push: subscription %q delivers its messages to %s; a lease ends with its call", s.Name, s.Push.To)
+}
