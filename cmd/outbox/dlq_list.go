@@ -105,6 +105,9 @@ func printShown(w io.Writer, l *admin.DeadLetterBody) error {
 	if l.Position > 0 {
 		fmt.Fprintf(w, "\nnumber %d of %s of the aggregate\n", l.Position, cli.Plural(l.ChainLength, "open dead letter"))
 	}
+	if l.Position > 1 {
+		fmt.Fprintf(w, "earlier ones are published first: outbox dlq list --aggregate %s\n", cli.Clean(l.AggregateID, 0))
+	}
 	if l.FollowerCount > 0 {
 		fmt.Fprintf(w, "\nevents that it blocks: %d\n", l.FollowerCount)
 		for _, e := range l.Followers {

@@ -173,6 +173,9 @@ func testDLQCommands(t *testing.T, b *dlqBundle) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
 		}
+		if out, _ := b.run(cli.ExitOK, "show", next); !strings.Contains(out, "number 2 of 2 open dead letters") || !strings.Contains(out, "outbox dlq list --aggregate a\n") {
+			t.Errorf("show of a blocked event printed %q", out)
+		}
 		if out, _ := b.run(cli.ExitOK, "show", other); strings.Contains(out, "\x1b") {
 			t.Errorf("show printed a control character: %q", out)
 		}
