@@ -298,7 +298,7 @@ var relayMutants = []mutant{
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "a chain is replayed when its last letter is due", file: "relay/internal/chains/chains.go",
 		old: "return &c.DeadLetters[0]",
-		new: "return &c.DeadLetters[len(c.Letters)-1]",
+		new: "return &c.DeadLetters[len(c.DeadLetters)-1]",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{
 		name: "the last dead letter of a chain is replayed first", file: "relay/internal/publish/replay.go",
