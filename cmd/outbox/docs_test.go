@@ -1,13 +1,25 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/test/subfake"
 )
 
 // dotted is what settings look like, in backticks.
@@ -32,5 +44,57 @@ func TestDocs_CommandsAndSettings(t *testing.T) {
 	})
 	if named < 50 {
 		t.Errorf("found %d settings: the pattern is wrong", named)
+	}
+}
+
+// endpoint is an operation in backticks.
+var endpoint = regexp.MustCompile("`(GET|POST|PUT|DELETE) (/v1/[^ `?]*)`")
+
+// Every operation that the pages for consumers name is one of the APIs of consumers and
+// operators.
+func TestDocs_Operations(t *testing.T) {
+	t.Parallel()
+	server, err := api.New(api.Config{Service: subfake.New("i1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := messages.NewService(nil, messages.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := humago.New(http.NewServeMux(), huma.DefaultConfig("messages", "1"))
+	messages.NewAPI(service).Register(h)
+	subscriptions, err1 := server.OpenAPI()
+	intake, err2 := h.OpenAPI().MarshalJSON()
+	admin, err3 := os.ReadFile("../../internal/admin/testdata/openapi.json")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, description := range [][]byte{subscriptions, intake, admin} {
+		var d struct{ Paths map[string]map[string]any }
+		if err := json.Unmarshal(description, &d); err != nil {
+			t.Fatal(err)
+		}
+		for path, operations := range d.Paths {
+			for method := range operations {
+				known[strings.ToUpper(method)+" "+path] = true
+			}
+		}
+	}
+	for file, least := range map[string]int{"message-queues.md": 20, "messages.md": 4, "subscriptions.md": 2} {
+		text, err := os.ReadFile(filepath.Join("../../docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := endpoint.FindAllStringSubmatch(string(text), -1)
+		for _, m := range named {
+			if !known[m[1]+" "+m[2]] && !strings.HasPrefix(m[2], "/v1/scheduled/") {
+				t.Errorf("%s: %s %s is no operation", file, m[1], m[2])
+			}
+		}
+		if len(named) < least {
+			t.Errorf("%s: found %d operations, want at least %d: the expression is wrong", file, len(named), least)
+		}
 	}
 }
