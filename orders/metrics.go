@@ -1,12 +1,15 @@
 package orders
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // Steps of a change, as the label step has them.
@@ -52,11 +55,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "outbox_orders_lost_races_total",
 			Help: "Conditional inserts of an event that lost to a concurrent change.",
 		}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "outbox_orders_http_request_duration_seconds",
-			Help:    "Duration of HTTP requests, by operation and status code.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20},
-		}, []string{"operation", "code"}),
+		requests: prometheus.NewHistogramVec(latency.Opts("outbox_orders_http_request_duration_seconds", "Duration of HTTP requests, by operation and status code.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}), []string{"operation", "code"}),
 	}
 	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply, stepRewrite} {
 		for _, f := range cqlcode.Fates {
@@ -75,6 +75,6 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, f.String()).Inc() }
 
-func (m *metrics) request(operation, code string, took time.Duration) {
-	m.requests.WithLabelValues(operation, code).Observe(took.Seconds())
+func (m *metrics) request(ctx context.Context, operation, code string, took time.Duration) {
+	latency.Observe(m.requests.WithLabelValues(operation, code), took, trace.Exemplar(ctx))
 }

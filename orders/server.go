@@ -306,5 +306,5 @@ func methodsOf(item *huma.PathItem) []string {
 func (a *api) observe(ctx huma.Context, next func(huma.Context)) {
 	start := time.Now()
 	next(ctx)
-	a.service.metrics.request(ctx.Operation().OperationID, strconv.Itoa(ctx.Status()), time.Since(start))
+	a.service.metrics.request(ctx.Context(), ctx.Operation().OperationID, strconv.Itoa(ctx.Status()), time.Since(start))
 }

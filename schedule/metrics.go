@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 )
 
 // metrics are the scheduler's. They have no labels.
@@ -26,10 +28,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outbox_schedule_pending_messages", Help: "Scheduled messages in memory that are due soon.",
 		}),
-		late: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_schedule_lateness_seconds", Help: "Time from when a message was due to its event in the outbox.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
-		}),
+		late: prometheus.NewHistogram(latency.Opts("outbox_schedule_lateness_seconds", "Time from when a message was due to its event in the outbox.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600})),
 	}
 	for _, c := range []prometheus.Collector{m.released, m.failed, m.pending, m.late} {
 		if err := reg.Register(c); err != nil {

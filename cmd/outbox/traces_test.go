@@ -83,7 +83,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relays, err := app.NewSharing(c, confs, session, log, prometheus.NewRegistry(), nil)
+	relays, err := app.NewSharing(c, confs, session, log, reg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +165,39 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 			if a[k] != v {
 				t.Errorf("%s has %s=%q, want %q", name, k, a[k], v)
 			}
+		}
+	}
+	push := got["push pushed"]
+	checkExemplars(t, reg, map[string]string{
+		"outbox_orders_http_request_duration_seconds": trace, "outbox_relay_publish_duration_seconds": trace,
+		"outbox_relay_commit_to_publish_seconds": trace, "outbox_subscription_push_seconds": push.SpanContext.TraceID().String(),
+	})
+}
+
+// checkExemplars checks that every histogram is a native one too, and that the named ones
+// have exemplars of the traces.
+func checkExemplars(t *testing.T, reg *prometheus.Registry, traces map[string]string) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil && h.Schema == nil {
+				t.Errorf("%s is no native histogram", f.GetName())
+			}
+			for _, b := range m.GetHistogram().GetBucket() {
+				for _, l := range b.GetExemplar().GetLabel() {
+					seen[f.GetName()] = seen[f.GetName()] || l.GetName() == "trace_id" && l.GetValue() == traces[f.GetName()]
+				}
+			}
+		}
+	}
+	for name := range traces {
+		if !seen[name] {
+			t.Errorf("%s has no exemplar of the trace", name)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 )
 
 // metrics are the metrics of a Runner. Labels are actions, states and outcomes, all
@@ -39,10 +40,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_job_items_total", Help: "Dead letters processed by jobs of this process, by action and outcome; the result of a replay counts once it is known.",
 		}, []string{"action", "outcome"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_dead_letter_job_duration_seconds", Help: "Duration of jobs from start to report, including pauses.",
-			Buckets: []float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600},
-		}, []string{"action"}),
+		duration: prometheus.NewHistogramVec(latency.Opts("outbox_dead_letter_job_duration_seconds", "Duration of jobs from start to report, including pauses.",
+			[]float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}), []string{"action"}),
 	}
 	for _, a := range Actions {
 		for _, st := range States {

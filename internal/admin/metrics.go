@@ -7,6 +7,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // metrics are the server's. All labels are bounded.
@@ -19,11 +22,8 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "outbox_admin_request_duration_seconds",
-			Help:    "Duration of HTTP requests, by operation and status code; streams until they end.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"operation", "code"}),
+		requests: prometheus.NewHistogramVec(latency.Opts("outbox_admin_request_duration_seconds", "Duration of HTTP requests, by operation and status code; streams until they end.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}), []string{"operation", "code"}),
 		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outbox_admin_listeners", Help: "Open event streams.",
 		}),
@@ -46,5 +46,5 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 func (m *metrics) observe(ctx huma.Context, next func(huma.Context)) {
 	start := time.Now()
 	next(ctx)
-	m.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
+	latency.Observe(m.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())), time.Since(start), trace.Exemplar(ctx.Context()))
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// AdminHandler serves /metrics, and /livez and /readyz of [httpapi.Probes].
+// AdminHandler serves /metrics, as OpenMetrics with exemplars to scrapers that accept it, and /livez and /readyz of [httpapi.Probes].
 func AdminHandler(gatherer prometheus.Gatherer, ready httpapi.Readiness) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	httpapi.Probes(mux, ready)
 	return boundBody(mux)
 }

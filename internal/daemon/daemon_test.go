@@ -80,6 +80,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "things_total", Help: "Things."})
 	reg.MustRegister(c)
+	c.(prometheus.ExemplarAdder).AddWithExemplar(1, prometheus.Labels{"trace_id": "7"})
 	ready := false
 	h := AdminHandler(reg, func() (bool, any) { return ready, map[string]string{"breaker": "open"} })
 	srv, err := ServeHTTP(t.Context(), "127.0.0.1:0", h, slog.New(slog.DiscardHandler))
@@ -103,8 +104,24 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 		}
 		return resp.StatusCode, string(body)
 	}
-	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, "things_total 0") {
+	if code, body := get("/metrics"); code != 200 || !strings.Contains(body, "things_total 1") {
 		t.Errorf("/metrics = %d %q", code, body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+srv.Addr()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(body), `# {trace_id="7"} 1.0`) || !strings.HasSuffix(string(body), "# EOF\n") {
+		t.Errorf("/metrics as OpenMetrics = %q, want an exemplar", body)
 	}
 	if code, _ := get("/livez"); code != 200 {
 		t.Errorf("/livez = %d, want 200", code)

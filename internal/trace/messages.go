@@ -59,6 +59,19 @@ func (m *Messages) Published(e *outbox.Event, topic string, partition int32, off
 	span.End()
 }
 
+// Exemplar returns the labels of an exemplar of a message with the headers: the trace of its
+// creation, if that is sampled. It returns nil, and allocates nothing, for a nil Messages.
+func (m *Messages) Exemplar(headers map[string]string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	by, ok := creation(headers)
+	if !ok {
+		return nil
+	}
+	return exemplar(by)
+}
+
 // Received records a receive operation of a subscription, from its begin until now, with
 // the headers of the messages that it returned. The span is a child of the one in ctx, if
 // any.

@@ -22,7 +22,7 @@ func sampledHeaders() map[string]string { return map[string]string{outbox.Header
 func TestMessages_OffCostsNothing(t *testing.T) {
 	var off *Messages
 	e := &outbox.Event{Headers: sampledHeaders()}
-	if n := testing.AllocsPerRun(1000, func() { off.Published(e, "T", 1, 2, off.Now()) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { off.Published(e, "T", 1, 2, off.Now()); _ = off.Exemplar(e.Headers) }); n != 0 {
 		t.Errorf("a publication without tracing allocates %g times", n)
 	}
 	if !off.Now().IsZero() || NewMessages(nil) != nil {
@@ -80,6 +80,24 @@ func TestMessages_TimesAndErrors(t *testing.T) {
 	}
 	if got[1].Status.Code != codes.Error || got[1].Status.Description != "refused" {
 		t.Errorf("the failed push has the status %v", got[1].Status)
+	}
+}
+
+// An exemplar names the span of a request or, without spans, the trace of its caller; an
+// unsampled request has none.
+func TestExemplar(t *testing.T) {
+	t.Parallel()
+	ctx := With(t.Context(), "r", parent)
+	if got := Exemplar(ctx); got["trace_id"] != "0af7651916cd43dd8448eb211c80319c" || len(got) != 1 {
+		t.Errorf("without spans the exemplar is %v, want the caller's trace", got)
+	}
+	sampled, span := sdktrace.NewTracerProvider().Tracer("t").Start(ctx, "request")
+	if got := Exemplar(sampled); got["trace_id"] != span.SpanContext().TraceID().String() || got["span_id"] != span.SpanContext().SpanID().String() {
+		t.Errorf("the exemplar is %v, want the span", got)
+	}
+	unsampled, _ := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("t").Start(ctx, "request")
+	if Exemplar(unsampled) != nil || Exemplar(t.Context()) != nil {
+		t.Error("there is an exemplar without a sampled request")
 	}
 }
 

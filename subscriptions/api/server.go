@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
@@ -49,10 +50,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil, spans: trace.NewMessages(cfg.Tracer)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "outbox_subscription_request_seconds", Help: "Duration of requests to the subscriptions API, with the time that receive waits.",
-		Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 30},
-	}, []string{"operation", "code"})
+	s.requests = prometheus.NewHistogramVec(latency.Opts("outbox_subscription_request_seconds", "Duration of requests to the subscriptions API, with the time that receive waits.",
+		[]float64{.001, .005, .02, .1, .5, 2, 10, 30}), []string{"operation", "code"})
 	if err := cfg.Registerer.Register(s.requests); err != nil {
 		return nil, fmt.Errorf("register subscriptions API metrics: %w", err)
 	}
@@ -161,7 +160,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 func (s *Server) observe(ctx huma.Context, next func(huma.Context)) {
 	start := time.Now()
 	next(ctx)
-	s.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())).Observe(time.Since(start).Seconds())
+	latency.Observe(s.requests.WithLabelValues(ctx.Operation().OperationID, strconv.Itoa(ctx.Status())), time.Since(start), trace.Exemplar(ctx.Context()))
 }
 
 // Handler returns the routes, for use in another HTTP server.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 )
@@ -33,18 +34,12 @@ func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, er
 		failed:       count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
 		expired:      count("outbox_subscription_expired_total", "Leases that expired."),
 		deadLettered: count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
-		settling: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_subscription_settle_seconds", Help: "Time from a request of a consumer to the confirmation of its actions.",
-			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
-		}, []string{"subscription"}),
-		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_subscription_receive_to_acknowledge_seconds", Help: "Time from the delivery of a message to its confirmed acknowledgement.",
-			Buckets: []float64{0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600},
-		}, []string{"subscription"}),
-		pushing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outbox_subscription_push_seconds", Help: "Duration of the calls of push delivery.",
-			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}, []string{"subscription"}),
+		settling: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_settle_seconds", "Time from a request of a consumer to the confirmation of its actions.",
+			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}), []string{"subscription"}),
+		processing: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_receive_to_acknowledge_seconds", "Time from the delivery of a message to its confirmed acknowledgement.",
+			[]float64{0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600}), []string{"subscription"}),
+		pushing: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_push_seconds", "Duration of the calls of push delivery.",
+			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}), []string{"subscription"}),
 		stuck: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_subscription_push_stuck", Help: "Calls of push delivery that have not returned after their time-out.",
 		}, []string{"subscription"}),

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -111,8 +112,8 @@ func (u *pusher) call(l *leased, timeout time.Duration) <-chan error {
 		err := push.Call(ctx, u.plugin, e, func() {
 			u.g.log.Error("the plugin panicked", "event_id", e.ID, "stack", string(debug.Stack()))
 		})
+		latency.Observe(u.seconds, time.Since(began), trace.Exemplar(ctx))
 		end(err)
-		u.seconds.Observe(time.Since(began).Seconds())
 		<-u.slots
 		done <- err
 	}()

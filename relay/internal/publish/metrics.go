@@ -3,6 +3,7 @@ package publish
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
@@ -29,14 +30,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Published: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_events_published_total", Help: "Events acknowledged by the broker.",
 		}, []string{"topic"}),
-		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_relay_publish_duration_seconds", Help: "From handing an event to the producer to its acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 17),
-		}),
-		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "outbox_relay_commit_to_publish_seconds", Help: "From the write's timestamp to the acknowledgement.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 22),
-		}),
+		publishSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_publish_duration_seconds", "From handing an event to the producer to its acknowledgement.",
+			prometheus.ExponentialBuckets(0.0005, 2, 17))),
+		commitSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_commit_to_publish_seconds", "From the write's timestamp to the acknowledgement.",
+			prometheus.ExponentialBuckets(0.0005, 2, 22))),
 		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
 		}, []string{"class"}),

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
@@ -150,9 +151,10 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	}
 	now := time.Now()
 	p.Metrics.Published.WithLabelValues(it.topic).Inc()
-	p.Metrics.publishSeconds.Observe(now.Sub(it.sentAt).Seconds())
+	exemplar := p.spans.Exemplar(it.event.Headers)
+	latency.Observe(p.Metrics.publishSeconds, now.Sub(it.sentAt), exemplar)
 	if it.written > 0 {
-		p.Metrics.commitSeconds.Observe(float64(now.UnixMicro()-it.written) / 1e6)
+		latency.Observe(p.Metrics.commitSeconds, time.Duration(now.UnixMicro()-it.written)*time.Microsecond, exemplar)
 	}
 	p.spans.Published(&it.event, r.Topic, r.Partition, r.Offset, it.captured)
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
