@@ -196,7 +196,11 @@ func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, er
 		return k, err
 	default:
 		k.Attempts, k.Error, k.DeadLetter = m.Attempts, m.Error, m.DeadLetter
-		if m.State != store.StateBehind {
+		switch m.State {
+		case store.StateBehind:
+		case store.StateDying, store.StateRejected:
+			k.Phase = queue.Dead
+		default:
 			k.Phase, k.At = queue.Deferred, m.NextAt
 		}
 	}

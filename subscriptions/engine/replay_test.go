@@ -158,6 +158,60 @@ func TestReplay_IsDeliveredUntilItIsAcknowledged(t *testing.T) {
 	}
 }
 
+// A crash after the dead letter is written, and before its message is settled, delivers
+// nothing again: neither a message nor a replay, and after a rejection as after the last
+// delivery.
+func TestEngine_CrashAfterTheDeadLetter(t *testing.T) {
+	t.Parallel()
+	for _, ordering := range []subscriptions.Ordering{subscriptions.OrderingKey, subscriptions.OrderingStrict, subscriptions.OrderingNone} {
+		for _, action := range []subscriptions.Action{subscriptions.ActionReject, subscriptions.ActionNack} {
+			for _, op := range []string{"save", "dead letter", "fail"} {
+				t.Run(fmt.Sprintf("%s/%s/%s", ordering, action, op), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, func(w *world) { w.crashAfter(ordering, action, op) })
+				})
+			}
+		}
+	}
+}
+
+// crashAfter gives a message up, ends the owner after an operation of the database, and
+// expects one dead letter without another delivery.
+func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions.Action, op string) {
+	w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, MaxReceive: 1, Ordering: ordering})
+	p := w.start()
+	w.produce("a", "k", "e0")
+	m, replays := p.one("e0", 1), 0
+	if op == "fail" {
+		p.ok(action, m)
+		w.sleep(time.Second)
+		w.replay(w.letter(dlq.Manual).EventID)
+		m, replays = p.one("e0", 1), 1
+	}
+	w.db.fail(func(now string) (bool, error) {
+		if now != op {
+			return false, nil
+		}
+		p.kill()
+		return true, errTest
+	})
+	p.settle(action, m)
+	w.db.fail(nil)
+	q := w.start()
+	w.produce("a", "other", "e1")
+	w.sleep(time.Minute)
+	q.ok(subscriptions.ActionAck, q.one("e1", 1))
+	w.sleep(10 * time.Second)
+	l := w.letter(dlq.Manual)
+	class := ClassMaxReceive
+	if action == subscriptions.ActionReject {
+		class = ClassRejected
+	}
+	if l.Attempts != 1+replays || l.ErrorClass != class || l.Replays != replays || w.db.rowCount() != 0 {
+		w.t.Errorf("dead letter %s after %d deliveries and %d replays, %d rows; want %s", l.ErrorClass, l.Attempts, l.Replays, w.db.rowCount(), class)
+	}
+}
+
 // The name of the dead letter queue is a tag of the dead letters that are written from then
 // on; the table stays that of the subscription.
 func TestEngine_DeadLetterName(t *testing.T) {

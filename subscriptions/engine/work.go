@@ -133,8 +133,13 @@ func storedOf(rows []queue.Row) []store.Stored {
 	out := make([]store.Stored, len(rows))
 	for i, r := range rows {
 		state := store.StateDeferred
-		if r.Behind {
+		switch {
+		case r.Behind:
 			state = store.StateBehind
+		case r.Rejected:
+			state = store.StateRejected
+		case r.Dying:
+			state = store.StateDying
 		}
 		out[i] = store.Stored{
 			Offset: r.Offset, Key: r.Key, State: state, Attempts: r.Attempts, NextAt: r.NextAt, FirstAt: r.FirstAt, Error: r.Error, Record: r.Record, DeadLetter: r.DeadLetter,

@@ -18,6 +18,10 @@ const (
 	StateDeferred = "deferred"
 	// StateBehind: the message waits behind another one of its key.
 	StateBehind = "behind"
+	// StateDying: the message becomes a dead letter after its last delivery.
+	StateDying = "dying"
+	// StateRejected: the message becomes a dead letter because a consumer rejected it.
+	StateRejected = "rejected"
 )
 
 // maxError is the maximum length of Stored.Error in bytes; longer ones are cut.

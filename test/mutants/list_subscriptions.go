@@ -79,6 +79,18 @@ var subscriptionMutants = []mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
 		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",
 	}),
+	inEngine("CrashAfterTheDeadLetter", mutant{
+		name: "queue: a dying message is delivered by the next owner", file: "subscriptions/internal/queue/queue.go",
+		old: "	case m.rejected || m.dying:", new: "	case m.rejected:",
+	}),
+	inEngine("CrashAfterTheDeadLetter", mutant{
+		name: "queue: a dead letter is written before the row of its message", file: "subscriptions/internal/queue/lease.go",
+		old: "	if m.attempts > 0 && !m.dying {", new: "	if m.attempts > 0 && !m.dying && false {",
+	}),
+	inEngine("CrashAfterTheDeadLetter", mutant{
+		name: "engine: a rejected message is dead-lettered as max_receive after a crash", file: "subscriptions/engine/assign.go",
+		old: "Rejected: m.State == store.StateRejected,", new: "Rejected: false,",
+	}),
 	inQueue(mutant{
 		name: "queue: a forgotten message is shown to have ended before its end", file: "subscriptions/internal/queue/progress.go",
 		old: "at.After(p.before) {", new: "false {", run: "ForgetsHonestly",

@@ -9,7 +9,7 @@
 //	Waiting   can be leased once it is active, in the window and in memory
 //	Leased    delivered until the lease ends
 //	Deferred  a delivery failed; it waits for its next one
-//	Dead      its dead letter is being written
+//	Dead      it is given up: its row, and then its dead letter, is being written
 //	Settled   acknowledged, dead-lettered or purged; the confirmation is pending
 //
 // One message of a key is active; the others of the key wait for its end. Messages

@@ -73,6 +73,7 @@ type message struct {
 	reason     string    // last error
 	deadLetter gocql.UUID
 	purged     bool
+	dying      bool // its row contains that it becomes a dead letter
 
 	phase  Phase
 	lane   *lane // nil without order
@@ -112,7 +113,10 @@ type Row struct {
 	Offset int64
 	Key    string
 	// Behind reports that the message was never delivered and waits for an earlier one.
-	Behind          bool
+	Behind bool
+	// Dying reports that the message becomes a dead letter, Rejected that a consumer
+	// rejected it.
+	Dying, Rejected bool
 	Attempts        int
 	NextAt, FirstAt time.Time
 	Error           string
@@ -173,11 +177,11 @@ func (l *lane) insert(m *message) {
 func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
 
 // take returns the next message of the lane, nil if there is none or it is blocked.
-// Replays of a dead letter pass the block that it causes.
+// Replays of a dead letter pass the block that it causes, and so do dying messages.
 func (l *lane) take() *message {
 	i := 0
 	if l.dead {
-		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} })
+		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} || m.dying })
 	}
 	if l.active != nil || i < 0 || i >= len(l.rest) {
 		return nil
