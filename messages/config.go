@@ -53,9 +53,9 @@ type Config struct {
 	MaxMessageBytes int
 	// MaxBatchBytes bounds the body of a batch. Default 8 MiB.
 	MaxBatchBytes int64
-	// MessagesPerSecond and BytesPerSecond are the quota of one client; bursts may
-	// have twice as much, or one full batch. Default 0: unlimited.
-	MessagesPerSecond, BytesPerSecond float64
+	// MessagesPerSecond is the quota of one client; bursts may have twice as many, or
+	// one full batch. Default 0: unlimited.
+	MessagesPerSecond float64
 	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker
 	// Limiter is shared by services that use one database. A batch takes one place
@@ -135,8 +135,8 @@ func (c Config) validate() error {
 	if c.MaxBatchBytes < int64(c.MaxMessageBytes) {
 		errs = append(errs, fmt.Errorf("max batch bytes %d: must not be below max message bytes, %d", c.MaxBatchBytes, c.MaxMessageBytes))
 	}
-	if c.MessagesPerSecond < 0 || c.BytesPerSecond < 0 {
-		errs = append(errs, fmt.Errorf("quota of %g messages and %g bytes a second: must not be negative; 0 is no quota", c.MessagesPerSecond, c.BytesPerSecond))
+	if c.MessagesPerSecond < 0 {
+		errs = append(errs, fmt.Errorf("quota of %g messages a second: must not be negative; 0 is no quota", c.MessagesPerSecond))
 	}
 	errs = append(errs, c.Breaker.Validate())
 	switch c.Consistency {

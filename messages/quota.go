@@ -16,26 +16,23 @@ const maxClients = 10_000
 
 // quotas tracks the quota of each client.
 type quotas struct {
-	messages, bytes float64 // per second; 0 for no bound
-	minBytes        int
+	perSecond float64 // messages; 0 for no bound
 
-	mu      sync.Mutex
-	clients map[string]*quota
-}
-
-type quota struct{ messages, bytes *rate.Limiter }
-
-func newQuotas(c *Config) *quotas {
-	return &quotas{
-		messages: c.MessagesPerSecond, bytes: c.BytesPerSecond, minBytes: int(c.MaxBatchBytes),
-		clients: make(map[string]*quota),
+	mu struct {
+		sync.Mutex
+		clients map[string]*rate.Limiter
 	}
 }
 
-// take takes the messages and bytes from the quota of a client, or nothing and
-// returns a *QuotaError.
-func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
-	if q.messages == 0 && q.bytes == 0 {
+func newQuotas(c *Config) *quotas {
+	q := &quotas{perSecond: c.MessagesPerSecond}
+	q.mu.clients = make(map[string]*rate.Limiter)
+	return q
+}
+
+// take takes messages from the quota of a client, or nothing and returns a *QuotaError.
+func (q *quotas) take(client string, messages int, now time.Time) error {
+	if q.perSecond == 0 {
 		return nil
 	}
 	if address, ok := strings.CutPrefix(client, addressClient); ok { // of IPv6 a caller has as many as it likes
@@ -43,36 +40,24 @@ func (q *quotas) take(client string, messages, bytes int, now time.Time) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.clients[client]
+	c := q.mu.clients[client]
 	if c == nil {
-		if len(q.clients) >= maxClients {
-			for other := range q.clients {
-				delete(q.clients, other)
+		if len(q.mu.clients) >= maxClients {
+			for other := range q.mu.clients {
+				delete(q.mu.clients, other)
 				break
 			}
 		}
-		c = &quota{limiter(q.messages, MaxBatch), limiter(q.bytes, q.minBytes)}
-		q.clients[client] = c
+		c = rate.NewLimiter(rate.Limit(q.perSecond), max(int(2*q.perSecond), MaxBatch))
+		q.mu.clients[client] = c
 	}
-	one := c.messages.ReserveN(now, messages)
-	two := c.bytes.ReserveN(now, bytes)
-	if !one.OK() || !two.OK() {
-		one.CancelAt(now)
-		two.CancelAt(now)
+	r := c.ReserveN(now, messages)
+	if !r.OK() {
 		return &QuotaError{}
 	}
-	if wait := max(one.DelayFrom(now), two.DelayFrom(now)); wait > 0 {
-		one.CancelAt(now)
-		two.CancelAt(now)
+	if wait := r.DelayFrom(now); wait > 0 {
+		r.CancelAt(now)
 		return &QuotaError{RetryAfter: wait}
 	}
 	return nil
-}
-
-// limiter allows a burst of one second, or of one maximum request.
-func limiter(perSecond float64, least int) *rate.Limiter {
-	if perSecond == 0 {
-		return rate.NewLimiter(rate.Inf, 0)
-	}
-	return rate.NewLimiter(rate.Limit(perSecond), max(int(2*perSecond), least))
 }

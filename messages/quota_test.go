@@ -24,20 +24,20 @@ func TestQuotas_ByAddress(t *testing.T) {
 		{"two tokens", "2001:db8::1", "2001:db8::2", false},
 	} {
 		q := newQuotas(&cfg)
-		if err := q.take(tt.first, MaxBatch, 1, now); err != nil {
+		if err := q.take(tt.first, MaxBatch, now); err != nil {
 			t.Fatal(err)
 		}
-		if err := q.take(tt.second, MaxBatch, 1, now); errors.As(err, new(*QuotaError)) != tt.shared {
+		if err := q.take(tt.second, MaxBatch, now); errors.As(err, new(*QuotaError)) != tt.shared {
 			t.Errorf("%s: take() = %v, want one quota: %t", tt.name, err, tt.shared)
 		}
 	}
 	q := newQuotas(&cfg)
 	for i := range maxClients + 1 {
-		if err := q.take(fmt.Sprint("client-", i), MaxBatch, 1, now); err != nil {
+		if err := q.take(fmt.Sprint("client-", i), MaxBatch, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(q.clients) != maxClients {
-		t.Errorf("%d clients are tracked after %d, want %d", len(q.clients), maxClients+1, maxClients)
+	if len(q.mu.clients) != maxClients {
+		t.Errorf("%d clients are tracked after %d, want %d", len(q.mu.clients), maxClients+1, maxClients)
 	}
 }

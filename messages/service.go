@@ -131,7 +131,7 @@ func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) (
 func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts Options, batch bool) ([]Result, error) {
 	now := s.cfg.Now().UTC().Truncate(time.Millisecond)
 	results := make([]Result, len(items))
-	size, good := 0, 0
+	good := 0
 	for i := range items {
 		err := items[i].Err
 		if err == nil {
@@ -141,7 +141,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 			s.metrics.results.WithLabelValues(resultInvalid).Inc()
 			continue
 		}
-		size, good = size+items[i].size(), good+1
+		good++
 	}
 	if err := validateKey(opts.IdempotencyKey); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	if good == 0 {
 		return results, nil
 	}
-	if err := s.quotas.take(opts.Client, good, size, now); err != nil {
+	if err := s.quotas.take(opts.Client, good, now); err != nil {
 		s.metrics.results.WithLabelValues(resultQuota).Add(float64(good))
 		return nil, err
 	}

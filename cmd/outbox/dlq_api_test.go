@@ -305,7 +305,7 @@ func TestAPI_ErrorsNameTheFix(t *testing.T) {
 		"redirect":             {answer(302, viewer, ""), secret, stats, cli.ExitFailed, []string{"status 302"}},
 		"database unreachable": {answer(503, "", `{"detail":"The database cannot be reached; retry later.","request_id":"r-1"}`), secret, stats, cli.ExitFailed, []string{"the database cannot be reached", "r-1", "retry later"}},
 		"server unreachable":   {"http://127.0.0.1:1", secret, stats, cli.ExitFailed, []string{"http://127.0.0.1:1", "connection refused", "OUTBOX_API_URL"}},
-		"unencrypted":          {"http://outbox.example.com", secret, stats, cli.ExitUsage, []string{"unencrypted", "--api-insecure"}},
+		"unencrypted":          {"http://outbox.example.com", secret, stats, cli.ExitUsage, []string{"unencrypted", "https"}},
 		"user in the URL":      {"http://ann:" + secret + "@localhost", secret, stats, cli.ExitUsage, []string{"contains a user"}},
 		"no URL":               {"localhost:8090", secret, stats, cli.ExitUsage, []string{"api.url (--api)"}},
 		"certificate file":     {"https://localhost", secret, []string{"stats", "--api-tls-ca", token}, cli.ExitUsage, []string{"api.tls_ca"}},

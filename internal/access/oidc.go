@@ -63,7 +63,7 @@ func (o OIDC) withDefaults(now func() time.Time) OIDC {
 
 // private reports whether responses of an address cannot be changed on the way.
 func private(u *url.URL) bool {
-	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Hostname())
 }
 
 // line is the transport to the issuer. It sends no unencrypted requests, and none for

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -76,8 +75,7 @@ type apiServer struct {
 	tls   *tls.Config
 }
 
-// server returns the server at a URL. The token is not sent unencrypted beyond loopback,
-// unless api.insecure is set.
+// server returns the server at a URL. The token is not sent unencrypted beyond loopback.
 func (c *APIConfig) server(at string) (s apiServer, err error) {
 	s.url, err = url.Parse(at)
 	switch {
@@ -85,20 +83,14 @@ func (c *APIConfig) server(at string) (s apiServer, err error) {
 		return s, errors.New("api.url (--api) is no URL: use one such as https://outbox.example.com:8090")
 	case s.url.User != nil:
 		return s, errors.New("api.url (--api) contains a user: remove it, and set the token by OUTBOX_API_TOKEN")
-	case s.url.Scheme == "http" && c.Token != "" && !isLoopback(s.url.Hostname()) && !c.Insecure:
-		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or --api-insecure if something else protects the connection", s.url)
+	case s.url.Scheme == "http" && c.Token != "" && !access.IsLoopback(s.url.Hostname()):
+		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or a tunnel to a port of this machine", s.url)
 	}
 	if s.token, err = notify.Reveal(c.Token); err != nil {
 		return s, fmt.Errorf("api.token (OUTBOX_API_TOKEN): %w", err)
 	}
 	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api", nil)
 	return s, err
-}
-
-// isLoopback reports whether a host name is of this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // LocalAPI is the admin API of the configured database in this process, for one command.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -95,9 +95,7 @@ func (c KafkaConfig) checkSASL(name string) error {
 func checkTokenURL(text string) error {
 	u, err := url.Parse(text)
 	if err == nil && u.Host != "" {
-		ip := net.ParseIP(u.Hostname())
-		local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-		if u.Scheme == "https" || u.Scheme == "http" && local {
+		if u.Scheme == "https" || u.Scheme == "http" && access.IsLoopback(u.Hostname()) {
 			return nil
 		}
 	}

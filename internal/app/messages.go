@@ -36,8 +36,8 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limi
 	}
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
-		MessagesPerSecond: c.Messages.PerSecond, BytesPerSecond: c.Messages.BytesPerSecond,
-		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
+		MessagesPerSecond: c.Messages.PerSecond,
+		Consistency:       cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
 		Limiter: limiter, Committed: committed, Logger: log, Registerer: reg,
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	t.Parallel()
 	inside := strings.Fields(`Session Kafka Logger Registerer Tracer Hints Load Shard Fence ReadBacks QueryWindow GenerationDelay FirstAge GapWait
 		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
-		TailMinInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayRate ReplayConcurrency RetryJitter
+		TailMinInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayCanary ReplayRate ReplayConcurrency RetryJitter
 		BreakerFailures BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
 	for f := range reflect.TypeFor[relay.Config]().Fields() {
 		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && ok == slices.Contains(inside, f.Name) {
@@ -78,5 +78,14 @@ func TestRelayConfig_Off(t *testing.T) {
 		if err := checkSettings(c); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
+	}
+}
+
+// A setting is a decision of every operator. One that is added replaces another one, which
+// is derived or constant then.
+func TestSettings_AtMost100(t *testing.T) {
+	t.Parallel()
+	if n := len(Settings); n > 100 {
+		t.Errorf("%d settings, want at most 100", n)
 	}
 }

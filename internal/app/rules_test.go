@@ -12,7 +12,6 @@ func TestRules_FromTheFile(t *testing.T) {
 	t.Parallel()
 	c, err := configOf(t, `
 relay:
-  replay_canary: 4
   rules:
     - {name: payments, event_types: [Payment*], strategy: immediate, delays: [10s, 1m]}
     - name: nightly
@@ -33,8 +32,8 @@ relay:
 		t.Fatal(err)
 	}
 	got := confs[0]
-	if len(got.Rules) != 2 || got.ReplayCanary != 4 {
-		t.Fatalf("%d rules, canaries beyond %d", len(got.Rules), got.ReplayCanary)
+	if len(got.Rules) != 2 {
+		t.Fatalf("%d rules, want 2", len(got.Rules))
 	}
 	if r := got.Rules[0]; r.Strategy != dlq.StrategyImmediate || len(r.Delays) != 2 || r.Delays[0] != 10*time.Second {
 		t.Errorf("the first rule is %+v", r)

@@ -151,10 +151,9 @@ type serverConfig struct {
 
 // messagesConfig is the intake of messages by the order API.
 type messagesConfig struct {
-	Topics         []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
-	MaxBytes       int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most"`
-	PerSecond      float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
-	BytesPerSecond float64  `setting:"bytes_per_second" off:"0" usage:"the same in bytes of payload, key and headers"`
+	Topics    []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
+	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most"`
+	PerSecond float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
 }
 
 // watchConfig is the event streams.
@@ -216,7 +215,6 @@ type RelayConfig struct {
 	WriteDeadLetters      bool               `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
 	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
 	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
-	ReplayCanary          int                `setting:"replay_canary" off:"-1" usage:"more dead letters with equal errors than this are replayed behind canaries: 1, 2, 5, 20, 100, and when one fails with the same error again, the others wait; off sends none"`
 	Tables                []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
 	Rules                 []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
 }
@@ -229,10 +227,9 @@ type dlqConfig struct {
 // APIConfig is the API that commands use: the admin API instead of the database, or that of
 // subscriptions.
 type APIConfig struct {
-	URL      string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions serve'; empty is http://127.0.0.1:8082"`
-	Token    string `setting:"token" secret:"true" usage:"token for that API; file:PATH and env:NAME refer to a token stored there"`
-	TLSCA    string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
-	Insecure bool   `setting:"insecure" usage:"send the token beyond loopback without TLS, because something else protects the connection"`
+	URL   string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions serve'; empty is http://127.0.0.1:8082"`
+	Token string `setting:"token" secret:"true" usage:"token for that API; file:PATH and env:NAME refer to a token stored there"`
+	TLSCA string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
 }
 
 // schemaConfig is the schema of a new keyspace.
@@ -255,7 +252,6 @@ type notificationsConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too"`
 	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
-	GroupWindow    time.Duration `setting:"group_window" off:"-1" usage:"minimum interval between notifications for the same error class and event type; off disables them"`
 	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
 	ParkedAge      time.Duration `setting:"parked_age" off:"-1" usage:"how long an event may be parked behind a dead letter; off is no limit"`
@@ -288,7 +284,7 @@ func defaults() *Config {
 		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
-			GroupWindow: notifications.DefaultGroupWindow, Backlog: notifications.DefaultBacklog,
+			Backlog:       notifications.DefaultBacklog,
 			RatePerMinute: notifications.DefaultRatePerMinute, ParkedAge: notifications.DefaultParkedAge,
 		},
 		Retention: retentionConfig{

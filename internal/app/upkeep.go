@@ -45,7 +45,7 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	}
 	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
-		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL, GroupWindow: n.GroupWindow,
+		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL,
 		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ParkedAge: n.ParkedAge,
 		Logger: log, Registerer: reg,
 	}); err != nil {
