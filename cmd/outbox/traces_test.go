@@ -83,7 +83,8 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relays, err := app.NewSharing(c, confs, session, log, reg, nil)
+	ofRelay := prometheus.NewRegistry()
+	relays, err := app.NewSharing(c, confs, session, log, ofRelay, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 		}
 	}
 	push := got["push pushed"]
-	checkExemplars(t, reg, map[string]string{
+	checkExemplars(t, prometheus.Gatherers{reg, ofRelay}, map[string]string{
 		"outbox_orders_http_request_duration_seconds": trace, "outbox_relay_publish_duration_seconds": trace,
 		"outbox_relay_commit_to_publish_seconds": trace, "outbox_subscription_push_seconds": push.SpanContext.TraceID().String(),
 	})
@@ -176,7 +177,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 
 // checkExemplars checks that every histogram is a native one too, and that the named ones
 // have exemplars of the traces.
-func checkExemplars(t *testing.T, reg *prometheus.Registry, traces map[string]string) {
+func checkExemplars(t *testing.T, reg prometheus.Gatherer, traces map[string]string) {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {

@@ -2,7 +2,8 @@ package circuit
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are the metrics of a breaker. All labels are bounded and start at zero.
+// Metrics are the metrics of a breaker. All breakers have the same metrics; the label breaker
+// names the service. Labels are bounded and start at zero.
 type Metrics struct {
 	target   string
 	State    *prometheus.GaugeVec
@@ -11,19 +12,20 @@ type Metrics struct {
 }
 
 // NewMetrics returns the metrics of the breaker between a service and a target, such as
-// "database". Their names begin with that of the service.
+// "database".
 func NewMetrics(service, target string) *Metrics {
-	name := "outbox_" + service + "_breaker"
+	of := prometheus.Labels{"breaker": service}
 	m := &Metrics{
 		target: target,
 		State: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: name + "_state", Help: "1 for the state of the breaker before the " + target + ", 0 for others.",
+			Name: "outbox_breaker_state", Help: "1 for the state of a circuit breaker, 0 for others. The relay's is before the broker, those of services before the database.",
+			ConstLabels: of,
 		}, []string{"state"}),
 		Changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: name + "_changes_total", Help: "Changes of the breaker before the " + target + ", by the new state.",
+			Name: "outbox_breaker_changes_total", Help: "Changes of a circuit breaker, by the new state.", ConstLabels: of,
 		}, []string{"state"}),
 		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: name + "_failures_total", Help: "Failed calls that the breaker before the " + target + " counts; what is sent together is one call.",
+			Name: "outbox_breaker_failures_total", Help: "Failed calls that a circuit breaker counts; what is sent together is one call.", ConstLabels: of,
 		}),
 	}
 	for _, s := range states {

@@ -58,13 +58,13 @@ func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-func TestMetrics_AreNamedAfterTheServiceAndBounded(t *testing.T) {
+func TestMetrics_NameTheServiceAndAreBounded(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, nil)
 	want := []string{
-		"outbox_concurrency_in_use", "outbox_concurrency_limit", "outbox_concurrency_waiting", "outbox_requests_shed_total/queue_full", "outbox_requests_shed_total/waited_too_long",
-		"outbox_things_breaker_changes_total/closed", "outbox_things_breaker_changes_total/half-open", "outbox_things_breaker_changes_total/open", "outbox_things_breaker_failures_total",
-		"outbox_things_breaker_state/closed", "outbox_things_breaker_state/half-open", "outbox_things_breaker_state/open",
+		"outbox_breaker_changes_total/things/closed", "outbox_breaker_changes_total/things/half-open", "outbox_breaker_changes_total/things/open", "outbox_breaker_failures_total/things",
+		"outbox_breaker_state/things/closed", "outbox_breaker_state/things/half-open", "outbox_breaker_state/things/open", "outbox_concurrency_in_use",
+		"outbox_concurrency_limit", "outbox_concurrency_waiting", "outbox_requests_shed_total/queue_full", "outbox_requests_shed_total/waited_too_long",
 	}
 	if got := slices.Sorted(maps.Keys(values(t, reg))); !slices.Equal(got, want) {
 		t.Errorf("metrics are %q, want %q", got, want)
@@ -148,7 +148,7 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 		call(gocql.ErrTimeoutNoResponse)
 		mustBe("open")
 		v := values(t, reg)
-		if v["outbox_things_breaker_state/open"] != 1 || v["outbox_things_breaker_state/closed"] != 0 || v["outbox_things_breaker_failures_total"] != 30 || v["outbox_things_breaker_changes_total/open"] != 3 || v["outbox_things_breaker_changes_total/closed"] != 1 {
+		if v["outbox_breaker_state/things/open"] != 1 || v["outbox_breaker_state/things/closed"] != 0 || v["outbox_breaker_failures_total/things"] != 30 || v["outbox_breaker_changes_total/things/open"] != 3 || v["outbox_breaker_changes_total/things/closed"] != 1 {
 			t.Errorf("metrics %v, want the breaker open for the third time", v)
 		}
 		for _, want := range []string{"breaker opened", "half-open", "breaker closed", "service=things", gocql.ErrTimeoutNoResponse.Error()} {

@@ -33,9 +33,6 @@ func TestDeploy_MetricsExist(t *testing.T) {
 		for _, name := range metricName.FindAllString(read(t, filepath.Join(root, f)), -1) {
 			seen++
 			base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
-			if _, metric, breaker := strings.Cut(base, "_breaker_"); breaker {
-				base = "_" + metric // of internal/circuit, for every service
-			}
 			if !strings.Contains(code.String(), `"`+base+`"`) {
 				t.Errorf("%s uses %s, which no code exports", f, base)
 			}

@@ -21,7 +21,7 @@ func (s *Story) Problems() []string { return s.w.relay().relay.Status().Problems
 
 // BreakerChanges returns how often the breaker of the current relay entered a state.
 func (s *Story) BreakerChanges(to relay.BreakerState) int {
-	return int(s.w.relay().value(s.w, "outbox_relay_breaker_changes_total", to.String()))
+	return int(s.w.relay().value(s.w, "outbox_breaker_changes_total", to.String()))
 }
 
 // Letters returns all dead letters, including resolved ones, newest first.

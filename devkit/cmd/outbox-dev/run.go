@@ -15,6 +15,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
@@ -197,12 +198,14 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if d.once {
 		d.conf.Admin.Addr = app.AdminOff
 	}
-	listener, err := app.ServeAdmin(ctx, d.conf, reg, d.log, teardown)
+	// A registry of its own: the relay's metrics of its breaker have the label shard too.
+	ofRelay := prometheus.NewRegistry()
+	listener, err := app.ServeAdmin(ctx, d.conf, prometheus.Gatherers{reg, ofRelay}, d.log, teardown)
 	if err != nil {
 		return err
 	}
 	d.adminURL = listener.URL
-	if err := d.startRelay(ctx, teardown, reg); err != nil {
+	if err := d.startRelay(ctx, teardown, ofRelay); err != nil {
 		return err
 	}
 	listener.Works(d.relays.Readiness())
