@@ -3,14 +3,18 @@ package relay
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // Dead letters of a table without numbers leave in the order of the writes, those
@@ -95,4 +99,58 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 			t.Errorf("%d events in the topic, want %d in the order of the log:\n got %v\nwant %v", len(got), len(want), got, want)
 		}
 	})
+}
+
+// A discarded event of a table without numbers is not published when a reader comes to its
+// row: neither the sweep reader of the same relay nor the readers after a restart. Only the
+// dedup index prevents it, because without numbers no proof is made.
+func TestDeadLetters_DiscardedOfATableWithoutNumbers(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"same relay": false, "restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = time.Minute
+					c.Kafka = append(c.Kafka, relaytest.NoCompression())
+				})
+				defer w.close()
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+				debezium(&w.cfg)
+				ids := []gocql.UUID{gocql.TimeUUID(), gocql.TimeUUID(), gocql.TimeUUID()}
+				bad := ids[1]
+				end := w.refuse(bad, kerr.InvalidRecord)
+				_, stop := w.run()
+				time.Sleep(5 * time.Second)
+				for _, id := range ids {
+					if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('a', ?, 'order', 'Placed', '{}')", id).Exec(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				end()
+				if err := w.deadLetters().Discard(t.Context(), bad, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if restart {
+					if err := stop(); err != nil {
+						t.Errorf("Run() error = %v", err)
+					}
+					_, stop = w.run()
+				}
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil {
+					t.Errorf("Run() error = %v", err)
+				}
+				var got []gocql.UUID
+				for _, d := range w.consume("outbox.event.order") {
+					got = append(got, d.ID)
+				}
+				if want := []gocql.UUID{ids[0], ids[2]}; !slices.Equal(got, want) {
+					t.Errorf("the topic contains %v, want %v without the discarded %v", got, want, bad)
+				}
+			})
+		})
+	}
 }

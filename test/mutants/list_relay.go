@@ -175,7 +175,7 @@ var relayMutants = []mutant{
 		old: "			earlier(begin)\n",
 		new: "			_ = begin\n",
 	}),
-	unit("TestReadback_.*", mutant{
+	unit("TestRelay_CrashesRepeatNothing", mutant{
 		name: "the topics of a template are not remembered", file: "relay/internal/publish/topics_make.go",
 		old: "			err = t.remember(ctx, topic)",
 		new: "			_ = t.remember",
@@ -355,8 +355,8 @@ var relayMutants = []mutant{
 		old: "uint32(cfg.Probes),",
 		new: "1 << 30,",
 	}),
-	unit("TestDeadLetters_DiscardedStaysUnpublished", mutant{
-		name: "what an operator ended is forgotten", file: "relay/internal/publish/replay_adopt.go",
+	unit("TestDeadLetters_DiscardedOfATableWithoutNumbers", mutant{
+		name: "a discarded event is not added to the dedup index", file: "relay/internal/publish/replay_adopt.go",
 		old: "		r.p.mu.dedup.AddUnsent(id, written)\n",
 		new: "",
 	}),
