@@ -361,9 +361,9 @@ var relayMutants = []mutant{
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{
-		name: "the event of a restored letter still counts as out", file: "relay/internal/publish/replay_adopt.go",
-		old: "	r.p.mu.dedup.ForgetUnsent(e.EventID)\n",
-		new: "",
+		name: "a restored dead letter is not added to the relay", file: "relay/internal/publish/replay_adopt.go",
+		old: "		r.takeInLocked(e)\n		d.Loosen(",
+		new: "		d.Loosen(",
 	}),
 	{
 		name: "a message's topic follows the relay's template", file: "relay/internal/topics/names.go", pkg: "./relay/internal/topics", run: "TestNames_Of",

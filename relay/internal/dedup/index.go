@@ -144,22 +144,6 @@ func (x *Index) Forget(id gocql.UUID) {
 	x.older.ids.remove(id)
 }
 
-// ForgetUnsent removes an event that counts as published and is not known to be in
-// its topic.
-func (x *Index) ForgetUnsent(id gocql.UUID) {
-	for i := range x.fresh {
-		if how, ok := x.fresh[i].ids.find(id); ok && !bool(how) {
-			x.fresh[i].ids.remove(id)
-			x.freshN--
-		}
-	}
-	for _, ids := range []*idSet{x.shown.ids, x.older.ids} {
-		if how, ok := ids.find(id); ok && !bool(how) {
-			ids.remove(id)
-		}
-	}
-}
-
 // Pass records that the sweep has read the log up to the given write time, and adds
 // a part to fresh when the last one is older than every. Parts below that write time
 // become shown: the sweep will not read their rows, which are late or expired.

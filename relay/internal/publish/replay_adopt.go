@@ -72,15 +72,14 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 
 // takeInLocked adds a dead letter that the relay does not have: it was restored from the
 // archive. A known dead letter is unchanged. e may be older than the state of the relay,
-// and open although this relay settled the dead letter. That one then cannot be claimed,
-// and an event known to be in its topic stays in the dedup index.
+// and open although this relay settled the dead letter. That one then cannot be claimed.
+// The event stays in the dedup index, which does not prevent its replay unless the event is
+// known to be in its topic.
 func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
 	d := r.p.mu.deadLetters
 	if d.Has(e.EventID) {
 		return
 	}
-	// While it was archived its event counted as published. Now it must be published.
-	r.p.mu.dedup.ForgetUnsent(e.EventID)
 	d.Add(e.EventID, false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
 		chains.IsSpillClass(e.ErrorClass))
 }
