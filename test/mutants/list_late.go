@@ -43,6 +43,21 @@ var lateMutants = []mutant{
 		old: "found.Highest == found.Published {",
 		new: "found.Highest == found.Published || true {",
 	}),
+	unit("TestReader_StartsAgainWithoutRepetitions", mutant{
+		name: "a restarted reader hands on again what was settled before", file: "relay/internal/capture/sequencer.go",
+		old: "len(events) == 0 || p.Settled(t) {",
+		new: "len(events) == 0 {",
+	}),
+	unit("TestStreams_KnowWhatWasSettledBeforeARestart", mutant{
+		name: "a second restart of the reader forgets what the first one knew", file: "relay/internal/checkpoint/stream.go",
+		old: "for t := range before.settled {",
+		new: "for t := range s.settled {",
+	}),
+	unit("TestStreams_KnowWhatWasSettledBeforeARestart", mutant{
+		name: "a restarted reader hands on again what no checkpoint has passed", file: "relay/internal/checkpoint/stream.go",
+		old: "		s.settledTo = before.position\n",
+		new: "",
+	}),
 	unit("TestProofs", mutant{
 		name: "the proof reads the partition of the aggregate's id", file: "relay/internal/readback/proof_near.go",
 		old: "Key: a.key}",

@@ -45,11 +45,12 @@ func NewSequencer(ctx context.Context, cfg *Config, m *Metrics, sink SweepSink, 
 	return s
 }
 
-// Take submits the events of one change of a stream. The stream's progress passes
-// the change when all its events are acknowledged. Take blocks while the publisher is
+// Take submits the events of one change of a stream, unless they were settled before a
+// restart of the reader. The stream's progress passes the change when all its events are
+// acknowledged. Take blocks while the publisher is
 // full, or while the stream is too far ahead of its oldest unsettled change.
 func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) error {
-	if len(events) == 0 {
+	if len(events) == 0 || p.Settled(t) {
 		p.Idle(t)
 		return nil
 	}

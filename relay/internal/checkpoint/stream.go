@@ -32,6 +32,10 @@ type Stream struct {
 	// handed is the write time in microseconds up to which all changes of the stream were
 	// handed on, acknowledged or not.
 	handed atomic.Int64
+	// settled are the changes that an earlier reader of this run settled: all up to
+	// settledTo, and single ones after it. They never change.
+	settled   map[gocql.UUID]struct{}
+	settledTo gocql.UUID
 
 	mu       sync.Mutex
 	pending  []pendingChange
@@ -59,6 +63,35 @@ func NewStream(gen time.Time, stream scyllacdc.StreamID, start gocql.UUID, limit
 	}
 	s.handed.Store(cdclog.WriteTime(start) - 1) // another change may have the same time
 	return s
+}
+
+// Settled reports whether an earlier reader of this run settled all events of the change t.
+// The dedup index may have evicted them.
+func (s *Stream) Settled(t gocql.UUID) bool {
+	_, ok := s.settled[t]
+	return ok || scyllacdc.CompareTimeUUID(t, s.settledTo) <= 0
+}
+
+// restarted takes over what before, the stream of an earlier reader, has settled.
+func (s *Stream) restarted(before *Stream) {
+	s.handed.Store(max(s.handed.Load(), before.handed.Load()))
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	s.settledTo = before.settledTo
+	if scyllacdc.CompareTimeUUID(s.settledTo, before.position) < 0 {
+		s.settledTo = before.position
+	}
+	s.settled = make(map[gocql.UUID]struct{})
+	for t := range before.settled {
+		if scyllacdc.CompareTimeUUID(t, s.settledTo) > 0 {
+			s.settled[t] = struct{}{}
+		}
+	}
+	for i := range before.pending {
+		if c := &before.pending[i]; c.events && c.open == 0 {
+			s.settled[c.time] = struct{}{}
+		}
+	}
 }
 
 // HandedOn records that all changes before t were handed on; other changes may have the

@@ -143,7 +143,7 @@ func (s *Streams) Begin(stream scyllacdc.StreamID) *Stream {
 	p := NewStream(from.generation, stream, start, s.limit)
 	s.open[p] = struct{}{}
 	if before := s.byID[string(stream)]; before != nil && before.generation.Equal(p.generation) {
-		p.handed.Store(max(p.handed.Load(), before.handed.Load()))
+		p.restarted(before)
 	}
 	s.byID[string(stream)] = p
 	if _, again := s.begun[string(stream)]; !again && p.generation.Equal(s.first) {

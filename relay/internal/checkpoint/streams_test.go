@@ -82,6 +82,31 @@ func TestStreams_GoOnFromTheCheckpoint(t *testing.T) {
 	}
 }
 
+// A restarted reader reads again what follows the checkpoint, which may be older than the
+// position. The stream knows which of these changes an earlier reader has settled, also
+// after another restart.
+func TestStreams_KnowWhatWasSettledBeforeARestart(t *testing.T) {
+	t.Parallel()
+	s, store, m := newTestStreams(t)
+	p := open(t, m, relaytest.Start, "a")
+	p.Settle(p.Begin(relaytest.At(7), 1))
+	p.Begin(relaytest.At(8), 1)
+	p.Settle(p.Begin(relaytest.At(9), 1))
+	p.Settle(p.Begin(relaytest.At(10), 2)) // one event of two
+	p.Idle(relaytest.At(11))
+	for range 2 {
+		store.Err = errors.New("no checkpoint is saved")
+		_ = s.Reset(t.Context())
+		store.Err = nil
+		p = open(t, m, relaytest.Start, "a")
+		for at, want := range map[int]bool{6: true, 7: true, 8: false, 9: true, 10: false, 11: false, 12: false} {
+			if got := p.Settled(relaytest.At(at)); got != want {
+				t.Errorf("Settled(%d) = %t, want %t", at, got, want)
+			}
+		}
+	}
+}
+
 func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
