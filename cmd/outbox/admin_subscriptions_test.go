@@ -183,7 +183,7 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do, _ := b.startAdmin(t)
+	do, settings := b.startAdmin(t)
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"things"}})
 	if err != nil {
 		t.Fatal(err)
@@ -223,5 +223,17 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 	}
 	if p := state(); p.State != subscriptions.ProgressCompleted || p.ProcessedAt.IsZero() || !p.LeaseUntil.IsZero() {
 		t.Errorf("afterwards: %+v", p)
+	}
+	if err := b.session.Query("INSERT INTO outbox.relay_topics (relay, table_name, topic) VALUES ('outbox', 'outbox.outbox_messages', 'things')").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range [][]string{{"--config", settings}, {"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}} {
+		var out, errOut bytes.Buffer
+		code := run(append([]string{"event", m.ID.String()}, target...), &out, &errOut)
+		for _, want := range []string{"published", "not_selected", "completed", "processed at"} {
+			if code != cli.ExitOK || !strings.Contains(out.String(), want) {
+				t.Errorf("outbox event %v = %d\n%s%s\nwant %q", target, code, out.String(), errOut.String(), want)
+			}
+		}
 	}
 }

@@ -49,6 +49,7 @@ func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err 
 	}
 	local, err := app.OpenLocalAPI(cmd.Context(), c, app.LocalConfig{
 		Actor: actor, Archive: cmd.Flags().Lookup("retention-archive") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
+		Topics: cmd.Flags().Lookup("kafka-seeds") != nil,
 		Runner: jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease},
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})

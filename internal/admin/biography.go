@@ -25,28 +25,28 @@ type biographyInput struct {
 	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Aggregate id, which finds the outbox row; without it, the row is found through a dead letter or a record"`
 }
 
-// biographyBody is the known history of an event.
-type biographyBody struct {
-	EventID      string `json:"event_id" doc:"As in the request"`
-	AggregateID  string `json:"aggregate_id,omitempty"`
-	EventType    string `json:"event_type,omitempty"`
-	Sequence     int64  `json:"sequence,omitempty"`
-	Captured     string `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"The reader that found it first; key is a lookup in the outbox table"`
-	Attempts     int    `json:"attempts,omitempty" doc:"Known attempts of the relay to publish it; retries of the Kafka client are not counted"`
-	Breaker      string `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"State of the breaker when it was published; for a dead letter without a record, at the last failure"`
-	DeadLetterID string `json:"dead_letter_id,omitempty" format:"uuid" doc:"Id of its dead letter, always a UUID"`
-	DeadLetter   bool   `json:"dead_letter" doc:"It has a dead letter"`
-	EditOf       string `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
-	EditedTo     string `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
-	Steps        []step `json:"steps" doc:"Its history, oldest first"`
+// BiographyBody is the known history of an event.
+type BiographyBody struct {
+	EventID      string          `json:"event_id" doc:"As in the request"`
+	AggregateID  string          `json:"aggregate_id,omitempty"`
+	EventType    string          `json:"event_type,omitempty"`
+	Sequence     int64           `json:"sequence,omitempty"`
+	Captured     string          `json:"captured,omitempty" enum:"tail,sweep,key,backfill" doc:"The reader that found it first; key is a lookup in the outbox table"`
+	Attempts     int             `json:"attempts,omitempty" doc:"Known attempts of the relay to publish it; retries of the Kafka client are not counted"`
+	Breaker      string          `json:"breaker,omitempty" enum:"closed,half-open,open" doc:"State of the breaker when it was published; for a dead letter without a record, at the last failure"`
+	DeadLetterID string          `json:"dead_letter_id,omitempty" format:"uuid" doc:"Id of its dead letter, always a UUID"`
+	DeadLetter   bool            `json:"dead_letter" doc:"It has a dead letter"`
+	EditOf       string          `json:"edit_of,omitempty" format:"uuid" doc:"The original event; this one is published in its place"`
+	EditedTo     string          `json:"edited_to,omitempty" format:"uuid" doc:"The event that is published in its place"`
+	Steps        []BiographyStep `json:"steps" doc:"Its history, oldest first"`
 	// Subscriptions is empty until the event is in its topic.
 	Subscriptions []subscriptions.Progress `json:"subscriptions" nullable:"false" doc:"Its state in each subscription of its topic, by name"`
 	// Gaps are the unknown facts with their reasons.
 	Gaps []string `json:"gaps" doc:"Unknown facts with their reasons"`
 }
 
-// step is one change of an event, with the source of the information.
-type step struct {
+// BiographyStep is one change of an event, with the source of the information.
+type BiographyStep struct {
 	Kind      string     `json:"kind" enum:"stored,captured,published,dead_letter,dead_letter_changed,edited"`
 	What      string     `json:"what"`
 	At        *time.Time `json:"at,omitempty"`
@@ -57,7 +57,7 @@ type step struct {
 	Offset    *int64     `json:"offset,omitempty"`
 }
 
-type biographyOutput struct{ Body biographyBody }
+type biographyOutput struct{ Body BiographyBody }
 
 // biographySources are the sources of the biography of an event.
 type biographySources struct {
@@ -102,7 +102,7 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
 	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: timeOf(id)}
-	b.body = biographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []step{}, Subscriptions: []subscriptions.Progress{}, Gaps: []string{}}
+	b.body = BiographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []BiographyStep{}, Subscriptions: []subscriptions.Progress{}, Gaps: []string{}}
 	if err := ep.heavily(work, func() error { return b.write(work) }); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -122,14 +122,14 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 // event was stored and before all other steps.
 func (b *biographer) order() {
 	steps := b.body.Steps
-	slices.SortStableFunc(steps, func(x, y step) int {
+	slices.SortStableFunc(steps, func(x, y BiographyStep) int {
 		// An event is stored first, whatever the clocks and their precision.
 		return cmp.Or(stepOrder(x.Kind)-stepOrder(y.Kind), before(x.At, y.At), publishedLast(x.Kind)-publishedLast(y.Kind))
 	})
 	if b.captured == nil {
 		return
 	}
-	at := slices.IndexFunc(steps, func(s step) bool { return s.Kind != "stored" })
+	at := slices.IndexFunc(steps, func(s BiographyStep) bool { return s.Kind != "stored" })
 	if at < 0 {
 		at = len(steps)
 	}
@@ -185,7 +185,7 @@ type biographer struct {
 	*biographySources
 	id   gocql.UUID
 	text string // the id as it was asked for
-	body biographyBody
+	body BiographyBody
 	// at is the approximate time when the event was stored; zero if unknown.
 	at         time.Time
 	deadLetter *dlq.DeadLetter
@@ -194,13 +194,13 @@ type biographer struct {
 	out           bool        // where its record is, or that there is none, is known
 	record        *kgo.Record // nil if it was not read
 	// captured is the step of the reader that found the event.
-	captured *step
+	captured *BiographyStep
 	noRow    []string // why its outbox row was not found
 	// subscription is the name of the subscription whose dead letter it is.
 	subscription string
 }
 
-func (b *biographer) add(st step) { b.body.Steps = append(b.body.Steps, st) }
+func (b *biographer) add(st BiographyStep) { b.body.Steps = append(b.body.Steps, st) }
 func (b *biographer) gap(format string, args ...any) {
 	b.body.Gaps = append(b.body.Gaps, fmt.Sprintf(format, args...))
 }
@@ -273,7 +273,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 	}
 	source := "dead letter " + of.String()
 	for _, c := range history {
-		st := step{Kind: "dead_letter_changed", What: string(c.Action), At: when(c.At), Source: source}
+		st := BiographyStep{Kind: "dead_letter_changed", What: string(c.Action), At: when(c.At), Source: source}
 		var parts []string
 		for _, p := range []string{c.Why, c.Outcome} {
 			if p != "" {
@@ -310,7 +310,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		b.out = true // there is no record with this id
 	} else if o := l.Outcome; o.Topic != "" {
 		b.out = true
-		b.add(step{
+		b.add(BiographyStep{
 			Kind: "published", What: "published", At: when(l.ResolvedAt), Source: source, Topic: o.Topic, Partition: &o.Partition, Offset: &o.Offset,
 			Detail: fmt.Sprintf("%s: %s, partition %d, offset %d; %s", o.Kind, o.Topic, o.Partition, o.Offset, b.readReplay(ctx, o.Topic, o.Partition, o.Offset)),
 		})
@@ -339,7 +339,7 @@ func (b *biographer) ofSubscription(name string) {
 
 // foundBy sets the reader that captured the event. It ignores an empty or unknown reader.
 func (b *biographer) foundBy(captured, source string) {
-	st := step{Kind: "captured", Source: source}
+	st := BiographyStep{Kind: "captured", Source: source}
 	switch captured {
 	case outbox.CapturedTail:
 		st.What, st.Detail = "captured by the tail reader", "it read the row in the CDC log soon after it was stored"

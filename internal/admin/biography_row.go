@@ -120,7 +120,7 @@ func idOf(text string) (gocql.UUID, string) {
 // stored adds the step of the event's row; bad is the reason why it is not an event.
 func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64, bad error) {
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateString(), row.Type, row.Sequence
-	st := step{Kind: "stored", What: "stored", Source: "outbox row in " + table}
+	st := BiographyStep{Kind: "stored", What: "stored", Source: "outbox row in " + table}
 	if written > 0 {
 		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
 		st.At = when(b.at)

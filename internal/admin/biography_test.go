@@ -74,7 +74,7 @@ func publish(t *testing.T, client *kgo.Client, e *outbox.Event, more ...kgo.Reco
 }
 
 // kinds returns the kinds of the steps in order.
-func kinds(steps []step) (out []string) {
+func kinds(steps []BiographyStep) (out []string) {
 	for _, s := range steps {
 		out = append(out, s.Kind)
 	}
@@ -114,7 +114,7 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 			e := b.event(t)
 			r := publish(t, client, &e, c.headers...)
 			for _, query := range []string{"", "?aggregate=" + e.AggregateID.String()} {
-				var got biographyBody
+				var got BiographyBody
 				b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+query, "").into(t, http.StatusOK, &got)
 				want := []string{"stored", "captured", "published"}
 				if c.captured == "" {
@@ -156,7 +156,7 @@ func TestBiography_OfSubscriptions(t *testing.T) {
 	client := b.broker(t)
 	b.reconfigure(t, func(c *Config) { c.Subscriptions = observed{} })
 	e := b.event(t)
-	biography := func() (got biographyBody) {
+	biography := func() (got BiographyBody) {
 		t.Helper()
 		b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
 		return got
@@ -217,7 +217,7 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 				l.Metadata["captured"] = c.metadata
 			}
 			b.writeDeadLetter(t, l, time.Time{})
-			var got biographyBody
+			var got BiographyBody
 			b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
 			if got.Captured != c.captured || got.Attempts != 5 || got.Breaker != "open" {
 				t.Errorf("while it is dead: captured %q, attempts %d, breaker %q", got.Captured, got.Attempts, got.Breaker)
@@ -232,7 +232,7 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 			if err := b.store.Resolve(t.Context(), e.ID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
 				t.Fatal(err)
 			}
-			got = biographyBody{}
+			got = BiographyBody{}
 			b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
 			if got.Captured != c.captured || got.Attempts != c.attempts || got.Breaker != c.breaker || len(got.Gaps) != c.gaps {
 				t.Errorf("captured %q, attempts %d, breaker %q, gaps %q, want %+v", got.Captured, got.Attempts, got.Breaker, got.Gaps, c)
@@ -284,7 +284,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 		{"l-1", "outbox.loose", "cart 8", "CartLost", 0}, // no aggregate is needed
 		{"1042?aggregate=42", "outbox.counted", "42", "Counted", 3},
 	} {
-		var got biographyBody
+		var got BiographyBody
 		b.ask(t, access.Viewer, "GET", "/v1/events/"+c.path, "").into(t, http.StatusOK, &got)
 		if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || got.AggregateID != c.aggregate || got.EventType != c.eventType || got.Sequence != c.sequence ||
 			!strings.Contains(got.Steps[0].Source, c.table) || got.Steps[0].At == nil || strings.Contains(got.Steps[0].Detail, "not an event") {
@@ -295,7 +295,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	// the row are close.
 	e := outbox.Event{IDText: "c-1", ID: outbox.IDOf("c-1"), AggregateText: "cart 7", AggregateID: outbox.IDOf("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
 	publish(t, client, &e, header("ce_captured", "tail"))
-	var got biographyBody
+	var got BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate=cart+7", "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "captured", "published"}) || got.Captured != "tail" || len(got.Gaps) != 0 {
 		t.Errorf("published: %+v", got)
@@ -317,7 +317,7 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got biographyBody
+	var got BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"dead_letter", "edited"}) || !got.DeadLetter || got.EditedTo != edited.String() || !strings.Contains(got.Steps[0].Detail, "breaker closed") || !strings.Contains(got.Steps[1].Detail, "by ann") {
 		t.Errorf("the original: %+v", got)
@@ -328,9 +328,9 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 	if err := b.store.Resolve(t.Context(), l.EventID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: 2, Offset: 17}); err != nil {
 		t.Fatal(err)
 	}
-	got = biographyBody{}
+	got = BiographyBody{}
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+edited.String(), "").into(t, http.StatusOK, &got)
-	at := slices.IndexFunc(got.Steps, func(s step) bool { return s.Kind == "published" })
+	at := slices.IndexFunc(got.Steps, func(s BiographyStep) bool { return s.Kind == "published" })
 	if got.EditOf != l.EventID.String() || got.DeadLetter || at < 0 || *got.Steps[at].Offset != 17 || *got.Steps[at].Partition != 2 {
 		t.Errorf("the edit: %+v", got)
 	}
@@ -341,13 +341,13 @@ func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	e := b.event(t)
-	var got biographyBody
+	var got BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "no broker is configured") }) {
 		t.Errorf("without a broker: %+v", got)
 	}
 	b.broker(t)
-	got = biographyBody{}
+	got = BiographyBody{}
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "not in 1 topics") }) {
 		t.Errorf("not published: %+v", got)

@@ -145,7 +145,7 @@ func (b *biographer) found(r *kgo.Record) {
 		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
 		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
 	}
-	b.add(step{
+	b.add(BiographyStep{
 		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
 		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.wayOf(r)),
 	})

@@ -36,7 +36,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	if len(groups.Groups) != 1 || groups.Groups[0].Topic != "orders" || groups.Groups[0].Count != 1 {
 		t.Errorf("groups: %+v", groups)
 	}
-	var life biographyBody
+	var life BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+l.EventID.String(), "").into(t, http.StatusOK, &life)
 	if len(life.Steps) != 1 || len(life.Gaps) != 1 || !life.DeadLetter ||
 		life.Gaps[0] != "This is the dead letter of subscription inventory for event "+event+" in topic orders, partition 3, offset 17: see the history of that event." {

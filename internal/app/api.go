@@ -108,6 +108,8 @@ type LocalConfig struct {
 	Actor string
 	// Archive opens retention.archive, and Schemas reads dlq.schemas.
 	Archive, Schemas bool
+	// Topics reads the topics and the subscriptions for the history of an event.
+	Topics bool
 	// Runner configures the runner, without its archive.
 	Runner jobs.RunnerConfig
 	// Logger logs failed requests.
@@ -140,13 +142,17 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	if keeper != nil {
 		conf.Archive, local.Runner.Archive = keeper, keeper
 	}
+	watch := newObserver(c, session, local.Logger)
+	if local.Topics {
+		conf.Kafka, conf.Relay, conf.Tables, conf.Subscriptions = c.Kafka.Client, c.Relay.Name, c.outboxTables(), watch
+	}
 	server, err := admin.New(conf)
 	if err != nil {
 		return nil, err
 	}
 	return &LocalAPI{
 		Client: adminclient.Local(server.Handler()), Runner: jobs.NewRunner(jobs.New(store), local.Runner),
-		close: func() error { defer closeSession(); return closeArchive() },
+		close: func() error { defer closeSession(); return errors.Join(watch.Close(), closeArchive()) },
 	}, nil
 }
 

@@ -89,6 +89,17 @@ func (c *Client) DeadLetter(ctx context.Context, event string) (out admin.DeadLe
 
 func deadLetterPath(event string) string { return "/v1/dlq/dead-letters/" + url.PathEscape(event) }
 
+// Event returns the history of an event. The aggregate, which may be empty, finds its outbox
+// row.
+func (c *Client) Event(ctx context.Context, event, aggregate string) (out admin.BiographyBody, err error) {
+	query := url.Values{}
+	if aggregate != "" {
+		query.Set("aggregate", aggregate)
+	}
+	err = c.get(ctx, "/v1/events/"+url.PathEscape(event), query, &out)
+	return out, err
+}
+
 // Stats counts the dead letters.
 func (c *Client) Stats(ctx context.Context) (out admin.StatsBody, err error) {
 	err = c.get(ctx, "/v1/dlq/stats", nil, &out)
