@@ -22,7 +22,7 @@ func minorUnits(code string) (int, bool) {
 	return c.Fraction, true
 }
 
-// tender contains the currencies in use: those of x/text, newer ones, and units
+// tender contains the currencies in use: the ones that x/text has, newer ones, and units
 // that x/text counts as funds.
 var tender = func() map[string]bool {
 	m := make(map[string]bool)

@@ -34,7 +34,7 @@ type Status struct {
 	Held []publish.Hold
 	// Breaker is the state of the circuit breaker for the broker.
 	Breaker publish.BreakerStatus
-	// DeadLetters counts open dead letters, Spilled those of them that were written
+	// DeadLetters counts open dead letters, Spilled the ones that were written
 	// while the breaker was open, and ParkedAggregates the aggregates with an event that
 	// waits behind a dead letter.
 	DeadLetters, Spilled, ParkedAggregates int

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // DLQStore opens the store and its session, which closeSession ends.
@@ -90,4 +91,22 @@ func (c *Config) retentionsOnce(ctx context.Context) (map[string]time.Duration, 
 func tableParts(table string) (keyspace, name string) {
 	keyspace, name, _ = strings.Cut(table, ".")
 	return keyspace, name
+}
+
+// retentions returns the retention of the dead letters of each subscription that sets one, by
+// their table.
+func (c *Config) retentions(ctx context.Context, session *gocql.Session) (map[string]time.Duration, error) {
+	consistency, serial := c.Scylla.Consistencies()
+	s, err := subscriptionstore.Open(session, c.Scylla.Keyspace, subscriptionstore.WithConsistency(consistency), subscriptionstore.WithSerialConsistency(serial))
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.List(ctx)
+	out := make(map[string]time.Duration)
+	for i := range all {
+		if days := all[i].DeadLetter.RetentionDays; days > 0 {
+			out[all[i].DeadLetterTable()] = time.Duration(days) * 24 * time.Hour
+		}
+	}
+	return out, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -99,4 +101,13 @@ func repairWindow(ctx context.Context, c *ScyllaConfig, session *gocql.Session, 
 	}
 	kept := time.Duration(seconds) * time.Second
 	return max(min(orders.DefaultRepairWindow, kept*6/7), orders.DefaultRepairAfter), nil
+}
+
+// Logger returns the configured logger on w. Errors are of usage.
+func (c logConfig) Logger(w io.Writer) (*slog.Logger, error) {
+	log, err := daemon.NewLogger(w, c.Level, c.Format)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return log, nil
 }

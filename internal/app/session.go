@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // Serving runs a command until SIGTERM: it calls f with the logger, and then runs the teardown,
@@ -54,7 +55,7 @@ func withRegistry(
 		reg := NewRegistry()
 		// Before the check, which may create options of the clients.
 		c.Observe(reg, log)
-		if err := c.Trace(ctx, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), log, teardown); err != nil {
+		if err := Trace(ctx, c, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), log, teardown); err != nil {
 			return err
 		}
 		if check != nil {
@@ -114,3 +115,15 @@ func Stopped(ctx context.Context, err error) error {
 
 // reachTimeout is the maximum wait of a command for the first answer of the broker.
 const reachTimeout = 10 * time.Second
+
+// SchemaOptions returns the options of package schema; a nil logger logs nothing.
+func (c *Config) SchemaOptions(log *slog.Logger) schema.Options {
+	return schema.Options{
+		Keyspace:    c.Scylla.Keyspace,
+		Replication: c.Scylla.Replication,
+		Tablets:     schema.TabletsMode(c.Schema.Tablets),
+		CDCTTL:      c.Schema.CDCTTL,
+		RowTTL:      c.Schema.RowTTL,
+		Logger:      log,
+	}
+}

@@ -22,9 +22,9 @@ import (
 // spansTimeout bounds the export of the last spans when a process ends.
 const spansTimeout = 5 * time.Second
 
-// Trace makes the parts that are created later record spans, if the variables of
+// Trace makes the parts that are created with c later record spans, if the variables of
 // OpenTelemetry configure an exporter. service is the default of service.name.
-func (c *Config) Trace(ctx context.Context, service string, log *slog.Logger, teardown *daemon.Teardown) error {
+func Trace(ctx context.Context, c *Config, service string, log *slog.Logger, teardown *daemon.Teardown) error {
 	on, err := otlp.Enabled(os.Getenv)
 	if err != nil {
 		return cli.Usage(err)

@@ -20,7 +20,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/notify"
-	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // Upkeep does the tasks that one process does for all: it sends notifications about dead
@@ -94,24 +93,6 @@ func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Dur
 		return 0, nil // it may be restored from a backup later
 	}
 	return time.Duration(seconds) * time.Second, err
-}
-
-// retentions returns the retention of the dead letters of each subscription that sets one, by
-// their table.
-func (c *Config) retentions(ctx context.Context, session *gocql.Session) (map[string]time.Duration, error) {
-	consistency, serial := c.Scylla.Consistencies()
-	s, err := subscriptionstore.Open(session, c.Scylla.Keyspace, subscriptionstore.WithConsistency(consistency), subscriptionstore.WithSerialConsistency(serial))
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.List(ctx)
-	out := make(map[string]time.Duration)
-	for i := range all {
-		if days := all[i].DeadLetter.RetentionDays; days > 0 {
-			out[all[i].DeadLetterTable()] = time.Duration(days) * 24 * time.Hour
-		}
-	}
-	return out, err
 }
 
 // tidyEvery is the interval between two trims of the lists of dead letters. The first is at a

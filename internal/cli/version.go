@@ -15,7 +15,7 @@ var Version = "dev"
 // Build describes the running binary.
 type Build struct {
 	Version string `json:"version"`
-	// Revision and Time are those of the commit, empty for a build outside a checkout.
+	// Revision and Time belong to the commit; they are empty for a build outside a checkout.
 	// Modified reports uncommitted changes.
 	Revision string `json:"revision,omitempty"`
 	Time     string `json:"time,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds bound the form of a body, whatever its fields. All except those of Free must be
+// Bounds bound the form of a body, whatever its fields. All fields except Free must be
 // positive.
 type Bounds struct {
 	// Depth is the maximum number of levels of objects and lists.

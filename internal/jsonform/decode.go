@@ -20,7 +20,7 @@ const (
 // into T. Only for an invalid one explain reads the fields with Take and Rest, to report
 // every error. valid validates the result; nil accepts any.
 //
-// The error is an *InvalidError with every bad field: those of a wrong type,
+// The error is an *InvalidError with every bad field: of a wrong type,
 // unknown fields and values that valid refuses.
 func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
 	if valid == nil {

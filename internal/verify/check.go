@@ -173,9 +173,9 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	return c.counts
 }
 
-// take checks an event. Those of an aggregate must be passed in sequence.
+// take checks an event. Events of an aggregate must be passed in sequence.
 func (c *checker) take(n uint32) {
-	e := c.l.events.at(n)
+	e := c.l.events.At(n)
 	if !c.begun || e.aggregate != c.aggregate {
 		c.begun, c.aggregate, c.lastSeq, c.waiting, c.places = true, e.aggregate, 0, false, c.places[:0]
 	}
@@ -230,7 +230,7 @@ func (c *checker) unreadable(u Unreadable) {
 		f.Event = u.Events[0]
 	}
 	for _, id := range u.Events {
-		if n, ok := c.l.byID.find(&id, c.l.eventID); ok && c.l.events.at(n).partition != none {
+		if n, ok := c.l.byID.Find(&id, c.l.eventID); ok && c.l.events.At(n).partition != none {
 			return // counted with its record
 		}
 		deadLetter, ok := c.l.deadLetters[id]
@@ -337,7 +337,7 @@ func (c *checker) order(e *entry) {
 
 func (c *checker) doubles() {
 	for _, r := range c.l.repeats {
-		e := c.l.events.at(r.event)
+		e := c.l.events.At(r.event)
 		f := c.finding(Double, e, "first at "+c.l.where(e.partition, e.offset))
 		p := c.l.partitions[r.partition]
 		f.Topic, f.Partition, f.Offset = c.l.topics[p.topic].name, &p.number, &r.offset
@@ -347,7 +347,7 @@ func (c *checker) doubles() {
 }
 
 func (c *checker) finding(k Kind, e *entry, detail string) Finding {
-	f := Finding{Kind: k, Event: e.id, Aggregate: *c.l.aggregates.at(e.aggregate), Seq: e.seq, Detail: detail}
+	f := Finding{Kind: k, Event: e.id, Aggregate: *c.l.aggregates.At(e.aggregate), Seq: e.seq, Detail: detail}
 	if e.partition != none {
 		p, offset := c.l.partitions[e.partition], e.offset
 		f.Topic, f.Partition, f.Offset = c.l.topics[p.topic].name, &p.number, &offset
@@ -369,10 +369,10 @@ func clock(micro int64) string {
 func (l *Ledger) unknownSince(t int64) (out []Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.events.all() {
+	for _, e := range l.events.All() {
 		if e.written == 0 && e.at >= t {
 			out = append(out, Row{
-				Event: e.id, Aggregate: *l.aggregates.at(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
+				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
 			})
 		}
 	}

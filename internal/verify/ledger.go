@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
 )
 
 // Row contains the columns of an outbox row that the ledger needs. Times are microseconds
@@ -55,10 +57,10 @@ type Unreadable struct {
 // It is safe for concurrent use. Rows and records that are added twice count once.
 type Ledger struct {
 	mu         sync.Mutex
-	events     arena[entry]
-	byID       index
-	aggregates arena[gocql.UUID]
-	byKey      index
+	events     compact.Arena[entry]
+	byID       compact.Index
+	aggregates compact.Arena[gocql.UUID]
+	byKey      compact.Index
 
 	topics     []topic
 	partitions []partition
@@ -174,7 +176,7 @@ func (l *Ledger) AddUnreadable(rows ...Unreadable) {
 	}
 }
 
-// AddRecords adds records. Those of one partition must be added in the order of their
+// AddRecords adds records. Records of one partition must be added in the order of their
 // offsets.
 func (l *Ledger) AddRecords(records ...Record) error {
 	l.mu.Lock()
@@ -258,12 +260,12 @@ func (l *Ledger) Rows() iter.Seq[Row] {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, n := range l.sorted() {
-			e := l.events.at(n)
+			e := l.events.At(n)
 			if e.written == 0 {
 				continue
 			}
 			if !yield(Row{
-				Event: e.id, Aggregate: *l.aggregates.at(e.aggregate), Seq: e.seq,
+				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq,
 				Topic: l.topics[e.topic].name, Written: e.written, Deliver: l.later[n],
 			}) {
 				return
@@ -279,7 +281,7 @@ func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		from := since.UnixMicro()
-		for _, e := range l.events.all() {
+		for _, e := range l.events.All() {
 			if e.written == 0 || e.partition == none || e.written < from {
 				continue
 			}
@@ -293,27 +295,27 @@ func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
 // entry returns the entry of an event, which it creates if necessary. The lock must be
 // held.
 func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, error) {
-	if n, ok := l.byID.find(id, l.eventID); ok {
-		return n, l.events.at(n), nil
+	if n, ok := l.byID.Find(id, l.eventID); ok {
+		return n, l.events.At(n), nil
 	}
-	if l.events.n == math.MaxUint32-1 {
-		return 0, nil, fmt.Errorf("more than %d events; use a shorter period", l.events.n)
+	if l.events.Len() == math.MaxUint32-1 {
+		return 0, nil, fmt.Errorf("more than %d events; use a shorter period", l.events.Len())
 	}
-	n, e := l.events.add()
+	n, e := l.events.Add()
 	e.id, e.seq, e.partition, e.topic = *id, seq, none, none
-	l.byID.put(n, l.eventID)
-	a, ok := l.byKey.find(aggregate, l.aggregates.at)
+	l.byID.Put(n, l.eventID)
+	a, ok := l.byKey.Find(aggregate, l.aggregates.At)
 	if !ok {
 		var key *gocql.UUID
-		a, key = l.aggregates.add()
+		a, key = l.aggregates.Add()
 		*key = *aggregate
-		l.byKey.put(a, l.aggregates.at)
+		l.byKey.Put(a, l.aggregates.At)
 	}
 	e.aggregate = a
 	return n, e, nil
 }
 
-func (l *Ledger) eventID(n uint32) *gocql.UUID { return &l.events.at(n).id }
+func (l *Ledger) eventID(n uint32) *gocql.UUID { return &l.events.At(n).id }
 
 func (l *Ledger) topic(name string) (uint16, error) {
 	if n, ok := l.topicOf[name]; ok {
@@ -348,12 +350,12 @@ func (l *Ledger) partition(name string, number int32) (uint16, error) {
 
 // sorted returns the events by aggregate and sequence. The lock must be held.
 func (l *Ledger) sorted() []uint32 {
-	order := make([]uint32, l.events.n)
+	order := make([]uint32, l.events.Len())
 	for i := range order {
 		order[i] = uint32(i)
 	}
 	slices.SortFunc(order, func(a, b uint32) int {
-		x, y := l.events.at(a), l.events.at(b)
+		x, y := l.events.At(a), l.events.At(b)
 		return cmp.Or(cmp.Compare(x.aggregate, y.aggregate), cmp.Compare(x.seq, y.seq), cmp.Compare(a, b))
 	})
 	return order

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -232,7 +233,7 @@ func TestLedger_AgreesWithAPlainAccount(t *testing.T) {
 		l := NewLedger()
 		rows, records, doubles := map[gocql.UUID]bool{}, map[gocql.UUID]bool{}, int64(0)
 		next := [3]int64{}
-		for range 3 * chunkLen / 10 {
+		for range 3 * compact.ChunkLen / 10 {
 			a, s := r.IntN(200), 1+r.IntN(20)
 			if r.IntN(2) == 0 {
 				rows[id(a, s)] = true

@@ -272,7 +272,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return err
 	}
 	for _, id := range published {
-		if !p.set.has(id) {
+		if !p.set.Has(id) {
 			p.v.log.Error("the relay reported an event as published that is not in its topic", "table", p.t.name(), "event_id", id)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -45,7 +46,7 @@ type pass struct {
 	until time.Time
 
 	// The current segment.
-	set         *idSet
+	set         *compact.Set
 	after, upTo int64
 	limit       int64 // rows written at or after it are pending
 	suspects    map[gocql.UUID]suspect
@@ -118,7 +119,7 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 	if want := p.topics.records()/int64(p.v.cfg.maxEvents)*11/10 + 1; want > 1 {
 		ranges = min(ranges, max(1, p.all/int(min(want, int64(p.all)))))
 	}
-	p.limit, p.set, p.suspects, p.waiting = passed.UnixMicro(), new(idSet), make(map[gocql.UUID]suspect), gocql.UUID{}
+	p.limit, p.set, p.suspects, p.waiting = passed.UnixMicro(), new(compact.Set), make(map[gocql.UUID]suspect), gocql.UUID{}
 	p.after, _ = bounds(from, p.all)
 	_, p.upTo = bounds(from+ranges-1, p.all)
 	if err := p.topics.begin(ctx, p.add); err != nil {
@@ -147,10 +148,10 @@ func (p *pass) add(id, aggregate gocql.UUID) error {
 	if token := outbox.Token(aggregate); token <= p.after || token > p.upTo {
 		return nil
 	}
-	if p.set.n >= p.v.cfg.maxEvents {
+	if p.set.Len() >= p.v.cfg.maxEvents {
 		return errFull
 	}
-	p.set.add(id)
+	p.set.Add(id)
 	return nil
 }
 
@@ -184,7 +185,7 @@ func (p *pass) row(ctx context.Context, r *Row) error {
 		return err
 	}
 	switch {
-	case p.set.has(r.Event):
+	case p.set.Has(r.Event):
 		p.checked++
 		p.count("published", 1)
 		p.found(r.Event)
@@ -240,7 +241,7 @@ func (p *pass) confirm(ctx context.Context) error {
 	missing := make(map[gocql.UUID]Row)
 	var ids []gocql.UUID
 	for id, s := range p.suspects {
-		if p.set.has(id) {
+		if p.set.Has(id) {
 			p.count("published", 1)
 			p.found(id)
 			continue

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -406,8 +405,8 @@ func TestVerifier_Segments(t *testing.T) {
 			p := s.pass(t, &log, maxEvents)
 			rows := p.rows
 			p.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {
-				if p.set.n > maxEvents {
-					t.Errorf("%d ids in memory, want at most %d", p.set.n, maxEvents)
+				if p.set.Len() > maxEvents {
+					t.Errorf("%d ids in memory, want at most %d", p.set.Len(), maxEvents)
 				}
 				return rows(ctx, after, upTo, each)
 			}
@@ -475,24 +474,5 @@ func TestVerifier_Memory(t *testing.T) {
 	}
 	if len(p.v.Missing()) != 1 {
 		t.Errorf("%d are missing, want 1", len(p.v.Missing()))
-	}
-}
-
-func TestIDSet(t *testing.T) {
-	t.Parallel()
-	s, gen := new(idSet), &synthetic{}
-	for i := range 5000 {
-		s.add(gen.id(2 * i))
-		if i%1000 == 0 && !s.has(gen.id(2*i)) {
-			t.Errorf("%d was added and is not found", 2*i)
-		}
-	}
-	for i := range 10_000 {
-		if s.has(gen.id(i)) != (i%2 == 0) {
-			t.Fatalf("has(%d) = %t", i, i%2 != 0)
-		}
-	}
-	if s.has(gocql.UUID{}) || s.n != 5000 || math.MaxInt64 != always {
-		t.Error("the zero id is found, or some are lost")
 	}
 }

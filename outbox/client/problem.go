@@ -48,7 +48,7 @@ type Problem struct {
 	// OutcomeUnknown is true if the change may be stored now or later. Retry the
 	// request with the same key to learn the outcome.
 	OutcomeUnknown bool `json:"outcome_unknown"`
-	// Results are those of Ack, Nack, Extend, Reject and Release.
+	// Results is set by Ack, Nack, Extend, Reject and Release.
 	Results []SettleResult `json:"results"`
 
 	// RequestID finds the request in the service's log.

@@ -139,7 +139,7 @@ func (p *partition) passed(offset int64) bool {
 	return p.mu.q.Counts().Next >= offset && !changed && !p.mu.q.HasWork() && !p.mu.working
 }
 
-// Status returns the state of a subscription. The counts are those of the partitions of
+// Status returns the state of a subscription. The counts cover the partitions of
 // this instance; the others have their committed offset.
 func (e *Engine) Status(ctx context.Context, name string) (subscriptions.Status, error) {
 	g, _, err := e.group(ctx, name)

@@ -23,7 +23,7 @@ const (
 	maxTitle = 200
 )
 
-// functions are added to those of text/template.
+// functions are available beside the ones that text/template has.
 var functions = template.FuncMap{
 	// json writes a value as JSON, such as all of .data.
 	"json": func(v any) (string, error) {

@@ -121,7 +121,7 @@ func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Store
 }
 
 // Record returns the record of a stored message: topic, partition, offset, timestamp, key,
-// value and headers are those of the saved one, byte for byte. The error is ErrNoRecord if
+// value and headers equal the saved ones, byte for byte. The error is ErrNoRecord if
 // the message is not stored.
 func (s *Store) Record(ctx context.Context, p Partition, offset int64) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: p.Topic, Partition: p.Number, Offset: offset}

@@ -40,7 +40,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verifier: the relay's answer to a repair is believed", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
-		old: "		if !p.set.has(id) {", new: "		if false {",
+		old: "		if !p.set.Has(id) {", new: "		if false {",
 	},
 	{
 		name: "verifier: a wrong relay.topics publishes everything again", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
@@ -48,7 +48,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verifier: a segment has no bound", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Segments",
-		old: "	if p.set.n >= p.v.cfg.maxEvents {", new: "	if false {",
+		old: "	if p.set.Len() >= p.v.cfg.maxEvents {", new: "	if false {",
 	},
 	{
 		name: "verifier: a relay that scans its table has passed everything", file: "relay/passed.go", pkg: "./relay", run: "TestPassed$",

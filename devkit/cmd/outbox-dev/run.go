@@ -187,7 +187,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	reg := app.NewRegistry()
 	d.conf.Observe(reg, d.log)
-	if err := d.conf.Trace(ctx, "outbox-dev", d.log, teardown); err != nil {
+	if err := app.Trace(ctx, d.conf, "outbox-dev", d.log, teardown); err != nil {
 		return err
 	}
 	if d.session, err = d.conf.Scylla.Session(d.conf.Scylla.Keyspace); err != nil {

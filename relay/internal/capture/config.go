@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// Config configures the readers. All fields are set; relay.Config documents those of
+// Config configures the readers. All fields are set; relay.Config documents the fields of
 // the same name.
 type Config struct {
 	Session              *gocql.Session // of Sweep and Quiet

@@ -5,7 +5,7 @@
 //   - Chain: the dead letters of an aggregate in the order of their sequence numbers. A
 //     strict chain blocks later events of the aggregate. A chain drains while a replay of
 //     it is in progress.
-//   - Group: dead letters with one rule and equal errors. Those of a large group are
+//   - Group: dead letters with one rule and equal errors. Members of a large group are
 //     replayed with canaries: a few first, and the others when these are published.
 //   - Set: all chains and groups, and the chains that are due, by time.
 //

@@ -1,4 +1,4 @@
-// Package producer sends records to Kafka: those of one aggregate in one batch at a time,
+// Package producer sends records to Kafka: records of one aggregate in one batch at a time,
 // and none twice.
 //
 //   - Flight: the outstanding records of one aggregate. All of them are in one batch of one

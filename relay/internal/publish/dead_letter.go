@@ -54,7 +54,7 @@ func classOf(err error) string {
 	}
 }
 
-// deadLetterWriter writes dead letters, those of an aggregate one after the other. Its
+// deadLetterWriter writes dead letters, one after the other for each aggregate. Its
 // state is the publisher's; it is safe for concurrent use.
 type deadLetterWriter struct {
 	p     *Publisher

@@ -23,7 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
-// Publisher writes events to Kafka, those of an aggregate in the order in which they
+// Publisher writes events to Kafka, the events of an aggregate in the order in which they
 // were accepted, and each event once however often it is offered.
 //
 // Events of one aggregate for one topic are sent without waiting for each other. The

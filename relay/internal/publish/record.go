@@ -29,7 +29,7 @@ var (
 //
 // Its last headers describe the publication. Every event has the header of its reader.
 // The others are present only where they differ from a first attempt with a closed
-// breaker, so an event needs no allocation beyond those of its own headers.
+// breaker, so an event needs no allocation except for its own headers.
 func record(it *item, source string, breaker BreakerState) *kgo.Record {
 	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, source)
 	if int(it.by) < len(capturedHeaders) {

@@ -6,7 +6,7 @@ import (
 )
 
 // Config configures read-back and proofs. All fields are set; relay.Config
-// documents those of the same name.
+// documents the fields of the same name.
 type Config struct {
 	Source              string
 	Topics              map[string]string

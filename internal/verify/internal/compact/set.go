@@ -1,4 +1,4 @@
-package verify
+package compact
 
 import (
 	"bytes"
@@ -8,25 +8,29 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// idSet is an exact set of event ids. It uses 16 bytes per id and at most an eighth of
-// that for growth.
-type idSet struct {
-	parts [1024]idPart
+// Set is an exact set of UUIDs. It uses 16 bytes per id and at most an eighth of that for
+// growth. The zero value is empty.
+type Set struct {
+	parts [1024]part
 	n     int
 }
 
-// idPart contains the ids of one hash. They are sorted at the first search.
-type idPart struct {
+// part contains the ids of one hash. They are sorted at the first search.
+type part struct {
 	ids    []gocql.UUID
 	sorted bool
 }
 
-func (s *idSet) part(id *gocql.UUID) *idPart {
+func (s *Set) part(id *gocql.UUID) *part {
 	h := (binary.LittleEndian.Uint64(id[:8]) ^ binary.LittleEndian.Uint64(id[8:])*0x9e3779b97f4a7c15) * 0x9e3779b97f4a7c15
 	return &s.parts[h>>54]
 }
 
-func (s *idSet) add(id gocql.UUID) {
+// Len returns the number of ids that were added.
+func (s *Set) Len() int { return s.n }
+
+// Add adds an id that the set does not contain.
+func (s *Set) Add(id gocql.UUID) {
 	p := s.part(&id)
 	if len(p.ids) == cap(p.ids) {
 		more := make([]gocql.UUID, len(p.ids), len(p.ids)+64+len(p.ids)/8)
@@ -37,7 +41,8 @@ func (s *idSet) add(id gocql.UUID) {
 	s.n++
 }
 
-func (s *idSet) has(id gocql.UUID) bool {
+// Has reports whether the set contains an id.
+func (s *Set) Has(id gocql.UUID) bool {
 	p := s.part(&id)
 	compare := func(a, b gocql.UUID) int { return bytes.Compare(a[:], b[:]) }
 	if !p.sorted {
