@@ -35,6 +35,7 @@ func (l *ledger) judge() {
 		j.lost(m)
 		j.moved(m)
 		j.settledOnce(m)
+		j.gaveUp(m)
 		j.oneLease(m)
 		j.attempts(m)
 		if l.Push != nil {
@@ -164,6 +165,21 @@ func (j *judge) settledOnce(m *message) {
 				if later.start.After(d.start) && !replayed {
 					j.wrongf(m, "was delivered at %s, after the confirmed %s of the delivery at %s", stamp(later.start), a.Action, stamp(d.start))
 				}
+			}
+		}
+	}
+}
+
+// gaveUp: a message that became a dead letter is delivered only by a replay or a seek. Dead
+// letters have times in milliseconds.
+func (j *judge) gaveUp(m *message) {
+	if j.loose(m) || len(j.mu.replayed[m.name]) > 0 {
+		return
+	}
+	for _, l := range j.deadLetters[m.name] {
+		for _, d := range m.deliveries {
+			if d.start.After(l.LastFailedAt.Add(time.Millisecond)) {
+				j.wrongf(m, "was delivered at %s, after it became a dead letter at %s", stamp(d.start), stamp(l.LastFailedAt))
 			}
 		}
 	}
