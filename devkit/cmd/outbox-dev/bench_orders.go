@@ -120,26 +120,35 @@ func withLoad(p phase, kind, path, load string, rate func(float64) float64) phas
 }
 
 // orderGoals reports to which degree the goals of orders are met.
-func orderGoals(r *bench.ServiceReport, offered string, overload []float64) []string {
-	raw, bare, whole := r.Find("", bench.Raw, loadFull), r.Find("", bench.Bare, loadFull), r.Find("", bench.Whole, loadFull)
+func orderGoals(r *bench.ServiceReport, offered string, overload []float64) (out []string) {
 	share := func(p, of *bench.Phase) string {
 		return fmt.Sprintf("%.0f %%", 100*p.Served.PerSecond/max(of.Served.PerSecond, 1e-9))
 	}
-	out := []string{
-		fmt.Sprintf("As fast as it answers, the service serves %.0f orders/s: %s of the raw client, which sends no HTTP, and %s of the bare handler.",
-			whole.Served.PerSecond, share(whole, raw), share(whole, bare)),
+	raw, bare, whole := r.Find("", bench.Raw, loadFull), r.Find("", bench.Bare, loadFull), r.Find("", bench.Whole, loadFull)
+	if measured(raw, bare, whole) {
+		out = append(out, fmt.Sprintf("As fast as it answers, the service serves %.0f orders/s: %s of the raw client, which sends no HTTP, and %s of the bare handler.",
+			whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
 	}
-	at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered)
-	out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of the raw client under the same load (the goal is 90), %s of itself as fast as it answers.",
-		offered, at.Served.PerSecond, share(at, alone), share(at, whole)))
+	if at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered); measured(at, alone, whole) {
+		out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of the raw client under the same load (the goal is 90), %s of itself as fast as it answers.",
+			offered, at.Served.PerSecond, share(at, alone), share(at, whole)))
+	}
 	out = append(out, overloadGoals(r, "", loadCalm, overload)...)
 	out = append(out, overloadGoals(r, whatLimited, loadHalf, overload)...)
-	calm := func(kind string) *bench.Phase { return r.Find("", kind, loadCalm) }
-	w, b, c := calm(bench.Whole), calm(bench.Bare), calm(bench.Raw)
-	out = append(out, fmt.Sprintf("Overhead at p95, calm: %.0f µs in the service beside the database (the goal is 300); over HTTP its p95 is %.0f µs above the bare handler's and %.0f µs above the raw client's.",
-		1000*w.Own.P95, 1000*(w.Sent.P95-b.Sent.P95), 1000*(w.Sent.P95-c.Sent.P95)))
+	if w, b, c := r.Find("", bench.Whole, loadCalm), r.Find("", bench.Bare, loadCalm), r.Find("", bench.Raw, loadCalm); measured(w, b, c) {
+		out = append(out, fmt.Sprintf("Overhead at p95, calm: %.0f µs in the service beside the database (the goal is 300); over HTTP its p95 is %.0f µs above the bare handler's and %.0f µs above the raw client's.",
+			1000*w.Own.P95, 1000*(w.Sent.P95-b.Sent.P95), 1000*(w.Sent.P95-c.Sent.P95)))
+	}
 	raw, bare, whole = r.Find("with a key", bench.Raw, loadFull), r.Find("with a key", bench.Bare, loadFull), r.Find("with a key", bench.Whole, loadFull)
-	return append(out, fmt.Sprintf("With an Idempotency-Key it serves %.0f orders/s: %s of the raw client, %s of the bare handler.", whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
+	if measured(raw, bare, whole) {
+		out = append(out, fmt.Sprintf("With an Idempotency-Key it serves %.0f orders/s: %s of the raw client, %s of the bare handler.", whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
+	}
+	return out
+}
+
+// measured reports whether --only left out none of the phases.
+func measured(all ...*bench.Phase) bool {
+	return !slices.ContainsFunc(all, func(p *bench.Phase) bool { return p.Done == 0 })
 }
 
 // overloadGoals compares the service under overload with itself as fast as it answers,
@@ -148,7 +157,7 @@ func overloadGoals(r *bench.ServiceReport, what, calm string, overload []float64
 	full, quiet := r.Find(what, bench.Whole, loadFull), r.Find(what, bench.Whole, calm)
 	for _, n := range overload {
 		at := r.Find(what, bench.Whole, overloaded(n))
-		if at.Done == 0 {
+		if !measured(at, full, quiet) {
 			continue
 		}
 		cores := func(micros float64) float64 { return micros * at.Served.PerSecond / 1e6 }

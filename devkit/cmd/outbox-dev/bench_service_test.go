@@ -116,7 +116,7 @@ func TestOverloadGoals(t *testing.T) {
 		phase("", loadFull, 20_000, 30, 0), phase("", overloaded(2), 19_000, 40, 3),
 		phase(whatLimited, loadFull, 2000, 30, 0), phase(whatLimited, loadHalf, 1000, 5, 0), phase(whatLimited, overloaded(2), 1900, 15, 1.5),
 	}}
-	got := overloadGoals(r, whatLimited, loadHalf, []float64{2, 5})
+	got := orderGoals(r, "offered 1/s", []float64{2, 5}) // without calm, raw and bare
 	want := "limited database, service, offered 2x its ceiling: serves 1900/s, 95 % of itself as fast as it answers (the goal is 90); p99 15.0 ms, 3.0 times offered half of its ceiling (the goal is below 4); " +
 		"a refusal takes 1.5 ms at p99 (the goal is 5). Busy processors: service 0.19, database 0.10, load 0.05."
 	if len(got) != 1 || got[0] != want {
