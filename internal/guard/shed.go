@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// maxLag is the mean time between the moment that a waiting request gets its places and
-	// the moment that it runs; or lagOfLatency of the latency. A longer time means that all
-	// processors are busy.
+	// All processors are busy if waiting requests that get their places run later than
+	// maxLag and than lagOfLatency of the database's latency, on average.
 	maxLag       = 250 * time.Microsecond
 	lagOfLatency = 0.1
-	// lagShare is the share of one request in the mean.
+	// lagShare is the share of one request in the average.
 	lagShare = 1.0 / 16
 	// While processors are busy each refusal increases the time between two refusals by
 	// paceStep, otherwise it decreases it, from 0 to maxPace.
