@@ -23,7 +23,7 @@ var brokerMutants = []mutant{
 		new: "pf == nil || !pf.stalled",
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
-		name: "what waits for a silent partition fills the memory", file: "relay/internal/publish/supervise.go",
+		name: "events that wait for a silent partition fill the memory", file: "relay/internal/publish/supervise.go",
 		old: "filling || silent >=",
 		new: "filling && false || silent >=",
 	}),
@@ -73,7 +73,7 @@ var brokerMutants = []mutant{
 		new: "if x.p.WritesDeadLetters() {",
 	}),
 	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
-		name: "more is published while a partition is unread than a start remembers", file: "relay/internal/publish/gates.go",
+		name: "more events are published while a partition is unread than a start reads back", file: "relay/internal/publish/gates.go",
 		old: "return g.left >= 0, g.left == -1",
 		new: "return true, g.left == -1",
 	}),
@@ -88,7 +88,7 @@ var brokerMutants = []mutant{
 		new: "if false {",
 	}),
 	unit("TestStatus_ReportsRecordsThatTheBrokerLost", mutant{
-		name: "lost records are no problem of readiness", file: "relay/internal/publish/data_loss.go",
+		name: "lost records do not affect readiness", file: "relay/internal/publish/data_loss.go",
 		old: "	l.last.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})\n",
 		new: "",
 	}),

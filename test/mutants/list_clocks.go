@@ -24,7 +24,7 @@ var clockMutants = []mutant{
 		new: "Idempotent(true)",
 	}),
 	clocks("relay", mutant{
-		name: "the begin of a scan has the time of the relay's host", file: "relay/internal/checkpoint/scans.go",
+		name: "the start of a scan has the time of the relay's host", file: "relay/internal/checkpoint/scans.go",
 		old: "WithContext(ctx).DefaultTimestamp(false)",
 		new: "WithContext(ctx)",
 	}),

@@ -3,19 +3,19 @@ package main
 // dlqMutants break what is done with dead letters.
 var dlqMutants = []mutant{
 	{
-		name: "a change whose caller hung up was refused", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "ChangesAreAudited",
+		name: "the change of a disconnected caller counts as rejected", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "ChangesAreAudited",
 		old: "status == httpapi.StatusHungUp || said.OutcomeUnknown", new: "said.OutcomeUnknown",
 	},
 	{
-		name: "a body that the audit reads may come for ever", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "IsBounded",
+		name: "a body that the audit reads has no deadline", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "IsBounded",
 		old: "_ = w.SetReadDeadline(time.Now().Add(bodyTimeout))", new: "",
 	},
 	{
-		name: "the deadline of a body that the audit has read goes on", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "HasNoDeadlineLeft",
+		name: "the deadline of a body remains after the audit has read it", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "HasNoDeadlineLeft",
 		old: "	if w.asked != nil {\n		return nil\n", new: "	if false {\n		return nil\n",
 	},
 	unit("TestDeadLetters_ConditionsAndTheSameError", mutant{
-		name: "the same error is tried again and again", file: "dlq/store_claim.go",
+		name: "the same error is retried without limit", file: "dlq/store_claim.go",
 		old: "	case f.SameError > 0 && repeats >= f.SameError:\n",
 		new: "	case false:\n",
 	}),
@@ -25,7 +25,7 @@ var dlqMutants = []mutant{
 		new: "return !began.IsZero()",
 	}),
 	{
-		name: "dlq: an hour is taken off a list that is relied on", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
+		name: "dlq: an hour that was announced recently is removed from a list", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
 		old: "before := ls.db.Now().Add(-announceKept)\n",
 		new: "before := ls.db.Now()\n",
 	},
@@ -50,7 +50,7 @@ var dlqMutants = []mutant{
 		old: "	return int(min(max(n, dlq.MinPriority), dlq.MaxPriority))", new: "	return int(min(max(n, dlq.MinPriority), 1000))",
 	},
 	{
-		name: "retention: a restored dead letter is archived at once", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "ARestoredOneStays|BesideOperators",
+		name: "retention: a restored dead letter is archived immediately", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "ARestoredOneStays|BesideOperators",
 		old: "|| restoredSince(c.History, p) {", new: "{",
 	},
 	{
@@ -78,11 +78,11 @@ var dlqMutants = []mutant{
 		old: "; !ok {", new: "; !ok || true {",
 	},
 	{
-		name: "dlq: a job acts on a dead letter again", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
+		name: "dlq: a job changes a dead letter twice beside another", file: "dlq/store_read.go", pkg: "./dlq", run: "ActsOnceBesideAnother",
 		old: "	return version > 0, err", new: "	return version < 0, err",
 	},
 	{
-		name: "dlq: a runner that goes on acts again", file: "dlq/store_read.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|TwoNeverActTwice",
+		name: "dlq: a resumed job changes a dead letter twice", file: "dlq/store_read.go", pkg: "./dlq/jobs", run: "CrashesAtEveryWrite|TwoNeverActTwice",
 		old: "		return job != none && l.job == job, nil", new: "		return false, nil",
 	},
 	{
@@ -90,7 +90,7 @@ var dlqMutants = []mutant{
 		old: "		j.batch = w.complete() + 1", new: "		j.batch = w.complete() + 1\n		j.cursor.Acted.Changed += len(ids)",
 	},
 	{
-		name: "dlq: a paused job goes on to the end of its batch", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "PauseResumeCancel",
+		name: "dlq: a paused job continues to the end of its batch", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "PauseResumeCancel",
 		old: "					stop(errStopActing)", new: "					_ = errStopActing",
 	},
 	{
@@ -102,20 +102,20 @@ var dlqMutants = []mutant{
 		old: "		if err = s.edits.keep(ctx, event, &edited); err == nil {", new: "		if edited.ID != (gocql.UUID{}) {",
 	},
 	{
-		name: "dlq: an edit passes over what somebody changed since", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_Refuses",
+		name: "dlq: an edit ignores a concurrent change", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_Refuses",
 		old: "	by.Version = expect", new: "	by.Version = 0",
 	},
 	{
-		name: "dlq: what is parked is replayed when it is edited", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
+		name: "dlq: an edit replays a parked dead letter", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
 		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
 	},
 	{
-		name: "api: what the audit cannot have is done all the same", file: "internal/admin/audit.go", pkg: "./internal/admin", run: "TestAudit_NothingIsDone",
+		name: "api: a change is made although the audit trail cannot be written", file: "internal/admin/audit.go", pkg: "./internal/admin", run: "TestAudit_NothingIsDone",
 		old: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err)\n		return why\n",
 		new: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err, \"why\", why)\n",
 	},
 	{
-		name: "api: what the library refuses has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
+		name: "api: a problem of the HTTP library has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
 		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
 	},
 	{
@@ -139,7 +139,7 @@ var dlqMutants = []mutant{
 		old: "b.Action == dlq.ActionPurge && !b.NoArchive) {", new: "false) {",
 	},
 	{
-		name: "dlq: a purge leaves what edits would have published", file: "dlq/store_purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
+		name: "dlq: a purge leaves the stored edits", file: "dlq/store_purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
 		old: "	return s.edits.remove(ctx, event)\n", new: "	return nil\n",
 	},
 	{

@@ -71,7 +71,7 @@ var internalMutants = []mutant{
 		old: "case len(values) > 1 && !repeats(p):", new: "case false:",
 	},
 	{
-		name: "a server that dies is told to nobody", file: "internal/daemon/admin.go", pkg: "./internal/daemon", run: "NobodySees",
+		name: "the failure of a server is not reported", file: "internal/daemon/admin.go", pkg: "./internal/daemon", run: "NobodySees",
 		old: "return errors.Join(err, s.err)", new: "return err",
 	},
 	{
@@ -79,7 +79,7 @@ var internalMutants = []mutant{
 		old: "if err != nil || seen == p.mu.seen {", new: "if err != nil || seen != p.mu.seen || seen == p.mu.seen {",
 	},
 	{
-		name: "internal/admin: an error repeats what was sent", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeat",
+		name: "internal/admin: an error repeats the sent value", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeat",
 		old: "e.Value, e.Location = nil, jsonform.Plain(e.Location)", new: "e.Location = jsonform.Plain(e.Location)",
 	},
 	{
@@ -87,23 +87,23 @@ var internalMutants = []mutant{
 		old: "return path[:end] + \"…\"", new: "return path",
 	},
 	{
-		name: "a body that breaks off is a defect of the server", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
+		name: "a truncated body is an internal error", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
 		old: "r.body.broken = !ok || !slow.Timeout()", new: "r.body.broken = ok && slow.Timeout()",
 	},
 	{
-		name: "a body is sent before it is refused", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
+		name: "a body that is too long is read before it is rejected", file: "internal/httpapi/body.go", pkg: "./orders", run: "BodiesThatDoNotArrive",
 		old: "r.ContentLength > most {", new: "r.ContentLength > 1<<40 {",
 	},
 	{
-		name: "a server refuses before its load balancer knows", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
+		name: "a server refuses connections before its load balancer notices", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
 		old: "if s.DrainDelay <= 0 {", new: "if true {",
 	},
 	{
-		name: "a kept connection brings requests to a server that leaves", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
+		name: "a stopping server keeps idle connections open", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "WhileItLeaves",
 		old: "if ctx.Err() != nil {", new: "if false {",
 	},
 	{
-		name: "a server that ends keeps the address that it was handed", file: "internal/httpapi/reception.go", pkg: "./internal/httpapi", run: "Reception",
+		name: "a stopped server keeps its inherited listener", file: "internal/httpapi/reception.go", pkg: "./internal/httpapi", run: "Reception",
 		old: "if d.last {", new: "if false {",
 	},
 	{
@@ -111,19 +111,19 @@ var internalMutants = []mutant{
 		old: "os.Exit(exitInterrupted)", new: "_ = exitInterrupted; _ = os.Exit",
 	},
 	{
-		name: "anybody says whose a request is", file: "internal/access/proxies.go", pkg: "./internal/access", run: "WhoAsked",
+		name: "any client can set the client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "WhoAsked",
 		old: "if err != nil || !p.trusts(clean(peer.Addr())) {", new: "if err != nil {",
 	},
 	{
-		name: "a caller behind a proxy says whose its request is", file: "internal/access/proxies.go", pkg: "./internal/access", run: "NobodySpoofs",
+		name: "a client behind a proxy can set its client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "NobodySpoofs",
 		old: "\t\tif !p.trusts(at) {\n\t\t\treturn at", new: "\t\tif false {\n\t\t\treturn at",
 	},
 	{
-		name: "who does not read the answer keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
+		name: "a client that does not read the response keeps the connection", file: "internal/httpapi/serve.go", pkg: "./internal/httpapi", run: "DoesNotRead",
 		old: "s.WriteTimeout,\n", new: "0 * s.WriteTimeout,\n",
 	},
 	{
-		name: "an open breaker asks the database", file: "internal/circuit/circuit.go", pkg: "./messages", run: "Breaker",
+		name: "an open breaker sends requests to the database", file: "internal/circuit/circuit.go", pkg: "./messages", run: "Breaker",
 		old: "c.ConsecutiveFailures >= uint32(cfg.Failures) ||", new: "c.ConsecutiveFailures >= 100*uint32(cfg.Failures) ||",
 	},
 	{
@@ -135,11 +135,11 @@ var internalMutants = []mutant{
 		old: "have >= need", new: "have+1 >= need",
 	},
 	{
-		name: "access: wrong tokens from an address have no end", file: "internal/access/gate.go", pkg: "./internal/access", run: ".",
+		name: "access: wrong tokens from an address are not limited", file: "internal/access/gate.go", pkg: "./internal/access", run: ".",
 		old: "	if wait, ok := g.failures.take(from); !ok {", new: "	if wait, ok := g.failures.take(secret); !ok {",
 	},
 	{
-		name: "access: an operation that names no role is everybody's", file: "internal/access/huma.go", pkg: "./internal/access", run: ".",
+		name: "access: an operation without a role is open to every principal", file: "internal/access/huma.go", pkg: "./internal/access", run: ".",
 		old: "			needed = Admin\n", new: "			needed = Viewer\n",
 	},
 	{

@@ -74,12 +74,12 @@ var lateMutants = []mutant{
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "gaps of an aggregate with events under way are forgotten", file: "relay/internal/dedup/index.go",
+		name: "gaps of an aggregate with events in progress are forgotten", file: "relay/internal/dedup/index.go",
 		old: "!ok && !x.busy(a) {",
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "a number that was passed over counts as published", file: "relay/internal/publish/aggregates.go",
+		name: "a skipped number counts as published", file: "relay/internal/publish/aggregates.go",
 		old: "	case a.dedup.IsGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
@@ -89,27 +89,27 @@ var lateMutants = []mutant{
 		new: "		if false {\n			x.skip(",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "numbers that were passed over are not looked up again", file: "relay/internal/dedup/gaps.go",
+		name: "skipped numbers are not looked up again", file: "relay/internal/dedup/gaps.go",
 		old: "return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)",
 		new: "return g != nil && false",
 	}),
 	unit("TestGaps_AreLookedUpAtGrowingDistances", mutant{
-		name: "numbers that were passed over are looked up with every event", file: "relay/internal/dedup/gaps.go",
+		name: "skipped numbers are looked up with every event", file: "relay/internal/dedup/gaps.go",
 		old: "g.step = min(2*g.step, maxGapStep)",
 		new: "g.step = 0",
 	}),
 	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
-		name: "a claim keeps nobody out", file: "relay/internal/publish/aggregates.go",
+		name: "a claim does not exclude other callers", file: "relay/internal/publish/aggregates.go",
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),
 	unit("TestAside_NumbersWithHoles", mutant{
-		name: "repeated holes are waited for as long as the first", file: "relay/internal/capture/sequencer.go",
+		name: "repeated gaps are waited for as long as the first", file: "relay/internal/capture/sequencer.go",
 		old: "s.gapWait>>s.sink.Missing(aggregate)",
 		new: "s.gapWait",
 	}),
 	unit("TestAside_WaitsForTheDatabase", mutant{
-		name: "events overtake those of their aggregate that wait", file: "relay/internal/capture/sequencer.go",
+		name: "events overtake waiting events of their aggregate", file: "relay/internal/capture/sequencer.go",
 		old: "	if !s.aside.has(e.AggregateID) {",
 		new: "	if s.aside.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
 	}),
@@ -124,7 +124,7 @@ var lateMutants = []mutant{
 		new: "if true {",
 	}),
 	unit("TestProofs", mutant{
-		name: "what retention has deleted counts as not published", file: "relay/internal/readback/proof_wide.go",
+		name: "records deleted by retention count as not published", file: "relay/internal/readback/proof_wide.go",
 		old: "		if start.Offset == 0 {",
 		new: "		if true {",
 	}),

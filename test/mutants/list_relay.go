@@ -8,7 +8,7 @@ var relayMutants = []mutant{
 		new: "return end == nil",
 	}),
 	sharing("TestMember_CountsFromWhenItSent", mutant{
-		name: "a lease counts from when the broker's answer came", file: "relay/share/heartbeat.go",
+		name: "a lease begins with the broker's response", file: "relay/share/heartbeat.go",
 		old: "m.lease.renew(sent, false)",
 		new: "m.lease.renew(time.Now(), false)",
 	}),
@@ -38,7 +38,7 @@ var relayMutants = []mutant{
 		new: "		return errFenced",
 	}),
 	scenario("TestShards_AreStoppedKilledAndDivided", mutant{
-		name: "what an owner of before saved late turns the next one back", file: "relay/internal/checkpoint/steady.go",
+		name: "a late save of the previous owner moves its successor back", file: "relay/internal/checkpoint/steady.go",
 		old: "return known",
 		new: "return pos",
 	}),
@@ -48,17 +48,17 @@ var relayMutants = []mutant{
 		new: "",
 	}),
 	unit("TestFence_ALateDeadLetterPublishesNothingAgain", mutant{
-		name: "an event is published of which the owner before may still write a dead letter", file: "relay/internal/publish/offer.go",
+		name: "an event is published although the previous owner may still write its dead letter", file: "relay/internal/publish/offer.go",
 		old: "		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)\n",
 		new: "		it.cause = nil\n",
 	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
-		name: "who reads the topics back for others takes them along when it ends", file: "relay/internal/readback/group.go",
+		name: "a reader that ends also ends the read-back of the others in its group", file: "relay/internal/readback/group.go",
 		old: "case ctx.Err() != nil: // it",
 		new: "case false: // it",
 	}),
 	unit("TestPublisher_WritesNothingBehindTheFence", mutant{
-		name: "what the producer has is written behind the fence", file: "relay/internal/fence/fence.go",
+		name: "records in the producer are written behind the fence", file: "relay/internal/fence/fence.go",
 		old: "return &fencedConn{c, fence}, nil",
 		new: "return c, nil",
 	}),
@@ -68,37 +68,37 @@ var relayMutants = []mutant{
 		new: "	if n < len(s.pending) {\n		s.position = s.pending[n].time\n	}\n	if n == 0 {\n		return\n	}\n	s.base",
 	}),
 	seeds(mutant{
-		name: "an event counts as acknowledged when it is handed on", file: "relay/internal/capture/sequencer.go",
+		name: "an event counts as acknowledged when it is offered", file: "relay/internal/capture/sequencer.go",
 		old: "if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {",
 		new: "if err := s.pass(ctx, e, p.Since, nil); err == nil { p.Settle(id) } else {",
 	}),
 	seeds(mutant{
-		name: "a repeated row counts as acknowledged while its event is under way", file: "relay/internal/publish/offer.go",
+		name: "a repeated row counts as acknowledged while its event is in progress", file: "relay/internal/publish/offer.go",
 		old: "		it.settled = append(it.settled, o.Settled)\n	}\n	return false",
 		new: "		return true\n	}\n	return false",
 	}),
 	seeds(mutant{
-		name: "the sweep hands nothing on", file: "relay/internal/capture/sweep.go",
+		name: "the sweep reader offers nothing", file: "relay/internal/capture/sweep.go",
 		old: "return c.sequencer.Take(ctx, c.progress, change.Time, events)",
 		new: "return c.sequencer.Take(ctx, c.progress, change.Time, events[:0])",
 	}),
 	seeds(mutant{
-		name: "the sweep has no confidence window", file: "relay/internal/capture/sweep.go",
+		name: "the sweep reader has no confidence window", file: "relay/internal/capture/sweep.go",
 		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "the tail does not remember what it handed on", file: "relay/internal/publish/aggregates.go",
+		name: "events of the tail reader are not added to the dedup index", file: "relay/internal/publish/aggregates.go",
 		old: "		a.dedup.Add(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
-		name: "what the sweep has shown is forgotten at once", file: "relay/internal/dedup/index.go",
+		name: "ids that the sweep reader has read are evicted immediately", file: "relay/internal/dedup/index.go",
 		old: "			x.AddShown(id, written, how)\n			return",
 		new: "			_ = how\n			return",
 	}),
 	seeds(mutant{
-		name: "what was read back is forgotten", file: "relay/internal/readback/readback.go",
+		name: "events of the read-back are not added to the dedup index", file: "relay/internal/readback/readback.go",
 		old: "r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))",
 		new: "r.publisher.Seed(&dedup.Found{}, time.Now())",
 	}),
@@ -136,7 +136,7 @@ var relayMutants = []mutant{
 		new: "	case p.table.exists():\n		l.suspect, l.failed = false, nil\n		p.settleLocked(l, front, false)\n		p.pumpLocked(l)\n		p.mu.rest(l)\n",
 	}),
 	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
-		name: "a generation is entered before the one before is drained", file: "relay/internal/checkpoint/streams.go",
+		name: "a generation is entered before the previous one is drained", file: "relay/internal/checkpoint/streams.go",
 		old: "if err := p.waitSettled(ctx); err != nil {",
 		new: "if err := p.waitBelow(ctx, 1<<30); err != nil {",
 	}),
@@ -156,7 +156,7 @@ var relayMutants = []mutant{
 		new: "		_ = reader\n",
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
-		name: "an aggregate changes its partition with events under way", file: "relay/internal/producer/flight.go",
+		name: "an aggregate changes its partition with events in progress", file: "relay/internal/producer/flight.go",
 		old: "if p := f.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := f.partition.Load(); p >= 0 && n < 0 {",
 	}),
@@ -176,7 +176,7 @@ var relayMutants = []mutant{
 		new: "			_ = begin\n",
 	}),
 	unit("TestRelay_CrashesRepeatNothing", mutant{
-		name: "the topics of a template are not remembered", file: "relay/internal/publish/topics_make.go",
+		name: "the topics of a template are not saved", file: "relay/internal/publish/topics_make.go",
 		old: "			err = t.remember(ctx, topic)",
 		new: "			_ = t.remember",
 	}),
@@ -186,12 +186,12 @@ var relayMutants = []mutant{
 		new: "	p.mu.deadLetters.writing++\n	p.settleLocked(l, it, true)\n	p.mu.Unlock()\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "the sweep hands on rows of other shards", file: "relay/internal/capture/sweep.go",
+		name: "the sweep reader offers rows of other shards", file: "relay/internal/capture/sweep.go",
 		old: "		if !s.in.Own.HasRow(row) {\n",
 		new: "		if false {\n",
 	}),
 	unit("TestShards_CarryEachTheirOwn", mutant{
-		name: "the tail hands on rows of other shards", file: "relay/internal/cdclog/rows.go",
+		name: "the tail reader offers rows of other shards", file: "relay/internal/cdclog/rows.go",
 		old: "	if !c.r.again && !c.own.HasKey(data) {\n",
 		new: "	if false {\n",
 	}),
@@ -206,12 +206,12 @@ var relayMutants = []mutant{
 		new: "			return a.Has(own.After+1) && a.Has(own.UpTo) || i == 0",
 	}),
 	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
-		name: "a shard goes on where the first of those before it was", file: "relay/shard_layouts.go",
+		name: "a shard does not continue at the earliest position of the previous shards", file: "relay/shard_layouts.go",
 		old: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) < 0 {",
 		new: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) > 0 {",
 	}),
 	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
-		name: "a shard goes on with the newest generation of those before it", file: "relay/shard_layouts.go",
+		name: "a shard continues with the newest generation of the previous shards", file: "relay/shard_layouts.go",
 		old: "len(before) == 0 || b.generation.Before(generation)",
 		new: "len(before) == 0 || b.generation.After(generation)",
 	}),
@@ -251,17 +251,17 @@ var relayMutants = []mutant{
 		new: "	_ = own\n	return e, found == 3, nil\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
-		name: "a shard takes on the dead letters of others", file: "relay/internal/publish/start.go",
+		name: "a shard loads the dead letters of other shards", file: "relay/internal/publish/start.go",
 		old: "if e.Status.Open() && ownDeadLetter(p, own, e.EventID, e.AggregateID, e.WrittenAt) {\n",
 		new: "if e.Status.Open() {\n",
 	}),
 	unit("TestShards_DeadLetters", mutant{
-		name: "a shard answers what is asked of others", file: "relay/internal/publish/replay_requests.go",
+		name: "a shard answers requests about dead letters of other shards", file: "relay/internal/publish/replay_requests.go",
 		old: "r.p.table.name, r.Own.HasText)",
 		new: "r.p.table.name, nil)",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
-		name: "a shard answers the repairs of others", file: "relay/internal/backfill/repair.go",
+		name: "a shard answers the repair requests of other shards", file: "relay/internal/backfill/repair.go",
 		old: " || !r.own.HasAggregate(q.Aggregate) })",
 		new: " })",
 	}),
@@ -296,7 +296,7 @@ var relayMutants = []mutant{
 		new: "	errs := make([]error, len(many))\n",
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
-		name: "a chain is replayed when its last letter is due", file: "relay/internal/chains/chains.go",
+		name: "a chain is replayed when its last dead letter is due", file: "relay/internal/chains/chains.go",
 		old: "return &c.DeadLetters[0]",
 		new: "return &c.DeadLetters[len(c.DeadLetters)-1]",
 	}),
@@ -331,7 +331,7 @@ var relayMutants = []mutant{
 		new: "left == blocked || p.shut() ||",
 	}),
 	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
-		name: "an operator's word is lost with a claim", file: "relay/internal/publish/replay_end.go",
+		name: "an operator's change is lost with a claim", file: "relay/internal/publish/replay_end.go",
 		old: "			r.adopt(id)\n			return false\n",
 		new: "			r.later(id, chains.AtOperator)\n			return false\n",
 	}),
@@ -346,7 +346,7 @@ var relayMutants = []mutant{
 		new: "{",
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
-		name: "what may be on the wire is given up", file: "relay/internal/producer/flight.go",
+		name: "records that may be in transit are given up", file: "relay/internal/producer/flight.go",
 		old: "return f.p.written.Load() >= f.first.Load()",
 		new: "return false",
 	}),
@@ -370,7 +370,7 @@ var relayMutants = []mutant{
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "an edited event does not say which it stands for", file: "relay/internal/publish/replay_event.go",
+		name: "an edited event does not name its original", file: "relay/internal/publish/replay_event.go",
 		old: "		e.EditOf = e.IDString()\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
@@ -378,12 +378,12 @@ var relayMutants = []mutant{
 		old: "	if len(original) > 0 {", new: "	if len(original) > 1000 {",
 	}),
 	unit("TestBackfill_TailLeavesToTheScanWhatIsItsOwn", mutant{
-		name: "the tail hands on what a scan answers for while a stream is not opened", file: "relay/internal/checkpoint/streams.go",
+		name: "the tail reader offers rows of a scan while a stream is not opened", file: "relay/internal/checkpoint/streams.go",
 		old: "	return s.resumesAt(stream), true",
 		new: "	return s.resumesAt(stream), false",
 	}),
 	unit("TestPartitioner_KeepsAFlightInOneBatch", mutant{
-		name: "an aggregate's records are under way in two batches", file: "relay/internal/producer/flight.go",
+		name: "an aggregate's records are in flight in two batches", file: "relay/internal/producer/flight.go",
 		old: "			f.rejecting.Store(true)\n", new: "",
 	}),
 	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
@@ -397,12 +397,12 @@ var relayMutants = []mutant{
 		new: "		if false && facts.Outruns(",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
-		name: "a quiet stream moves past what may turn up late", file: "relay/internal/capture/quiet.go",
+		name: "a quiet stream moves past rows that may become visible late", file: "relay/internal/capture/quiet.go",
 		old: "		upTo := now.Add(-q.window)",
 		new: "		upTo := now",
 	}),
 	{
-		name: "a lease outlasts a rebalance that nobody told of", file: "relay/share/lease.go", pkg: "./relay/share", run: "TestLease",
+		name: "a lease outlasts an unnoticed rebalance", file: "relay/share/lease.go", pkg: "./relay/share", run: "TestLease",
 		old: "sent.Add(min(l.session, l.rebalance))", new: "sent.Add(l.session)",
 	},
 }

@@ -43,23 +43,23 @@ var securityMutants = []mutant{
 		old: `share.ControlTopic("*")`, new: `share.ControlTopic("none")`,
 	},
 	{
-		name: "access: one holder has all places", file: "internal/access/places.go", pkg: "./internal/access", run: "Places_OneHolder",
+		name: "access: one principal has all places", file: "internal/access/places.go", pkg: "./internal/access", run: "Places_OneHolder",
 		old: `(holder == "" || p.mu.by[holder] < p.each)`, new: "true",
 	},
 	{
-		name: "watch: a subscription is counted as nobody's", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "PrincipalHasHalf",
+		name: "stream: a subscription counts for no principal", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "PrincipalHasHalf",
 		old: `access.Holder(ctx, "")`, new: `access.Holder(context.Background(), "")`,
 	},
 	{
-		name: "internal/admin: an expensive read is counted as nobody's", file: "internal/admin/operations.go", pkg: "./internal/admin", run: "PrincipalHasHalf",
+		name: "internal/admin: an expensive read counts for no principal", file: "internal/admin/operations.go", pkg: "./internal/admin", run: "PrincipalHasHalf",
 		old: `o.heavy.Wait(ctx, access.Holder(ctx, ""))`, new: `o.heavy.Wait(ctx, "")`,
 	},
 	{
-		name: "internal/admin: an aborted request is a database that is away", file: "internal/admin/problem.go", pkg: "./internal/admin", run: "AbortedRequest",
+		name: "internal/admin: an aborted request is reported as an unavailable database", file: "internal/admin/problem.go", pkg: "./internal/admin", run: "AbortedRequest",
 		old: "case httpapi.HungUp(ctx, err):", new: "case httpapi.HungUp(ctx, nil):",
 	},
 	{
-		name: "watch: an aborted request is a broker that is away", file: "internal/stream/http.go", pkg: "./internal/stream", run: "AbortedRequest",
+		name: "stream: an aborted request is reported as an unavailable broker", file: "internal/stream/http.go", pkg: "./internal/stream", run: "AbortedRequest",
 		old: "if httpapi.HungUp(ctx, err) {", new: "if httpapi.HungUp(ctx, nil) {",
 	},
 	{

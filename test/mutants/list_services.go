@@ -23,7 +23,7 @@ var serviceMutants = []mutant{
 		old: "		p.active, w.began = true, time.Time{}", new: "		_ = p",
 	},
 	{
-		name: "a queue that lasts is as long as that of a burst", file: "internal/guard/limiter.go", pkg: "./internal/guard", run: "KeepsNoStandingQueue",
+		name: "a persistent queue has the limit of a burst", file: "internal/guard/limiter.go", pkg: "./internal/guard", run: "KeepsNoStandingQueue",
 		old: "	if l.mu.standing {", new: "	if false {",
 	},
 	{
@@ -35,7 +35,7 @@ var serviceMutants = []mutant{
 		old: "l.Full() == nil {", new: "true {",
 	},
 	{
-		name: "a message that waits is listed for each attempt to hasten it", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
+		name: "a waiting message is listed for each attempt to release it early", file: "schedule/list.go", pkg: "./messages", run: "AgainAfterAnOutage",
 		old: " && !x.at.Before(m.DeliverAt)", new: "",
 	},
 	{
@@ -43,7 +43,7 @@ var serviceMutants = []mutant{
 		old: "		pace.Allow() //", new: "		//",
 	},
 	{
-		name: "many messages are passed over when the time is up", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
+		name: "messages are skipped when the time is up", file: "messages/many.go", pkg: "./messages", run: "TheFirstWaits",
 		old: "if late && ctx.Err() == nil {", new: "if late && false {",
 	},
 	seeds(mutant{
@@ -126,7 +126,7 @@ var serviceMutants = []mutant{
 		old: "		return true, false, err\n	}\n	m.releaseAt", new: "		return true, err == nil, err\n	}\n	m.releaseAt",
 	},
 	{
-		name: "a disconnected client is a defect", file: "orders/http.go", pkg: "./orders", run: "HungUp",
+		name: "a disconnected client is an internal error", file: "orders/http.go", pkg: "./orders", run: "HungUp",
 		old: "	if httpapi.HungUp(ctx, err) {", new: "	if httpapi.HungUp(ctx, nil) {",
 	},
 	{
@@ -142,7 +142,7 @@ var serviceMutants = []mutant{
 		old: "out.Body.DryRun = in.Body.DryRun; out.Body.DryRun {", new: "out.Body.DryRun = in.Body.DryRun; false {",
 	},
 	{
-		name: "a page of scheduled messages looks through all minutes", file: "schedule/list.go", pkg: "./schedule", run: "SoManyMinutes",
+		name: "a page of scheduled messages reads all minutes", file: "schedule/list.go", pkg: "./schedule", run: "SoManyMinutes",
 		old: "if minutes == maxMinutes {", new: "if minutes < 0 {",
 	},
 	{

@@ -4,7 +4,7 @@ import "slices"
 
 // storeMutants break what package subscriptions/store promises, and the dead letters of
 // subscriptions.
-var storeMutants = slices.Concat(storeOnly, letterMutants)
+var storeMutants = slices.Concat(storeOnly, deadLetterMutants)
 
 var storeOnly = []mutant{
 	inStore("RandomOwners|Fence_", mutant{
@@ -62,7 +62,7 @@ var storeOnly = []mutant{
 	}),
 }
 
-var letterMutants = []mutant{
+var deadLetterMutants = []mutant{
 	ofLetters("Replay_AfterFailures|UntilItIsAcknowledged", mutant{
 		name: "deadletter: a replay is done before it is stored", file: "subscriptions/internal/deadletter/replay.go",
 		old: "	r.Messages.Replay(record, l.EventID)\n	return false, nil", new: "	r.Messages.Replay(record, l.EventID)\n	return true, nil",

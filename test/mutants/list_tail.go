@@ -26,11 +26,11 @@ var tailMutants = []mutant{
 		new: "	if l.Next < 0 {\n		late = o.Written - l.Next",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported when it has stopped", file: "relay/internal/dedup/near.go",
+		name: "the tail's limit is reported after the tail reader has stopped", file: "relay/internal/dedup/near.go",
 		old: "nearFullPercent  = 80", new: "nearFullPercent  = 100",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
-		name: "the tail's limit is reported for ever", file: "relay/internal/dedup/near.go",
+		name: "the tail's limit is reported forever", file: "relay/internal/dedup/near.go",
 		old: "		percent = nearClearPercent\n", new: "		percent = -1\n",
 	}),
 	{

@@ -23,11 +23,11 @@ var verifyMutants = []mutant{
 		old: "	if err := p.topics.more(ctx, p.add); err != nil {", new: "	if err := error(nil); err != nil {",
 	},
 	{
-		name: "verifier: what the relay has not passed is missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_LeavesAlone",
+		name: "verifier: events that the relay has not passed are missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_LeavesAlone",
 		old: "max(r.Written, r.Deliver) >= p.limit,", new: "false,",
 	},
 	{
-		name: "verifier: what a topic has deleted is missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Retention",
+		name: "verifier: events deleted from a topic are missing", file: "internal/verify/verifier_pass.go", pkg: "./internal/verify", run: "TestVerifier_Retention",
 		old: "	case r.Written < horizon:\n", new: "	case r.Written < horizon-horizon:\n",
 	},
 	{
@@ -39,7 +39,7 @@ var verifyMutants = []mutant{
 		old: "kgo.FetchIsolationLevel(kgo.ReadCommitted())", new: "kgo.FetchIsolationLevel(kgo.ReadUncommitted())",
 	},
 	{
-		name: "verifier: the relay's answer to a repair is believed", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
+		name: "verifier: the relay's answer to a repair is not verified", file: "internal/verify/verifier.go", pkg: "./internal/verify", run: "TestVerifier_Repairs",
 		old: "		if !p.set.Has(id) {", new: "		if false {",
 	},
 	{
@@ -59,15 +59,15 @@ var verifyMutants = []mutant{
 		old: "	if p.t.Repair == nil || len(missing) == 0 {", new: "	if true || len(missing) == 0 {",
 	}),
 	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
-		name: "repair: published is what the dedup index says", file: "relay/internal/backfill/repair.go",
+		name: "repair: the dedup index proves publication", file: "relay/internal/backfill/repair.go",
 		old: "		case inTopic && r.waited(q.ID):", new: "		case inTopic:",
 	}),
 	unit("TestRepair_OfAnEventThatItsTopicHasLost", mutant{
-		name: "repair: two proofs of before the publication publish it again", file: "relay/internal/backfill/repair.go",
+		name: "repair: two proofs from before the publication publish it again", file: "relay/internal/backfill/repair.go",
 		old: "ok && r.seen[q.ID] > before {", new: "ok && before >= 0 {",
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
-		name: "repair: an event is published before the earlier ones that the sweep has still to publish", file: "relay/internal/backfill/repair.go",
+		name: "repair: an event is published before earlier ones that the sweep reader has not published", file: "relay/internal/backfill/repair.go",
 		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FateUnpublished", new: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) > publish.FateDoubtful",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
@@ -83,11 +83,11 @@ var verifyMutants = []mutant{
 		old: "q.Detail == isBeforeScan || q.Detail == isBeforeSweep", new: "q.Detail == isBeforeScan",
 	},
 	{
-		name: "verify: what a former topic has deleted is missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
+		name: "verify: events deleted from a former topic are missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
 		old: "horizon = max(horizon, s.absence)", new: "_ = s.absence",
 	},
 	{
-		name: "verify: beside an empty former topic nothing is missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
+		name: "verify: events are not missing beside an empty former topic", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
 		old: "now.Add(-retention[start.Topic])", new: "now.Add(-0*retention[start.Topic])",
 	},
 }
