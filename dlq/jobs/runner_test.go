@@ -1,9 +1,11 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
@@ -226,15 +228,21 @@ func (b *bundle) shut(table string) (open func()) {
 	return func() { _ = b.node.Faults().Remove(id) }
 }
 
+// A pause and a cancellation end the current batch while its changes are retried. They do
+// not wait until the retries end.
 func TestRunner_PauseResumeCancel(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
+	b.reopen(t, dlq.WithTimeouts(30*time.Second, 30*time.Second)) // then a batch whose changes are retried fails
 	ctx := t.Context()
 	tables := []string{testTable, "outbox.later", "outbox.never"}
 	ids := b.writeMany(t, 12, func(i int, l *dlq.DeadLetter) { l.Table = tables[i/4] })
 	open := b.shut(tables[1])
 	b.shut(tables[2])
-	start(t, b.jobs, quick("r1"))
+	var warnings bytes.Buffer // of a batch that failed
+	cfg := quick("r1")
+	cfg.Logger = slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	stop := start(t, b.jobs, cfg)
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionDiscard, IDs: ids})
 	b.jobWhen(t, j.ID, "running", func(j *Job) bool { return j.Progress.Done == 4 })
 	if err := b.jobs.Pause(ctx, j.ID, eve); err != nil {
@@ -264,6 +272,9 @@ func TestRunner_PauseResumeCancel(t *testing.T) {
 	b.actedOnce(t, j.ID, 0, ids[8:])
 	if len(j.History) != 4 {
 		t.Errorf("history %+v, want create, pause, resume, cancel", j.History)
+	}
+	if stop(); warnings.Len() > 0 {
+		t.Errorf("the batch ended by its own failure: %s", &warnings)
 	}
 }
 
