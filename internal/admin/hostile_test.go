@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -189,5 +190,41 @@ func TestAPI_NoPageElsewhereChangesAnything(t *testing.T) {
 	}
 	if seen < 8 {
 		t.Errorf("%d operations change something", seen)
+	}
+}
+
+// An error names the field and does not repeat the sent value, which may be a misplaced
+// secret or a script.
+func TestHostile_ErrorsDoNotRepeatValues(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	const secret = "hunter2-sesame"
+	script := `<script>` + secret + `</script>`
+	q := url.QueryEscape(script)
+	for _, tt := range []struct{ method, path, body string }{
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":"` + secret},
+		{"POST", "/v1/dlq/preview", `{"action":"` + secret + `","filter":{}}`},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["` + secret + `"]}`},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"` + script + `":1}}`},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"since":"` + secret + `"}}`},
+		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["` + secret + `"]}}`},
+		{"POST", "/v1/dlq/preview", `["` + secret + `"]`},
+		{"POST", "/v1/dlq/preview", `"` + secret + `"`},
+		{"POST", "/v1/dlq/preview", secret},
+		{"POST", "/v1/dlq/preview", `{"a":"` + secret + `","a":1}`},
+		{"POST", "/v1/dlq/jobs", `{"action":"archive","object":"` + secret + `"}`},
+		{"GET", "/v1/dlq/dead-letters?status=" + q, ""},
+		{"GET", "/v1/dlq/dead-letters?cursor=" + q, ""},
+		{"GET", "/v1/dlq/dead-letters?limit=" + q, ""},
+		{"GET", "/v1/dlq/dead-letters?since=" + q, ""},
+		{"GET", "/v1/dlq/dead-letters/" + secret, ""},
+		{"GET", "/v1/dlq/jobs/" + secret, ""},
+		{"GET", "/v1/" + secret, ""},
+		{"GET", "/" + url.PathEscape(script), ""},
+	} {
+		a := b.ask(t, access.Admin, tt.method, tt.path, tt.body)
+		if a.code < 400 || a.code >= 500 || strings.Contains(string(a.body), secret) {
+			t.Errorf("%s %s %s = %d %s, want an error of the client without the value", tt.method, tt.path, tt.body, a.code, a.body)
+		}
 	}
 }

@@ -46,7 +46,7 @@ func (m *mutant) locate(root string) error {
 	if m.pkg != "" {
 		return nil
 	}
-	decl := []byte("\nfunc " + strings.TrimSuffix(strings.Trim(m.run, "^$")+"(", ".*("))
+	decl := []byte("\nfunc " + strings.Trim(m.run, "^$") + "(")
 	err := filepath.WalkDir(filepath.Join(root, "relay"), func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err

@@ -71,7 +71,7 @@ var internalMutants = []mutant{
 		old: "case len(values) > 1 && !repeats(p):", new: "case false:",
 	},
 	{
-		name: "the failure of a server is not reported", file: "internal/daemon/admin.go", pkg: "./internal/daemon", run: "NobodySees",
+		name: "the failure of a server is not reported", file: "internal/daemon/admin.go", pkg: "./internal/daemon", run: "EndsBoundWork",
 		old: "return errors.Join(err, s.err)", new: "return err",
 	},
 	{
@@ -79,7 +79,7 @@ var internalMutants = []mutant{
 		old: "if err != nil || seen == p.mu.seen {", new: "if err != nil || seen != p.mu.seen || seen == p.mu.seen {",
 	},
 	{
-		name: "internal/admin: an error repeats the sent value", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeat",
+		name: "internal/admin: an error repeats the sent value", file: "internal/httpapi/discreet.go", pkg: "./internal/admin", run: "ErrorsDoNotRepeatValues",
 		old: "e.Value, e.Location = nil, jsonform.Plain(e.Location)", new: "e.Location = jsonform.Plain(e.Location)",
 	},
 	{
@@ -115,7 +115,7 @@ var internalMutants = []mutant{
 		old: "if err != nil || !p.trusts(clean(peer.Addr())) {", new: "if err != nil {",
 	},
 	{
-		name: "a client behind a proxy can set its client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "NobodySpoofs",
+		name: "a client behind a proxy can set its client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "TestProxies_WhoAsked",
 		old: "\t\tif !p.trusts(at) {\n\t\t\treturn at", new: "\t\tif false {\n\t\t\treturn at",
 	},
 	{

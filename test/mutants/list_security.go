@@ -39,7 +39,7 @@ var securityMutants = []mutant{
 		old: "slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)", new: "slices.ContainsFunc(c.Topics, matches)",
 	},
 	{
-		name: "messages: the order API reserves no topics", file: "internal/app/messages.go", pkg: "./cmd/outbox", run: "ReservedTopics",
+		name: "messages: the order API reserves no topics", file: "internal/app/messages.go", pkg: "./internal/app", run: "ReservedTopics",
 		old: `share.ControlTopic("*")`, new: `share.ControlTopic("none")`,
 	},
 	{

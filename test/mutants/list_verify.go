@@ -75,7 +75,7 @@ var verifyMutants = []mutant{
 		old: "	} else if withheld {", new: "	} else if withheld && err != nil {",
 	}),
 	{
-		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/internal/cdclog/table_info.go", pkg: "./cmd/outbox", run: "TestDoctor_ChecksEveryTable",
+		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/internal/cdclog/table_info.go", pkg: "./internal/doctor", run: "TestDoctor_ChecksEveryTable",
 		old: "f.CDCTTL == 0 || f.CDCTTL > window {", new: "f.CDCTTL == 0 || f.CDCTTL >= window {",
 	},
 	{

@@ -6,6 +6,9 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -37,6 +40,38 @@ func TestMutants_Apply(t *testing.T) {
 		}
 		if _, err := parser.ParseFile(token.NewFileSet(), m.file, text, 0); err != nil {
 			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// Every mutant selects a test that its package declares.
+func TestMutants_SelectTests(t *testing.T) {
+	t.Parallel()
+	decl := regexp.MustCompile(`(?m)^func (Test\w*)`)
+	declared := make(map[string][]string) // by package
+	for _, m := range mutants {
+		if err := m.locate(root); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if declared[m.pkg] == nil {
+			files, err := filepath.Glob(filepath.Join(root, m.pkg, "*_test.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range files {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, found := range decl.FindAllSubmatch(text, -1) {
+					declared[m.pkg] = append(declared[m.pkg], string(found[1]))
+				}
+			}
+		}
+		top, _, _ := strings.Cut(m.run, "/") // without the name of a subtest
+		if run, err := regexp.Compile(top); err != nil || !slices.ContainsFunc(declared[m.pkg], run.MatchString) {
+			t.Errorf("%s: %s declares no test that matches %q, %v", m.name, m.pkg, m.run, err)
 		}
 	}
 }
