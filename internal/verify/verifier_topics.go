@@ -31,7 +31,7 @@ type topicReader struct {
 
 	client *kgo.Client // for metadata; nil before the first use
 	known  []string
-	former []string               // those of known that may contain events of other topics' rows
+	former []string               // topics in known that may contain events of rows of other topics
 	states map[string]*topicState // those read since begin
 	held   int64                  // records of the known topics
 }

@@ -46,7 +46,7 @@ const repairsAtOnce = 100
 // the index does not contain the event afterwards, the answer is unknown too.
 //
 // The rows of earlier events of the aggregate may also have become visible behind the sweep
-// reader. Those that are proven not to be published are published first, requested or not.
+// reader. Events that are proven not to be published are published first, requested or not.
 type Repairer struct {
 	log       *slog.Logger
 	requests  *Repairs
