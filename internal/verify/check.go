@@ -1,7 +1,10 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -166,7 +169,9 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 		c.take(n)
 	}
 	c.doubles()
-	for _, u := range l.unreadable {
+	for _, u := range slices.SortedFunc(maps.Values(l.unreadable), func(a, b Unreadable) int {
+		return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Seq, b.Seq))
+	}) {
 		c.unreadable(u)
 	}
 	c.counts.Foreign = l.foreign
