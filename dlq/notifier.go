@@ -22,6 +22,8 @@ const (
 	RuleResolution Rule = "resolution"
 	// RuleParked: a dead letter has been parked for longer than the limit.
 	RuleParked Rule = "parked"
+	// RuleBreaker: the circuit breaker of a relay has been open for longer than the limit.
+	RuleBreaker Rule = "breaker"
 )
 
 // Notice is the input of a Notifier.

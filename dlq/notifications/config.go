@@ -1,6 +1,7 @@
 package notifications
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,7 @@ const (
 	DefaultRatePerMinute  = 100
 	DefaultResolutionRate = 0.5
 	DefaultParkedAge      = time.Hour
+	DefaultBreakerOpen    = 2 * time.Minute
 	DefaultRepeat         = 4 * time.Hour
 )
 
@@ -55,6 +57,10 @@ type Config struct {
 	ResolutionRate float64
 	// ParkedAge limits the time for which a dead letter is parked.
 	ParkedAge time.Duration
+	// Breakers are the circuit breakers of the relays; nil turns their rule off.
+	// BreakerOpen limits the time for which one is not closed.
+	Breakers    Breakers
+	BreakerOpen time.Duration
 	// Repeat is the interval at which a notice of a continuing condition is repeated;
 	// -1 means never.
 	Repeat time.Duration
@@ -65,6 +71,20 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+}
+
+// Breakers returns the circuit breakers of the relays that are not closed.
+type Breakers interface {
+	NotClosed(ctx context.Context) ([]Breaker, error)
+}
+
+// Breaker is a circuit breaker that is open or half-open.
+type Breaker struct {
+	// Of names the relay.
+	Of string
+	// Since is the time of its last change of state.
+	Since time.Time
+	Cause string
 }
 
 func or[T comparable](v *T, def T) {
@@ -82,6 +102,7 @@ func (c Config) withDefaults() Config {
 	or(&c.RatePerMinute, DefaultRatePerMinute)
 	or(&c.ResolutionRate, DefaultResolutionRate)
 	or(&c.ParkedAge, DefaultParkedAge)
+	or(&c.BreakerOpen, DefaultBreakerOpen)
 	or(&c.Repeat, DefaultRepeat)
 	or(&c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
@@ -102,7 +123,7 @@ func (c *Config) validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"group window", c.GroupWindow}, {"parked age", c.ParkedAge}, {"repeat", c.Repeat}} {
+	}{{"group window", c.GroupWindow}, {"parked age", c.ParkedAge}, {"breaker open", c.BreakerOpen}, {"repeat", c.Repeat}} {
 		if d.v != -1 && d.v < time.Second {
 			bad("%s %s: must be at least a second, or -1 for off", d.name, d.v)
 		}

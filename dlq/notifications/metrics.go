@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outbox_dead_letter_notifications_total", Help: "Notices sent, by rule."}, []string{"rule"}),
 	}
-	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleParked} {
+	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleParked, dlq.RuleBreaker} {
 		m.notices.WithLabelValues(string(r))
 	}
 	if reg != nil {

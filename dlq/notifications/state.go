@@ -23,7 +23,10 @@ type state struct {
 	SeenUntil time.Time           `json:"seen_until,omitzero"`
 	Groups    map[string]*group   `json:"groups,omitempty"`
 	Alerts    map[dlq.Rule]*alert `json:"alerts,omitempty"`
-	died      map[gocql.UUID]time.Time
+	// Breakers are the breakers that are not closed, with the time since when: one that is
+	// probed changes between open and half-open.
+	Breakers map[string]time.Time `json:"breakers,omitempty"`
+	died     map[gocql.UUID]time.Time
 }
 
 // group contains the new dead letters of one error class and event type.
@@ -102,6 +105,20 @@ func (st *state) settle(since time.Time) {
 		clear(st.died)
 		st.SeenUntil = st.Mark
 	}
+}
+
+// noteBreakers updates Breakers and sets Since of the given ones to the time since when they
+// are not closed.
+func (st *state) noteBreakers(open []Breaker) {
+	now := make(map[string]time.Time, len(open))
+	for i := range open {
+		b := &open[i]
+		if since, known := st.Breakers[b.Of]; known && since.Before(b.Since) {
+			b.Since = since
+		}
+		now[b.Of] = b.Since
+	}
+	st.Breakers = now
 }
 
 // add counts a new dead letter of a group.

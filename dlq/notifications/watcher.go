@@ -1,6 +1,7 @@
 package notifications
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,7 +219,7 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 			}
 		})
 	}
-	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.parked} {
+	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.parked, w.breakers} {
 		if out, err = check(ctx, now, out); err != nil {
 			return nil, err
 		}
@@ -364,7 +365,7 @@ func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, l
 	}
 	n := dlq.Notice{
 		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("dead-letters"),
-		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleParked,
+		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleParked || rule == dlq.RuleBreaker,
 	}
 	say(&n)
 	since := fmt.Sprintf("Since %s.", a.Since.Format(time.RFC3339))
@@ -477,6 +478,37 @@ func (w *Watcher) parked(ctx context.Context, now time.Time, out []dlq.Notice) (
 	}), nil
 }
 
+// breakers evaluates the circuit breakers of the relays; the rule is over once all are
+// closed.
+func (w *Watcher) breakers(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
+	if w.conf.Breakers == nil || w.conf.BreakerOpen == -1 {
+		return out, nil
+	}
+	open, err := w.conf.Breakers.NotClosed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.state.noteBreakers(open)
+	slices.SortFunc(open, func(a, b Breaker) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Of, b.Of)) })
+	age, limit := time.Duration(0), w.conf.BreakerOpen
+	if len(open) > 0 {
+		age = now.Sub(open[0].Since)
+	}
+	return w.limit(out, dlq.RuleBreaker, now, age.Seconds(), limit.Seconds(), age > limit, len(open) == 0, func(n *dlq.Notice) {
+		n.URL, n.Count = w.page(), len(open)
+		if n.Resolved {
+			n.Title = "the circuit breakers of all relays are closed"
+			return
+		}
+		n.Title = fmt.Sprintf("the circuit breaker of %s has been open for %s, longer than %s", open[0].Of, age.Round(time.Second), limit)
+		lines := make([]string, 0, maxNotices)
+		for _, b := range open[:min(len(open), maxNotices)] {
+			lines = append(lines, fmt.Sprintf("%s, since %s: %s", b.Of, b.Since.UTC().Format(time.RFC3339), b.Cause))
+		}
+		n.Text = strings.Join(lines, "\n") + "\nThe broker does not answer, and nothing is published. Nothing is lost, and everything is published when it is back."
+	}), nil
+}
+
 // plainWord matches words that need no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:/@-]*$`)
 
@@ -507,6 +539,9 @@ func messageOf(n *dlq.Notice) notify.Message {
 	m := notify.Message{
 		ID: n.ID, Type: "dead_letters." + string(n.Rule), Key: "outbox/" + n.Key, Severity: notify.Warning, Resolved: n.Resolved,
 		Title: n.Title, Text: n.Text, URL: n.URL, At: n.At, Data: *n,
+	}
+	if n.Rule == dlq.RuleBreaker {
+		m.Type = "relay." + string(n.Rule)
 	}
 	if n.Critical {
 		m.Severity = notify.Critical

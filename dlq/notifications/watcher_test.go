@@ -2,7 +2,9 @@ package notifications
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -379,6 +381,63 @@ func TestWatcher_ParkedForTooLong(t *testing.T) {
 	}
 	b.want(b.poll(w))
 	b.want(b.poll(w), "over: no event is parked")
+}
+
+// fakeBreakers are the breakers of relays.
+type fakeBreakers struct {
+	open []Breaker
+	err  error
+}
+
+// NotClosed implements Breakers.
+func (f *fakeBreakers) NotClosed(context.Context) ([]Breaker, error) {
+	return slices.Clone(f.open), f.err
+}
+
+// An open breaker is notified after two minutes, also if it is probed in between and another
+// process takes over; once, and again when all breakers are closed.
+func TestWatcher_BreakerOpenForTooLong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	relays := new(fakeBreakers)
+	with := func(c *Config) { c.Breakers = relays }
+	w := b.watcher("one", with)
+	b.want(b.poll(w))
+	began := b.clock()
+	opened := func() []Breaker {
+		return []Breaker{{Of: "relay outbox at pod-a", Since: b.clock(), Cause: "connection refused"}}
+	}
+	relays.open = opened()
+	b.want(b.poll(w))
+	b.advance(DefaultBreakerOpen / 2)
+	relays.open = opened() // after a probe
+	b.want(b.poll(w))
+	w.leave(t.Context())
+	w = b.watcher("two", with)
+	b.advance(DefaultBreakerOpen)
+	relays.open = append(opened(), Breaker{Of: "relay outbox at pod-b", Since: b.clock(), Cause: "timeout"})
+	notices := b.poll(w)
+	b.want(notices, "the circuit breaker of relay outbox at pod-a has been open for 3m0s")
+	if n := notices[0]; !n.Critical || n.Rule != dlq.RuleBreaker || n.Count != 2 || !strings.Contains(n.Text, "pod-b") ||
+		!strings.Contains(n.Text, "pod-a, since "+began.Format(time.RFC3339)+": connection refused") || messageOf(&n).Type != "relay.breaker" {
+		t.Errorf("notice %+v", n)
+	}
+	b.advance(time.Minute)
+	b.want(b.poll(w))
+	relays.open = nil
+	b.want(b.poll(w))
+	b.want(b.poll(w), "over: the circuit breakers of all relays are closed")
+}
+
+// A poll that cannot read the breakers fails, so that it is counted and retried.
+func TestWatcher_BreakersUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	away := errors.New("away")
+	w := b.watcher("one", func(c *Config) { c.Breakers = &fakeBreakers{err: away} })
+	if err := w.Poll(t.Context()); !errors.Is(err, away) {
+		t.Errorf("Poll() = %v, want the error of the breakers", err)
+	}
 }
 
 // A notifier that blocks, panics or fails affects neither the others nor the polls.

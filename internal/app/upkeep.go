@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // Upkeep does the tasks that one process does for all: it sends notifications about dead
@@ -45,7 +46,8 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL,
-		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, ParkedAge: n.ParkedAge,
+		Breakers: relayBreakers{session, c.Scylla.Keyspace},
+		Backlog:  n.Backlog, RatePerMinute: n.RatePerMinute, ParkedAge: n.ParkedAge,
 		Logger: log, Registerer: reg,
 	}); err != nil {
 		return nil, cli.Usage(err)
@@ -65,6 +67,22 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 		return nil, cli.Usage(err)
 	}
 	return u, nil
+}
+
+// relayBreakers implements notifications.Breakers by the heartbeats of the relays.
+type relayBreakers struct {
+	session  *gocql.Session
+	keyspace string
+}
+
+// NotClosed returns the breakers that are open or half-open.
+func (r relayBreakers) NotClosed(ctx context.Context) ([]notifications.Breaker, error) {
+	open, err := relay.OpenBreakers(ctx, r.session, r.keyspace, time.Now())
+	out := make([]notifications.Breaker, len(open))
+	for i, b := range open {
+		out[i] = notifications.Breaker{Of: fmt.Sprintf("relay %s at %s", b.Relay, relay.ProcessOf(b.Instance)), Since: b.Since, Cause: b.Cause}
+	}
+	return out, err
 }
 
 // Run calls beside and runs the tasks until beside returns.

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
@@ -76,5 +79,34 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 	}
 	if l := read(ids[1]); l.Status != dlq.Resolved || l.Payload == nil {
 		t.Errorf("after 29 days it is %s", l.Status)
+	}
+}
+
+// Upkeep notifies of a relay whose breaker has been open for three minutes.
+func TestUpkeep_NotifiesOfAnOpenBreaker(t *testing.T) {
+	t.Parallel()
+	_, session := scyllatest.Start(t)
+	c := defaults()
+	c.Scylla.Keyspace, c.Scylla.Timeout = schema.DefaultKeyspace, time.Minute
+	// The heartbeat is fresh, however long the test takes to read it.
+	if err := session.Query("INSERT INTO "+schema.DefaultKeyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'outbox', 'outbox.outbox_messages', 'pod-a/1', ?, ?)",
+		time.Now().Add(time.Hour), fmt.Sprintf(`{"state":"running","breaker":{"state":"open","since":%q,"cause":"refused"}}`, time.Now().Add(-3*time.Minute).Format(time.RFC3339))).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	var log logtest.Buffer
+	u, err := NewUpkeep(t.Context(), c, session, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)), new(daemon.Teardown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `title="the circuit breaker of relay outbox at pod-a/1 has been open for 3m`
+	if err := u.Run(t.Context(), func(context.Context) error {
+		for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(log.String(), want) && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), want) {
+		t.Errorf("the log is %q, want a notice with %s", log.String(), want)
 	}
 }
