@@ -91,7 +91,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
-		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && again(p) && p.Status == 0 {",
+		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
 	},
 	{
 		name: "the client does not wait for Retry-After", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
