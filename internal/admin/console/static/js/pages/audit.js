@@ -18,7 +18,7 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
-  subscriptions: ["Subscriptions", "pause-subscription,resume-subscription,seek-subscription,purge-subscription"],
+  subscriptions: ["Subscriptions", "pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease"],
   relays: ["Relays", "reshard-relay"],
 };
 
