@@ -3,12 +3,21 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // partitions returns the partitions that have an owner here or a committed offset.
@@ -92,4 +101,194 @@ func (g *group) readEnds(ctx context.Context) {
 			p.mu.Unlock()
 		}
 	}
+}
+
+// Progress returns the state of a message: of a partition of this instance from memory,
+// otherwise, without Owner, from the position and the stored message. That does not contain
+// leases.
+func (e *Engine) Progress(ctx context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error) {
+	g, _, err := e.group(ctx, name)
+	if err != nil {
+		return subscriptions.Progress{}, err
+	}
+	return g.progress(ctx, at)
+}
+
+// Progress returns the state of a message from the position and the stored message.
+func (i *Idle) Progress(ctx context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error) {
+	g, err := i.group(ctx, name)
+	if err != nil {
+		return subscriptions.Progress{}, err
+	}
+	return g.progress(ctx, at)
+}
+
+// known is the state of an offset and the version of the seek of its partition.
+type known struct {
+	queue.Progress
+	seek int64
+}
+
+func (g *group) progress(ctx context.Context, at subscriptions.Place) (subscriptions.Progress, error) {
+	out := subscriptions.Progress{Subscription: g.name}
+	var k known
+	if p := g.partition(topicPartition{at.Topic, at.Partition}); p != nil {
+		p.apply(func(q *queue.Queue) { k, out.Owner = known{q.Progress(at.Offset), q.Counts().Seek}, g.e.cfg.Instance })
+	}
+	if out.Owner == "" {
+		var err error
+		if k, err = g.stored(ctx, at); err != nil {
+			return out, fmt.Errorf("the state of message %s/%d@%d: %w", at.Topic, at.Partition, at.Offset, unavailable(err))
+		}
+	}
+	out.Attempts, out.Error = k.Attempts, k.Error
+	if k.DeadLetter != (gocql.UUID{}) {
+		out.DeadLetter = k.DeadLetter.String()
+	}
+	switch k.Kind {
+	case queue.InPhase:
+		inPhase(&out, &k)
+	case queue.Unread:
+		g.unread(&out, at)
+	case queue.Purged:
+		out.State, out.Detail = subscriptions.ProgressSkipped, "purged"
+		if !k.At.IsZero() {
+			out.Detail += " at " + rfc3339(k.At)
+		}
+	case queue.Acknowledged:
+		out.State, out.ProcessedAt = subscriptions.ProgressCompleted, k.At
+	case queue.Over:
+		if found, err := g.isDeadLetter(ctx, &out, at, k.seek); err != nil || found {
+			return out, unavailable(err)
+		}
+		g.over(&out, at, k.At)
+	}
+	return out, nil
+}
+
+func inPhase(out *subscriptions.Progress, k *known) {
+	switch k.Phase {
+	case queue.Waiting:
+		out.State = subscriptions.ProgressWaiting
+	case queue.Deferred:
+		out.State, out.NextAttempt = subscriptions.ProgressDelayed, k.At
+	case queue.Dead:
+		out.State, out.Detail = subscriptions.ProgressDeadLettered, "its dead letter is being written"
+	case queue.Leased:
+		out.State, out.LeaseUntil = subscriptions.ProgressProcessing, k.At
+	case queue.Settled:
+		out.State, out.Detail = subscriptions.ProgressProcessing, "its acknowledgement is not durable yet"
+	}
+}
+
+// unread sets the state of a record that is neither settled nor stored nor in memory. Only
+// without a position it may be one that the subscription does not begin with.
+func (g *group) unread(out *subscriptions.Progress, at subscriptions.Place) {
+	out.State = subscriptions.ProgressWaiting
+	if out.Owner == "" && g.beforeStart(at) {
+		out.State, out.Detail = subscriptions.ProgressSkipped, "written before the start of the subscription"
+	}
+}
+
+// beforeStart reports whether a partition without a seek begins after a record, by the
+// record's time.
+func (g *group) beforeStart(at subscriptions.Place) bool {
+	r := g.resource.Load()
+	start, err := r.StartTime(r.CreatedAt)
+	_, sought := r.SeekOf(at.Topic, at.Partition)
+	return err == nil && !sought && at.At.Before(start)
+}
+
+// over sets the state of a message that is not delivered again and of whose end nothing
+// else is known. It is not called completed if a seek or a purge may have skipped it.
+func (g *group) over(out *subscriptions.Progress, at subscriptions.Place, before time.Time) {
+	r := g.resource.Load()
+	seek, sought := r.SeekOf(at.Topic, at.Partition)
+	switch {
+	case g.beforeStart(at):
+		out.State, out.Detail = subscriptions.ProgressSkipped, "written before the start of the subscription"
+		return
+	case sought && skips(&seek, at):
+		out.State, out.Detail = subscriptions.ProgressSettled, "acknowledged, or skipped by the seek of "+rfc3339(seek.At)
+	case at.At.Before(r.Purge.Before):
+		out.State, out.Detail = subscriptions.ProgressSettled, "acknowledged, or removed by the purge of "+rfc3339(r.Purge.At)
+	default:
+		out.State = subscriptions.ProgressCompleted
+	}
+	out.ProcessedBefore = before.UTC()
+}
+
+// skips reports whether a seek may have moved the position past a record.
+func skips(seek *store.Seek, at subscriptions.Place) bool {
+	switch seek.To {
+	case "offset":
+		return at.Offset < seek.Offset
+	case subscriptions.StartEarliest:
+		return false
+	case subscriptions.StartLatest:
+		return at.At.Before(seek.At)
+	}
+	to, err := time.Parse(time.RFC3339, seek.To)
+	return err != nil || at.At.Before(to)
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// isDeadLetter sets the state of a message that has become a dead letter; false if it is
+// none.
+func (g *group) isDeadLetter(ctx context.Context, out *subscriptions.Progress, at subscriptions.Place, seek int64) (bool, error) {
+	l, err := g.e.cfg.DeadLetters.Read(ctx, deadletter.ID(g.incarnation, at.Topic, at.Partition, at.Offset, seek))
+	if errors.Is(err, dlq.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	out.DeadLetter, out.State, out.Attempts, out.Error = l.EventID.String(), subscriptions.ProgressDeadLettered, l.Attempts, l.ErrorText
+	switch {
+	case l.Outcome.Kind == dlq.OutcomeReplayed:
+		out.State, out.ProcessedAt, out.Detail = subscriptions.ProgressCompleted, l.ResolvedAt.UTC(), "acknowledged after a replay of its dead letter"
+	case !open(l.Status):
+		out.Detail = "the dead letter is " + string(l.Status)
+	}
+	return true, nil
+}
+
+// stored returns the state of an offset by the database and Kafka. The position is read
+// before the row: a message is settled once its row exists, and the row is removed last.
+func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, err error) {
+	if g.adm == nil {
+		return k, errors.New("this process does not run the subscription")
+	}
+	offsets, err := g.adm.FetchOffsetsForTopics(ctx, g.incarnation, at.Topic)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return k, fmt.Errorf("read the committed offset: %w", err)
+	}
+	offset, settled := int64(-1), position.Set{}
+	if o, ok := offsets.Lookup(at.Topic, at.Partition); ok && o.Err == nil {
+		offset = o.At
+		if settled, k.seek, err = position.Decode(o.At, o.Metadata); err != nil {
+			settled = position.Set{} // another program has set the offset
+		}
+	}
+	now := time.Now()
+	m, err := g.e.cfg.Store.Message(ctx, store.Partition{Subscription: g.incarnation, Topic: at.Topic, Number: at.Partition}, at.Offset)
+	switch {
+	case errors.Is(err, store.ErrNoRecord) && (at.Offset < offset || settled.Has(at.Offset)):
+		k.Kind, k.At = queue.Over, now
+	case errors.Is(err, store.ErrNoRecord):
+		k.Kind = queue.Unread
+	case err != nil:
+		return k, err
+	default:
+		k.Attempts, k.Error, k.DeadLetter = m.Attempts, m.Error, m.DeadLetter
+		switch m.State {
+		case store.StateBehind:
+		case store.StateDying, store.StateRejected:
+			k.Phase = queue.Dead
+		default:
+			k.Phase, k.At = queue.Deferred, m.NextAt
+		}
+	}
+	return k, nil
 }

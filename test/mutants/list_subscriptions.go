@@ -96,11 +96,11 @@ var subscriptionMutants = []mutant{
 		old: "at.After(p.before) {", new: "false {", run: "ForgetsHonestly",
 	}),
 	inEngine("ProgressAfterSeek", mutant{
-		name: "engine: a message that a seek skipped is shown as completed", file: "subscriptions/engine/progress.go",
+		name: "engine: a message that a seek skipped is shown as completed", file: "subscriptions/engine/status.go",
 		old: "	case sought && skips(&seek, at):", new: "	case sought && skips(&seek, at) && false:",
 	}),
 	inEngine("ProgressAfterSeek", mutant{
-		name: "engine: a purged message is shown as completed", file: "subscriptions/engine/progress.go",
+		name: "engine: a purged message is shown as completed", file: "subscriptions/engine/status.go",
 		old: "	case at.At.Before(r.Purge.Before):", new: "	case false:",
 	}),
 	inEngine("LeasesOfOperators", mutant{
@@ -108,7 +108,7 @@ var subscriptionMutants = []mutant{
 		old: "released = !q.LeasedAt(lease.Offset, lease.Number).IsZero() && ", new: "released = ",
 	}),
 	inEngine("ProgressOf", mutant{
-		name: "engine: a dead letter is shown as completed", file: "subscriptions/engine/progress.go",
+		name: "engine: a dead letter is shown as completed", file: "subscriptions/engine/status.go",
 		old: "err != nil || found {", new: "err != nil || found && false {",
 	}),
 }
