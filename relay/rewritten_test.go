@@ -22,7 +22,9 @@ func TestRewritten(t *testing.T) {
 		before     bool          // the relay is restarted before the row is written again
 		restart    bool          // and after that, before the next event of the aggregate
 		first      bool          // the row of the first event of the aggregate is written again
+		soon       time.Duration // it is written again so soon after the first write; 0 is an hour later
 	}{
+		{name: "written again soon, and the relay is restarted later", soon: 31 * time.Second, restart: true},
 		{name: "the id is forgotten", remembered: 40},
 		{name: "the relay is restarted before", before: true},
 		{name: "the relay is restarted later", restart: true},
@@ -65,6 +67,10 @@ func TestRewritten(t *testing.T) {
 					if !tt.first {
 						e = write(0, 2)
 					}
+					if tt.soon > 0 {
+						time.Sleep(tt.soon)
+						w.write(e)
+					}
 					time.Sleep(tt.delay + 10*time.Minute)
 					for i := range 60 {
 						write(1+i, 1)
@@ -82,7 +88,9 @@ func TestRewritten(t *testing.T) {
 					if tt.before {
 						restart()
 					}
-					w.write(e)
+					if tt.soon == 0 {
+						w.write(e)
+					}
 					time.Sleep(10 * time.Minute)
 					if tt.restart {
 						restart()

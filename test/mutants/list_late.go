@@ -5,9 +5,13 @@ package main
 var lateMutants = []mutant{
 	unit("TestLate_FirstEvent", mutant{
 		name: "a row that became visible late counts as published", file: "relay/internal/publish/lookup.go",
-		old: "case f.Written > max(began, min(p.mu.dedup.Horizon(), remembered)):",
-		new: "case false:",
+		old: "	case f.Written > known:",
+		new: "	case false:",
 	}),
+	{
+		name: "a row of an older event counts as written once", file: "relay/internal/publish/lookup.go", pkg: "./relay/internal/publish", run: "TestPublisher_Fate",
+		old: "(f.Rewritten() || f.FirstWrite() <= known)", new: "f.Rewritten()",
+	},
 	unit("TestRewritten", mutant{
 		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/aggregates.go",
 		old: "	case !o.Owner:\n		return Left, nil\n",
@@ -15,12 +19,12 @@ var lateMutants = []mutant{
 	}),
 	unit("TestRewritten", mutant{
 		name: "a row that was written again is searched for at its last write time only", file: "relay/internal/readback/proof.go",
-		old: "	if f.Rewritten() {",
-		new: "	if false {",
+		old: "	a.since = min(",
+		new: "	_ = min(",
 	}),
 	unit("TestRewritten", mutant{
 		name: "a row that was written again after a restart is new", file: "relay/internal/publish/predecessors.go",
-		old: "				if f.Rewritten() {",
+		old: "				if fate == FateRewritten {",
 		new: "				if false {",
 	}),
 	unit("TestRewritten", mutant{

@@ -68,7 +68,7 @@ var verifyMutants = []mutant{
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
 		name: "repair: an event is published before earlier ones that the sweep reader has not published", file: "relay/internal/backfill/repair.go",
-		old: "r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FateUnpublished", new: "r.publisher.Fate(&f, passed.UnixMicro()-1, 0) > publish.FateDoubtful",
+		old: "		case publish.FateUnpublished, publish.FateRewritten:\n			return errEarlier\n", new: "		case publish.FateDoubtful + 1:\n			return errEarlier\n",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/internal/backfill/repair.go",

@@ -223,10 +223,11 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 	if found.Late() {
 		if err := s.retry(ctx, &e.Event, func() error {
 			return s.lookup(ctx, &e.Event, found.Missed, found.Published, func(f cdclog.StoredEvent) error {
-				if s.sink.Fate(&f, began, e.Written) != publish.FateUnpublished {
+				fate := s.sink.Fate(&f, began, e.Written)
+				if fate != publish.FateUnpublished && fate != publish.FateRewritten {
 					return nil
 				}
-				if f.Rewritten() {
+				if fate == publish.FateRewritten {
 					if published, err := s.sink.Find(ctx, &f); published || err != nil {
 						return err
 					}

@@ -19,8 +19,19 @@ type StoredEvent struct {
 }
 
 // rewrittenAfter is how long after its creation an event is stored for the first time at
-// most, if its service stores it immediately.
-const rewrittenAfter = time.Minute
+// most, if its service stores it immediately. A start reads the topics back over a longer
+// time before the rows that it reads, so it finds a record of the first write.
+const rewrittenAfter = 10 * time.Second
+
+// FirstWrite returns when the row was written first at the earliest, in microseconds, if its
+// service stored the event when it was created: a row that is written again loses the time
+// of its first write.
+func (e *StoredEvent) FirstWrite() int64 {
+	if e.CreatedAt.IsZero() {
+		return e.Written
+	}
+	return min(e.Written, Due(&e.Event))
+}
 
 // Rewritten reports whether the row may have been written again (Rewritten).
 func (e *StoredEvent) Rewritten() bool { return Rewritten(&e.Event, e.Written) }

@@ -82,6 +82,9 @@ const (
 	FatePublished Fate = iota
 	// FateUnpublished: no reader has offered the event.
 	FateUnpublished
+	// FateRewritten: no reader has offered this write of the row. An earlier one may have
+	// been published.
+	FateRewritten
 	// FateDoubtful: an earlier run may have published the event.
 	FateDoubtful
 )
@@ -90,10 +93,13 @@ const (
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	known := max(began, min(p.mu.dedup.Horizon(), remembered)) // later rows would be in the dedup index
 	switch {
 	case p.mu.items[f.ID] != nil, p.mu.dedup.Has(f.ID), p.mu.deadLetters.Has(f.ID):
 		return FatePublished
-	case f.Written > max(began, min(p.mu.dedup.Horizon(), remembered)):
+	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
+		return FateRewritten
+	case f.Written > known:
 		return FateUnpublished
 	default:
 		return FateDoubtful

@@ -66,9 +66,9 @@ func (d *Predecessors) Find(ctx context.Context, of *outbox.Event, to, began, re
 				lowest = f.Sequence
 			}
 			highest = f.Sequence
-			switch d.Evidence.Fate(&f, began, remembered) {
-			case FateUnpublished:
-				if f.Rewritten() {
+			switch fate := d.Evidence.Fate(&f, began, remembered); fate {
+			case FateUnpublished, FateRewritten:
+				if fate == FateRewritten {
 					doubt, find = &f, true
 				}
 				if out.Missed == 0 || f.Sequence < out.Missed {

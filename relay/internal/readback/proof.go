@@ -192,17 +192,15 @@ func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
 	}
 	a := proofAsk{event: f.Event, key: f.Key(), topic: topic, written: f.Written, since: f.Written}
 	a.event.Payload, a.event.Headers = nil, nil
-	if f.Rewritten() {
-		a.since = max(cdclog.Due(&f.Event), first, f.Written-d.cfg.FirstAge.Microseconds())
-	}
+	a.since = min(f.Written, max(f.FirstWrite(), first, f.Written-d.cfg.FirstAge.Microseconds()))
 	return a
 }
 
 // lookNear looks for the event near the time of its row, and of the row's first write.
 func (d *Proofs) lookNear(ctx context.Context, a proofAsk) (ProofResult, error) {
 	result, err := d.ask(ctx, d.near, a)
-	if err != nil || result != proofNotNear || a.since == a.written {
-		return result, err
+	if err != nil || result != proofNotNear || a.written-a.since < proofMargin*1000/2 {
+		return result, err // the first write is within the margin
 	}
 	a.written = a.since
 	return d.ask(ctx, d.near, a)
