@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/layouts"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -77,9 +78,11 @@ func (x *pass) learn(ctx context.Context) error {
 		x.findTable,
 		x.standBy,
 		x.refuseDeadLetters,
-		func(ctx context.Context) (err error) {
-			since, err = x.takeOver(ctx)
-			return err
+		func(ctx context.Context) error {
+			return x.untilRead(ctx, "cannot read how far the relay was with another number of shards; nothing is published before that", func() (err error) {
+				since, err = layouts.TakeOver(ctx, x.layouts())
+				return err
+			})
 		},
 		func(ctx context.Context) (err error) {
 			if x.dead, err = publish.LoadDeadLetters(ctx, x.p, &x.own, x.untilRead); err != nil {
@@ -101,6 +104,14 @@ func (x *pass) learn(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// layouts returns the configuration of the shard that takes over from other layouts.
+func (r *Relay) layouts() *layouts.Config {
+	return &layouts.Config{
+		Session: r.cfg.Session, Keyspace: r.cfg.Keyspace, Relay: r.cfg.Name, TableKeyspace: r.cfg.TableKeyspace, Table: r.cfg.Table,
+		Columns: r.table, Shard: r.cfg.Shard, Fence: r.cfg.Fence, Logger: r.log,
+	}
 }
 
 // services returns the parts that run concurrently. The supervisor restarts a part that

@@ -206,19 +206,19 @@ var relayMutants = []mutant{
 		new: "			return a.Has(own.After+1) && a.Has(own.UpTo) || i == 0",
 	}),
 	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
-		name: "a shard does not continue at the earliest position of the previous shards", file: "relay/shard_layouts.go",
+		name: "a shard does not continue at the earliest position of the previous shards", file: "relay/internal/layouts/layouts.go",
 		old: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) < 0 {",
 		new: "pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) > 0 {",
 	}),
 	unit("TestShards_OneIsBehindWhenTheirNumberChanges", mutant{
-		name: "a shard continues with the newest generation of the previous shards", file: "relay/shard_layouts.go",
+		name: "a shard continues with the newest generation of the previous shards", file: "relay/internal/layouts/layouts.go",
 		old: "len(before) == 0 || b.generation.Before(generation)",
 		new: "len(before) == 0 || b.generation.After(generation)",
 	}),
 	unit("TestUnsharded_OneShardTakesOver", mutant{
-		name: "one shard begins without the checkpoints of a relay without shards", file: "relay/shard_layouts.go",
-		old: "return c == n }), 0)",
-		new: "return c == n }), n)",
+		name: "one shard begins without the checkpoints of a relay without shards", file: "relay/internal/layouts/layouts.go",
+		old: "return other == n }), 0)",
+		new: "return other == n }), n)",
 	}),
 	unit("TestAwaitUnsharded_WaitsForTheEnd", mutant{
 		name: "an instance starts beside a relay without shards", file: "relay/agreement.go",
@@ -266,7 +266,7 @@ var relayMutants = []mutant{
 		new: " })",
 	}),
 	unit("TestShards_GoOnWithAScan", mutant{
-		name: "a scan is not taken over by shards of another number", file: "relay/shard_layouts.go",
+		name: "a scan is not taken over by shards of another number", file: "relay/internal/layouts/layouts.go",
 		old: "	if err := followScans(ctx, own, before, time.Now()); err != nil {\n",
 		new: "	if err := error(nil); err != nil {\n",
 	}),

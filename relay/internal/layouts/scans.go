@@ -1,4 +1,4 @@
-package relay
+package layouts
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// followScans takes over what scans of the outbox table answer for, done and not, in
-// the part of it that own has: their relays' positions may have passed the rows.
-func followScans(ctx context.Context, own *reached, before []*reached, now time.Time) error {
+// followScans takes over the scans of the outbox table, finished and unfinished, for the
+// portion of own: the positions of before may be behind rows that only a scan publishes.
+func followScans(ctx context.Context, own *progress, before []*progress, now time.Time) error {
 	mine, err := own.scans.Load(ctx)
 	if err != nil {
 		return err
@@ -55,8 +55,8 @@ func followScans(ctx context.Context, own *reached, before []*reached, now time.
 	return own.scans.Advance(ctx, row, ranges)
 }
 
-// doneScans is a scan of before that answers for what finished scans of all of them
-// answer for; nil if one of them has none.
+// doneScans returns a scan that covers what the finished scans of all shards cover, nil if
+// one of them has none.
 func doneScans(rows [][]checkpoint.Scan) *checkpoint.Scan {
 	out := &checkpoint.Scan{State: checkpoint.ScanNotNeeded, Reason: backfill.FirstStart, Ranges: backfill.Ranges}
 	for i, of := range rows {
@@ -85,9 +85,9 @@ func doneScans(rows [][]checkpoint.Scan) *checkpoint.Scan {
 	return out
 }
 
-// unfinishedScans is a scan of an arc that covers the unfinished ones of before; nil
-// if there is none. Ranges of which no rows are left to them are done.
-func unfinishedScans(own cdclog.TokenRange, before []*reached, rows [][]checkpoint.Scan) *checkpoint.Scan {
+// unfinishedScans returns a scan of a range of tokens that covers the unfinished ones of
+// before, nil without one. Ranges in which they have no rows left are done.
+func unfinishedScans(own cdclog.TokenRange, before []*progress, rows [][]checkpoint.Scan) *checkpoint.Scan {
 	var out *checkpoint.Scan
 	var open []cdclog.TokenRange
 	mark := time.Time{}
@@ -117,8 +117,8 @@ func unfinishedScans(own cdclog.TokenRange, before []*reached, rows [][]checkpoi
 	if out == nil {
 		return nil
 	}
-	// At the edges of ranges are rows that others have published long ago: not
-	// before they were written, and not before they began.
+	// Rows at the edges of ranges were published long ago by other shards, but not before
+	// the rows were written, and not before these shards began.
 	if out.From.IsZero() {
 		out.Mark = checkpoint.Earliest(out.Mark, mark)
 	} else {

@@ -1,8 +1,9 @@
-package relay
+package layouts
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -11,90 +12,91 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// cqlLayouts are the numbers of shards that a relay's table was ever divided into,
-// in the table relay_layouts, at LOCAL_QUORUM. That it was not is no row.
-type cqlLayouts struct {
+// Config is the shard that takes over. All fields are set except Fence and Shard.
+type Config struct {
+	Session *gocql.Session
+	// Keyspace has the relay's own tables.
+	Keyspace string
+	// Relay is the name of the relay, without a shard.
+	Relay                string
+	TableKeyspace, Table string // the outbox table
+	// Columns describes the outbox table.
+	Columns outbox.Table
+	Shard   cdclog.Shard
+	Fence   func() error // its error prevents writes; nil without a fence
+	Logger  *slog.Logger
+}
+
+// known is the table relay_layouts, read and written at LOCAL_QUORUM. The whole table
+// without shards has no row.
+type known struct {
 	session            *gocql.Session
 	relay, table, name string
 }
 
-func (c *cqlLayouts) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+func (c *known) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return c.session.Query(stmt, append([]any{c.relay, c.table}, args...)...).WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
 }
 
-func (c *cqlLayouts) load(ctx context.Context) (counts []int, err error) {
+func (c *known) load(ctx context.Context) (counts []int, err error) {
 	iter := c.query(ctx, "SELECT shards FROM "+c.name+" WHERE relay = ? AND table_name = ?").Iter()
 	for n := 0; iter.Scan(&n); {
 		counts = append(counts, n)
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read into how many shards relay %s was divided: %w", c.relay, err)
+		return nil, fmt.Errorf("read the numbers of shards that relay %s had: %w", c.relay, err)
 	}
 	return counts, nil
 }
 
-func (c *cqlLayouts) save(ctx context.Context, count int) error {
+func (c *known) save(ctx context.Context, count int) error {
 	err := c.query(ctx, "INSERT INTO "+c.name+" (relay, table_name, shards, used_at, used_by) VALUES (?, ?, ?, ?, ?)", count, time.Now(), self.Host()).Exec()
 	if err != nil {
-		return fmt.Errorf("save that relay %s is divided into %d shards: %w", c.relay, count, err)
+		return fmt.Errorf("save that relay %s has %d shards: %w", c.relay, count, err)
 	}
 	return nil
 }
 
-// reached is how far the relay of one shard has come, of this number of shards or
-// of another one.
-type reached struct {
+// progress is the progress of one shard of one layout.
+type progress struct {
 	cdclog.Portion
 	store             *checkpoint.CQLStore
 	scans             *checkpoint.Scans
 	generation, first time.Time
 }
 
-func (r *Relay) reachedBy(ctx context.Context, s Shard) (*reached, error) {
-	name, table := s.Name(r.cfg.Name), r.cfg.TableKeyspace+"."+r.cfg.Table
-	b := &reached{
-		Portion: cdclog.PortionOf(s, r.table),
-		store:   checkpoint.NewCQLStore(r.cfg.Session, r.cfg.Keyspace, name, table, name, r.cfg.Fence),
-		scans:   checkpoint.NewScans(r.cfg.Session, r.cfg.Keyspace, name, table, r.cfg.Fence),
+func (c *Config) progressOf(ctx context.Context, s cdclog.Shard) (*progress, error) {
+	name, table := s.Name(c.Relay), c.TableKeyspace+"."+c.Table
+	b := &progress{
+		Portion: cdclog.PortionOf(s, c.Columns),
+		store:   checkpoint.NewCQLStore(c.Session, c.Keyspace, name, table, name, c.Fence),
+		scans:   checkpoint.NewScans(c.Session, c.Keyspace, name, table, c.Fence),
 	}
 	var err error
 	b.generation, b.first, err = b.store.Start(ctx)
 	return b, err
 }
 
-// takeOver makes the relay go on where relays of other numbers of shards have been.
+// TakeOver stores the progress of other layouts as that of the shard, where it is further,
+// and records the layout of the shard. It may be repeated.
 //
-// What a position says stays true: all before it of the stream and the shard is
-// published or a dead letter. So of each number of shards that there ever was the
-// earliest position of the shards that have a part of this one holds for it too, and of
-// all these the latest is where it goes on; its own may be one of before it was
-// divided otherwise. It is found out at every start, because nobody can say when the
-// number changes, and it changes nothing if nothing is further than this one is.
-//
-// Which events are out beyond that the topics say. since is from when, if that does
-// not follow from the positions: relays that had a part of this shard have
-// published, and others that had one never began.
-func (r *Relay) takeOver(ctx context.Context) (since time.Time, err error) {
-	err = r.untilRead(ctx, "cannot read how far the relay was with another number of shards; nothing is published before that", func() (err error) {
-		since, err = r.tryTakeOver(ctx)
-		return err
-	})
-	return since, err
-}
-
-func (r *Relay) tryTakeOver(ctx context.Context) (since time.Time, err error) {
-	layouts := &cqlLayouts{session: r.cfg.Session, relay: r.cfg.Name, table: r.cfg.TableKeyspace + "." + r.cfg.Table, name: r.cfg.Keyspace + ".relay_layouts"}
+// The topics show which events are published beyond the positions. since is the time from
+// which to read them if the positions do not define it: relays that had a part of this
+// shard have published events, and others that had a part never began.
+func TakeOver(ctx context.Context, c *Config) (since time.Time, err error) {
+	layouts := &known{session: c.Session, relay: c.Relay, table: c.TableKeyspace + "." + c.Table, name: c.Keyspace + ".relay_layouts"}
 	counts, err := layouts.load(ctx)
-	n := r.cfg.Shard.Count
+	n := c.Shard.Count
 	if err != nil {
 		return since, err
 	}
 	if n > 0 {
-		counts = append(slices.DeleteFunc(counts, func(c int) bool { return c == n }), 0)
+		counts = append(slices.DeleteFunc(counts, func(other int) bool { return other == n }), 0)
 		if err := layouts.save(ctx, n); err != nil {
 			return since, err
 		}
@@ -102,31 +104,31 @@ func (r *Relay) tryTakeOver(ctx context.Context) (since time.Time, err error) {
 	if len(counts) == 0 {
 		return since, nil
 	}
-	own, err := r.reachedBy(ctx, r.cfg.Shard)
+	own, err := c.progressOf(ctx, c.Shard)
 	if err != nil {
 		return since, err
 	}
 	for _, count := range counts {
-		began, err := r.follow(ctx, own, count)
+		began, err := c.follow(ctx, own, count)
 		if err != nil {
 			return since, err
 		}
 		since = checkpoint.Earliest(since, began)
 	}
 	if !own.generation.IsZero() || !own.first.IsZero() {
-		since = time.Time{} // the positions say it
+		since = time.Time{} // the positions define it
 	}
 	return since, nil
 }
 
-// follow takes over what relays of the given number of shards have reached, if that
-// is further. began is when the first of them did, zero if none ran.
-func (r *Relay) follow(ctx context.Context, own *reached, count int) (began time.Time, err error) {
-	var before []*reached
+// follow takes over the progress of the layout with count shards, if it is further. began
+// is when its first shard began, zero if none did.
+func (c *Config) follow(ctx context.Context, own *progress, count int) (began time.Time, err error) {
+	var before []*progress
 	var generation, first time.Time
 	complete := true
 	for i := range max(count, 1) {
-		b, err := r.reachedBy(ctx, Shard{Index: i, Count: count})
+		b, err := c.progressOf(ctx, cdclog.Shard{Index: i, Count: count})
 		if err != nil {
 			return began, err
 		}
@@ -147,7 +149,7 @@ func (r *Relay) follow(ctx context.Context, own *reached, count int) (began time
 		return began, nil
 	}
 	if !generation.IsZero() && !generation.Before(own.generation) {
-		if err := r.followPositions(ctx, own, before, generation); err != nil {
+		if err := c.followPositions(ctx, own, before, generation); err != nil {
 			return began, err
 		}
 	}
@@ -160,14 +162,14 @@ func (r *Relay) follow(ctx context.Context, own *reached, count int) (began time
 	return began, nil
 }
 
-// followPositions takes over the positions in a generation that all of them are in,
-// or have left.
-func (r *Relay) followPositions(ctx context.Context, own *reached, before []*reached, gen time.Time) error {
-	better, err := r.betterPositions(ctx, own, before, gen)
+// followPositions takes over the positions of a generation that all shards of before have
+// reached.
+func (c *Config) followPositions(ctx context.Context, own *progress, before []*progress, gen time.Time) error {
+	better, err := c.betterPositions(ctx, own, before, gen)
 	if err != nil || len(better) == 0 && gen.Equal(own.generation) {
 		return err
 	}
-	// What positions have passed may be a scan's to publish.
+	// Rows before a position may be left to a scan.
 	if err := followScans(ctx, own, before, time.Now()); err != nil {
 		return err
 	}
@@ -185,21 +187,21 @@ func (r *Relay) followPositions(ctx context.Context, own *reached, before []*rea
 		}
 		own.generation = gen
 	}
-	r.log.Info("going on where the relay was with another number of shards", "shards", before[0].Shard.Count,
+	c.Logger.Info("continuing where the relay ended with another number of shards", "shards", before[0].Shard.Count,
 		"generation", gen.UTC(), "streams", len(better))
 	return nil
 }
 
-// betterPositions are the positions that are further than own's, by stream.
-func (r *Relay) betterPositions(ctx context.Context, own *reached, before []*reached, gen time.Time) (map[string]gocql.UUID, error) {
-	source := cdclog.NewGenerations(r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table, nil) // with the ranges of all streams
+// betterPositions returns the positions that are further than those of own, by stream.
+func (c *Config) betterPositions(ctx context.Context, own *progress, before []*progress, gen time.Time) (map[string]gocql.UUID, error) {
+	source := cdclog.NewGenerations(c.Session, c.TableKeyspace, c.Table, nil) // with the ranges of all streams
 	starts, err := source.Times(ctx)
 	if err != nil || !slices.ContainsFunc(starts, gen.Equal) {
 		return nil, err // the database no longer knows its streams
 	}
 	g, err := source.Generation(ctx, gen)
 	if err != nil {
-		return nil, fmt.Errorf("find out how far the streams are: %w", err)
+		return nil, fmt.Errorf("read the streams of generation %s: %w", gen.UTC(), err)
 	}
 	mine, err := own.store.Positions(ctx, gen)
 	if err != nil {
@@ -225,7 +227,7 @@ func (r *Relay) betterPositions(ctx context.Context, own *reached, before []*rea
 				}
 				at, ok := theirs[i][stream]
 				if !ok {
-					return // one of them has not passed anything there
+					return // one of them has no position in the stream
 				}
 				if pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(at, pos) < 0 {
 					pos = at
