@@ -23,7 +23,9 @@ func TestRewritten(t *testing.T) {
 		restart    bool          // and after that, before the next event of the aggregate
 		first      bool          // the row of the first event of the aggregate is written again
 		soon       time.Duration // it is written again so soon after the first write; 0 is an hour later
+		ahead      time.Duration // the clock of the service, of the broker's
 	}{
+		{name: "the service's clock is ahead, and the relay is restarted before", before: true, first: true, ahead: 8 * time.Second},
 		{name: "written again soon, and the relay is restarted later", soon: 31 * time.Second, restart: true},
 		{name: "the id is forgotten", remembered: 40},
 		{name: "the relay is restarted before", before: true},
@@ -53,6 +55,7 @@ func TestRewritten(t *testing.T) {
 					var all []outbox.Event
 					write := func(aggregate int, seq int64) outbox.Event {
 						e := relaytest.Event(aggregate, seq, "OrderUpdated")
+						e.CreatedAt = e.CreatedAt.Add(tt.ahead)
 						w.write(e)
 						all = append(all, e)
 						return e

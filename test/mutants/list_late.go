@@ -32,6 +32,11 @@ var lateMutants = []mutant{
 		old: "o.Anyway || e.Sequence == 1 && !cdclog.Rewritten(e, o.Written)):",
 		new: "o.Anyway || e.Sequence == 1):\n		_ = cdclog.Rewritten",
 	}),
+	unit("TestRewritten", mutant{
+		name: "no service's clock is ahead of the broker's", file: "relay/internal/readback/proof.go",
+		old: "[]time.Duration{0, d.cfg.ReadBackMargin}",
+		new: "[]time.Duration{0}",
+	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "the event before a chain has an earlier write time than its head", file: "relay/internal/publish/start.go",
 		old: "c.Head().After = e.WrittenAt + margin",

@@ -141,7 +141,9 @@ func newPlan(seed uint64) *plan {
 	if readsTopics(p) && rnd.IntN(2) == 0 {
 		p.Rewrites = 1 + rnd.IntN(8)
 		if rnd.IntN(2) == 0 {
-			p.Remembered = 20 + rnd.IntN(200)
+			// A start must remember what was published since the checkpoints, and most of
+			// these plans have few more events than that.
+			p.Remembered = 150 + rnd.IntN(200)
 		}
 	}
 	return p

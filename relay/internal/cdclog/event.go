@@ -19,9 +19,8 @@ type StoredEvent struct {
 }
 
 // rewrittenAfter is how long after its creation an event is stored for the first time at
-// most, if its service stores it immediately. A start reads the topics back over a longer
-// time before the rows that it reads, so it finds a record of the first write.
-const rewrittenAfter = 10 * time.Second
+// most, if its service stores it immediately.
+const rewrittenAfter = time.Minute
 
 // FirstWrite returns when the row was written first at the earliest, in microseconds, if its
 // service stored the event when it was created: a row that is written again loses the time

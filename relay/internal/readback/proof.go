@@ -172,10 +172,13 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, e
 		return false, err
 	}
 	ask := d.askOf(f, first)
-	ask.written = ask.since
-	result, err := d.ask(ctx, d.near, ask)
-	if err != nil || result != proofNotNear {
-		return result == ProofPublished, err
+	// The clock of the service may have been ahead of the broker's.
+	for _, ahead := range []time.Duration{0, d.cfg.ReadBackMargin} {
+		ask.written = ask.since - ahead.Microseconds()
+		result, err := d.ask(ctx, d.near, ask)
+		if err != nil || result != proofNotNear {
+			return result == ProofPublished, err
+		}
 	}
 	return d.settled(ctx, f.ID)
 }
