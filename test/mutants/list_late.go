@@ -39,7 +39,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "the event before a chain has an earlier write time than its head", file: "relay/internal/publish/start.go",
-		old: "c.Head().After = e.WrittenAt + margin",
+		old: "c.Head().After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin",
 		new: "c.Head().After = e.WrittenAt + 0*margin",
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{

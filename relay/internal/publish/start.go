@@ -145,12 +145,13 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	}
 	// The head of a chain may follow an event that is no open dead letter: either that
 	// one is settled, or a previous instance had its record with the producer when it
-	// ended. A writer whose clock is ahead may have given it a later write time.
+	// ended. It was read before the head became a dead letter, but its write time may be
+	// later: the row of the head was late, or the clock of a writer is ahead.
 	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
 	for i := range d.entries {
 		e := &d.entries[i]
 		if c := p.mu.deadLetters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
-			c.Head().After = e.WrittenAt + margin
+			c.Head().After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
 		}
 	}
 	if n := len(d.entries); n > 0 {
