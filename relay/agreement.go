@@ -172,24 +172,31 @@ func (r *instanceRow) unsharded() bool {
 // heard returns the matching instances that are not reported as stopped, with the times
 // of their last rows.
 func (a *Agreement) heard(ctx context.Context, match func(*instanceRow) bool) (map[heardRow]time.Time, error) {
-	iter := a.Session.Query("SELECT relay, table_name, instance, at, status FROM " + a.Keyspace + ".relay_instances WHERE scope = 'keyspace'").
-		WithContext(ctx).Idempotent(true).Iter()
 	out := make(map[heardRow]time.Time)
-	var key heardRow
-	var at time.Time
-	var status string
-	for iter.Scan(&key.relay, &key.table, &key.instance, &at, &status) {
+	if err := heartbeats(ctx, a.Session, a.Keyspace, func(key heardRow, at time.Time, status []byte) {
 		row := instanceRow{heardRow: key}
 		name, _, _ := strings.Cut(key.relay, "/")
-		if name != a.Name || json.Unmarshal([]byte(status), &row) == nil && row.State == "stopped" {
-			continue
+		if name != a.Name || json.Unmarshal(status, &row) == nil && row.State == "stopped" {
+			return
 		}
 		if match(&row) {
 			out[key] = at
 		}
-	}
-	if err := iter.Close(); err != nil {
+	}); err != nil {
 		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
 	}
 	return out, nil
+}
+
+// heartbeats calls each for every row of relay_instances, with its status as JSON.
+func heartbeats(ctx context.Context, session *gocql.Session, keyspace string, each func(key heardRow, at time.Time, status []byte)) error {
+	iter := session.Query("SELECT relay, table_name, instance, at, status FROM " + keyspace + ".relay_instances WHERE scope = 'keyspace'").
+		WithContext(ctx).Idempotent(true).Iter()
+	var key heardRow
+	var at time.Time
+	var status string
+	for iter.Scan(&key.relay, &key.table, &key.instance, &at, &status) {
+		each(key, at, []byte(status))
+	}
+	return iter.Close()
 }

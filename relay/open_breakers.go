@@ -20,24 +20,18 @@ type OpenBreaker struct {
 // by their last heartbeats. A relay without a heartbeat for 10 s before now is omitted: its
 // status is unknown.
 func OpenBreakers(ctx context.Context, session *gocql.Session, keyspace string, now time.Time) ([]OpenBreaker, error) {
-	iter := session.Query("SELECT relay, table_name, instance, at, status FROM " + keyspace + ".relay_instances WHERE scope = 'keyspace'").
-		WithContext(ctx).Idempotent(true).Iter()
 	var out []OpenBreaker
-	var b OpenBreaker
-	var at time.Time
-	var text string
-	for iter.Scan(&b.Relay, &b.Table, &b.Instance, &at, &text) {
+	if err := heartbeats(ctx, session, keyspace, func(key heardRow, at time.Time, text []byte) {
 		var status heartbeat
-		if json.Unmarshal([]byte(text), &status) != nil || status.State != "running" || now.Sub(at) > silence {
-			continue
+		if json.Unmarshal(text, &status) != nil || status.State != "running" || now.Sub(at) > silence {
+			return
 		}
-		if s := status.Breaker.State; s == BreakerClosed.String() || s == "" || status.Breaker.Since == nil {
-			continue // also a row of Membership, which has no breaker
+		b := status.Breaker
+		if b.State == BreakerClosed.String() || b.State == "" || b.Since == nil {
+			return // also a row of Membership, which has no breaker
 		}
-		b.Since, b.Cause = *status.Breaker.Since, status.Breaker.Cause
-		out = append(out, b)
-	}
-	if err := iter.Close(); err != nil {
+		out = append(out, OpenBreaker{Relay: key.relay, Table: key.table, Instance: key.instance, Since: *b.Since, Cause: b.Cause})
+	}); err != nil {
 		return nil, fmt.Errorf("read the breakers of the relays: %w", err)
 	}
 	return out, nil

@@ -242,12 +242,12 @@ func testDLQCommands(t *testing.T, b *dlqBundle) {
 		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes", "--reason", "a test"); !strings.Contains(errOut, "act on the first") {
 			t.Errorf("replay of a parked dead letter says %q", errOut)
 		}
-		out, errOut := b.run(cli.ExitWaits, append([]string{"replay", "--all", "--yes", "--wait", "0", "--reason", "mended", "-o", "json"}, b.by("eve")...)...)
+		out, errOut := b.run(cli.ExitWaits, append([]string{"replay", "--all", "--yes", "--wait", "0", "--reason", "fixed", "-o", "json"}, b.by("eve")...)...)
 		var v admin.JobBody
 		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Progress.Changed != 2 || v.Progress.SkippedAll() != 0 || !strings.Contains(errOut, "not eligible for replay\n         1  parked") {
 			t.Errorf("replay --all printed %s, %s, %v", out, errOut, err)
 		}
-		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "mended") || !strings.Contains(out, "manual -> pending") {
+		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "fixed") || !strings.Contains(out, "manual -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
 		b.run(cli.ExitOK, "release", head, "-y", "--reason", "a test")

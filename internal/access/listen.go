@@ -26,7 +26,7 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("address %q: must be host:port: %w", addr, err)
 	}
-	if cert == "" && !insecure && !IsLoopback(host) {
+	if cert == "" && !insecure && !loopbackHost(host) {
 		return nil, fmt.Errorf("listen on %s without TLS: %w", addr, ErrInClear)
 	}
 	var conf *tls.Config
@@ -47,9 +47,9 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	return tls.NewListener(ln, conf), nil
 }
 
-// IsLoopback reports whether a host is only this machine. A name other than localhost
+// loopbackHost reports whether a host is only this machine. A name other than localhost
 // may resolve to another machine later, so it is not.
-func IsLoopback(host string) bool {
+func loopbackHost(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -61,9 +61,10 @@ func (o OIDC) withDefaults(now func() time.Time) OIDC {
 	return o
 }
 
-// private reports whether responses of an address cannot be changed on the way.
-func private(u *url.URL) bool {
-	return u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Hostname())
+// Private reports whether a connection to an address is encrypted or stays on this machine,
+// so that a secret may be sent to it and its responses cannot be changed on the way.
+func Private(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
 }
 
 // line is the transport to the issuer. It sends no unencrypted requests, and none for
@@ -80,7 +81,7 @@ type line struct {
 
 // RoundTrip implements http.RoundTripper.
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !private(r.URL) {
+	if !Private(r.URL) {
 		return nil, fmt.Errorf("%w: it leads to %s://%s, where who is on the way could sign tokens; use https", errIssuer, r.URL.Scheme, clip(r.URL.Host))
 	}
 	l.mu.Lock()
@@ -112,7 +113,7 @@ func (o OIDC) validate() error {
 	switch {
 	case err != nil || u.Host == "":
 		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: must be a URL such as https://id.example.com", clip(o.Issuer)))
-	case !private(u):
+	case !Private(u):
 		errs = append(errs, fmt.Errorf("OpenID Connect issuer %q: use https; over http its keys could be replaced", clip(o.Issuer)))
 	}
 	if o.Audience == "" {

@@ -83,7 +83,7 @@ func (c *APIConfig) server(at string) (s apiServer, err error) {
 		return s, errors.New("api.url (--api) is no URL: use one such as https://outbox.example.com:8090")
 	case s.url.User != nil:
 		return s, errors.New("api.url (--api) contains a user: remove it, and set the token by OUTBOX_API_TOKEN")
-	case s.url.Scheme == "http" && c.Token != "" && !access.IsLoopback(s.url.Hostname()):
+	case c.Token != "" && !access.Private(s.url):
 		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or a tunnel to a port of this machine", s.url)
 	}
 	if s.token, err = notify.Reveal(c.Token); err != nil {

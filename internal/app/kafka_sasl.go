@@ -93,11 +93,8 @@ func (c KafkaConfig) checkSASL(name string) error {
 
 // checkTokenURL refuses an endpoint that would receive the client secret in clear.
 func checkTokenURL(text string) error {
-	u, err := url.Parse(text)
-	if err == nil && u.Host != "" {
-		if u.Scheme == "https" || u.Scheme == "http" && access.IsLoopback(u.Hostname()) {
-			return nil
-		}
+	if u, err := url.Parse(text); err == nil && u.Host != "" && access.Private(u) {
+		return nil
 	}
 	return fmt.Errorf("kafka.token_url %q: kafka.sasl %s needs the https URL of a token endpoint, such as https://login.example.com/oauth2/token", text, saslOAuth)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
@@ -56,17 +55,14 @@ func recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsR
 
 // statementSpan records a request to the database as a child of the span in ctx.
 func statementSpan(ctx context.Context, operation string, began, ended time.Time, keyspace string, host *gocql.HostInfo, failure error, more ...attribute.KeyValue) {
-	_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer(tracing.Scope, trace.WithSchemaURL(semconv.SchemaURL)).Start(ctx, operation,
+	_, span := tracing.Tracer(trace.SpanFromContext(ctx).TracerProvider()).Start(ctx, operation,
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began),
 		trace.WithAttributes(semconv.DBSystemNameKey.String(databaseSystem), semconv.DBOperationName(operation), semconv.DBNamespace(keyspace)),
 		trace.WithAttributes(more...))
 	if host != nil {
 		span.SetAttributes(semconv.ServerAddress(host.ConnectAddress().String()))
 	}
-	if failure != nil {
-		span.SetStatus(codes.Error, failure.Error())
-		span.SetAttributes(semconv.ErrorType(failure))
-	}
+	tracing.Fail(span, failure)
 	span.End(trace.WithTimestamp(ended))
 }
 

@@ -23,7 +23,7 @@ func Traced(provider oteltrace.TracerProvider) func(huma.Context, func(huma.Cont
 	if provider == nil {
 		return func(ctx huma.Context, next func(huma.Context)) { next(ctx) }
 	}
-	tracer := provider.Tracer(trace.Scope, oteltrace.WithSchemaURL(semconv.SchemaURL))
+	tracer := trace.Tracer(provider)
 	return func(ctx huma.Context, next func(huma.Context)) {
 		if ctx.Header("Upgrade") != "" || strings.Contains(ctx.Header("Accept"), "text/event-stream") {
 			next(ctx)

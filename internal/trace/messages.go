@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Scope is the name of the instrumentation in spans.
-const Scope = "github.com/scylla-outbox/scylla-outbox"
+// scope is the name of the instrumentation in spans.
+const scope = "github.com/scylla-outbox/scylla-outbox"
 
 // Messages records the spans of messages: their publication and their deliveries, by the
 // semantic conventions for messaging. Each span is linked to the one that created the
@@ -29,7 +29,21 @@ func NewMessages(provider oteltrace.TracerProvider) *Messages {
 	if provider == nil {
 		return nil
 	}
-	return &Messages{provider.Tracer(Scope, oteltrace.WithSchemaURL(semconv.SchemaURL))}
+	return &Messages{Tracer(provider)}
+}
+
+// Tracer returns the tracer of all spans of this project.
+func Tracer(provider oteltrace.TracerProvider) oteltrace.Tracer {
+	return provider.Tracer(scope, oteltrace.WithSchemaURL(semconv.SchemaURL))
+}
+
+// Fail records the error of a span's operation, unless it is nil.
+func Fail(span oteltrace.Span, err error) {
+	if err == nil {
+		return
+	}
+	span.SetStatus(codes.Error, err.Error())
+	span.SetAttributes(semconv.ErrorType(err))
 }
 
 // Now returns the current time; the zero time for a nil Messages.
@@ -124,10 +138,7 @@ func (m *Messages) Push(ctx context.Context, p *Pushed) (_ context.Context, end 
 			semconv.MessagingDestinationPartitionID(strconv.Itoa(int(p.Partition))), semconv.MessagingKafkaOffset(int(p.Offset)),
 			semconv.MessagingMessageID(p.ID), attribute.String("outbox.push.to", p.To)))
 	return ctx, func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
-			span.SetAttributes(semconv.ErrorType(err))
-		}
+		Fail(span, err)
 		span.End()
 	}
 }

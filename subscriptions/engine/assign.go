@@ -183,7 +183,7 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 		m := &rows[i]
 		first = min(first, m.Offset)
 		s.Rows = append(s.Rows, queue.Row{
-			Offset: m.Offset, Key: m.Key, Behind: m.State == store.StateBehind, Dying: m.State == store.StateDying || m.State == store.StateRejected, Rejected: m.State == store.StateRejected,
+			Offset: m.Offset, Key: m.Key, Behind: m.State == store.StateBehind, DeadLettering: m.State == store.StateDeadLettering || m.State == store.StateRejected, Rejected: m.State == store.StateRejected,
 			Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, Error: m.Error, DeadLetter: m.DeadLetter,
 		})
 	}

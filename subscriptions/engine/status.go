@@ -284,7 +284,7 @@ func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, er
 		k.Attempts, k.Error, k.DeadLetter = m.Attempts, m.Error, m.DeadLetter
 		switch m.State {
 		case store.StateBehind:
-		case store.StateDying, store.StateRejected:
+		case store.StateDeadLettering, store.StateRejected:
 			k.Phase = queue.Dead
 		default:
 			k.Phase, k.At = queue.Deferred, m.NextAt

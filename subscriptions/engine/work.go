@@ -138,8 +138,8 @@ func storedOf(rows []queue.Row) []store.Stored {
 			state = store.StateBehind
 		case r.Rejected:
 			state = store.StateRejected
-		case r.Dying:
-			state = store.StateDying
+		case r.DeadLettering:
+			state = store.StateDeadLettering
 		}
 		out[i] = store.Stored{
 			Offset: r.Offset, Key: r.Key, State: state, Attempts: r.Attempts, NextAt: r.NextAt, FirstAt: r.FirstAt, Error: r.Error, Record: r.Record, DeadLetter: r.DeadLetter,

@@ -18,8 +18,8 @@ const (
 	StateDeferred = "deferred"
 	// StateBehind: the message waits behind another one of its key.
 	StateBehind = "behind"
-	// StateDying: the message becomes a dead letter after its last delivery.
-	StateDying = "dying"
+	// StateDeadLettering: the message becomes a dead letter after its last delivery.
+	StateDeadLettering = "dead_lettering"
 	// StateRejected: the message becomes a dead letter because a consumer rejected it.
 	StateRejected = "rejected"
 )

@@ -24,7 +24,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "api: a command sends its token unencrypted", file: "internal/app/api.go", pkg: "./cmd/outbox", run: "TestAPI_ErrorsNameTheFix",
-		old: `!access.IsLoopback(s.url.Hostname())`, new: `false`,
+		old: `!access.Private(s.url)`, new: `false`,
 	},
 	{
 		name: "api: a command follows redirects with its token", file: "internal/admin/adminclient/client.go", pkg: "./internal/admin/adminclient", run: "TestClient_Errors",

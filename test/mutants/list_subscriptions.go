@@ -80,12 +80,12 @@ var subscriptionMutants = []mutant{
 		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",
 	}),
 	inEngine("CrashAfterTheDeadLetter", mutant{
-		name: "queue: a dying message is delivered by the next owner", file: "subscriptions/internal/queue/queue.go",
-		old: "	case m.rejected || m.dying:", new: "	case m.rejected:",
+		name: "queue: a message that becomes a dead letter is delivered by the next owner", file: "subscriptions/internal/queue/queue.go",
+		old: "	case m.rejected || m.deadLettering:", new: "	case m.rejected:",
 	}),
 	inEngine("CrashAfterTheDeadLetter", mutant{
 		name: "queue: a dead letter is written before the row of its message", file: "subscriptions/internal/queue/lease.go",
-		old: "	if m.attempts > 0 && !m.dying {", new: "	if m.attempts > 0 && !m.dying && false {",
+		old: "	if m.attempts > 0 && !m.deadLettering {", new: "	if m.attempts > 0 && !m.deadLettering && false {",
 	}),
 	inEngine("CrashAfterTheDeadLetter", mutant{
 		name: "engine: a rejected message is dead-lettered as max_receive after a crash", file: "subscriptions/engine/assign.go",

@@ -281,8 +281,7 @@ var errEarlier = errors.New("an earlier event is not published")
 // aggregate with a smaller number than that of the request.
 func (r *Repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
 	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
-		switch r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) {
-		case publish.FateUnpublished, publish.FateRewritten:
+		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64).Missed() {
 			return errEarlier
 		}
 		return nil

@@ -224,7 +224,7 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 		if err := s.retry(ctx, &e.Event, func() error {
 			return s.lookup(ctx, &e.Event, found.Missed, found.Published, func(f cdclog.StoredEvent) error {
 				fate := s.sink.Fate(&f, began, e.Written)
-				if fate != publish.FateUnpublished && fate != publish.FateRewritten {
+				if !fate.Missed() {
 					return nil
 				}
 				if fate == publish.FateRewritten {

@@ -89,6 +89,9 @@ const (
 	FateDoubtful
 )
 
+// Missed reports that no reader has offered the row: it may have to be published.
+func (f Fate) Missed() bool { return f == FateUnpublished || f == FateRewritten }
+
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
 	p.mu.Lock()

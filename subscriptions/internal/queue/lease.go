@@ -91,11 +91,11 @@ func (q *Queue) fail(m *message, now time.Time, delay time.Duration, reason stri
 	q.requestSave(m)
 }
 
-// deadLetter gives a message up. One that was delivered is stored as dying before its dead
+// deadLetter gives a message up. One that was delivered is stored as dead-lettering before its dead
 // letter is written, so that no owner delivers it again after a crash in between.
 func (q *Queue) deadLetter(m *message) {
 	q.become(m, Dead)
-	if m.attempts > 0 && !m.dying {
+	if m.attempts > 0 && !m.deadLettering {
 		q.requestSave(m)
 		return
 	}

@@ -59,21 +59,21 @@ type Call interface{ Done(index int, o Outcome) }
 
 // message is a record that the subscription selects.
 type message struct {
-	offset     int64
-	key        string
-	record     *kgo.Record // nil while only the database has it
-	size       int
-	written    time.Time // of the record; that of the first failure if it is unknown
-	leader     int32     // leader epoch of the record
-	maxReceive int       // replaces that of the configuration unless 0
-	rejected   bool      // by a consumer or the filter
-	attempts   int
-	first      time.Time // first failure
-	next       time.Time // earliest time of the next delivery
-	reason     string    // last error
-	deadLetter gocql.UUID
-	purged     bool
-	dying      bool // its row contains that it becomes a dead letter
+	offset        int64
+	key           string
+	record        *kgo.Record // nil while only the database has it
+	size          int
+	written       time.Time // of the record; that of the first failure if it is unknown
+	leader        int32     // leader epoch of the record
+	maxReceive    int       // replaces that of the configuration unless 0
+	rejected      bool      // by a consumer or the filter
+	attempts      int
+	first         time.Time // first failure
+	next          time.Time // earliest time of the next delivery
+	reason        string    // last error
+	deadLetter    gocql.UUID
+	purged        bool
+	deadLettering bool // its row contains that it becomes a dead letter
 
 	phase  Phase
 	lane   *lane // nil without order
@@ -114,12 +114,12 @@ type Row struct {
 	Key    string
 	// Behind reports that the message was never delivered and waits for an earlier one.
 	Behind bool
-	// Dying reports that the message becomes a dead letter, Rejected that a consumer
+	// DeadLettering reports that the message becomes a dead letter, Rejected that a consumer
 	// rejected it.
-	Dying, Rejected bool
-	Attempts        int
-	NextAt, FirstAt time.Time
-	Error           string
+	DeadLettering, Rejected bool
+	Attempts                int
+	NextAt, FirstAt         time.Time
+	Error                   string
 	// Record is nil in rows that New receives.
 	Record     *kgo.Record
 	DeadLetter gocql.UUID
@@ -177,11 +177,11 @@ func (l *lane) insert(m *message) {
 func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
 
 // take returns the next message of the lane, nil if there is none or it is blocked.
-// Replays of a dead letter pass the block that it causes, and so do dying messages.
+// Replays of a dead letter pass the block that it causes, and so do messages that become dead letters.
 func (l *lane) take() *message {
 	i := 0
 	if l.dead {
-		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} || m.dying })
+		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} || m.deadLettering })
 	}
 	if l.active != nil || i < 0 || i >= len(l.rest) {
 		return nil

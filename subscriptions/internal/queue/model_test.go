@@ -97,8 +97,8 @@ func (m *model) start() {
 	var blocked []Blocked
 	for o, f := range m.facts {
 		if _, stored := m.rows[o]; stored || o >= m.offset && !settled.Has(o) {
-			f.purged = false                                     // that was not stored
-			f.dead = f.dead && (m.cfg.Strict || m.rows[o].Dying) // a message that was never delivered is given up again
+			f.purged = false                                             // that was not stored
+			f.dead = f.dead && (m.cfg.Strict || m.rows[o].DeadLettering) // a message that was never delivered is given up again
 		} else if f.acked {
 			f.confirmed = true // by a commit without an answer
 		}

@@ -88,7 +88,7 @@ func (q *Queue) Progress(offset int64) Progress {
 	if m := q.messages[offset]; m != nil {
 		p := Progress{Phase: m.phase, Attempts: m.attempts, Error: m.reason, DeadLetter: m.deadLetter}
 		switch {
-		case m.dying && m.phase == Waiting:
+		case m.deadLettering && m.phase == Waiting:
 			p.Phase = Dead
 		case m.phase == Settled && m.purged:
 			p.Kind, p.At = Purged, m.since

@@ -116,9 +116,9 @@ func New(cfg Config, s Start) *Queue {
 func (q *Queue) restore(r Row) *message {
 	m := &message{
 		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, written: r.FirstAt,
-		phase: Deferred, row: true, bit: true, dying: r.Dying, rejected: r.Rejected,
+		phase: Deferred, row: true, bit: true, deadLettering: r.DeadLettering, rejected: r.Rejected,
 	}
-	if r.Behind || r.Dying {
+	if r.Behind || r.DeadLettering {
 		m.phase = Waiting
 	}
 	q.keep(m)
@@ -270,7 +270,7 @@ func (q *Queue) activate(m *message) {
 		if !m.loading {
 			q.load = append(q.load, m)
 		}
-	case m.rejected || m.dying:
+	case m.rejected || m.deadLettering:
 		q.deadLetter(m)
 	default:
 		q.ready.push(m)

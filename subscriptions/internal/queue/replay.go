@@ -34,7 +34,7 @@ func (q *Queue) Replayed(offset int64, deadLetter gocql.UUID) (free, stored bool
 	if m == nil {
 		return !q.closed, false
 	}
-	return false, m.deadLetter == deadLetter && m.row && !m.saving && m.phase != Settled && m.phase != Dead && !m.dying && !q.closed
+	return false, m.deadLetter == deadLetter && m.row && !m.saving && m.phase != Settled && m.phase != Dead && !m.deadLettering && !q.closed
 }
 
 // DeadLetterOf returns the dead letter of which the message at an offset is a replay, zero

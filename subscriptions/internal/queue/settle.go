@@ -174,7 +174,7 @@ func (q *Queue) Work(most int) (w Work) {
 		}
 		m.saving = true
 		w.Save = append(w.Save, Row{
-			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, Dying: m.phase == Dead, Rejected: m.phase == Dead && m.rejected, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.first,
+			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, DeadLettering: m.phase == Dead, Rejected: m.phase == Dead && m.rejected, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.first,
 			Error: m.reason, Record: m.record, DeadLetter: m.deadLetter,
 		})
 	})
@@ -247,7 +247,7 @@ func (q *Queue) Saved(offset int64, err error) {
 			q.drop(m)
 		}
 	case Dead:
-		m.dying = true
+		m.deadLettering = true
 		q.dead = append(q.dead, m)
 	default: // a lease still needs the record
 	}
