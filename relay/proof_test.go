@@ -195,6 +195,31 @@ func TestProofs(t *testing.T) {
 	}
 }
 
+// A quick proof finds an event that was published at once, also after it found many that
+// were published late, as after an outage of the broker.
+func TestProofs_QuickAfterLateEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		var rows [2]cdclog.StoredEvent // late, prompt
+		for i := range rows {
+			rows[i] = cdclog.StoredEvent{Event: relaytest.Event(i, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
+			time.Sleep(time.Duration(1-i) * 3 * time.Minute)
+			b.submit(rows[i].Event, nil)
+			b.drain(time.Minute)
+		}
+		time.Sleep(time.Hour)
+		d, end := b.later(t)
+		defer end()
+		for i := range 21 {
+			if published, err := d.Prove(t.Context(), &rows[i/20], true); !published || err != nil {
+				t.Errorf("proof %d = %v, %v, want it published", i, published, err)
+			}
+		}
+	})
+}
+
 // While a partition cannot be read nothing follows about its events.
 func TestProofs_WaitForTheBroker(t *testing.T) {
 	t.Parallel()

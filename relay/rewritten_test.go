@@ -24,7 +24,9 @@ func TestRewritten(t *testing.T) {
 		first      bool          // the row of the first event of the aggregate is written again
 		soon       time.Duration // it is written again so soon after the first write; 0 is an hour later
 		ahead      time.Duration // the clock of the service, of the broker's
+		others     bool          // an event that was published late is written again many times
 	}{
+		{name: "others were published late, and the relay is restarted before", before: true, others: true},
 		{name: "the service's clock is ahead, and the relay is restarted before", before: true, first: true, ahead: 8 * time.Second},
 		{name: "written again soon, and the relay is restarted later", soon: 31 * time.Second, restart: true},
 		{name: "the id is forgotten", remembered: 40},
@@ -60,6 +62,13 @@ func TestRewritten(t *testing.T) {
 						all = append(all, e)
 						return e
 					}
+					var late outbox.Event
+					if tt.others {
+						back := w.brokerOutage()
+						late = write(99, 1)
+						time.Sleep(2 * time.Minute)
+						back()
+					}
 					first := write(0, 1)
 					time.Sleep(10 * time.Minute)
 					if tt.delay > 0 {
@@ -90,6 +99,10 @@ func TestRewritten(t *testing.T) {
 					}
 					if tt.before {
 						restart()
+					}
+					for i := 0; tt.others && i < 12; i++ {
+						w.write(late)
+						time.Sleep(5 * time.Minute)
 					}
 					if tt.soon == 0 {
 						w.write(e)

@@ -155,7 +155,8 @@ func TestLimiter_KeepsGoodputUnderOverload(t *testing.T) {
 						t.Errorf("phase %d: p99 %s, calm %s", i+1, o.p99(), calm)
 					}
 				}
-				if o := out[4]; o.refused > 0 || o.p99() > 2*calm {
+				// Half of the capacity arrives at random: a burst may exceed a queue.
+				if o := out[4]; o.refused*1000 > o.offered || o.p99() > 2*calm {
 					t.Errorf("after the overload %d are refused, p99 %s, before %s", o.refused, o.p99(), calm)
 				}
 			})

@@ -57,6 +57,7 @@ type proofAsk struct {
 	topic   string
 	written int64
 	since   int64            // the time of the row's first write, at most written
+	from    int64            // the record time from which to read near, in milliseconds
 	answer  chan proofAnswer // has room for one
 }
 
@@ -172,13 +173,11 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, e
 		return false, err
 	}
 	ask := d.askOf(f, first)
+	ask.written = ask.since
 	// The clock of the service may have been ahead of the broker's.
-	for _, ahead := range []time.Duration{0, d.cfg.ReadBackMargin} {
-		ask.written = ask.since - ahead.Microseconds()
-		result, err := d.ask(ctx, d.near, ask)
-		if err != nil || result != proofNotNear {
-			return result == ProofPublished, err
-		}
+	froms := append(d.expected(ask.since), ask.since/1000-d.cfg.ReadBackMargin.Milliseconds())
+	if result, err := d.readFrom(ctx, ask, froms); err != nil || result != proofNotNear {
+		return result == ProofPublished, err
 	}
 	return d.settled(ctx, f.ID)
 }
@@ -201,12 +200,24 @@ func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
 
 // lookNear looks for the event near the time of its row, and of the row's first write.
 func (d *Proofs) lookNear(ctx context.Context, a proofAsk) (ProofResult, error) {
-	result, err := d.ask(ctx, d.near, a)
+	result, err := d.readFrom(ctx, a, d.expected(a.written))
 	if err != nil || result != proofNotNear || a.written-a.since < proofMargin*1000/2 {
 		return result, err // the first write is within the margin
 	}
 	a.written = a.since
-	return d.ask(ctx, d.near, a)
+	return d.readFrom(ctx, a, d.expected(a.since))
+}
+
+// readFrom looks for the event among the records from each of the times on, in
+// milliseconds, until it finds it.
+func (d *Proofs) readFrom(ctx context.Context, a proofAsk, froms []int64) (result ProofResult, err error) {
+	for _, from := range froms {
+		a.from = max(from, 0)
+		if result, err = d.ask(ctx, d.near, a); err != nil || result != proofNotNear {
+			break
+		}
+	}
+	return result, err
 }
 
 // answersFrom returns the earliest write time, in microseconds, from which the relay

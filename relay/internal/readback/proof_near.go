@@ -20,13 +20,13 @@ const (
 	proofMargin = 1000
 )
 
-// nearPartition contains the requests for a partition, ordered by write time.
+// nearPartition contains the requests for a partition, in the order of from.
 type nearPartition struct {
 	Partition
 	asks []*proofAsk
 }
 
-// readNear reads up to proofBytes of the partitions near the write times of the rows.
+// readNear reads up to proofBytes of the partitions from the times of the requests.
 // Each event costs at most one offset lookup and one fetch, each shared by all
 // partitions. The records of a fetch are compared with all events of their partition.
 func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
@@ -114,11 +114,17 @@ func (d *Proofs) learn(delay int64) {
 	}
 }
 
-// from returns the time from which to read for a row, in milliseconds.
-func (d *Proofs) from(written int64) int64 {
+// expected returns the times from which to read for a row, in milliseconds: first as if it
+// was published as late after its write as others lately, then as if it was published at once.
+func (d *Proofs) expected(written int64) []int64 {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return max(written/1000+d.early-proofMargin, 0)
+	early := d.early
+	d.mu.Unlock()
+	soonest := written/1000 - proofMargin
+	if early <= proofMargin {
+		return []int64{soonest + early}
+	}
+	return []int64{soonest + early, soonest}
 }
 
 // locate finds the partitions of the events.
@@ -182,7 +188,7 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 	}
 	var out []*nearPartition
 	for _, p := range parts {
-		slices.SortFunc(p.asks, func(a, b *proofAsk) int { return cmp.Compare(a.written, b.written) })
+		slices.SortFunc(p.asks, func(a, b *proofAsk) int { return cmp.Compare(a.from, b.from) })
 		out = append(out, p)
 	}
 	return out, nil
@@ -226,7 +232,7 @@ func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 			req.Topics = append(req.Topics, rt)
 		}
 		rp := kmsg.NewListOffsetsRequestTopicPartition()
-		rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p.partition, -1, d.from(p.asks[0].written)
+		rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p.partition, -1, p.asks[0].from
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
 		p.next, p.err = -1, nil
 	}
