@@ -443,8 +443,8 @@ func TestVerifier_Memory(t *testing.T) {
 	p.v.cfg.Window = time.Millisecond
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // as a process of the product
 	runtime.GC()
-	debug.FreeOSMemory()
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	// What the last collection found alive: garbage depends on how busy the machine is.
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	level := func() uint64 { metrics.Read(sample); return sample[0].Value.Uint64() }
 	before := level()
 	var peak atomic.Uint64
@@ -467,7 +467,7 @@ func TestVerifier_Memory(t *testing.T) {
 	took := time.Since(began)
 	close(stop)
 	<-stopped
-	used := int64(peak.Load()) - int64(before)
+	used := 2 * (int64(peak.Load()) - int64(before)) // the heap grows to twice as much before a collection
 	t.Logf("%d rows in %s, topics read %d times: %d MB at most, %.1f bytes a row", rows, took.Round(time.Millisecond), s.read, used>>20, float64(used)/float64(rows))
 	if limit := int64(30*rows) + 8<<20; used > limit {
 		t.Errorf("%d bytes at most, want at most %d", used, limit)
