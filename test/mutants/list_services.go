@@ -178,8 +178,8 @@ var serviceMutants = []mutant{
 		old: "one.id = outbox.NameID(id.id, strconv.Itoa(i))", new: "one.id = outbox.NameID(outbox.NewID(), strconv.Itoa(i))",
 	},
 	{
-		name: "a cancelled message is stored again with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "SameKey",
-		old: "		if found && state != Scheduled {", new: "		if found && state == Queued {",
+		name: "a message in the outbox is stored again with its Idempotency-Key", file: "messages/service.go", pkg: "./messages", run: "TestHTTP_SameKeyIsTheSameBatch",
+		old: "		if found && state != Scheduled {", new: "		if found && state == Cancelled {",
 	},
 	{
 		name: "a write that timed out counts as not made", file: "messages/service.go", pkg: "./messages", run: "AnswersAreTrue",
