@@ -16,6 +16,7 @@ import (
 // that waits keeps the checkpoint of each stream back, and the dedup index has forgotten
 // most of the events after it: none is published again.
 func TestReader_StartsAgainWithoutRepetitions(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

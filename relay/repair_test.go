@@ -322,6 +322,7 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 // Two rows of an aggregate became visible behind the sweep reader, and only the later one is
 // requested: the earlier one is published first.
 func TestRepair_PublishesEarlierMissingEvents(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string

@@ -14,6 +14,7 @@ import (
 // A service that finds the last change of an aggregate unfinished writes its event again:
 // the row has the same id and a later write time. The relay published it hours ago.
 func TestRewritten(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
