@@ -49,9 +49,6 @@ func TestOrders_OneNodeAway(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "frozen, then killed" {
-				t.Skip("the longest of the three is enough")
-			}
 			inBubble(t, func(w *world) {
 				s, err := orders.New(w.session, orders.Config{})
 				if err != nil {
