@@ -145,8 +145,8 @@ bench: build ## measure the relay beside the clients alone: the table in docs/pe
 BENCHSERVICES ?= --runs 5
 
 .PHONY: bench-services
-bench-services: build ## measure orders, messages and the schedule beside the client alone: the tables in docs/performance.md (UPDATE=1)
-	@for what in orders messages schedule; do \
+bench-services: build ## measure orders, messages, the schedule and subscriptions beside the client alone: the tables in docs/performance.md (UPDATE=1)
+	@for what in orders messages schedule subscriptions; do \
 		if [[ -n "$${UPDATE:-}" ]]; then \
 			bin/outbox-dev bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
 			./test/readme-table bench-$$what docs/performance.md <bin/bench.md; \

@@ -99,6 +99,10 @@ type webhook struct {
 	now    func() time.Time
 }
 
+// maxIdle is the number of unused connections to a host that a webhook keeps: the highest
+// concurrency of a subscription with push delivery.
+const maxIdle = 1000
+
 // maxAnswer bounds the part of a response that is read for the reuse of the
 // connection.
 const maxAnswer = 64 << 10
@@ -117,7 +121,11 @@ func NewWebhook(rawURL string, keys Keys) (Target, error) {
 	}
 	transport := http.DefaultTransport
 	if t, ok := transport.(*http.Transport); ok {
-		transport = t.Clone()
+		t = t.Clone()
+		// The default keeps 2 connections to a host: with more concurrent calls most of
+		// them would dial.
+		t.MaxIdleConns, t.MaxIdleConnsPerHost = 0, maxIdle
+		transport = t
 	}
 	return &webhook{
 		url: rawURL, keys: keys, redact: newRedactor(rawURL), now: time.Now,

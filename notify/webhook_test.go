@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,8 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -256,5 +260,45 @@ func TestRedactor_HidesEveryPart(t *testing.T) {
 	}
 	if errors.Unwrap(r.err(in[1])) != nil {
 		t.Error("the secret can be unwrapped")
+	}
+}
+
+// Concurrent calls reuse their connections.
+func TestWebhook_KeepsConnections(t *testing.T) {
+	const concurrent = 20
+	var opened atomic.Int64
+	var arrived sync.WaitGroup // all calls of a round are in progress
+	r := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		arrived.Done()
+		arrived.Wait()
+	}))
+	r.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	r.Start()
+	defer r.Close()
+	inTests := http.DefaultTransport.(rewriting)
+	http.DefaultTransport = inTests.RoundTripper
+	target, err := NewWebhook(r.URL, mustKeys(t, newSecret))
+	http.DefaultTransport = inTests
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		var calls errgroup.Group
+		arrived.Add(concurrent)
+		for range concurrent {
+			calls.Go(func() error { return target.Send(t.Context(), Message{ID: "1"}) })
+		}
+		if err := calls.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A call may begin before the connection of another one is free.
+	if n := opened.Load(); n > 2*concurrent {
+		t.Errorf("%d connections for %d concurrent calls", n, concurrent)
 	}
 }

@@ -31,6 +31,9 @@ const (
 	metadataAge = 10 * time.Second
 	// fetchBytes bounds one fetch in its wire form, which may be compressed.
 	fetchBytes = 4 << 20
+	// fetchWait is the time that a broker keeps a fetch without records. A partition whose
+	// reading continues waits for the end of the fetch in progress, which does not contain it.
+	fetchWait = 100 * time.Millisecond
 	// maxBytes bounds the records of a subscription in memory, beside those of one poll.
 	maxBytes = 16 << 20
 	// pollRecords is the number of records between two checks of the bounds.

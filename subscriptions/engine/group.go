@@ -202,6 +202,7 @@ func (g *group) open() (err error) {
 		kgo.ConsumerGroup(g.incarnation), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.MetadataMaxAge(metadataAge), kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4),
+		kgo.FetchMaxWait(fetchWait),
 		kgo.OnPartitionsAssigned(g.assigned), kgo.OnOffsetsFetched(g.offsetsFetched), kgo.AdjustFetchOffsetsFn(g.starts),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.revoked(lost) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.lost(lost) }),

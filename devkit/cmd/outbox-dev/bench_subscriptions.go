@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +26,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
+
+// pushes is the number of concurrent calls of the webhook.
+const pushes = 32
 
 // subscriptionBatch is the number of messages of one request.
 const subscriptionBatch = 100
@@ -41,12 +48,14 @@ func newBenchSubscriptionsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "subscriptions",
-		Short: "Measure subscriptions over HTTP, and a consumer group alone",
+		Short: "Measure subscriptions over HTTP beside a consumer group",
 		Long: `Measure subscriptions over HTTP and, in the same run, a consumer group of
-franz-go that reads the same records and does nothing with them.
+franz-go that reads the same records: with a commit for each batch of 100, and
+without commits.
 
   consume   --messages messages are received and acknowledged in batches of 100,
             as fast as --concurrency callers get responses
+  push      a quarter of --messages messages are pushed to a local webhook
   deliver   messages are published at --rate; each is timed from when it was to
             be published until a long poll returns it
   waiting   memory of the service while --waiting messages wait, and before
@@ -69,7 +78,7 @@ Exit status 1 if a message was lost, or delivered again.`,
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.messages, "messages", 200_000, "messages to consume; 0 skips it")
-	fl.IntVar(&s.concurrency, "concurrency", 4, "callers that receive and acknowledge")
+	fl.IntVar(&s.concurrency, "concurrency", 8, "callers that receive and acknowledge")
 	fl.Int64Var(&s.waiting, "waiting", 1_000_000, "messages that wait; 0 skips it")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages per second for long polls")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the load for long polls; 0 skips it")
@@ -115,8 +124,8 @@ func (s *subscriptionBench) measure(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		s.progress("run %d of %d: group %.0f/s, over HTTP %.0f/s, long poll p95 %.1f ms, memory %.0f MB, with messages %.0f MB; others kept %.1f cores busy",
-			i+1, s.runs, one.Group.PerSecond, one.Consumed.PerSecond, one.Delivered.P95, one.EmptyMB, one.WaitingMB, one.Others)
+		s.progress("run %d of %d: group %.0f/s, over HTTP %.0f/s, pushed %.0f/s, long poll p95 %.1f ms, memory %.0f MB, with messages %.0f MB; others kept %.1f cores busy",
+			i+1, s.runs, one.Group.PerSecond, one.Consumed.PerSecond, one.Pushed.PerSecond, one.Delivered.P95, one.EmptyMB, one.WaitingMB, one.Others)
 		runs = append(runs, one)
 	}
 	r.Median = bench.Median(runs)
@@ -142,7 +151,12 @@ func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun,
 		return got, err
 	}
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
-	child, err := s.program.Start("subscriptions", servingSubscriptions, append(append([]string{"bench", "subscribed"}, s.forward...),
+	hook := newWebhook()
+	defer hook.Close()
+	program := s.program
+	program.Env = append(slices.Clone(program.Env), "OUTBOX_SUBSCRIPTIONS_TARGETS=hook=webhook+"+hook.URL,
+		"OUTBOX_SUBSCRIPTIONS_WEBHOOK_SECRETS=whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	child, err := program.Start("subscriptions", servingSubscriptions, append(append([]string{"bench", "subscribed"}, s.forward...),
 		"--scylla-keyspace", p.keyspace, "--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
 		"--admin-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")...)
 	if err != nil {
@@ -151,7 +165,7 @@ func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun,
 	defer func() { err = errors.Join(err, child.Stop()) }()
 	before := s.usages(child)
 	// Memory first: what a process has allocated for other parts, it keeps.
-	for _, part := range []func(context.Context, *place, *bench.Child, *bench.SubscriptionRun) error{s.wait, s.consume, s.deliver} {
+	for _, part := range []func(context.Context, *place, *bench.Child, *bench.SubscriptionRun) error{s.wait, s.consume, s.pushTo(hook), s.deliver} {
 		if err := part(ctx, p, child, &got); err != nil {
 			return got, err
 		}
@@ -161,7 +175,7 @@ func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun,
 }
 
 // subscribe creates a topic and a subscription, and waits until it runs.
-func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *bench.Child, name string, publish func(topic string) error) error {
+func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *bench.Child, of client.Subscription, publish func(topic string) error) error {
 	topic, err := p.topic(ctx)
 	if err != nil {
 		return err
@@ -170,11 +184,12 @@ func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *benc
 		return err
 	}
 	c := &client.Client{URL: "http://" + child.Attr("addr")}
-	if _, err := c.PutSubscription(ctx, client.Subscription{Name: name, Topics: []string{topic}, Start: "earliest"}); err != nil {
+	of.Topics, of.Start = []string{topic}, "earliest"
+	if _, err := c.PutSubscription(ctx, of); err != nil {
 		return err
 	}
 	for end := time.Now().Add(benchPatience); ; {
-		st, err := c.SubscriptionStatus(ctx, name)
+		st, err := c.SubscriptionStatus(ctx, of.Name)
 		owned := 0
 		for _, p := range st.Partitions {
 			if p.Owner != "" {
@@ -185,7 +200,7 @@ func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *benc
 		case err == nil && owned == benchPartitions:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("subscription %s does not run after %s: %w", name, benchPatience, err)
+			return fmt.Errorf("subscription %s does not run after %s: %w", of.Name, benchPatience, err)
 		}
 		if err := stoppable(ctx, 50*time.Millisecond); err != nil {
 			return err
@@ -210,14 +225,14 @@ func (s *subscriptionBench) wait(ctx context.Context, p *place, child *bench.Chi
 		err := stoppable(ctx, benchSettle)
 		return float64(child.Usage().Resident) / 1e6, err
 	}
-	err := s.subscribe(ctx, p, child, "empty", s.produce(ctx, 0))
+	err := s.subscribe(ctx, p, child, client.Subscription{Name: "empty"}, s.produce(ctx, 0))
 	if err != nil {
 		return err
 	}
 	if got.EmptyMB, err = settled(); err != nil {
 		return err
 	}
-	if err := s.subscribe(ctx, p, child, "waiting", s.produce(ctx, s.waiting)); err != nil {
+	if err := s.subscribe(ctx, p, child, client.Subscription{Name: "waiting"}, s.produce(ctx, s.waiting)); err != nil {
 		return err
 	}
 	got.Waiting = s.waiting
@@ -231,42 +246,49 @@ func (s *subscriptionBench) consume(ctx context.Context, p *place, child *bench.
 		return nil
 	}
 	var topic string
-	err := s.subscribe(ctx, p, child, "consume", func(t string) error {
+	err := s.subscribe(ctx, p, child, client.Subscription{Name: "consume"}, func(t string) error {
 		topic = t
 		return s.produce(ctx, s.messages)(t)
 	})
 	if err != nil {
 		return err
 	}
-	if got.Group, err = s.group(ctx, topic); err != nil {
+	if got.Alone, err = s.group(ctx, topic, false); err != nil {
+		return err
+	}
+	if got.Group, err = s.group(ctx, topic, true); err != nil {
 		return err
 	}
 	profiled := s.profile(ctx, child, "consume", 5*time.Second)
 	before := child.Usage()
 	began := time.Now()
 	var seen atomic.Int64
+	last := make([]time.Time, s.concurrency) // acknowledgements; without the polls for messages that never come
 	work, working := errgroup.WithContext(ctx)
-	for range s.concurrency {
-		work.Go(func() error {
-			return s.caller(working, child, "consume", func(messages []received) bool { return seen.Add(int64(len(messages))) < s.messages })
+	for i := range s.concurrency {
+		work.Go(func() (err error) {
+			last[i], err = s.caller(working, child, "consume", func(messages []received) bool { return seen.Add(int64(len(messages))) < s.messages })
+			return err
 		})
 	}
 	if err := work.Wait(); err != nil {
 		return err
 	}
-	got.Consumed = bench.RateOf(seen.Load(), time.Since(began))
+	got.Consumed = bench.RateOf(seen.Load(), slices.MaxFunc(last, time.Time.Compare).Sub(began))
 	got.Consumer = bench.CostOf(before, child.Usage())
 	s.result.Wrong += max(seen.Load()-s.messages, s.messages-seen.Load())
 	return profiled()
 }
 
-// group reads all records with a consumer group of franz-go.
-func (s *subscriptionBench) group(ctx context.Context, topic string) (bench.Rate, error) {
+// group reads all records with a consumer group of franz-go. With commits it does the work
+// of a caller: it commits each batch before it reads the next one.
+func (s *subscriptionBench) group(ctx context.Context, topic string, commits bool) (bench.Rate, error) {
 	opts, err := s.conf.Kafka.Options()
 	if err != nil {
 		return bench.Rate{}, err
 	}
-	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(s.conf.Kafka.Seeds...), kgo.ConsumerGroup(topic), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
+	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(s.conf.Kafka.Seeds...), kgo.ConsumerGroup(fmt.Sprintf("%s.%t", topic, commits)), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))...)
 	if err != nil {
 		return bench.Rate{}, err
 	}
@@ -274,7 +296,11 @@ func (s *subscriptionBench) group(ctx context.Context, topic string) (bench.Rate
 	var began time.Time
 	n := int64(0)
 	for n < s.messages {
-		fetches := c.PollFetches(ctx)
+		batch := 0 // all that the client has
+		if commits {
+			batch = subscriptionBatch
+		}
+		fetches := c.PollRecords(ctx, batch)
 		if err := fetches.Err0(); err != nil {
 			return bench.Rate{}, err
 		}
@@ -282,9 +308,74 @@ func (s *subscriptionBench) group(ctx context.Context, topic string) (bench.Rate
 			began = time.Now() // without the time until the group has its partitions
 		}
 		n += int64(fetches.NumRecords())
+		if commits {
+			if err := c.CommitUncommittedOffsets(ctx); err != nil {
+				return bench.Rate{}, err
+			}
+		}
 	}
-	took := time.Since(began)
-	return bench.RateOf(n, took), c.CommitUncommittedOffsets(ctx)
+	return bench.RateOf(n, time.Since(began)), nil
+}
+
+// webhook accepts and counts requests.
+type webhook struct {
+	*httptest.Server
+	mu struct {
+		sync.Mutex
+		n           int64
+		first, last time.Time
+	}
+}
+
+func newWebhook() *webhook {
+	h := &webhook{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a broken request is repeated
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mu.last = time.Now()
+		if h.mu.n++; h.mu.n == 1 {
+			h.mu.first = h.mu.last
+		}
+	}))
+	return h
+}
+
+// called returns the number of calls, and their rate.
+func (h *webhook) called() (int64, bench.Rate) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.n, bench.RateOf(h.mu.n, h.mu.last.Sub(h.mu.first))
+}
+
+// pushTo measures push delivery to a webhook.
+func (s *subscriptionBench) pushTo(hook *webhook) func(context.Context, *place, *bench.Child, *bench.SubscriptionRun) error {
+	return func(ctx context.Context, p *place, child *bench.Child, got *bench.SubscriptionRun) error {
+		n := s.messages / 4
+		if n == 0 {
+			return nil
+		}
+		before := child.Usage()
+		err := s.subscribe(ctx, p, child, client.Subscription{Name: "push", Push: &client.Push{To: "hook", Concurrency: pushes}}, s.produce(ctx, n))
+		if err != nil {
+			return err
+		}
+		profiled := s.profile(ctx, child, "push", 5*time.Second)
+		for end := time.Now().Add(benchPatience); ; {
+			calls, rate := hook.called()
+			if calls >= n {
+				got.Pushed, got.Pusher = rate, bench.CostOf(before, child.Usage())
+				s.result.Wrong += calls - n
+				return profiled()
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("the webhook was called %d times after %s, want %d", calls, benchPatience, n)
+			}
+			if err := stoppable(ctx, 10*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // received is a received message.
@@ -296,8 +387,8 @@ type received struct {
 }
 
 // caller receives and acknowledges batches until next returns false, or no message comes for
-// benchPatience.
-func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name string, next func([]received) bool) error {
+// benchPatience. It returns the time of its last acknowledgement.
+func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name string, next func([]received) bool) (acknowledged time.Time, err error) {
 	var body bytes.Buffer
 	c := bench.Caller{Addr: child.Attr("addr"), Timeout: callerTimeout, Body: &body}
 	defer c.Close()
@@ -306,16 +397,16 @@ func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name
 	for last := time.Now(); ctx.Err() == nil; {
 		status, err := c.Post(ctx, path+"/receive", "", receive)
 		if err != nil || status != http.StatusOK {
-			return fmt.Errorf("receive: status %d: %w", status, errors.Join(err, errors.New(body.String())))
+			return acknowledged, fmt.Errorf("receive: status %d: %w", status, errors.Join(err, errors.New(body.String())))
 		}
 		var got struct{ Messages []received }
 		if err := json.Unmarshal(body.Bytes(), &got); err != nil {
-			return err
+			return acknowledged, err
 		}
 		more := next(got.Messages)
 		if len(got.Messages) == 0 {
 			if !more || time.Since(last) > benchPatience {
-				return nil
+				return acknowledged, nil
 			}
 			continue
 		}
@@ -328,13 +419,14 @@ func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name
 			ack = append(append(append(ack, '"'), got.Messages[i].Receipt...), '"')
 		}
 		if status, err := c.Post(ctx, path+"/ack", "", append(ack, "]}"...)); err != nil || status != http.StatusOK {
-			return fmt.Errorf("ack: status %d: %w", status, errors.Join(err, errors.New(body.String())))
+			return acknowledged, fmt.Errorf("ack: status %d: %w", status, errors.Join(err, errors.New(body.String())))
 		}
+		acknowledged = time.Now()
 		if !more {
-			return nil
+			return acknowledged, nil
 		}
 	}
-	return ctx.Err()
+	return acknowledged, ctx.Err()
 }
 
 // deliver measures the time from publication to a long poll.
@@ -343,7 +435,7 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 		return nil
 	}
 	var topic string
-	if err := s.subscribe(ctx, p, child, "deliver", func(t string) error { topic = t; return nil }); err != nil {
+	if err := s.subscribe(ctx, p, child, client.Subscription{Name: "deliver"}, func(t string) error { topic = t; return nil }); err != nil {
 		return err
 	}
 	n := int64(s.rate * s.duration.Seconds())
@@ -352,7 +444,7 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 	work, working := errgroup.WithContext(ctx)
 	for range s.concurrency {
 		work.Go(func() error {
-			return s.caller(working, child, "deliver", func(messages []received) bool {
+			_, err := s.caller(working, child, "deliver", func(messages []received) bool {
 				now := time.Now()
 				mu.Lock()
 				defer mu.Unlock()
@@ -362,6 +454,7 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 				seen += int64(len(messages))
 				return seen < n
 			})
+			return err
 		})
 	}
 	work.Go(func() error { return s.publish(working, topic, n) })
@@ -375,7 +468,7 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 
 // publish publishes n messages at the rate, each with the time at which it was due.
 func (s *subscriptionBench) publish(ctx context.Context, topic string, n int64) error {
-	c, err := s.conf.Kafka.Client()
+	c, err := s.conf.Kafka.Client(kgo.ProducerLinger(0)) // as the relay
 	if err != nil {
 		return err
 	}
