@@ -39,6 +39,10 @@ var subscriptionMutants = []mutant{
 		name: "receipt: the signature is not compared", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Forgeries",
 		old: "!hmac.Equal(sent, s.sum(nil, body))", new: "!hmac.Equal(sent, sent)",
 	},
+	inEngine("ContinuesBesideIdle", mutant{
+		name: "engine: a partition that continues waits for idle ones", file: "subscriptions/engine/config.go",
+		old: "fetchWait = 100 * time.Millisecond", new: "fetchWait = 5 * time.Second",
+	}),
 	inEngine("RefusesReceipts", mutant{
 		name: "engine: leases of a former epoch are valid", file: "subscriptions/engine/settle.go",
 		old: "			if s.Epoch != p.mu.epoch {\n", new: "			if false {\n",
