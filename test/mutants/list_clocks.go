@@ -19,7 +19,7 @@ var clockMutants = []mutant{
 		new: "request_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
 	}),
 	clocks("relay", mutant{
-		name: "checkpoints have the time of the relay's host", file: "relay/internal/layouts/layouts.go",
+		name: "checkpoints have the time of the relay's host", file: "relay/internal/checkpoint/store.go",
 		old: "Idempotent(true).DefaultTimestamp(false)",
 		new: "Idempotent(true)",
 	}),

@@ -82,7 +82,7 @@ var lateMutants = []mutant{
 		old: "	var latest int64\n",
 		new: "	latest := gen.UnixMicro()\n",
 	}),
-	unit("TestTailGap_Begin", mutant{
+	unit("TestPublisher_FateOfAForgottenEvent", mutant{
 		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/lookup.go",
 		old: "max(began, min(p.mu.dedup.Horizon(), remembered))",
 		new: "began",

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -34,6 +37,45 @@ func TestPublisher_Fate(t *testing.T) {
 			f.CreatedAt = time.Time{}
 		}
 		if got := b.publisher.Fate(&f, began.UnixMicro(), f.Written); got != tt.want {
+			t.Errorf("%s: Fate() = %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// An id that the index has forgotten proves nothing: a row that was written before the newest
+// forgotten one may have been published by this run.
+func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	defer b.close()
+	began := time.Now()
+	at := func(seconds int) int64 { return began.Add(time.Duration(seconds) * time.Second).UnixMicro() }
+	p := b.publisher
+	p.mu.Lock()
+	p.mu.dedup = dedup.New(2, 10, func(gocql.UUID) bool { return false })
+	for i := range 10 {
+		p.mu.dedup.AddShown(relaytest.EventID(100+i), at(i), true)
+	}
+	forgotten := p.mu.dedup.Horizon()
+	p.mu.Unlock()
+	if forgotten <= at(0) {
+		t.Fatalf("the index has forgotten nothing after the start: horizon %d, start %d", forgotten, at(0))
+	}
+	row := func(written int64) *cdclog.StoredEvent {
+		f := &cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderCreated"), Written: written}
+		f.CreatedAt = time.UnixMicro(written)
+		return f
+	}
+	for _, tt := range []struct {
+		name                string
+		written, remembered int64
+		want                Fate
+	}{
+		{"written before a forgotten one", forgotten - 1, at(60), FateDoubtful},
+		{"written after all forgotten ones", forgotten + 1, at(60), FateUnpublished},
+		{"nothing as new is forgotten of its stream", forgotten - 1, forgotten - 2, FateUnpublished},
+	} {
+		if got := p.Fate(row(tt.written), began.UnixMicro(), tt.remembered); got != tt.want {
 			t.Errorf("%s: Fate() = %d, want %d", tt.name, got, tt.want)
 		}
 	}
