@@ -44,13 +44,33 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "the event before a chain has an earlier write time than its head", file: "relay/internal/publish/start.go",
-		old: "c.Head().After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin",
-		new: "c.Head().After = e.WrittenAt + 0*margin",
+		old: "ref.After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin",
+		new: "ref.After = e.WrittenAt + 0*margin",
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "a chain is replayed while a reader searches for the events before it", file: "relay/internal/publish/replay.go",
 		old: "_, claimed := p.mu.claims[c.Key]",
 		new: "claimed := false",
+	}),
+	unit("TestReplayer_DeadLettersAroundAWaitingEvent", mutant{
+		name: "an event waits for dead letters of later events", file: "relay/internal/chains/chains.go",
+		old: "(seq == 0 || c.Head().Seq <= seq)",
+		new: "(seq >= 0)",
+	}),
+	unit("TestReplayer_DeadLettersAroundAWaitingEvent", mutant{
+		name: "a chain is replayed before an earlier event that waits", file: "relay/internal/publish/replay.go",
+		old: " || c.Head().Seq > r.firstLocked(l)",
+		new: "",
+	}),
+	unit("TestReplayer_DeadLettersAroundAWaitingEvent", mutant{
+		name: "a run of dead letters passes an event that waits", file: "relay/internal/publish/replay.go",
+		old: "(ref.Seq > first || ",
+		new: "(ref.Seq > first && false || ",
+	}),
+	unit("TestStart_DeadLettersAfterAnUnknownEvent", mutant{
+		name: "after a start only the head of a chain waits for the sweep", file: "relay/internal/publish/start.go",
+		old: "e.ErrorClass != chains.ClassBehind || d.follows(i)",
+		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
 	}),
 	unit("TestRepair_PublishesEarlierMissingEvents", mutant{
 		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/backfill/repair.go",

@@ -282,7 +282,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
 		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/send.go",
-		old: "(it.cause != nil || p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))",
+		old: "(it.cause != nil || p.behindLocked(l, it))",
 		new: "it.cause != nil",
 	}),
 	unit("TestDeadLetters_SpillAndComeBack", mutant{

@@ -122,6 +122,13 @@ func (d *Set) Blocks(aggregate gocql.UUID) bool {
 	return ok && c.Strict
 }
 
+// BlocksEvent reports whether a dead letter of the aggregate has to be published before
+// its event with the number; 0 is an event without a number, which follows all.
+func (d *Set) BlocksEvent(aggregate gocql.UUID, seq int64) bool {
+	c, ok := d.chains[aggregate]
+	return ok && c.Strict && (seq == 0 || c.Head().Seq <= seq)
+}
+
 // Add adds a dead letter to its chain, in the order of sequence numbers.
 func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 	if d.Has(ref.ID) {

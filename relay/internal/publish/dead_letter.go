@@ -89,7 +89,7 @@ func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
 		return true
 	}
 	it.cause = nil // the spill decision is made when the item is written
-	behind := p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type)
+	behind := p.behindLocked(l, it)
 	switch p.calls.State() {
 	case BreakerHalfOpen:
 		return false // the probes decide soon
@@ -153,7 +153,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	if !strict {
 		key = it.event.ID
 	}
-	behind := strict && (p.mu.deadLetters.Blocks(l.id) || l.outstanding > 0)
+	behind := strict && (p.behindLocked(l, it) || l.outstanding > 0)
 	deadLetter := w.newDeadLetterLocked(it, behind)
 	spill := p.calls.State() == BreakerOpen || deadLetter.ErrorClass == chains.ClassBreakerOpen || deadLetter.ErrorClass == chains.ClassAttemptsUsed
 	p.mu.deadLetters.writing++

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -200,7 +201,7 @@ func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Dura
 }
 
 // comesFirstLocked reports whether events before those of the chain may still have to be
-// published: they are in the producer, or the sweep may still read them.
+// published: they are in the producer or wait in the lane, or the sweep may still read them.
 func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	p := r.p
 	if !c.Strict {
@@ -208,7 +209,22 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	}
 	l := p.mu.lanes[c.Key]
 	_, claimed := p.mu.claims[c.Key] // a reader searches for earlier events
-	return l != nil && l.outstanding > 0 || claimed || c.Head().After > p.mu.deadLetters.passed
+	return l != nil && l.outstanding > 0 || claimed || c.Head().After > p.mu.deadLetters.passed || c.Head().Seq > r.firstLocked(l)
+}
+
+// firstLocked returns the lowest number of the events that wait in a lane, and a number
+// above all if there are none.
+func (r *Replayer) firstLocked(l *lane) (first int64) {
+	first = math.MaxInt64
+	if l == nil {
+		return first
+	}
+	for _, it := range l.items {
+		if it.event.Sequence > 0 && it.state != acked && !r.p.cfg.relaxed(it.event.Type) {
+			first = min(first, it.event.Sequence)
+		}
+	}
+	return first
 }
 
 // sooner lowers wait to the time until at.
@@ -247,8 +263,9 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 		run = min(replayRun, most)
 	}
 	w := &replayWork{chain: c}
+	first := r.firstLocked(p.mu.lanes[c.Key])
 	for i, ref := range c.DeadLetters {
-		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli()) {
+		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || ref.After > p.mu.deadLetters.passed)) {
 			break
 		}
 		if ref.Group != nil {

@@ -27,7 +27,7 @@ func (p *Publisher) pumpLocked(l *lane) {
 			p.endReplayLocked(l, replayEnd{err: errClaimLost})
 			return
 		case p.staysLocked(l, it):
-			if l.outstanding > 0 && (l.replay != nil || !p.mu.deadLetters.Blocks(l.id)) {
+			if l.outstanding > 0 && (l.replay != nil || !p.behindLocked(l, it)) {
 				return
 			}
 			if l.replay != nil {
@@ -64,7 +64,14 @@ func (p *Publisher) staysLocked(l *lane, it *item) bool {
 	if p.calls.State() == BreakerOpen {
 		return true
 	}
-	return l.replay == nil && (it.cause != nil || p.mu.deadLetters.Blocks(l.id) && !p.cfg.relaxed(it.event.Type))
+	return l.replay == nil && (it.cause != nil || p.behindLocked(l, it))
+}
+
+// behindLocked reports whether a dead letter of the aggregate has to be published before
+// the item. Events behind records that the producer has can become dead letters: when these
+// records come back, they precede the dead letters.
+func (p *Publisher) behindLocked(l *lane, it *item) bool {
+	return !p.cfg.relaxed(it.event.Type) && p.mu.deadLetters.BlocksEvent(l.id, it.event.Sequence)
 }
 
 // sendLocked passes the item to the producer and reports whether the breaker admitted it.

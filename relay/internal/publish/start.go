@@ -143,21 +143,31 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
 		}, spill)
 	}
-	// The head of a chain may follow an event that is no open dead letter: either that
-	// one is settled, or a previous instance had its record with the producer when it
-	// ended. It was read before the head became a dead letter, but its write time may be
-	// later: the row of the head was late, or the clock of a writer is ahead.
+	// A dead letter may follow an event that is no open dead letter: either that one is
+	// settled, or a previous instance had its record with the producer when it ended. It was
+	// read before the later one became a dead letter, but its write time may be later: the
+	// row of the later one was late, or the clock of a writer is ahead.
 	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
 	for i := range d.entries {
 		e := &d.entries[i]
-		if c := p.mu.deadLetters.Of(outbox.IDOf(e.AggregateID)); c != nil && c.Head().ID == e.EventID && e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
-			c.Head().After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
+		if e.ErrorClass != chains.ClassBehind || d.follows(i) {
+			continue
+		}
+		if ref, c := p.mu.deadLetters.Ref(e.EventID); ref != nil && c.Strict {
+			ref.After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
 		}
 	}
 	if n := len(d.entries); n > 0 {
 		_, chains, _ := p.mu.deadLetters.Size()
 		p.log.Info("dead letters wait", "dead_letters", n, "chains", chains)
 	}
+}
+
+// follows reports whether the event before that of an entry is a dead letter too, or does
+// not exist.
+func (d *OpenDeadLetters) follows(i int) bool {
+	e := &d.entries[i]
+	return e.Sequence <= 1 || i > 0 && d.entries[i-1].AggregateID == e.AggregateID && d.entries[i-1].Sequence == e.Sequence-1
 }
 
 // claims sets d.Since from the history of the claimed dead letters.
@@ -195,8 +205,10 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			if known, ok := p.mu.dedup.Line(agg); ok {
-				if c := p.mu.deadLetters.Of(agg); c != nil && c.Head().ID == e.EventID && known.Next == e.Sequence {
-					c.Head().After = 0 // the previous event is in its topic
+				if known.Next == e.Sequence && !d.follows(i) {
+					if ref, _ := p.mu.deadLetters.Ref(e.EventID); ref != nil {
+						ref.After = 0 // the previous event is in its topic
+					}
 				}
 				p.mu.dedup.Keep(agg, p.mu.dedup.Advance(agg, known, e.Sequence))
 			}

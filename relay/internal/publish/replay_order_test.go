@@ -1,0 +1,117 @@
+package publish
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// Events after a record of the producer became dead letters. The record came back, and its
+// event, 2, waits in the lane between the dead letters 1 and 3.
+func TestReplayer_DeadLettersAroundAWaitingEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, deadLettersAroundAWaitingEvent)
+}
+
+func deadLettersAroundAWaitingEvent(t *testing.T) {
+	b := setup(t, nil)
+	defer b.close()
+	p := b.publisher
+	r := &Replayer{p: p}
+	first := relaytest.Event(1, 1, "OrderCreated")
+	chain := func(numbers ...int64) *chains.Chain {
+		for _, seq := range numbers {
+			p.mu.deadLetters.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
+		}
+		return p.mu.deadLetters.Of(first.AggregateID)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := chain(1, 3, 4)
+	l := p.mu.lane(first.AggregateID, p.producer)
+	two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
+	l.items = append(l.items, two)
+
+	if r.comesFirstLocked(c) {
+		t.Error("event 2 has to be published before dead letter 1")
+	}
+	if !p.behindLocked(l, two) {
+		t.Error("event 2 does not wait for dead letter 1")
+	}
+	now := time.Now()
+	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 1 || w.refs[0].Seq != 1 {
+		t.Errorf("dead letters %+v are replayed at once, want 1 alone", w.refs)
+	}
+	p.mu.deadLetters.Remove(relaytest.EventID(1))
+	if p.behindLocked(l, two) {
+		t.Error("event 2 waits for dead letter 3")
+	}
+	if !r.comesFirstLocked(c) {
+		t.Error("dead letter 3 does not wait for event 2")
+	}
+	l.items = nil
+	if r.comesFirstLocked(c) {
+		t.Error("dead letter 3 waits for nothing")
+	}
+	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 2 {
+		t.Errorf("dead letters %+v are replayed at once, want 3 and 4", w.refs)
+	}
+}
+
+// A previous instance had event 2 with the producer when it ended, and events around it are
+// dead letters: those after it wait until the sweep has read the rows of that time, unless
+// the topic contains event 2.
+func TestStart_DeadLettersAfterAnUnknownEvent(t *testing.T) {
+	t.Parallel()
+	for _, published := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { deadLettersAfterAnUnknownEvent(t, published) })
+	}
+}
+
+func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
+	b := setup(t, nil)
+	defer b.close()
+	p := b.publisher
+	r := &Replayer{p: p}
+	now := time.Now()
+	var open OpenDeadLetters
+	for _, seq := range []int64{1, 3, 4} {
+		class := chains.ClassBehind
+		if seq == 1 {
+			class = chains.ClassBreakerOpen
+		}
+		e := relaytest.Event(1, seq, "OrderUpdated")
+		open.entries = append(open.entries, dlq.ChainEntry{
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Parked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+		})
+	}
+	open.note(p)
+	if published {
+		p.mu.Lock()
+		e := relaytest.Event(1, 2, "OrderUpdated")
+		p.mu.dedup.Keep(e.AggregateID, p.mu.dedup.Advance(e.AggregateID, dedup.Line{}, 2))
+		p.mu.Unlock()
+	}
+	open.Know(p)
+	p.mu.Lock()
+	c := p.mu.deadLetters.Of(relaytest.Event(1, 1, "OrderUpdated").AggregateID)
+	want := 1
+	if published {
+		want = 3
+	}
+	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != want {
+		t.Errorf("published %v: dead letters %+v are replayed at once, want %d", published, w.refs, want)
+	}
+	p.mu.Unlock()
+	p.Pass(now.Add(time.Hour).UnixMicro(), 0)
+	p.mu.Lock()
+	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 3 {
+		t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want all", published, w.refs)
+	}
+	p.mu.Unlock()
+}
