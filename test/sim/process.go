@@ -190,6 +190,12 @@ func (w *world) count(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.stranded = w.kafka.holdsBack()
+	w.ending.Go(func() { // requests that it sent at its end have arrived
+		time.Sleep(50 * time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		p.stranded = p.stranded || w.kafka.holdsBack()
+	})
 	p.unsaved = p.value(w, "outbox_relay_checkpoint_errors_total") > 0
 	w.seen.restarts += int(p.value(w, "outbox_relay_reader_restarts_total"))
 	w.seen.scanned += int(p.value(w, "outbox_relay_events_found_total", "backfill"))

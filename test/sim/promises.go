@@ -211,8 +211,8 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 
 // checkDuplicates: an event is in its topic once, also after crashes.
 //
-// A relay may be unable to read back earlier records, because reads are denied or the
-// broker has not executed the requests yet. Then an event has a duplicate only if a relay
+// A relay may be unable to read back earlier records, because reads are denied, the broker
+// has not executed the requests yet, or there are more than it can remember. Then an event has a duplicate only if a relay
 // ended between its publication and the checkpoint that passed all of its rows, or, with
 // a tail reader, soon after its publication; and one relay never publishes it twice. Soon
 // means: the next tail reader begins at the oldest checkpoint of all streams. The
@@ -225,7 +225,7 @@ func (w *world) checkDuplicates(e *evidence) {
 		copies[r.ID] = append(copies[r.ID], r)
 	}
 	covered := e.lastCovered()
-	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
+	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !w.forgot.Load() && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
 	for id, all := range copies {
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]

@@ -53,6 +53,8 @@ type world struct {
 	settings settings
 	began    time.Time
 	log      *slog.Logger
+	// forgot is true if a start found more published events than it could remember.
+	forgot atomic.Bool
 
 	net   *network
 	node  *scyllafake.Server
@@ -150,10 +152,10 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	t.Helper()
 	w := &world{
 		t: t, seed: seed, began: time.Now(), net: newNetwork(seed),
-		log:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		seen:     outcome{problems: make(map[string]bool)},
 		database: make(chan struct{}, 1),
 	}
+	w.log = slog.New(&logWatcher{slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}), &w.forgot})
 	w.database <- struct{}{}
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
