@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -58,6 +59,60 @@ func TestClaim_OneOfMany(t *testing.T) {
 				t.Errorf("history %+v, want two lines", h)
 			}
 			b.mustBeListed(t, id)
+		})
+	}
+}
+
+// An operator whose clock is ahead ends the claim of a dead letter whose event is with the
+// broker: the event's record resolves it, unless the operator has changed its content.
+func TestResolveMany_AfterAnOperatorEndedTheClaim(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change  func(context.Context, *bundle, gocql.UUID) error
+		refused bool
+	}{
+		"replay": {change: func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Replay(ctx, id, eve) }},
+		"park":   {change: func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Park(ctx, id, eve) }},
+		"discard": {
+			change:  func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Discard(ctx, id, eve) },
+			refused: true,
+		},
+		"edit": {
+			change: func(ctx context.Context, b *bundle, id gocql.UUID) error {
+				_, err := b.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
+				return err
+			},
+			refused: true,
+		},
+		"claim": {
+			change: func(ctx context.Context, b *bundle, id gocql.UUID) error {
+				_, err := b.Claim(ctx, id, "relay-2", time.Minute)
+				return err
+			},
+			refused: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			ctx := t.Context()
+			id := b.bring(t, Processing) // by me, for a minute
+			claimed := b.mustRead(t, id)
+			b.clock.advance(2 * time.Minute)
+			if err := tt.change(ctx, b, id); err != nil {
+				t.Fatal(err)
+			}
+			before := b.mustRead(t, id)
+			err := b.ResolveMany(ctx, []Settlement{{DeadLetter: claimed, How: Outcome{Kind: OutcomeReplayed, Topic: "T", Partition: 2, Offset: 9}}}, me)[0]
+			after := b.mustRead(t, id)
+			switch {
+			case tt.refused && !errors.Is(err, ErrRefused):
+				t.Errorf("ResolveMany() = %v, want ErrRefused", err)
+			case tt.refused && after.Status != before.Status:
+				t.Errorf("its status is %s, was %s", after.Status, before.Status)
+			case !tt.refused && (err != nil || after.Status != Resolved || after.Outcome.Offset != 9):
+				t.Errorf("ResolveMany() = %v, then it is %s: %s", err, after.Status, after.Outcome)
+			}
 		})
 	}
 }

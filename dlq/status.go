@@ -77,7 +77,7 @@ var transitions = map[Action]map[Status][]Status{
 	ActionExtend:  {Processing: {Processing}},
 	ActionUnclaim: {Processing: {Pending, Parked}},
 	ActionFail:    {Processing: {Pending, Failed, Manual}},
-	ActionSettle:  {Processing: {Resolved}},
+	ActionSettle:  operators(Resolved), // only from Processing while somebody claims it
 
 	// Not Parked: the order of the aggregate is kept.
 	ActionReplay: {

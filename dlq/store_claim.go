@@ -87,11 +87,21 @@ func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, leas
 // An expired claim is valid until another owner claims the dead letter, because the
 // owner's work is done.
 func (s *Store) Resolve(ctx context.Context, event gocql.UUID, owner string, how Outcome) error {
+	return s.resolve(ctx, event, owner, how, func(*DeadLetter) bool { return false })
+}
+
+// resolve is Resolve, also for an open dead letter that nobody claims, if unclaimed
+// permits it.
+func (s *Store) resolve(ctx context.Context, event gocql.UUID, owner string, how Outcome, unclaimed func(*DeadLetter) bool) error {
 	if err := how.validate(); err != nil {
 		return fmt.Errorf("resolve dead letter %s: %w", event, err)
 	}
 	_, err := s.change(ctx, event, ActionSettle, func(l *DeadLetter) (planned, error) {
-		if err := owned(ActionSettle, l, owner); err != nil {
+		err := owned(ActionSettle, l, owner)
+		if err != nil && l.Status.Open() && l.Status != Processing && unclaimed(l) {
+			err = nil
+		}
+		if err != nil {
 			return planned{}, err
 		}
 		how := how.of(l)
@@ -302,7 +312,9 @@ type Settlement struct {
 }
 
 // ResolveMany is Resolve for up to MaxMany dead letters. The errors are in the order of
-// settled.
+// settled. It also resolves a dead letter whose claim an operator ended, with a clock that is
+// ahead, and that still has the same content: its event was with the broker, and is in its
+// topic.
 func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner string) []error {
 	out := make([]error, len(settled))
 	many := make([]*changing, len(settled))
@@ -322,7 +334,8 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 	s.changeMany(ctx, ActionSettle, good)
 	for i, st := range settled {
 		if out[i] == nil && (many[i] == nil || !many[i].done) {
-			out[i] = s.Resolve(ctx, st.DeadLetter.EventID, owner, st.How) // determines the result
+			// Determines the result.
+			out[i] = s.resolve(ctx, st.DeadLetter.EventID, owner, st.How, func(l *DeadLetter) bool { return l.EditedID == st.DeadLetter.EditedID })
 		}
 	}
 	return out

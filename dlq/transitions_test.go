@@ -80,7 +80,7 @@ func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) 
 		_, err := s.Fail(ctx, id, me, Failure{Class: "attempts_used"})
 		return err
 	case ActionSettle:
-		return s.Resolve(ctx, id, me, Outcome{Kind: OutcomeFound})
+		return s.ResolveMany(ctx, []Settlement{{DeadLetter: DeadLetter{EventID: id}, How: Outcome{Kind: OutcomeFound}}}, me)[0]
 	case ActionReplay:
 		return s.Replay(ctx, id, eve)
 	case ActionDiscard:

@@ -227,6 +227,52 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 	})
 }
 
+// An event is requested while no relay runs, and the next one publishes it by a scan before
+// it reads the request. The index does not contain it then. A later request is right.
+func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		_, stop := w.run()
+		time.Sleep(30 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		e := relaytest.Event(1, 1, "OrderCreated")
+		w.write(e)
+		time.Sleep(time.Minute)
+		w.skipLog()
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		ask := func(want backfill.RepairState, records int) {
+			t.Helper()
+			q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+			if err := requests.Ask(t.Context(), &q); err != nil {
+				t.Fatal(err)
+			}
+			if stop == nil {
+				scanAll(0)(&w.cfg)
+				_, stop = w.run()
+			}
+			if got := w.answers(requests, 2*time.Minute)[e.ID]; got.State != want {
+				t.Errorf("the request is %+v, want %s", got, want)
+			}
+			if err := requests.Forget(t.Context(), q.ID); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(w.consume("OrderCreated")); n != records {
+				t.Errorf("the topic has %d records, want %d", n, records)
+			}
+		}
+		stop = nil
+		ask(backfill.RepairUnknown, 1)
+		ask(backfill.RepairPublished, 2)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An event whose dead letter an operator has discarded is not published by a request,
 // before and after a restart.
 func TestRepair_OfADiscardedEvent(t *testing.T) {

@@ -25,6 +25,14 @@ var dlqMutants = []mutant{
 		new: "return !began.IsZero()",
 	}),
 	{
+		name: "dlq: a published event leaves its dead letter open after another clock ended the claim", file: "dlq/store_claim.go", pkg: "./dlq", run: "TestResolveMany_AfterAnOperatorEndedTheClaim",
+		old: "l.Status != Processing && unclaimed(l)", new: "l.Status != Processing && false",
+	},
+	{
+		name: "dlq: the record of another content resolves a dead letter", file: "dlq/store_claim.go", pkg: "./dlq", run: "TestResolveMany_AfterAnOperatorEndedTheClaim",
+		old: "return l.EditedID == st.DeadLetter.EditedID }", new: "return true }",
+	},
+	{
 		name: "dlq: an hour that was announced recently is removed from a list", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
 		old: "before := ls.db.Now().Add(-announceKept)\n",
 		new: "before := ls.db.Now()\n",

@@ -72,6 +72,11 @@ var lateMutants = []mutant{
 		old: "e.ErrorClass != chains.ClassBehind || d.follows(i)",
 		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
 	}),
+	unit("TestRepair_OfAnEventThatAScanPublished", mutant{
+		name: "a repair repeats what a scan published after the verification", file: "relay/internal/backfill/repair.go",
+		old: "r.mayBeScanned(q) && r.doubt(q)",
+		new: "false",
+	}),
 	unit("TestRepair_PublishesEarlierMissingEvents", mutant{
 		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/backfill/repair.go",
 		old: "found.Highest == found.Published {",

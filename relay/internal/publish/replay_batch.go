@@ -270,7 +270,7 @@ func (b *batch) settle(settled []settledDeadLetter) {
 		}
 		b.do(s.work, func() {
 			r.uncount(s.ref)
-			if r.insist(s.ref.ID, "resolve", func() error { return r.p.table.store.Resolve(r.p.ctx, s.ref.ID, r.owner, s.How) }) {
+			if r.insist(s.ref.ID, "resolve", func() error { return r.p.table.store.ResolveMany(r.p.ctx, []dlq.Settlement{s.Settlement}, r.owner)[0] }) {
 				r.metrics.settled(&s.DeadLetter, s.result)
 				r.drop(s.ref.ID)
 			}
