@@ -1,0 +1,270 @@
+package releases
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/inbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+const (
+	keyspace   = schema.DefaultKeyspace
+	brokerAddr = "127.0.0.1:9092"
+	// unnumbered is an outbox table of a service: ids are texts, and there are no sequence
+	// numbers.
+	unnumbered = "shop_events"
+)
+
+// own are the tables of services and consumers, which the schema does not contain.
+var own = []string{
+	"CREATE TABLE " + keyspace + "." + unnumbered + " (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))" +
+		" WITH cdc = {'enabled': true, 'ttl': 259200}",
+	"CREATE TABLE " + keyspace + ".totals (id text PRIMARY KEY, sum bigint, applied_seq bigint)",
+	inbox.OnceTable(keyspace, "mails"),
+}
+
+// TestMain names the host in all rows, which are recorded.
+func TestMain(m *testing.M) {
+	self.Host = func() string { return "host" }
+	os.Exit(m.Run())
+}
+
+// world is the embedded engines in a bubble, and the stores of all services.
+type world struct {
+	t           *testing.T
+	node        *scyllafake.Server
+	net         kfake.VirtualNetwork
+	broker      *kfake.Cluster
+	client      *kgo.Client
+	kafka       *kadm.Client
+	session     *gocql.Session
+	deadLetters *dlq.Store
+	jobs        *jobs.Store
+	sweeper     *archive.Sweeper
+	keeper      *archive.Keeper
+	archiveDir  string
+	orders      *orders.Service
+	messages    *messages.Service
+	subs        *store.Store
+	running     []func() // stop what runs
+}
+
+// bubble runs f with empty engines under virtual time, which begins at the given time. The
+// node has the identity, a random one if it is nil.
+func bubble(t *testing.T, at time.Time, id *topology.Identity, f func(*world)) {
+	t.Helper()
+	scyllatest.Bubble(t, func(t *testing.T) {
+		time.Sleep(time.Until(at))
+		w := &world{t: t, archiveDir: t.TempDir()}
+		conf := scyllatest.Config()
+		conf.Identity = id
+		var err error
+		w.node, err = scyllafake.Start(conf)
+		w.must(err)
+		w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen))
+		w.must(err)
+		w.client, err = kgo.NewClient(w.brokers(kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+		w.must(err)
+		w.kafka = kadm.NewClient(w.client)
+		defer w.close()
+		f(w)
+	})
+}
+
+// close ends everything; a bubble must be empty at its end.
+func (w *world) close() {
+	for _, stop := range w.running {
+		stop()
+	}
+	if w.session != nil {
+		sessions.Close(w.session)
+	}
+	w.client.Close()
+	w.broker.Close()
+	if err := w.node.Close(); err != nil {
+		w.t.Error(err)
+	}
+	time.Sleep(2 * time.Minute) // timers of the driver
+	synctest.Wait()
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// must1 returns v of a call that must succeed.
+func must1[V any](w *world) func(v V, err error) V {
+	return func(v V, err error) V {
+		w.t.Helper()
+		w.must(err)
+		return v
+	}
+}
+
+func (w *world) brokers(more ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{kgo.SeedBrokers(brokerAddr), kgo.Dialer(w.net.DialContext)}, more...)
+}
+
+func (w *world) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// connect returns a session; the keyspace may be empty.
+func (w *world) connect(in string) *gocql.Session {
+	c := scyllatest.Cluster(w.node, in)
+	c.NumConns, c.ReconnectInterval, c.Consistency = 1, 0, gocql.LocalQuorum
+	c.Logger = log.New(io.Discard, "", 0)
+	s, err := c.CreateSession()
+	w.must(err)
+	s.SetPrefetch(0)
+	return s
+}
+
+// migrate applies today's schema.
+func (w *world) migrate() {
+	s := w.connect("")
+	defer sessions.Close(s)
+	w.must(schema.Migrate(w.t.Context(), s, schema.Options{}))
+}
+
+// open opens today's stores on the keyspace.
+func (w *world) open() {
+	w.session = w.connect(keyspace)
+	var err error
+	w.deadLetters, err = dlq.Open(w.session, keyspace)
+	w.must(err)
+	w.jobs = jobs.New(w.deadLetters)
+	objects, err := archive.Open(w.t.Context(), w.archiveDir)
+	w.must(err)
+	w.t.Cleanup(func() { _ = objects.Close() })
+	sweeper, err := archive.NewSweeper(archive.Config{Store: w.deadLetters, Archive: objects, Owner: "releases"})
+	w.must(err)
+	w.sweeper, w.keeper = sweeper, archive.NewKeeper(sweeper)
+	w.orders, err = orders.New(w.session, orders.Config{Logger: w.logger()})
+	w.must(err)
+	w.messages, err = messages.NewService(w.session, messages.Config{Topics: []string{"reminders"}, Logger: w.logger()})
+	w.must(err)
+	w.subs, err = store.Open(w.session, keyspace)
+	w.must(err)
+}
+
+// run runs f until the returned function is called.
+func (w *world) run(f func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := f(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.running = append(w.running, stop)
+	return stop
+}
+
+// relays runs the relays of both outbox tables, as the one shard of an instance. metrics
+// are those of outbox_messages.
+func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
+	agreed, err := (&relay.Agreement{Session: w.session, Keyspace: keyspace, Name: relay.DefaultName}).AgreeOn(w.t.Context(), 1)
+	if err != nil || agreed != 1 {
+		w.t.Fatalf("the relay has %d shards, %v; want 1", agreed, err)
+	}
+	var stops []func()
+	registry := prometheus.NewRegistry()
+	for i, c := range []relay.Config{
+		{Table: outbox.DefaultTableName},
+		{Table: unnumbered, Mapping: outbox.Mapping{Preset: outbox.PresetDebezium}},
+	} {
+		c.Session, c.Keyspace, c.Logger = w.session, keyspace, w.logger()
+		c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{kgo.Dialer(w.net.DialContext)}
+		if i == 0 {
+			c.Registerer = registry
+		}
+		c.Shard, c.Partitions = relay.Shard{Count: 1}, 2
+		c.Load = func(context.Context) (relay.Load, error) { return relay.Load{}, nil }
+		c.TailMaxInterval, c.IdleDelay, c.ReplayPoll = 20*time.Second, 20*time.Second, 20*time.Second // as in package sim
+		r, err := relay.New(c)
+		w.must(err)
+		stops = append(stops, w.run(r.Run))
+	}
+	return registry, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// scheduler runs the scheduler.
+func (w *world) scheduler() (stop func()) {
+	s, err := schedule.New(schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, 3*time.Second), Owner: "releases", Logger: w.logger(), Poll: 5 * time.Second, LookAhead: 20 * time.Second})
+	w.must(err)
+	return w.run(s.Run)
+}
+
+// subscribing runs the subscriptions.
+func (w *world) subscribing(instance string) (e *engine.Engine, stop func()) {
+	e, err := engine.New(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: instance, Address: "http://" + instance, Logger: w.logger()})
+	w.must(err)
+	return e, w.run(e.Run)
+}
+
+// api returns a function that gets a resource of the admin API.
+func (w *world) api() func(path string) (int, json.RawMessage) {
+	secret, hash := access.NewToken()
+	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "operator", Role: access.Admin, Hash: hash}}, RequestsPerSecond: 1e6, RequestsBurst: 1e6})
+	w.must(err)
+	idle, err := engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka)
+	w.must(err)
+	s, err := admin.New(admin.Config{
+		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.DefaultName, Archive: w.keeper, Logger: w.logger(),
+		Kafka:  func(more ...kgo.Opt) (*kgo.Client, error) { return kgo.NewClient(w.brokers(more...)...) },
+		Routes: []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, api.Operators(idle, w.logger())},
+	})
+	w.must(err)
+	return func(path string) (int, json.RawMessage) {
+		r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, path, nil)
+		r.Header.Set("Authorization", "Bearer "+secret)
+		rec := httptest.NewRecorder()
+		s.Handler().ServeHTTP(rec, r)
+		return rec.Code, rec.Body.Bytes()
+	}
+}
