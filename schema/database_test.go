@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,4 +43,20 @@ func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// created returns the tables of a keyspace without CDC logs, sorted.
+func created(t *testing.T, s *gocql.Session, keyspace string) (out []string) {
+	t.Helper()
+	all, err := tables(t.Context(), s, keyspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range all {
+		if !strings.HasSuffix(name, "_scylla_cdc_log") {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,9 +15,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
-
-// component is the partition of schema_migrations that this package uses.
-const component = "scylla-outbox"
 
 // bootstrap is the number of migrations before the lock: they create the
 // keyspace and the table of the lock.
@@ -44,7 +42,7 @@ func (e *ChecksumError) Error() string {
 // migrations; calling Migrate again completes them. A migration that was
 // changed after it was applied is a *ChecksumError before any change. An
 // unknown migration is ignored, because a newer version may have migrated the
-// keyspace.
+// keyspace. It leaves no component of the keyspace incomplete, whatever o.Components contains.
 func Migrate(ctx context.Context, s *gocql.Session, o Options) error {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -103,18 +101,33 @@ func (m *migrator) run(ctx context.Context) error {
 			return err
 		}
 		for _, mig := range pending {
-			start := time.Now()
-			if err := m.apply(ctx, mig, p); err != nil {
+			if err := m.step(ctx, mig, p); err != nil {
 				return err
 			}
-			if err := m.record(ctx, mig); err != nil {
-				return err
-			}
-			m.options.Logger.Info("migration applied", "keyspace", m.options.Keyspace, "version", mig.version,
-				"name", mig.name, "took", time.Since(start).Round(time.Millisecond))
 		}
 		return nil
 	})
+}
+
+// step applies and records mig, or records it if it is a declaration.
+func (m *migrator) step(ctx context.Context, mig migration, p parameters) error {
+	log := m.options.Logger.With("keyspace", m.options.Keyspace, "component", mig.component)
+	if mig.version == declared {
+		err := m.record(ctx, mig)
+		if err == nil {
+			log.Info("component added")
+		}
+		return err
+	}
+	start := time.Now()
+	if err := m.apply(ctx, mig, p); err != nil {
+		return err
+	}
+	if err := m.record(ctx, mig); err != nil {
+		return err
+	}
+	log.Info("migration applied", "version", mig.version, "name", mig.name, "took", time.Since(start).Round(time.Millisecond))
+	return nil
 }
 
 // locked runs f while holding the lock; the context of f ends if the lock is
@@ -158,17 +171,27 @@ func tables(ctx context.Context, s *gocql.Session, keyspace string) (map[string]
 	return out, nil
 }
 
-// pending returns the migrations that are not recorded, or a *ChecksumError.
+// pending returns what is not recorded of the components that the keyspace is to have: their
+// declarations, then their migrations. It returns a *ChecksumError for a changed migration.
 func (m *migrator) pending(ctx context.Context) ([]migration, error) {
-	applied, err := readApplied(ctx, m.session, m.options.Keyspace)
+	rec, err := readRecorded(ctx, m.session, m.options.Keyspace)
 	if err != nil {
 		return nil, err
 	}
+	wanted := rec.with(m.options.Components)
 	var out []migration
+	// Core is last: a keyspace without it has no valid choice of components yet, and processes
+	// that start during the first migrations wait instead of missing a component.
+	for _, c := range slices.Backward(wanted) {
+		if !slices.Contains(rec.components, c) {
+			out = append(out, c.declaration())
+		}
+	}
 	var changed []error
 	for _, mig := range m.migrations {
-		a, ok := applied[mig.version]
+		a, ok := rec.applied[mig.version]
 		switch {
+		case !ok && !slices.Contains(wanted, mig.component):
 		case !ok:
 			out = append(out, mig)
 		case a.Checksum != mig.checksum():
@@ -227,7 +250,7 @@ func (m *migrator) record(ctx context.Context, mig migration) error {
 		" VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 	err := retryTransient(ctx, func() error {
 		row := map[string]any{}
-		applied, err := m.session.Query(stmt, component, mig.version, mig.name, mig.checksum(), time.Now(), m.options.Owner).
+		applied, err := m.session.Query(stmt, mig.component, mig.version, mig.name, mig.checksum(), time.Now(), m.options.Owner).
 			WithContext(ctx).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCAS(row)
 		if sum, _ := row["checksum"].(string); err == nil && !applied && sum != mig.checksum() {
 			return &ChecksumError{Version: mig.version, Name: mig.name, Recorded: sum, Embedded: mig.checksum()}

@@ -253,8 +253,8 @@ func TestMigrate_RefusesChangedMigration(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "UPDATE outbox.schema_migrations SET checksum = 'other' WHERE component = ? AND version = 4", component)
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", component, lastVersion)
+	mustExec(t, s, "UPDATE outbox.schema_migrations SET checksum = 'other' WHERE component = ? AND version = 4", Orders)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Subscriptions, lastVersion)
 	err := Migrate(t.Context(), s, Options{})
 	var changed *ChecksumError
 	if !errors.As(err, &changed) || changed.Version != 4 || changed.Recorded != "other" || changed.Embedded == "" {
@@ -269,7 +269,7 @@ func TestMigrate_LeavesNewerOnesAlone(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "INSERT INTO outbox.schema_migrations (component, version, name, checksum) VALUES (?, 99, 'later', 'x')", component)
+	mustExec(t, s, "INSERT INTO outbox.schema_migrations (component, version, name, checksum) VALUES (?, 99, 'later', 'x')", Core)
 	mustMigrate(t, s, Options{})
 	if got, want := states(t, s, Options{}), allApplied+", 99 unknown"; got != want {
 		t.Errorf("states: %s, want %s", got, want)
@@ -291,7 +291,7 @@ func TestMigrate_KeepsAnExistingKeyspace(t *testing.T) {
 func TestMigrate_ThroughCASTimeouts(t *testing.T) {
 	t.Parallel()
 	for _, decided := range []bool{true, false} {
-		for skip := range lastVersion + 1 { // the lock, the records, the release
+		for skip := range lastVersion + len(Components()) + 1 { // the lock, the declarations, the records, the release
 			t.Run(fmt.Sprintf("decided=%v skip=%d", decided, skip), func(t *testing.T) {
 				t.Parallel()
 				srv, s := start(t, scyllafake.Config{})
@@ -314,7 +314,7 @@ func TestMigrate_SaysWhoHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", component, lastVersion)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Subscriptions, lastVersion)
 	mustExec(t, s, "INSERT INTO outbox.schema_locks (name, owner) VALUES (?, 'somebody')", lockName)
 	err := Migrate(t.Context(), s, Options{LockWait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "held by somebody for longer than 1s") {

@@ -7,20 +7,23 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
 	"time"
 )
 
-//go:embed cql/*.cql
+//go:embed cql/*/*.cql
 var files embed.FS
 
 // migration is one numbered file.
 type migration struct {
-	version int
-	name    string // file name without number and extension
-	text    string // before parameters are filled in
+	component Component // directory
+	version   int
+	name      string // file name without number and extension
+	text      string // before parameters are filled in
 }
 
 // parameters are the parameters of the templates.
@@ -32,17 +35,21 @@ type parameters struct {
 	CDCTTLSeconds, RowTTLSeconds, IdempotencyTTLSeconds int64
 }
 
-// load reads the embedded migrations, in order of their numbers, which must be
-// 1, 2, 3 … without gaps.
+// load reads the embedded migrations of all components, in order of their numbers, which must
+// be 1, 2, 3 … without gaps.
 func load(fsys fs.FS) ([]migration, error) {
-	names, err := fs.Glob(fsys, "cql/*.cql")
+	files, err := fs.Glob(fsys, "cql/*/*.cql")
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(files, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
 	var out []migration
-	for i, file := range names { // Glob sorts
-		base := strings.TrimSuffix(strings.TrimPrefix(file, "cql/"), ".cql")
-		number, name, ok := strings.Cut(base, "_")
+	for i, file := range files {
+		component := Component(path.Base(path.Dir(file)))
+		if _, ok := requires[component]; !ok {
+			return nil, fmt.Errorf("migration %s: %w", file, &UnknownComponentError{component})
+		}
+		number, name, ok := strings.Cut(strings.TrimSuffix(path.Base(file), ".cql"), "_")
 		version, err := strconv.Atoi(number)
 		if !ok || err != nil || version != i+1 {
 			return nil, fmt.Errorf("migration %s: the name must be %03d_name.cql", file, i+1)
@@ -51,7 +58,7 @@ func load(fsys fs.FS) ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, migration{version: version, name: name, text: string(text)})
+		out = append(out, migration{component: component, version: version, name: name, text: string(text)})
 	}
 	return out, nil
 }
@@ -89,7 +96,8 @@ func (o Options) parameters(tabletsClause string) (parameters, error) {
 	}, err
 }
 
-// Print writes all migrations with the parameters of o, to apply them manually.
+// Print writes the migrations of o.Components, by default of all, with the parameters of o, to
+// apply them manually.
 // It does not connect: with TabletsAuto the keyspace has no tablets clause, and
 // a comment describes when one is needed.
 func Print(w io.Writer, o Options) error {
@@ -106,17 +114,24 @@ func Print(w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
+	wanted := o.Components
+	if len(wanted) == 0 {
+		wanted = Components()
+	}
 	if o.Tablets == TabletsAuto {
 		if _, err := fmt.Fprint(w, "-- From ScyllaDB 6.0 to 2025.3 add to CREATE KEYSPACE: AND tablets = {'enabled': false}\n\n"); err != nil {
 			return err
 		}
 	}
 	for _, m := range migrations {
+		if !slices.Contains(wanted, m.component) {
+			continue
+		}
 		text, err := m.render(p)
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(w, "-- %03d_%s\n%s\n", m.version, m.name, text); err != nil {
+		if _, err := fmt.Fprintf(w, "-- %03d_%s (%s)\n%s\n", m.version, m.name, m.component, text); err != nil {
 			return err
 		}
 	}

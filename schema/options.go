@@ -48,6 +48,9 @@ type Options struct {
 	// Keyspace is created if it does not exist. Default "outbox"; lower-case
 	// letters, digits and _, at most 48.
 	Keyspace string
+	// Components are added to the keyspace, with all that they require. Default the
+	// components that the keyspace has, and all for a new keyspace.
+	Components []Component
 	// Replication is a replication factor for every data centre, such as "3", or
 	// one for each, such as "datacenter1:3,datacenter2:2". Default "1".
 	Replication string
@@ -77,6 +80,9 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Keyspace = cmp.Or(o.Keyspace, DefaultKeyspace)
+	if all, err := withRequired(o.Components); err == nil { // validate reports the error
+		o.Components = all
+	}
 	o.Replication = cmp.Or(strings.TrimSpace(o.Replication), DefaultReplication)
 	o.Tablets = cmp.Or(o.Tablets, TabletsAuto)
 	o.CDCTTL = cmp.Or(o.CDCTTL, DefaultCDCTTL)
@@ -97,6 +103,9 @@ func (o Options) validate() error {
 		errs = append(errs, fmt.Errorf("keyspace %q: use lower-case letters, digits and _, at most 48, the first a letter", o.Keyspace))
 	}
 	if _, err := replicationClause(o.Replication); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := withRequired(o.Components); err != nil {
 		errs = append(errs, err)
 	}
 	switch o.Tablets {

@@ -127,7 +127,7 @@ func TestLoad_RefusesGaps(t *testing.T) {
 	if _, err := load(files); err != nil {
 		t.Errorf("load(files) = %v", err)
 	}
-	for _, names := range [][]string{{"cql/002_a.cql"}, {"cql/001_a.cql", "cql/003_b.cql"}, {"cql/001.cql"}, {"cql/001_a.cql", "cql/01_b.cql"}} {
+	for _, names := range [][]string{{"cql/core/002_a.cql"}, {"cql/core/001_a.cql", "cql/orders/003_b.cql"}, {"cql/core/001.cql"}, {"cql/core/001_a.cql", "cql/core/01_b.cql"}, {"cql/cores/001_a.cql"}} {
 		fsys := fstest.MapFS{}
 		for _, n := range names {
 			fsys[n] = &fstest.MapFile{Data: []byte("x;")}

@@ -21,6 +21,8 @@ const (
 	StatePending State = "pending"
 	// StateChanged: recorded with another checksum; Migrate refuses to continue.
 	StateChanged State = "changed"
+	// StateAbsent: the keyspace does not have its component.
+	StateAbsent State = "absent"
 	// StateUnknown: recorded, but not part of this version.
 	StateUnknown State = "unknown"
 )
@@ -31,20 +33,25 @@ type Applied struct {
 	Checksum string    `json:"checksum"`
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
+
+	component Component
 }
 
 // MigrationStatus is the status of one migration, known or recorded.
 type MigrationStatus struct {
-	Version int      `json:"version"`
-	Name    string   `json:"name"`
-	State   State    `json:"state"`
-	Applied *Applied `json:"applied,omitempty"` // nil while pending
+	Version   int       `json:"version"`
+	Name      string    `json:"name"`
+	Component Component `json:"component"`
+	State     State     `json:"state"`
+	Applied   *Applied  `json:"applied,omitempty"` // nil while pending or absent
 }
 
 // Report is the result of Status.
 type Report struct {
 	Keyspace string `json:"keyspace"`
 	Server   Server `json:"server"`
+	// Components contains the components of the keyspace; none before the first Migrate.
+	Components []Component `json:"components"`
 	// Migrations contains all known and recorded migrations, by version.
 	Migrations []MigrationStatus `json:"migrations"`
 	// LockedBy is the instance that is migrating; empty for none.
@@ -58,11 +65,11 @@ func (r Report) UpToDate() bool {
 	})
 }
 
-// Status returns the migrations of the keyspace. It changes nothing; in a
-// missing keyspace all are pending. Only o.Keyspace is used.
+// Status returns the migrations of the keyspace. It changes nothing. A migration is pending
+// if Migrate would apply it with the same options; only o.Keyspace and o.Components are used.
 func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 	o = o.withDefaults()
-	r := Report{Keyspace: o.Keyspace}
+	r := Report{Keyspace: o.Keyspace, Components: []Component{}}
 	if err := o.validate(); err != nil {
 		return r, err
 	}
@@ -77,12 +84,14 @@ func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	applied := map[int]Applied{}
+	var rec recorded
 	if exist["schema_migrations"] {
-		if applied, err = readApplied(ctx, s, o.Keyspace); err != nil {
+		if rec, err = readRecorded(ctx, s, o.Keyspace); err != nil {
 			return r, err
 		}
+		r.Components = append(r.Components, rec.components...)
 	}
+	wanted := rec.with(o.Components)
 	if exist["schema_locks"] {
 		err := s.Query("SELECT owner FROM "+o.Keyspace+".schema_locks WHERE name = ?", lockName).
 			WithContext(ctx).Consistency(gocql.Quorum).Scan(&r.LockedBy)
@@ -91,36 +100,62 @@ func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 		}
 	}
 	for _, m := range migrations {
-		st := MigrationStatus{Version: m.version, Name: m.name, State: StatePending}
-		if a, ok := applied[m.version]; ok {
+		st := MigrationStatus{Version: m.version, Name: m.name, Component: m.component, State: StateAbsent}
+		if slices.Contains(wanted, m.component) {
+			st.State = StatePending
+		}
+		if a, ok := rec.applied[m.version]; ok {
 			st.State, st.Applied = StateApplied, &a
 			if a.Checksum != m.checksum() {
 				st.State = StateChanged
 			}
-			delete(applied, m.version)
+			delete(rec.applied, m.version)
 		}
 		r.Migrations = append(r.Migrations, st)
 	}
-	for version, a := range applied {
-		r.Migrations = append(r.Migrations, MigrationStatus{Version: version, Name: a.Name, State: StateUnknown, Applied: &a})
+	for version, a := range rec.applied {
+		r.Migrations = append(r.Migrations, MigrationStatus{Version: version, Name: a.Name, Component: a.component, State: StateUnknown, Applied: &a})
 	}
 	slices.SortFunc(r.Migrations, func(a, b MigrationStatus) int { return a.Version - b.Version })
 	return r, nil
 }
 
-// readApplied reads the recorded migrations, by version. It reads at SERIAL to
-// include a record whose conditional insert timed out.
-func readApplied(ctx context.Context, s *gocql.Session, keyspace string) (map[int]Applied, error) {
-	out := map[int]Applied{}
-	iter := s.Query("SELECT version, name, checksum, applied_at, applied_by FROM "+keyspace+".schema_migrations WHERE component = ?", component).
-		WithContext(ctx).Consistency(gocql.Serial).Iter()
-	var version int
-	var a Applied
-	for iter.Scan(&version, &a.Name, &a.Checksum, &a.At, &a.By) {
-		out[version] = a
+// recorded is the content of schema_migrations.
+type recorded struct {
+	components []Component // whose declarations are recorded
+	applied    map[int]Applied
+}
+
+// with returns the components that the keyspace is to have after some were added: the recorded
+// ones and these; all for a new keyspace without a choice. The declaration of Core is written
+// last: without it the recorded ones are a part of a choice whose run was interrupted.
+func (r recorded) with(some []Component) []Component {
+	if len(some) == 0 && !slices.Contains(r.components, Core) {
+		return Components()
 	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read schema_migrations: %w", err)
+	all, _ := withRequired(slices.Concat(r.components, some)) // both are valid
+	return all
+}
+
+// readRecorded reads the declarations and the migrations of all components. It reads at
+// SERIAL, a partition at a time, to include a record whose conditional insert timed out.
+func readRecorded(ctx context.Context, s *gocql.Session, keyspace string) (recorded, error) {
+	out := recorded{applied: map[int]Applied{}}
+	for _, c := range Components() {
+		iter := s.Query("SELECT version, name, checksum, applied_at, applied_by FROM "+keyspace+".schema_migrations WHERE component = ?", c).
+			WithContext(ctx).Consistency(gocql.Serial).Iter()
+		var version int
+		a := Applied{component: c}
+		for iter.Scan(&version, &a.Name, &a.Checksum, &a.At, &a.By) {
+			if version == declared {
+				out.components = append(out.components, c)
+				continue
+			}
+			out.applied[version] = a
+		}
+		if err := iter.Close(); err != nil {
+			return out, fmt.Errorf("read schema_migrations: %w", err)
+		}
 	}
 	return out, nil
 }

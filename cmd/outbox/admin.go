@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newAdminCommand() *cobra.Command {
@@ -42,6 +43,7 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		_, err = c.HTTP.Proxies()
 		return err
 	}
+	c.Scylla.Need(schema.Components()...)
 	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {

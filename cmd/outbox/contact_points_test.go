@@ -106,32 +106,43 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 		t.Skip("needs more than one loopback address")
 	}
 	services := 0
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-		name := strings.TrimPrefix(c.CommandPath(), "outbox ")
-		if !c.Runnable() || c.Flags().Lookup("scylla-hosts") == nil || slices.Contains(noDatabase, name) {
-			return
-		}
+	eachDatabaseCommand(func(c *cobra.Command, name string) {
 		waits := slices.Contains([]string{"admin", "orders", "relay"}, name)
 		if waits {
 			services++
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := commandArguments[name]
-			if c.Flags().Lookup("reason") != nil {
-				args = append(slices.Clone(args), "--reason", "a test")
-			}
-			bareHost(t, strings.Fields(name), args, waits)
+			bareHost(t, strings.Fields(name), argumentsOf(c, name), waits)
 		})
-	}
-	walk(newRoot(io.Discard, io.Discard))
+	})
 	if services != 3 {
 		t.Errorf("found %d services, want 3", services)
 	}
+}
+
+// eachDatabaseCommand calls f with each command that connects to the database.
+func eachDatabaseCommand(f func(c *cobra.Command, name string)) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "outbox ")
+		if c.Runnable() && c.Flags().Lookup("scylla-hosts") != nil && !slices.Contains(noDatabase, name) {
+			f(c, name)
+		}
+	}
+	walk(newRoot(io.Discard, io.Discard))
+}
+
+// argumentsOf returns the arguments that a command cannot run without.
+func argumentsOf(c *cobra.Command, name string) []string {
+	args := slices.Clone(commandArguments[name])
+	if c.Flags().Lookup("reason") != nil {
+		args = append(args, "--reason", "a test")
+	}
+	return args
 }
 
 // bareHost runs a command whose database refuses every connection, and waits until
@@ -158,7 +169,19 @@ func bareHost(t *testing.T, command, arguments []string, service bool) {
 		}
 	}()
 	root := newRoot(io.Discard, log)
-	args := append(slices.Clone(command), "--scylla-hosts", host)
+	root.SetArgs(slices.Concat(command, []string{"--scylla-hosts", host}, withFiles(t, arguments)))
+	err = root.ExecuteContext(ctx)
+	_ = ln.Close()
+	if ctx.Err() == nil {
+		t.Errorf("ended before it dialed %s:9042: %v", host, err)
+	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Errorf("did not dial %s:9042 any more: %s", host, log.text())
+	}
+}
+
+// withFiles returns the arguments with the files that they mean.
+func withFiles(t *testing.T, arguments []string) (args []string) {
+	t.Helper()
 	for _, arg := range arguments {
 		switch arg {
 		case "DIR":
@@ -173,14 +196,7 @@ func bareHost(t *testing.T, command, arguments []string, service bool) {
 		}
 		args = append(args, arg)
 	}
-	root.SetArgs(args)
-	err = root.ExecuteContext(ctx)
-	_ = ln.Close()
-	if ctx.Err() == nil {
-		t.Errorf("ended before it dialed %s:9042: %v", host, err)
-	} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Errorf("did not dial %s:9042 any more: %s", host, log.text())
-	}
+	return args
 }
 
 // watched is a log in which a text is waited for.

@@ -11,6 +11,7 @@ import (
 	_ "github.com/scylla-outbox/scylla-outbox/dlq/archive/cloud"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newDLQWatchCommand() *cobra.Command {
@@ -30,6 +31,7 @@ admin.addr.`,
 }
 
 func runWatch(cmd *cobra.Command, c *app.Config) error {
+	c.Scylla.Need(schema.DeadLetters)
 	return app.WithAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := app.NewUpkeep(ctx, c, session, reg, log, teardown)
 		if err != nil {

@@ -23,7 +23,8 @@ outbox dlq replay --error-type record_too_large --canary --reason 'INC-7, limit 
 	"load":          `outbox load orders.jsonl.gz --api http://127.0.0.1:8080 --rate 100`,
 	"relay reshard": `outbox relay reshard --to 4 --dry-run`,
 	"schema migrate": `outbox schema migrate --dry-run
-outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3`,
+outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3
+outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,
 	"scheduled cancel": `outbox scheduled cancel --client mailer --created-since 1h --dry-run`,
 	"scheduled list":   `outbox scheduled list --topic reminders --until 24h`,
 	"tail": `outbox tail OrderCreated OrderCancelled

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newOrdersCommand() *cobra.Command {
@@ -30,6 +31,7 @@ func runOrders(cmd *cobra.Command, c *app.Config) error {
 		_, hosts := c.HTTP.AllowedHosts()
 		return errors.Join(gate, proxies, hosts)
 	}
+	c.Scylla.Need(schema.Components()...)
 	return app.WithReception(cmd, c, check, c.HTTP.Listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		api, err := app.StartOrders(ctx, c, session, reg, log, listen)
 		if err != nil {

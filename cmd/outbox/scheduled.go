@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newScheduledCommand() *cobra.Command {
@@ -138,6 +139,7 @@ type scheduledReport struct {
 // on it.
 func scheduled(c *app.Config, log *slog.Logger) (*gocql.Session, *messages.Service, error) {
 	consistency, _ := c.Scylla.Consistencies()
+	c.Scylla.Need(schema.Schedule)
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
@@ -24,12 +27,49 @@ func newSchemaCommand() *cobra.Command {
 	return cmd
 }
 
+// componentsFlag is the flag --components.
+type componentsFlag struct{ names []string }
+
+func (f *componentsFlag) addTo(cmd *cobra.Command, usage string) {
+	const name = "components"
+	cmd.Flags().StringSliceVar(&f.names, name, nil, usage+": "+schema.JoinComponents(schema.Components()))
+	err := cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, word string) (words []string, _ cobra.ShellCompDirective) {
+		before := word[:strings.LastIndex(word, ",")+1]
+		for _, c := range schema.Components() {
+			if !slices.Contains(strings.Split(before, ","), string(c)) {
+				words = append(words, before+string(c))
+			}
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+	if err != nil {
+		panic(err) // no such flag
+	}
+}
+
+// options returns the options of the configuration with the components of the flag.
+func (f *componentsFlag) options(cmd *cobra.Command, c *app.Config, log *slog.Logger) (o schema.Options, err error) {
+	o = c.SchemaOptions(log)
+	if cmd.Flags().Changed("components") {
+		if o.Components, err = schema.ParseComponents(f.names); err != nil {
+			return o, cli.Usage(fmt.Errorf("--components: %w", err))
+		}
+	}
+	return o, nil
+}
+
 func newSchemaMigrateCommand() *cobra.Command {
 	var dryRun bool
+	var components componentsFlag
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Migrate the keyspace; safe to run repeatedly and concurrently",
-		Args:  cobra.NoArgs,
+		Long: `Migrate the keyspace; safe to run repeatedly and concurrently.
+
+A new keyspace gets all components, or those of --components and the ones that they
+require. Later runs migrate the components that the keyspace has, and add those of
+--components. docs/own-tables.md lists the tables of each component.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := app.LoadConfig(cmd)
 			if err != nil {
@@ -39,45 +79,67 @@ func newSchemaMigrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o, err := components.options(cmd, c, log)
+			if err != nil {
+				return err
+			}
 			session, err := c.Scylla.Session("")
 			if err != nil {
 				return err
 			}
 			defer sessions.Close(session)
 			if dryRun {
-				return planMigration(cmd, session, c.SchemaOptions(log))
+				return planMigration(cmd, session, o)
 			}
-			if err := schema.Migrate(cmd.Context(), session, c.SchemaOptions(log)); err != nil {
+			if err := schema.Migrate(cmd.Context(), session, o); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "keyspace %s is up to date\n", c.Scylla.Keyspace)
-			return err
+			has, err := schema.Installed(cmd.Context(), session, o.Keyspace)
+			if err != nil {
+				return err
+			}
+			return printUpToDate(cmd.OutOrStdout(), o.Keyspace, has)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the migrations that would be applied; exit status 1 if one has changed")
+	components.addTo(cmd, "components to add, with all that they require")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema, app.SectionLog)
 	return cmd
 }
 
-// planMigration prints the migrations that migrate would apply.
+// printUpToDate prints that no migration of the components is missing.
+func printUpToDate(w io.Writer, keyspace string, has []schema.Component) error {
+	_, err := fmt.Fprintf(w, "keyspace %s is up to date with %s\n", keyspace, schema.JoinComponents(has))
+	return err
+}
+
+// planMigration prints the migrations that migrate would apply, by component.
 func planMigration(cmd *cobra.Command, session *gocql.Session, o schema.Options) error {
 	r, err := schema.Status(cmd.Context(), session, o)
 	if err != nil {
 		return err
 	}
-	out, pending := cmd.OutOrStdout(), 0
+	pending, plan := 0, map[schema.Component][]schema.MigrationStatus{}
 	for _, m := range r.Migrations {
 		switch m.State {
 		case schema.StatePending:
 			pending++
-			fmt.Fprintf(out, "would apply %03d %s\n", m.Version, m.Name)
+			plan[m.Component] = append(plan[m.Component], m)
 		case schema.StateChanged:
 			return fmt.Errorf("migration %03d %s was applied with another content; outbox schema migrate refuses to continue", m.Version, m.Name)
 		}
 	}
+	out := cmd.OutOrStdout()
 	if pending == 0 {
-		_, err = fmt.Fprintf(out, "keyspace %s is up to date\n", r.Keyspace)
-		return err
+		return printUpToDate(out, r.Keyspace, r.Components)
+	}
+	for _, c := range schema.Components() {
+		if len(plan[c]) > 0 {
+			fmt.Fprintf(out, "component %s\n", c)
+		}
+		for _, m := range plan[c] {
+			fmt.Fprintf(out, "  would apply %03d %s\n", m.Version, m.Name)
+		}
 	}
 	_, err = fmt.Fprintf(out, "%s of keyspace %s; 'outbox schema print' prints the tables\n", cli.Plural(pending, "migration"), r.Keyspace)
 	return err
@@ -124,6 +186,9 @@ func newSchemaStatusCommand() *cobra.Command {
 
 func printStatus(w io.Writer, r schema.Report) error {
 	fmt.Fprintf(w, "keyspace %s\n", r.Keyspace)
+	if len(r.Components) > 0 {
+		fmt.Fprintf(w, "components %s\n", schema.JoinComponents(r.Components))
+	}
 	if r.LockedBy != "" {
 		fmt.Fprintf(w, "being migrated by %s\n", r.LockedBy)
 	}
@@ -133,20 +198,26 @@ func printStatus(w io.Writer, r schema.Report) error {
 		if m.Applied != nil {
 			at, by = m.Applied.At.UTC().Format(cli.ListTime), m.Applied.By
 		}
-		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.State, at, by)
+		fmt.Fprintf(tw, "%03d\t%s\t%s\t%s\t%s\t%s\n", m.Version, m.Name, m.Component, m.State, at, by)
 	}
 	return tw.Flush()
 }
 
 func newSchemaPrintCommand() *cobra.Command {
+	var components componentsFlag
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the CQL of a new keyspace, without a connection",
 		Args:  cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			return schema.Print(cmd.OutOrStdout(), c.SchemaOptions(nil))
+			o, err := components.options(cmd, c, nil)
+			if err != nil {
+				return err
+			}
+			return schema.Print(cmd.OutOrStdout(), o)
 		}),
 	}
+	components.addTo(cmd, "components to print, with all that they require; default all")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -59,6 +60,7 @@ func importReactions(cmd *cobra.Command, c *app.Config, file string, dryRun bool
 		return err
 	}
 	ctx := cmd.Context()
+	c.Scylla.Need(schema.Subscriptions)
 	session, _, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err

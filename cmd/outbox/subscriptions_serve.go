@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newSubscriptionsServeCommand() *cobra.Command {
@@ -27,6 +28,7 @@ for all. Tokens, TLS and proxies are the settings of the section http.`,
 }
 
 func runSubscriptions(cmd *cobra.Command, c *app.Config) error {
+	c.Scylla.Need(schema.Subscriptions)
 	return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
 		api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // verifyFlags contains the flags of verify that are not settings.
@@ -152,6 +153,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		return err
 	}
 	ctx := cmd.Context()
+	c.Scylla.Need(schema.Core)
 	session, _, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err
@@ -174,9 +176,11 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		},
 		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.Client,
 		Topics: f.topics, Window: window, State: f.state,
-		DeadLetters: func(ctx context.Context, events []gocql.UUID, each func(verify.DeadLetter)) error {
+	}
+	if c.Scylla.Has(schema.DeadLetters) {
+		v.DeadLetters = func(ctx context.Context, events []gocql.UUID, each func(verify.DeadLetter)) error {
 			return app.DeadLettersOf(ctx, deadLetters, app.TableName(&conf), events, began, each)
-		},
+		}
 	}
 	for _, t := range conf.Topics {
 		v.Topics = append(v.Topics, t)

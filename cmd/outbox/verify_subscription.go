@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	subverify "github.com/scylla-outbox/scylla-outbox/subscriptions/verify"
@@ -29,6 +30,7 @@ func verifySubscription(c *app.Config, cmd *cobra.Command, f *verifyFlags) error
 		return cli.Usage(fmt.Errorf("--subscription %w", err))
 	}
 	ctx := cmd.Context()
+	c.Scylla.Need(schema.Subscriptions)
 	session, _, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // DefaultSubscriptionsAPI is the URL of a subscriptions API with default settings.
@@ -144,7 +145,10 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	}
 	watch := newObserver(c, session, local.Logger)
 	if local.Topics {
-		conf.Kafka, conf.Relay, conf.Tables, conf.Subscriptions = c.Kafka.Client, c.Relay.Name, c.outboxTables(), watch
+		conf.Kafka, conf.Relay, conf.Tables = c.Kafka.Client, c.Relay.Name, c.outboxTables()
+		if c.Scylla.Has(schema.Subscriptions) {
+			conf.Subscriptions = watch
+		}
 	}
 	server, err := admin.New(conf)
 	if err != nil {

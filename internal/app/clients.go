@@ -37,7 +37,8 @@ func (c ScyllaConfig) Addresses() string {
 	return strings.Join(hosts, ", ")
 }
 
-// Session connects to the database. keyspace may be empty.
+// Session connects to the database. keyspace may be empty. Without a component of [ScyllaConfig.Need]
+// it returns an error of usage.
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 	// For a missing keyspace the driver only reports that it made no connections, so the
 	// keyspace is checked first.
@@ -49,9 +50,16 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 	if err == nil && keyspace != "" {
 		var name string
 		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
+		missing := errors.Is(err, gocql.ErrNotFound)
+		if err == nil {
+			err = c.components.check(context.Background(), s, keyspace) // the driver's timeout bounds it
+		}
 		sessions.Close(s)
-		if errors.Is(err, gocql.ErrNotFound) {
+		switch {
+		case missing:
 			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
+		case errors.As(err, new(cli.UsageError)):
+			return nil, err
 		}
 		if err == nil {
 			// A new one, because a host selection policy belongs to one session.

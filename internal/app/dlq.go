@@ -15,11 +15,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // DLQStore opens the store and its session, which closeSession ends.
 func (c *Config) DLQStore() (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
+	c.Scylla.Need(schema.DeadLetters)
 	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
 		return nil, nil, nil, err
 	}
@@ -96,6 +98,9 @@ func tableParts(table string) (keyspace, name string) {
 // retentions returns the retention of the dead letters of each subscription that sets one, by
 // their table.
 func (c *Config) retentions(ctx context.Context, session *gocql.Session) (map[string]time.Duration, error) {
+	if !c.Scylla.Has(schema.Subscriptions) {
+		return nil, nil
+	}
 	consistency, serial := c.Scylla.Consistencies()
 	s, err := subscriptionstore.Open(session, c.Scylla.Keyspace, subscriptionstore.WithConsistency(consistency), subscriptionstore.WithSerialConsistency(serial))
 	if err != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // sweepPage is the page size of the sweep reader. The library reads the streams of each vnode
@@ -35,6 +38,14 @@ const relayMemory = 150 << 20
 // is collected before the index and its garbage need more.
 func (c *RelayConfig) memoryLimit() int64 {
 	return relayMemory + 2*max(0, c.DedupMemory-relay.DefaultDedupMemory)
+}
+
+// Components returns the components of the schema that the relay needs.
+func (c *RelayConfig) Components() []schema.Component {
+	if c.WriteDeadLetters {
+		return []schema.Component{schema.Core, schema.DeadLetters}
+	}
+	return []schema.Component{schema.Core}
 }
 
 // AdminShutdown is the time that a scrape in progress may take when the process stops.
@@ -58,9 +69,14 @@ func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
 		}
 		return checkRelays(confs)
 	}
-	return WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	c.Scylla.Need(c.Relay.Components()...)
+	err := WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
+	if errors.As(err, new(missingError)) {
+		return cli.WithHint(err, "%s; relay.dead_letters: false needs none of them", cli.HintOf(err))
+	}
+	return err
 }
 
 // Carry relays until ctx ends; bar is where a backfill shows how far it is.
@@ -81,17 +97,22 @@ func carry(
 	if err != nil {
 		return err
 	}
-	upkeep, err := NewUpkeep(ctx, c, session, reg, log, teardown)
-	if err != nil {
-		return err
+	// Tasks for the whole keyspace, which has none without their tables.
+	var upkeep *Upkeep
+	if c.Scylla.Has(schema.DeadLetters) {
+		if upkeep, err = NewUpkeep(ctx, c, session, reg, log, teardown); err != nil {
+			return err
+		}
 	}
-	scheduler, err := NewScheduler(c, session, confs, relays.Commits(), reg, log)
-	if err != nil {
-		return err
+	var scheduler *schedule.Scheduler
+	if c.Scylla.Has(schema.Schedule) {
+		if scheduler, err = NewScheduler(c, session, confs, relays.Commits(), reg, log); err != nil {
+			return err
+		}
 	}
 	admin.Works(relays.Readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints))
+		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints), "upkeep", upkeep != nil, "scheduler", scheduler != nil)
 	stop := showBackfill(ctx, bar, relays.backfill)
 	defer stop()
 	err = upkeep.Run(ctx, func(ctx context.Context) error { return WithScheduler(ctx, scheduler, relays.Run) })

@@ -94,6 +94,8 @@ type ScyllaConfig struct {
 	Nodes    *sessions.Nodes // detects nodes that do not answer; nil: each session does so separately
 	pageSize int             // rows in one answer; 0 for the driver's own
 	Waits    func(err error) // called with the reason of each retry of the connection; may be nil
+
+	components *components // nil: the session checks none
 }
 
 // KafkaConfig is the broker.

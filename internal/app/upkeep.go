@@ -85,8 +85,12 @@ func (r relayBreakers) NotClosed(ctx context.Context) ([]notifications.Breaker, 
 	return out, err
 }
 
-// Run calls beside and runs the tasks until beside returns.
+// Run calls beside and runs the tasks until beside returns. Without dead letters u is nil and
+// has no tasks.
 func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) error {
+	if u == nil {
+		return beside(ctx)
+	}
 	own, cancel := context.WithCancel(ctx)
 	g, gctx := errgroup.WithContext(own)
 	g.Go(func() error { return u.watcher.Run(gctx) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,12 +61,31 @@ func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
 	case !report.UpToDate():
 		return append(out, Finding{"schema", false, fmt.Sprintf("keyspace %s is not up to date", c.Scylla.Keyspace), "outbox schema migrate (outbox schema status shows what is missing)"})
 	}
-	out = append(out, Finding{"schema", true, fmt.Sprintf("keyspace %s is up to date, ScyllaDB %s", c.Scylla.Keyspace, cmp.Or(report.Server.Version, "(release unknown)")), ""})
+	out = append(out, Finding{
+		"schema", true, fmt.Sprintf("keyspace %s is up to date with %s, ScyllaDB %s",
+			c.Scylla.Keyspace, schema.JoinComponents(report.Components), cmp.Or(report.Server.Version, "(release unknown)")), "",
+	})
+	out = append(out, checkComponents(c, report.Components)...)
 	out = append(out, checkTables(ctx, c, session)...)
 	out = append(out, checkCheckpoints(ctx, c, session), checkAgreed(ctx, c, session))
 	out = append(out, checkInstances(ctx, c, session)...)
-	out = append(out, checkVerification(ctx, c, session)...)
+	if slices.Contains(report.Components, schema.DeadLetters) {
+		out = append(out, checkVerification(ctx, c, session)...)
+	}
 	return out
+}
+
+// checkComponents returns a finding if the keyspace does not have the components that the relay
+// needs.
+func checkComponents(c *app.Config, has []schema.Component) []Finding {
+	missing := slices.DeleteFunc(c.Relay.Components(), func(x schema.Component) bool { return slices.Contains(has, x) })
+	if len(missing) == 0 {
+		return nil
+	}
+	return []Finding{{
+		"components of the relay", false, fmt.Sprintf("keyspace %s does not have %s", c.Scylla.Keyspace, schema.JoinComponents(missing)),
+		app.MigrateComponents(c.Scylla.Keyspace, missing) + "; or set relay.dead_letters to false",
+	}}
 }
 
 // checkNodes checks that every node that the driver knows answers.

@@ -3,6 +3,22 @@ package main
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
 	{
+		name: "a migration adds the components that a keyspace does not have", file: "schema/migrate.go", pkg: "./schema", run: "Migrate_Components",
+		old: "case !ok && !slices.Contains(wanted, mig.component):", new: "case !ok && false:",
+	},
+	{
+		name: "the core component is recorded before the others", file: "schema/migrate.go", pkg: "./schema", run: "InterruptedChoice",
+		old: "range slices.Backward(wanted) {", new: "range slices.All(wanted) {",
+	},
+	{
+		name: "a command does not check the components of its keyspace", file: "internal/app/components.go", pkg: "./cmd/outbox", run: "Components_EachCommand/(dlq_list|scheduled_list)",
+		old: "	if len(missing) == 0 {", new: "	if len(missing) >= 0 {",
+	},
+	{
+		name: "a relay runs the scheduler without its tables", file: "internal/app/relay.go", pkg: "./cmd/outbox", run: "Components_RelayWithCore",
+		old: "	if c.Scylla.Has(schema.Schedule) {", new: "	if true {",
+	},
+	{
 		name: "doctor: another number of shards than the database has passes", file: "internal/doctor/sharing.go", pkg: "./cmd/outbox", run: "AnotherNumberOfShards",
 		old: "case n != c.Relay.Shards:", new: "case n < 0:",
 	},

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// coreBundle is engines with a keyspace shop that has the component core alone.
+type coreBundle struct {
+	t *testing.T
+	e engines.Engines
+}
+
+func setupCore(t *testing.T) *coreBundle {
+	t.Helper()
+	b := &coreBundle{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
+	log := slog.New(slog.DiscardHandler)
+	teardown := &daemon.Teardown{Logger: log}
+	t.Cleanup(func() {
+		if err := teardown.Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.e.Start(teardown, log); err != nil {
+		t.Fatal(err)
+	}
+	if out, errOut, code := b.run("schema migrate", "--components", "core"); code != cli.ExitOK || out != "keyspace shop is up to date with core\n" {
+		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
+	}
+	return b
+}
+
+// run runs a command in the keyspace.
+func (b *coreBundle) run(command string, args ...string) (stdout, stderr string, code int) {
+	b.t.Helper()
+	var out, errOut bytes.Buffer
+	line := slices.Concat(strings.Fields(command), []string{"--scylla-keyspace", "shop", "--scylla-hosts", b.e.CQLAddr}, args)
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute) // a service that starts does not end by itself
+	defer cancel()
+	root := newRoot(&out, &errOut)
+	root.SetContext(ctx)
+	code = cli.Execute(root, line, &errOut)
+	return out.String(), errOut.String(), code
+}
+
+func (b *coreBundle) session(c *app.Config) *gocql.Session {
+	b.t.Helper()
+	s, err := c.Scylla.Session("shop")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(s.Close)
+	return s
+}
+
+// missingOf is the component that each command misses in a keyspace with core alone, by the
+// beginning of its name; empty if the command needs no other.
+var missingOf = map[string]string{
+	"admin": "components dead-letters, schedule, subscriptions, orders", "orders": "components dead-letters, schedule, subscriptions, orders",
+	"audit": "component dead-letters", "dlq": "component dead-letters", "event": "component dead-letters",
+	"relay": "component dead-letters", "relay reshard": "", "scheduled": "component schedule", "subscriptions": "component subscriptions",
+	"doctor": "", "schema": "", "verify": "",
+}
+
+// Every command that connects to the database works with the component core, or fails
+// immediately with the component that it needs and the command that adds it.
+func TestComponents_EachCommand(t *testing.T) {
+	t.Parallel()
+	b := setupCore(t)
+	eachDatabaseCommand(func(c *cobra.Command, name string) {
+		t.Run(name, func(t *testing.T) {
+			args := withFiles(t, argumentsOf(c, name))
+			if c.Flags().Lookup("kafka-seeds") != nil {
+				args = append(args, "--kafka-seeds", b.e.KafkaAddr)
+			}
+			first, _, _ := strings.Cut(name, " ")
+			want, ok := missingOf[name]
+			if !ok {
+				want, ok = missingOf[first]
+			}
+			if !ok {
+				t.Fatal("missingOf has no entry")
+			}
+			out, errOut, code := b.run(name, args...)
+			if strings.Contains(errOut, "unconfigured table") || strings.Contains(out, "unconfigured table") {
+				t.Errorf("it reads a missing table:\n%s%s", out, errOut)
+			}
+			if want == "" {
+				if strings.Contains(errOut, "does not have the component") {
+					t.Errorf("exit status %d: %s", code, errOut)
+				}
+				return
+			}
+			_, names, _ := strings.Cut(want, " ")
+			add := "outbox schema migrate --scylla-keyspace shop --components " + strings.ReplaceAll(names, ", ", ",")
+			if code != cli.ExitUsage || !strings.Contains(errOut, "keyspace shop does not have the "+want+"\n") || !strings.Contains(errOut, "hint: "+add) {
+				t.Errorf("exit status %d, %s, want %s missing and %q", code, errOut, want, add)
+			}
+		})
+	})
+}
+
+// The relay publishes the events of outbox_messages and of a table of the user's own, and saves
+// checkpoints, in a keyspace with the component core alone.
+func TestComponents_RelayWithCore(t *testing.T) {
+	t.Parallel()
+	b := setupCore(t)
+	c, err := configOf(t, `
+relay:
+  dead_letters: false
+  confidence_window: 1s
+  tables: [{}, {table: events, preset: debezium, topic: own}]
+  topics: [ThingHappened=things]
+`, nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "off", "--relay-session-timeout", "5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := b.session(c)
+	if err := session.Query("CREATE TABLE events (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id)) WITH cdc = {'enabled': true}").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	cmd, ended := &cobra.Command{}, make(chan error, 1)
+	cmd.SetContext(ctx)
+	log := &watched{}
+	cmd.SetErr(log)
+	go func() { ended <- app.RunRelay(cmd, c, time.Time{}) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("RunRelay() = %v", err)
+		}
+		for _, bad := range []string{"unconfigured table", "level=WARN", "level=ERROR"} {
+			if strings.Contains(log.text(), bad) {
+				t.Errorf("the log contains %q:\n%s", bad, log.text())
+			}
+		}
+	}()
+	table, err := outbox.NewTable("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := session.Batch(gocql.LoggedBatch)
+	if err := table.Append(batch, thing()); err != nil {
+		t.Fatal(err)
+	}
+	batch.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('a', ?, 'thing', 'OwnHappened', '{}')", gocql.TimeUUID())
+	if err := batch.Exec(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Kafka.Client(kgo.ConsumeTopics("things", "own"), kgo.UnknownTopicRetries(-1), kgo.MetadataMinAge(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	wait, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for got := map[string]bool{}; len(got) < 2; {
+		f := client.PollFetches(wait)
+		if wait.Err() != nil {
+			t.Fatalf("published to %v, want things and own:\n%s", got, log.text())
+		}
+		f.EachRecord(func(r *kgo.Record) { got[r.Topic] = true })
+	}
+	for _, name := range []string{"shop.outbox_messages", "shop.events"} {
+		for saved := false; !saved; time.Sleep(20 * time.Millisecond) {
+			iter := session.Query("SELECT table_name, position FROM shop.relay_checkpoints").Iter()
+			var of string
+			var at gocql.UUID
+			for iter.Scan(&of, &at) {
+				saved = saved || of == name && at != gocql.UUID{}
+			}
+			if err := iter.Close(); err != nil || wait.Err() != nil {
+				t.Fatalf("no checkpoint of %s: %v", name, err)
+			}
+		}
+	}
+	if out, errOut, code := b.run("verify", "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things", "--until", "0s"); code != cli.ExitOK || !strings.Contains(out, "1 events, 1 in their topics") {
+		t.Errorf("verify: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("doctor", "--kafka-seeds", b.e.KafkaAddr, "--relay-dead-letters=false", "--relay-topics", "ThingHappened=things"); strings.Contains(out, "dead-letter") || strings.Contains(out, "dead_letter") || !strings.Contains(out, "keyspace shop is up to date with core,") {
+		t.Errorf("doctor: status %d: %s%s", code, out, errOut)
+	}
+}
+
+// thing returns an event of a new aggregate.
+func thing() outbox.Event {
+	return outbox.Event{
+		ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "thing", Type: "ThingHappened",
+		Payload: []byte("{}"), CreatedAt: time.Now(),
+	}
+}
+
+// Without the tables of dead letters and subscriptions, an event has none of them.
+func TestComponents_EventsWithCore(t *testing.T) {
+	t.Parallel()
+	b := setupCore(t)
+	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := outbox.NewTable("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, published := thing(), thing()
+	batch := b.session(c).Batch(gocql.LoggedBatch)
+	batch.Query("INSERT INTO shop.relay_topics (relay, table_name, topic) VALUES ('outbox', 'shop.outbox_messages', ?)", published.Type)
+	if err := errors.Join(table.Append(batch, lost), table.Append(batch, published), batch.Exec()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Kafka.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 3, 1, nil, published.Type); err != nil {
+		t.Fatal(err)
+	}
+	r := &kgo.Record{Topic: published.Type, Key: []byte(published.AggregateID.String()), Value: published.Payload}
+	r.Headers = outbox.AppendHeaders(r.Headers, &published, "test")
+	if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := b.run("verify", "--kafka-seeds", b.e.KafkaAddr, "--until", "0s")
+	if code != cli.ExitFailed || !strings.Contains(out, "2 events, 1 in their topics: 1 missing") {
+		t.Errorf("verify: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK {
+		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
+	}
+	out, errOut, code = b.run("event", published.ID.String(), "--aggregate", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
+	if code != cli.ExitOK || !strings.Contains(out, "  published  ") || strings.Contains(out, "subscriptions") {
+		t.Errorf("event: status %d: %s%s", code, out, errOut)
+	}
+}
+
+// A component that is added later is migrated, and commands that need it work.
+func TestComponents_AddedLater(t *testing.T) {
+	t.Parallel()
+	b := setupCore(t)
+	out, errOut, code := b.run("doctor", "--kafka-seeds", b.e.KafkaAddr)
+	if code != cli.ExitFailed || !strings.Contains(out, "components of the relay: keyspace shop does not have dead-letters") || !strings.Contains(out, "outbox schema migrate --scylla-keyspace shop --components dead-letters; or set relay.dead_letters to false") {
+		t.Errorf("doctor: status %d: %s%s", code, out, errOut)
+	}
+	for _, bad := range []string{"letters", "core,,orders", ""} {
+		if out, errOut, code := b.run("schema migrate", "--components", bad); code != cli.ExitUsage || !strings.Contains(errOut, "use core,dead-letters,schedule,subscriptions,orders") {
+			t.Errorf("--components %q: status %d: %s%s", bad, code, out, errOut)
+		}
+	}
+	out, errOut, code = b.run("schema migrate", "--components", "subscriptions", "--dry-run")
+	if code != cli.ExitOK || !strings.Contains(out, "component dead-letters\n  would apply 008 dead_letter_queue\n") || !strings.Contains(out, "component subscriptions\n  would apply 023 deliveries\n") ||
+		strings.Contains(out, "component core") || strings.Contains(out, "component orders") || !strings.Contains(out, "14 migrations of keyspace shop") {
+		t.Errorf("--dry-run: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK || out != "keyspace shop is up to date with core,dead-letters\n" {
+		t.Errorf("schema migrate: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("schema migrate", "--dry-run"); code != cli.ExitOK || out != "keyspace shop is up to date with core,dead-letters\n" {
+		t.Errorf("--dry-run: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("schema status"); code != cli.ExitOK || !strings.Contains(out, "components core,dead-letters\n") || !strings.Contains(out, "absent") || strings.Contains(out, "pending") {
+		t.Errorf("schema status: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("dlq list"); code != cli.ExitOK {
+		t.Errorf("dlq list: status %d: %s%s", code, out, errOut)
+	}
+	// The sweep of old dead letters passes without the table of subscriptions.
+	if out, errOut, code := b.run("dlq archive run", "--retention-archive", t.TempDir(), "--yes", "--reason", "a test"); strings.Contains(errOut, "unconfigured table") {
+		t.Errorf("dlq archive run: status %d: %s%s", code, out, errOut)
+	}
+}
+
+func TestComponents_Completion(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string][]string{
+		"":                      {"core", "dead-letters", "schedule", "subscriptions", "orders"},
+		"core,orders,":          {"core,orders,dead-letters", "core,orders,schedule", "core,orders,subscriptions"},
+		"schedule,dead-letters": {"schedule,core", "schedule,dead-letters", "schedule,subscriptions", "schedule,orders"},
+	} {
+		var out bytes.Buffer
+		root := newRoot(&out, io.Discard)
+		root.SetArgs([]string{"__complete", "schema", "migrate", "--components", word})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Fields(out.String()); !slices.Equal(got[:len(got)-1], want) {
+			t.Errorf("completion of %q = %q, want %q", word, got, want)
+		}
+	}
+	for _, command := range []string{"schema migrate", "schema print"} {
+		c, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(command))
+		if err != nil || !strings.Contains(c.Flags().Lookup("components").Usage, schema.JoinComponents(schema.Components())) {
+			t.Errorf("%s --help does not name the components, %v", command, err)
+		}
+	}
+}
