@@ -267,6 +267,11 @@ func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
 		stop = nil
 		ask(backfill.RepairUnknown, 1)
 		ask(backfill.RepairPublished, 2)
+		// A row that was written after the scan, and became visible behind the readers of the log.
+		time.Sleep(10 * time.Minute)
+		e = relaytest.Event(2, 1, "OrderCreated")
+		w.writeAt(e, time.Now().Add(-5*time.Minute))
+		ask(backfill.RepairPublished, 3)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

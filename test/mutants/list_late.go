@@ -74,8 +74,18 @@ var lateMutants = []mutant{
 	}),
 	unit("TestRepair_OfAnEventThatAScanPublished", mutant{
 		name: "a repair repeats what a scan published after the verification", file: "relay/internal/backfill/repair.go",
-		old: "r.mayBeScanned(q) && r.doubt(q)",
+		old: "o.Old(row.Written) && r.doubt(q)",
 		new: "false",
+	}),
+	unit("TestRepair_OfAnEventThatAScanPublished", mutant{
+		name: "every request after a scan is answered with unknown first", file: "relay/internal/backfill/repair.go",
+		old: "o.Old(row.Written) && r.doubt(q)",
+		new: "o != nil && r.doubt(q)",
+	}),
+	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
+		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",
+		old: "			delete(r.doubted, id)\n			break\n",
+		new: "			delete(r.doubted, id)\n",
 	}),
 	unit("TestRepair_PublishesEarlierMissingEvents", mutant{
 		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/backfill/repair.go",

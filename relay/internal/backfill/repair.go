@@ -43,8 +43,9 @@ const repairsAtOnce = 100
 // later verification of the topic, so the topic is right. An event that the sweep reader
 // or a scan has not reached waits for them, because they keep the order of its
 // aggregate. So does an event after one that the sweep reader has not published yet. If
-// the index does not contain the event afterwards, the answer is unknown too; and to a
-// request from before the end of a scan, whose events the index never contains.
+// the index does not contain the event afterwards, the answer is unknown too; and to the
+// first request for a row of this run's scan, whose events the index never contains: the
+// scan may have published it after its topic was verified.
 //
 // The rows of earlier events of the aggregate may also have become visible behind the sweep
 // reader. Events that are proven not to be published are published first, requested or not.
@@ -65,9 +66,7 @@ type Repairer struct {
 	waiting   map[gocql.UUID]string     // the stored detail of a request
 	polls     int
 	seen      map[gocql.UUID]int // the first poll with a request
-	doubted   map[gocql.UUID]int // the last poll in which the dedup index contained a requested event
-	scans     int                // Publisher.Scans in the last poll
-	scanned   int                // the last poll since whose predecessor a scan was in progress
+	doubted   map[gocql.UUID]int // the last poll in which a requested event counted as published
 }
 
 // NewRepairer returns a repairer of the aggregates of own.
@@ -199,7 +198,8 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	case row.Err != nil:
 		return r.answer(ctx, q, RepairUnreadable, row.Err.Error())
 	}
-	if o := r.publisher.OlderOf(); o != nil && o.Behind(q.Aggregate) {
+	o := r.publisher.OlderOf()
+	if o != nil && o.Behind(q.Aggregate) {
 		return r.wait(ctx, q, isBeforeScan)
 	}
 	if !time.UnixMicro(row.Written).Before(passed) {
@@ -227,7 +227,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.Forget(q.EventID)
-	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == IsBehindEarlier || r.mayBeScanned(q) && r.doubt(q) {
+	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == IsBehindEarlier || o.Old(row.Written) && r.doubt(q) {
 		// The scan or the sweep reader may have published it, and the index does not keep all events.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
@@ -300,9 +300,6 @@ func (r *Repairer) note(all []Repair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.polls++
-	if n, running := r.publisher.Scans(); running || n != r.scans {
-		r.scans, r.scanned = n, r.polls
-	}
 	seen := make(map[gocql.UUID]int, len(all))
 	for i := range all {
 		seen[all[i].ID] = r.polls
@@ -316,9 +313,9 @@ func (r *Repairer) note(all []Repair) {
 // maxDoubted limits the contradicted events kept in memory.
 const maxDoubted = 10_000
 
-// doubt reports whether the dedup index takes precedence over the request, and records
-// the contradiction. The index takes precedence unless an earlier request was answered
-// with unknown.
+// doubt reports whether the relay's knowledge that it may have published the event takes
+// precedence over the request, and records the contradiction. It does unless an earlier
+// request was answered with unknown.
 func (r *Repairer) doubt(q *Repair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -327,18 +324,15 @@ func (r *Repairer) doubt(q *Repair) bool {
 		return false
 	}
 	if len(r.doubted) >= maxDoubted {
-		clear(r.doubted)
+		// A random one: if more events are requested in the same order again and again, some
+		// are found each time.
+		for id := range r.doubted {
+			delete(r.doubted, id)
+			break
+		}
 	}
 	r.doubted[q.EventID] = r.polls
 	return true
-}
-
-// mayBeScanned reports whether a scan may have published the event after the verification
-// that made the request: it was not finished when an earlier poll found no such request.
-func (r *Repairer) mayBeScanned(q *Repair) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen[q.ID] <= r.scanned
 }
 
 // waited reports whether the request waited for the relay to publish its event.

@@ -20,7 +20,6 @@ type aggregates struct {
 	claims map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
 	dedup  *dedup.Index
 	older  *older.Rows // rows that a backfill has not offered yet, nil without one
-	scans  int         // how often older was set
 }
 
 // init prepares empty aggregates.

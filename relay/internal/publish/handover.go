@@ -27,15 +27,6 @@ func (p *Publisher) SetOlder(o *older.Rows) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.older = o
-	p.mu.scans++
-}
-
-// Scans returns a number that changes when a scan begins or ends, and whether one is in
-// progress. The dedup index does not contain what a scan published.
-func (p *Publisher) Scans() (n int, running bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.scans, p.mu.older != nil
 }
 
 // passOlder offers the rows of an aggregate that a scan has not reached. The caller
