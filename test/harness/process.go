@@ -77,6 +77,8 @@ type Process struct {
 	name string
 	args []string
 	env  []string // in addition
+	// program replaces the one that has the command, unless empty.
+	program string
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -88,16 +90,23 @@ type Process struct {
 // failed, the end of its log is shown.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	return start(t, name, nil, args)
+	return start(t, name, "", nil, args)
 }
 
-func start(t testing.TB, name string, env, args []string) *Process {
+// StartProgram is Start with another program, such as that of Next; empty is the one of this
+// tree.
+func StartProgram(t testing.TB, name, program string, args ...string) *Process {
+	t.Helper()
+	return start(t, name, program, nil, args)
+}
+
+func start(t testing.TB, name, program string, env, args []string) *Process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{t: t, name: name, args: args, env: env, log: log}
+	p := &Process{t: t, name: name, program: program, args: args, env: env, log: log}
 	t.Cleanup(p.end)
 	p.Restart()
 	return p
@@ -107,7 +116,11 @@ func start(t testing.TB, name string, env, args []string) *Process {
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.out.Reset()
-	p.cmd = exec.Command(Binary(p.t, p.args[0]), p.args...)
+	program := p.program
+	if program == "" {
+		program = Binary(p.t, p.args[0])
+	}
+	p.cmd = exec.Command(program, p.args...)
 	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, p.log
 	p.cmd.SysProcAttr = dieWithParent()
@@ -119,6 +132,15 @@ func (p *Process) Restart() {
 		_ = cmd.Wait() // the state is read from cmd
 		close(exited)
 	}(p.cmd, p.exited)
+}
+
+// Upgrade stops the process and starts it with another program; empty is the one of this
+// tree.
+func (p *Process) Upgrade(program string) {
+	p.t.Helper()
+	p.Stop()
+	p.program = program
+	p.Restart()
 }
 
 // PID is the process's id.
@@ -208,7 +230,7 @@ func (p *Process) end() {
 // a service.
 func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	p := start(t, args[0], []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
+	p := start(t, args[0], "", []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
 	code = p.Wait()
 	return p.Output(), p.Log(), code
 }

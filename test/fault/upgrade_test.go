@@ -1,0 +1,150 @@
+//go:build fault
+
+package fault
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/test/harness"
+)
+
+// shareOfStep is the number of requests that are answered while a step is made; it begins
+// after a quarter of them.
+const shareOfStep = 160
+
+// Two relays and two order services are upgraded one after the other during a load, and
+// back again, so that both versions run side by side. Nothing is lost, repeated or out of
+// order. The versions are this tree's and harness.Next; with OUTBOX_EARLIER, the path of an
+// earlier program, they are that one and this tree's.
+func TestFault_RollingUpgradeAndBack(t *testing.T) {
+	t.Parallel()
+	before, after := os.Getenv("OUTBOX_EARLIER"), "" // the program of this tree
+	if before == "" {
+		after = harness.Next(t)
+	}
+	addrs := harness.FreeAddrs(t, 8)
+	s := &storm{cql: addrs[0], kafka: addrs[1], admin: addrs[4]}
+	engines := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
+	harness.Reachable(t, s.cql)
+	migrate := func(program string) {
+		p := harness.StartProgram(t, "migrate", program, "schema", "migrate", "--scylla-hosts", s.cql)
+		if code := p.Wait(); code != 0 {
+			t.Fatalf("schema migrate: status %d\n%s", code, p.Log())
+		}
+	}
+	migrate(before)
+	apis, relayAdmins := addrs[2:4], addrs[6:8]
+	var orders, relays []*harness.Process
+	for i := range 2 {
+		orders = append(orders, harness.StartProgram(t, "orders", before, "orders", "--scylla-hosts", s.cql, "--http-addr", apis[i], "--admin-addr", addrs[4+i]))
+		relays = append(relays, harness.StartProgram(t, "relay", before, "relay", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka, "--admin-addr", relayAdmins[i],
+			"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(), "--relay-shards", "4"))
+	}
+	order := func(i int, program string) func() {
+		return func() { orders[i].Upgrade(program); harness.Ready(t, apis[i]) }
+	}
+	relay := func(i int, program string) func() {
+		return func() { relays[i].Upgrade(program); awaitShards(t, relayAdmins) }
+	}
+	mixed := func() {
+		if one, two := harness.Version(relayAdmins[0]), harness.Version(relayAdmins[1]); one == two || one == "" || two == "" {
+			t.Errorf("the relays have the versions %q and %q, want two", one, two)
+		}
+	}
+	steps := []func(){
+		func() { migrate(after) },
+		order(0, after), order(1, after), relay(0, after), mixed, relay(1, after),
+		relay(0, before), mixed, order(0, before), relay(1, before), order(1, before),
+	}
+	for i := range apis {
+		harness.Ready(t, apis[i])
+	}
+	awaitShards(t, relayAdmins)
+
+	balancer := newBalancer(apis)
+	front := httptest.NewServer(balancer)
+	defer front.Close()
+	defer balancer.allow(math.MaxInt) // a failed test leaves no request that waits
+	s.api, s.lines, s.rate = front.Listener.Addr().String(), len(steps)*shareOfStep, 300
+	load := s.load(t)
+	for i, step := range steps {
+		balancer.await(t, i*shareOfStep+shareOfStep/4)
+		step()
+		balancer.allow((i + 2) * shareOfStep)
+	}
+	s.judge(t, load)
+	for _, p := range append(relays, orders...) {
+		p.Stop()
+	}
+	engines.Stop()
+}
+
+// balancer distributes requests over order services. A request to one that has stopped has
+// no answer, so its client repeats it. Beyond the allowed number of answers requests wait:
+// the load lasts as long as the steps take.
+type balancer struct {
+	proxies []*httputil.ReverseProxy
+	mu      struct {
+		sync.Mutex
+		changed           *sync.Cond
+		requests          int
+		answered, allowed int
+	}
+}
+
+func newBalancer(apis []string) *balancer {
+	b := new(balancer)
+	for _, api := range apis {
+		p := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: api})
+		p.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+		p.ModifyResponse = func(r *http.Response) error {
+			if r.StatusCode < 300 {
+				b.mu.Lock()
+				b.mu.answered++
+				b.mu.Unlock()
+			}
+			return nil
+		}
+		b.proxies = append(b.proxies, p)
+	}
+	b.mu.changed = sync.NewCond(&b.mu)
+	b.mu.allowed = shareOfStep
+	return b
+}
+
+// ServeHTTP implements http.Handler.
+func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	for b.mu.answered >= b.mu.allowed {
+		b.mu.changed.Wait()
+	}
+	b.mu.requests++
+	p := b.proxies[b.mu.requests%len(b.proxies)]
+	b.mu.Unlock()
+	p.ServeHTTP(w, r)
+}
+
+// allow allows so many answers.
+func (b *balancer) allow(n int) {
+	b.mu.Lock()
+	b.mu.allowed = n
+	b.mu.Unlock()
+	b.mu.changed.Broadcast()
+}
+
+// await waits for so many answers.
+func (b *balancer) await(t *testing.T, n int) {
+	t.Helper()
+	harness.Until(t, "answers to the load", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.mu.answered >= n
+	})
+}
