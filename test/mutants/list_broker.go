@@ -34,7 +34,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
 		name: "a chain is replayed before the events that its head follows", file: "relay/internal/publish/replay.go",
-		old: "|| c.Head().After > p.mu.deadLetters.passed",
+		old: "|| r.followsUnreadLocked(c, c.Head())",
 		new: "",
 	}),
 	unit("TestReadback_WaitsForLeadersHoweverLong", mutant{

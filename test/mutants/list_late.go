@@ -82,6 +82,11 @@ var lateMutants = []mutant{
 		old: "o.Old(row.Written) && r.doubt(q)",
 		new: "o != nil && r.doubt(q)",
 	}),
+	unit("TestStart_ADeadLetterWaitsForTheScan", mutant{
+		name: "a dead letter is replayed before the scan has passed on the event before it", file: "relay/internal/publish/replay.go",
+		old: " || ref.After > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)",
+		new: "",
+	}),
 	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
 		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",
 		old: "			delete(r.doubted, id)\n			break\n",

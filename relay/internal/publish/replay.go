@@ -201,7 +201,8 @@ func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Dura
 }
 
 // comesFirstLocked reports whether events before those of the chain may still have to be
-// published: they are in the producer or wait in the lane, or the sweep may still read them.
+// published: they are in the producer or wait in the lane, or the sweep or a scan may still read
+// them.
 func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	p := r.p
 	if !c.Strict {
@@ -209,7 +210,15 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	}
 	l := p.mu.lanes[c.Key]
 	_, claimed := p.mu.claims[c.Key] // a reader searches for earlier events
-	return l != nil && l.outstanding > 0 || claimed || c.Head().After > p.mu.deadLetters.passed || c.Head().Seq > r.firstLocked(l)
+	return l != nil && l.outstanding > 0 || claimed || r.followsUnreadLocked(c, c.Head()) || c.Head().Seq > r.firstLocked(l)
+}
+
+// followsUnreadLocked reports whether the event before a dead letter of the chain is unknown
+// since the start, and has still to be read: by the sweep, or by a scan, whose rows the
+// sweep has passed.
+func (r *Replayer) followsUnreadLocked(c *chains.Chain, ref *chains.Ref) bool {
+	p := r.p
+	return ref.After > p.mu.deadLetters.passed || ref.After > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)
 }
 
 // firstLocked returns the lowest number of the events that wait in a lane, and a number
@@ -265,7 +274,7 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 	w := &replayWork{chain: c}
 	first := r.firstLocked(p.mu.lanes[c.Key])
 	for i, ref := range c.DeadLetters {
-		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || ref.After > p.mu.deadLetters.passed)) {
+		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || r.followsUnreadLocked(c, &ref))) {
 			break
 		}
 		if ref.Group != nil {

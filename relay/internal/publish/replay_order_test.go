@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -114,4 +117,36 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 		t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want all", published, w.refs)
 	}
 	p.mu.Unlock()
+}
+
+// The row of event 1 is a scan's, because the log no longer contains it, and the sweep begins
+// after the scan's rows: dead letter 2 waits for the scan.
+func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p := b.publisher
+		r := &Replayer{p: p}
+		now, e := time.Now(), relaytest.Event(1, 2, "OrderUpdated")
+		open := OpenDeadLetters{entries: []dlq.ChainEntry{{
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, Status: dlq.Parked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+		}}}
+		open.note(p)
+		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, 10)
+		p.SetOlder(rows)
+		p.Pass(now.Add(time.Hour).UnixMicro(), 0)
+		waits := func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID))
+		}
+		if !waits() {
+			t.Error("the dead letter is replayed before the scan has reached its aggregate")
+		}
+		rows.Scanned(e.AggregateID)
+		if waits() {
+			t.Error("the dead letter waits for a scan that has passed its aggregate")
+		}
+	})
 }
