@@ -170,8 +170,13 @@ func (k *kafka) refuseNew(topic string, err *kerr.Error) (stop func()) {
 // notTaps reports whether a request is not the tap's, which must observe when a record
 // was stored.
 func notTaps(req kmsg.Request) bool {
-	f, ok := req.(*kmsg.FetchRequest)
-	return !ok || f.MaxWaitMillis != int32(tapWait.Milliseconds())
+	switch r := req.(type) {
+	case *kmsg.FetchRequest:
+		return r.MaxWaitMillis != int32(tapWait.Milliseconds())
+	case *kmsg.MetadataRequest:
+		return !r.AllowAutoTopicCreation
+	}
+	return true
 }
 
 // onProduce calls f before each produce request is executed; nil disables it.
