@@ -123,3 +123,39 @@ func TestRewritten(t *testing.T) {
 		}
 	}
 }
+
+// A row is written again less than a minute after its event was created and published, and
+// the checkpoint of a restart lies in between: the start does not read the event's record
+// back.
+func TestRewritten_AcrossACheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOff, TailOn} { // of the second run
+		t.Run("tail "+tail, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+				defer w.close()
+				_, stop := w.run()
+				time.Sleep(time.Minute)
+				e := relaytest.Event(1, 1, "OrderUpdated")
+				e.CreatedAt = time.Now()
+				w.write(e)
+				time.Sleep(5 * time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(35 * time.Second)
+				w.skipLog()
+				time.Sleep(10 * time.Second)
+				w.write(e)
+				w.cfg.Tail = tail
+				_, stop = w.run()
+				time.Sleep(10 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				w.once([]outbox.Event{e}, "OrderUpdated")
+			})
+		})
+	}
+}

@@ -29,7 +29,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestRewritten", mutant{
 		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/aggregates.go",
-		old: "o.Anyway || e.Sequence == 1 && !cdclog.Rewritten(e, o.Written)):",
+		old: "o.Anyway || e.Sequence == 1 && !a.rewritten(e, o.Written)):",
 		new: "o.Anyway || e.Sequence == 1):\n		_ = cdclog.Rewritten",
 	}),
 	unit("TestRewritten", mutant{
@@ -71,6 +71,16 @@ var lateMutants = []mutant{
 		name: "after a start only the head of a chain waits for the sweep", file: "relay/internal/publish/start.go",
 		old: "e.ErrorClass != chains.ClassBehind || d.follows(i)",
 		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
+	}),
+	unit("TestRewritten_AcrossACheckpoint", mutant{
+		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/aggregates.go",
+		old: "cdclog.Due(e) < a.readFrom",
+		new: "cdclog.Due(e) < 0",
+	}),
+	unit("TestRewritten_AcrossACheckpoint", mutant{
+		name: "the sweep does not look for an event that was created before its position", file: "relay/internal/capture/sequencer.go",
+		old: "!known && (e.Rewritten() || e.FirstWrite() < began)",
+		new: "!known && e.Rewritten()",
 	}),
 	unit("TestRepair_OfAnEventThatAScanPublished", mutant{
 		name: "a repair repeats what a scan published after the verification", file: "relay/internal/backfill/repair.go",

@@ -89,7 +89,7 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	}
 	defer release()
 	next, known := s.sink.Expect(e.AggregateID)
-	if v == publish.Left || !known && e.Rewritten() {
+	if v == publish.Left || !known && (e.Rewritten() || e.FirstWrite() < began) {
 		published, err := s.published(ctx, &e, v)
 		switch {
 		case err != nil:

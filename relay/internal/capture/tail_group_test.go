@@ -443,7 +443,7 @@ func TestTailGap_Begin(t *testing.T) {
 			if tt.published > 0 {
 				found := dedup.NewFound()
 				found.Add(relaytest.EventID(tt.published), gocql.UUID{}, 0)
-				b.publisher.Seed(&found, time.UnixMicro(20))
+				b.publisher.Seed(&found, time.Time{}, time.UnixMicro(20))
 			}
 			g := newTailGaps(&b.cfg.Config, b.publisher, tb.lookup, b.publisher.Swept().Leave)
 			w := &tailGap{began: func() (int64, bool) { return tt.began, tt.known }}

@@ -148,7 +148,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 				events := []cdclog.StoredEvent{{Event: unnumbered(1, 1), Written: 1000}, {Event: unnumbered(1, 2), Written: 2000}}
 				found := dedup.NewFound()
 				found.Add(events[1].ID, events[1].AggregateID, 0)
-				b.publisher.Seed(&found, time.UnixMicro(events[1].Written))
+				b.publisher.Seed(&found, time.Time{}, time.UnixMicro(events[1].Written))
 				if again == 0 {
 					slices.Reverse(events)
 				}

@@ -3,6 +3,7 @@ package publish
 import (
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
@@ -19,7 +20,10 @@ type aggregates struct {
 	held   map[gocql.UUID]*Hold
 	claims map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
 	dedup  *dedup.Index
-	older  *older.Rows // rows that a backfill has not offered yet, nil without one
+	// readFrom is the record time from which the start read the topics, in microseconds; 0
+	// if it read none.
+	readFrom int64
+	older    *older.Rows // rows that a backfill has not offered yet, nil without one
 }
 
 // init prepares empty aggregates.
@@ -50,7 +54,7 @@ func (a *aggregates) judge(o *Offer, isDeadLetter bool) (v Verdict, it *item) {
 	switch {
 	case o.Missing:
 		return Taken, nil
-	case !known && (o.Anyway || e.Sequence == 1 && !cdclog.Rewritten(e, o.Written)):
+	case !known && (o.Anyway || e.Sequence == 1 && !a.rewritten(e, o.Written)):
 		return Taken, nil
 	case !known:
 		return Unknown, nil
@@ -70,6 +74,12 @@ func (a *aggregates) judge(o *Offer, isDeadLetter bool) (v Verdict, it *item) {
 		return Left, nil
 	}
 	return Taken, nil
+}
+
+// rewritten reports whether the row of an event of an unknown aggregate may have been
+// written again, and the start may not have read the event's record.
+func (a *aggregates) rewritten(e *outbox.Event, written int64) bool {
+	return cdclog.Rewritten(e, written) || !e.CreatedAt.IsZero() && cdclog.Due(e) < a.readFrom
 }
 
 // line returns the line of an aggregate.

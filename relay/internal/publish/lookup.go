@@ -170,11 +170,13 @@ func (p *Publisher) MemoryFull() bool {
 	return p.mu.dedup.Full()
 }
 
-// Seed adds published events that were written before the given time.
-func (p *Publisher) Seed(found *dedup.Found, before time.Time) {
+// Seed adds published events that were written before the given time. Their records are from
+// since or later.
+func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.dedup.Seed(found, before.UnixMicro(), time.Now())
+	p.mu.readFrom = since.UnixMicro()
 }
 
 // IsDeadLetter reports whether the event is an open dead letter.

@@ -17,7 +17,8 @@ import (
 // by its writer's clock and published after that. The timestamp of its record, by the
 // clock of the publishing relay or of the broker, is therefore not before T, except for
 // the difference between these clocks. The margin covers only that difference; the
-// delay and the order of publication do not matter.
+// delay and the order of publication do not matter. An event whose row was written again may
+// have been published before T: the readers look for its record (publish.Publisher).
 func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 	current, first, err := r.Store.Start(ctx)
 	if err != nil {

@@ -157,7 +157,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 	r.gate(t, since)
 	r.report(t, denied, mark, time.Since(began))
-	r.publisher.Seed(&r.found, time.Now().Add(r.cfg.ReadBackMargin))
+	r.publisher.Seed(&r.found, since, time.Now().Add(r.cfg.ReadBackMargin))
 	r.found, r.ours = dedup.Found{}, false
 	return nil
 }
