@@ -100,7 +100,7 @@ var relayMutants = []mutant{
 	seeds(mutant{
 		name: "events of the read-back are not added to the dedup index", file: "relay/internal/readback/readback.go",
 		old: "r.publisher.Seed(&r.found, since, time.Now().Add(r.cfg.ReadBackMargin))",
-		new: "r.publisher.Seed(&dedup.Found{}, time.Now())",
+		new: "r.publisher.Seed(&dedup.Found{}, since, time.Now())",
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/internal/readback/readback.go",
