@@ -178,9 +178,7 @@ func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Dura
 			// Not yet: retry in a second.
 			c.Head().At = now.Add(time.Second).UnixMilli()
 			d.Touch(c)
-			if continues {
-				r.resumeLaneLocked(c)
-			}
+			r.resumeLaneLocked(c)
 			continue
 		}
 		g := c.Head().Group
