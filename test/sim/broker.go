@@ -27,12 +27,12 @@ type kafka struct {
 	unread  bool // read access to a topic was denied at some time
 
 	mu       sync.Mutex
-	thaw     chan struct{}        // closed to resume a frozen broker; nil while not frozen
-	produced func()               // called for each produce request before its execution
-	slow     func() time.Duration // delay of the next produce request; nil for none
-	waiting  int                  // number of delayed produce requests
-	created  []string             // topics that may have been created and are not announced
-	announce func(topic string)   // called for each created topic before the first record
+	thaw     chan struct{}          // closed to resume a frozen broker; nil while not frozen
+	produced func()                 // called for each produce request before its execution
+	slow     func() time.Duration   // delay of the next produce request; nil for none
+	waiting  int                    // number of delayed produce requests
+	created  []string               // topics that may have been created and of which the tap does not know
+	executed func(created []string) // called at the time of each produce request, with the topics created before it
 }
 
 func startKafka(t *testing.T, topics ...string) *kafka {
@@ -85,9 +85,7 @@ func (k *kafka) before(req kmsg.Request) {
 		}
 	}
 	if publishes {
-		for _, topic := range k.created {
-			go k.announce(topic)
-		}
+		go k.executed(k.created)
 		k.created = nil
 	}
 }

@@ -43,6 +43,13 @@ type tap struct {
 	topics  []string
 	records []record
 	reached map[partition]int64
+	ends    map[partition][]endOffset
+}
+
+// endOffset is the end of a partition after a produce request.
+type endOffset struct {
+	offset int64
+	at     time.Time
 }
 
 // tapWait is the fetch wait time of the tap; no other client uses the same value.
@@ -50,10 +57,43 @@ const tapWait = time.Minute
 
 func startTap(t *testing.T, k *kafka, topics ...string) *tap {
 	t.Helper()
-	p := &tap{t: t, dial: k.virtual.DialContext, reached: make(map[partition]int64)}
+	p := &tap{t: t, dial: k.virtual.DialContext, reached: make(map[partition]int64), ends: make(map[partition][]endOffset)}
 	p.follow(topics...)
-	k.announce = func(topic string) { p.follow(topic) }
+	k.executed = func(created []string) {
+		for _, topic := range created {
+			p.follow(topic)
+		}
+		p.observe(k)
+	}
 	return p
+}
+
+// observe saves the current ends of the topics. A client reads the records of a new topic
+// or of one that had no leader up to a minute after they were stored, so its time of
+// arrival is not that of the record.
+func (p *tap) observe(k *kafka) {
+	p.mu.Lock()
+	topics := slices.Clone(p.topics)
+	p.mu.Unlock()
+	ends, now := k.ends(topics), time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for in, end := range ends {
+		seen := p.ends[in]
+		if len(seen) == 0 && end > 0 || len(seen) > 0 && seen[len(seen)-1].offset < end {
+			p.ends[in] = append(seen, endOffset{end, now})
+		}
+	}
+}
+
+// storedAt returns when a record that was read at a time was stored.
+func (p *tap) storedAt(r record) time.Time {
+	for _, end := range p.ends[r.partition] {
+		if r.offset < end.offset && end.at.Before(r.at) {
+			return end.at
+		}
+	}
+	return r.at
 }
 
 // follow makes the tap read topics from their beginnings. Each call uses its own client:
@@ -102,7 +142,9 @@ func (p *tap) run(client *kgo.Client) {
 				p.t.Errorf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			}
 			in := partition{r.Topic, r.Partition}
-			p.records = append(p.records, record{Event: e, partition: in, offset: r.Offset, producer: r.ProducerID, at: now})
+			stored := record{Event: e, partition: in, offset: r.Offset, producer: r.ProducerID, at: now}
+			stored.at = p.storedAt(stored)
+			p.records = append(p.records, stored)
 			p.reached[in] = r.Offset + 1
 		}
 		p.mu.Unlock()
@@ -110,7 +152,7 @@ func (p *tap) run(client *kgo.Client) {
 }
 
 // all waits until the tap has read the topics to their current ends, and returns the
-// records in order of arrival.
+// records in the order in which they were stored.
 func (p *tap) all(k *kafka) []record {
 	p.mu.Lock()
 	topics := slices.Clone(p.topics)
@@ -125,6 +167,7 @@ func (p *tap) all(k *kafka) []record {
 		records := slices.Clone(p.records)
 		p.mu.Unlock()
 		if !behind {
+			slices.SortStableFunc(records, func(a, b record) int { return a.at.Compare(b.at) })
 			return records
 		}
 		if time.Now().After(deadline) {
