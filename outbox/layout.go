@@ -12,9 +12,10 @@ import (
 type layout struct {
 	columns                  [fieldCount]column
 	aggregateType, eventType string // where there is no column, or null in it
+	headers                  []recordHeader
 
 	fields  []field // fields with a column, in their order
-	list    string  // their columns, as a statement names them
+	list    string  // all columns that are read, as a statement names them
 	written []field // fields that an INSERT sets: each column once
 	inserts string  // their columns
 	marker  field   // set by every write that adds an event
@@ -56,7 +57,13 @@ func (l *layout) prepare() {
 		}
 		names = append(names, name)
 	}
-	l.list, l.inserts = strings.Join(names, ", "), strings.Join(once, ", ")
+	l.inserts = strings.Join(once, ", ")
+	for _, h := range l.headers {
+		if h.field == fieldCount {
+			names = append(names, quote(h.column.name))
+		}
+	}
+	l.list = strings.Join(names, ", ")
 	// An update of an unmapped column must not be taken for an event. Of the columns
 	// that every event has, the key columns are in every log row.
 	l.marker = fieldID

@@ -40,6 +40,12 @@ type Mapping struct {
 	// Unordered allows the events of one aggregate to be in several partitions of
 	// the table. They are then in several CDC streams, without a guaranteed order.
 	Unordered bool
+	// RecordHeaders are record headers besides those of AppendHeaders, each with
+	// the value of a column as text: keys of headers, and column names of the table. They
+	// are what Debezium's outbox event router makes of its id and of
+	// table.fields.additional.placement. A column may belong to a field of the event or to
+	// none; null has no header. A header of the row with the same key is replaced.
+	RecordHeaders map[string]string
 }
 
 // field is a part of an Event that has a column, in the order of Columns.
@@ -128,6 +134,9 @@ func (m Mapping) Validate() error {
 			return &MappingError{"", key, "is mapped to an empty name", `name a column of the table, or write "-" if it has none`}
 		}
 	}
+	if err := m.validateRecordHeaders(); err != nil {
+		return err
+	}
 	var bad InvalidEventError
 	if m.AggregateType != "" {
 		bad.name("AggregateType", m.AggregateType, "use a short printable name")
@@ -189,6 +198,9 @@ func (m Mapping) layout(columns []Column) (*layout, error) {
 		}
 	}
 	if err := l.key(columns, m.Unordered); err != nil {
+		return nil, err
+	}
+	if err := l.recordHeaders(m, columns); err != nil {
 		return nil, err
 	}
 	l.prepare()

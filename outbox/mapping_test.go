@@ -109,6 +109,11 @@ func TestMapping_Table(t *testing.T) {
 	}
 }
 
+// headers is Debezium's preset with a record header.
+func headers(key, column string) Mapping {
+	return Mapping{Preset: PresetDebezium, RecordHeaders: map[string]string{key: column}}
+}
+
 func TestMapping_SaysWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -134,6 +139,13 @@ func TestMapping_SaysWhatDoesNotFit(t *testing.T) {
 		{"aggregates of a type together", Mapping{Preset: PresetDebezium}, columns(
 			"aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindClustering, "id uuid", "type text", "payload text"), "aggregatetype", "partition key"},
 		{"numbers without a key", Mapping{Preset: PresetDebezium, Columns: map[string]string{"seq": "n"}}, debezium("n bigint"), "n", `the primary key is ((aggregateid), id)`},
+		{"a record header of the relay", headers("ce_id", "id"), debezium(), "", `record header "ce_id", which the relay sets: choose a key`},
+		{"a record header without a name", headers("", "id"), debezium(), "", "is empty: use a short printable key"},
+		{"a record header with a line end", headers("a\nb", "id"), debezium(), "", "use a short printable key"},
+		{"a record header without a column", headers("id", ""), debezium(), "", "name a column of the table, or remove the header"},
+		{"a record header of no such column", headers("eventType", "event"), debezium(), "event", `of record header "eventType" is missing: name one of aggregateid, id`},
+		{"a record header of another type", headers("tags", "x"), debezium("x set<text>"), "x", `type set<text>, which record header "tags" cannot have: name a column of type text, uuid`},
+		{"a record header of a static column", headers("tenant", "x"), debezium("x text is " + KindStatic), "x", "that each row has"},
 	} {
 		_, err := tt.mapping.Table("shop", "box", tt.columns)
 		var bad *MappingError

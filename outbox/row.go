@@ -34,7 +34,7 @@ func (t Table) FromRow(r Row) (Event, error) {
 			bad = err
 		}
 	}
-	return e, l.complete(&e, bad)
+	return e, l.complete(&e, bad, func(h *recordHeader) (string, bool, error) { return h.column.text(r) })
 }
 
 // Adds reports whether the log row of an update adds an event, since a CQL
@@ -67,9 +67,10 @@ func (t Table) Adds(r Row) bool {
 	}
 }
 
-// complete sets omitted fields and rejects invalid values. bad is the previous
-// error of the row.
-func (l *layout) complete(e *Event, bad error) error {
+// complete sets omitted fields and record headers, and rejects invalid values.
+// bad is the previous error of the row. text returns the value of a header's
+// column that belongs to no field; ok is false for null.
+func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value string, ok bool, err error)) error {
 	if e.AggregateType == "" {
 		e.AggregateType = l.aggregateType
 	}
@@ -78,6 +79,9 @@ func (l *layout) complete(e *Event, bad error) error {
 	}
 	if e.ContentType == "" { // a table without a column for it may have it there
 		e.ContentType = cmp.Or(e.Headers[HeaderContentType], DefaultContentType)
+	}
+	if err := l.addHeaders(e, text); err != nil && bad == nil {
+		bad = err
 	}
 	if len(e.Headers) == 0 {
 		e.Headers = nil

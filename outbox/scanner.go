@@ -17,6 +17,7 @@ type Scanner struct {
 	layout  *layout
 	e       Event
 	headers headerMap
+	texts   []textScan // of the columns of record headers alone
 	dest    []any
 }
 
@@ -32,12 +33,22 @@ func (s *Scanner) Dest() []any {
 	// A scan does not change the destination of a null, and gocql reuses an
 	// existing byte slice; both must be empty before.
 	s.e, s.headers = Event{}, nil
+	for i := range s.texts {
+		s.texts[i].ok = false
+	}
 	if s.dest == nil {
 		if s.layout == nil {
 			s.layout = defaultLayout
 		}
 		for _, f := range s.layout.fields {
 			s.dest = append(s.dest, s.destination(f, s.layout.columns[f].typ))
+		}
+		s.texts = make([]textScan, 0, len(s.layout.headers)) // the destinations point into it
+		for _, h := range s.layout.headers {
+			if h.field == fieldCount {
+				s.texts = append(s.texts, textScan{typ: h.column.typ})
+				s.dest = append(s.dest, &s.texts[len(s.texts)-1])
+			}
 		}
 	}
 	return s.dest
@@ -86,7 +97,12 @@ func (s *Scanner) Event() (Event, error) {
 	e := s.e
 	e.Headers = s.headers
 	s.e, s.headers = Event{}, nil
-	return e, s.layout.complete(&e, nil)
+	next := 0
+	return e, s.layout.complete(&e, nil, func(*recordHeader) (string, bool, error) {
+		d := &s.texts[next]
+		next++
+		return d.text, d.ok, nil
+	})
 }
 
 // Adds is Table.Adds for the row that was scanned last. Call it before Event.

@@ -562,7 +562,7 @@ func (c *Config) publish() *publish.Config {
 	}
 	return &publish.Config{
 		ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace,
-		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source,
+		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source, IDHeaders: c.Mapping.IDHeaders(),
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
 		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
 		MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, MaxRecordBytes: c.MaxRecordBytes,

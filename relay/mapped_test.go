@@ -145,6 +145,55 @@ func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 	}
 }
 
+// A record has the headers of Debezium's outbox event router beside the relay's own, by
+// which a restart knows what is published.
+func TestRelay_RecordHeaders(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, debezium)
+		defer w.close()
+		w.cfg.Mapping.RecordHeaders = map[string]string{"id": "id", "eventType": "type", "processedBy": "processed_by"}
+		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+		var ids []string
+		for i := range 3 {
+			_, stop := w.run()
+			id := gocql.TimeUUID()
+			ids = append(ids, id.String())
+			var by any = "me"
+			if i == 1 {
+				by = gocql.UnsetValue
+			}
+			if err := w.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload, processed_by) VALUES ('order-1', ?, 'order', 'Placed', '{}', ?)",
+				id, by).Exec(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+			if err := stop(); err != nil {
+				t.Errorf("Run() error = %v", err)
+			}
+		}
+		w.cfg.Tail = TailOff // the sweep reader reads all rows again
+		_, stop := w.run()
+		time.Sleep(5 * time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		got := w.consume("outbox.event.order")
+		if len(got) != len(ids) {
+			t.Fatalf("%d records, want each of %d events once", len(got), len(ids))
+		}
+		for i, d := range got {
+			by := "me"
+			if i == 1 {
+				by = "" // of a null there is no header
+			}
+			if d.Header("id") != ids[i] || d.Header(outbox.HeaderID) != ids[i] || d.Header("eventType") != "Placed" || d.Header("processedBy") != by || d.AggregateString() != "order-1" {
+				t.Errorf("record %d of %s has %q", i, ids[i], d.RecordHeaders)
+			}
+		}
+	})
+}
+
 // A row that is no event holds its aggregate, and nothing else, where there are
 // no dead letters.
 func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {

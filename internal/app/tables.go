@@ -27,6 +27,7 @@ type tableConfig struct {
 	AggregateType string            `setting:"aggregate_type"`
 	EventType     string            `setting:"event_type"`
 	Unordered     bool              `setting:"unordered"`
+	RecordHeaders map[string]string `setting:"record_headers"`
 	Topic         string            `setting:"topic"`
 	Topics        map[string]string `setting:"topics"`
 	Source        string            `setting:"source"`
@@ -34,7 +35,10 @@ type tableConfig struct {
 
 // mapping returns the mapping of the table's columns.
 func (t *tableConfig) mapping() outbox.Mapping {
-	return outbox.Mapping{Preset: t.Preset, Columns: t.Columns, AggregateType: t.AggregateType, Type: t.EventType, Unordered: t.Unordered}
+	return outbox.Mapping{
+		Preset: t.Preset, Columns: t.Columns, AggregateType: t.AggregateType, Type: t.EventType, Unordered: t.Unordered,
+		RecordHeaders: t.RecordHeaders,
+	}
 }
 
 // RelayConfig returns the relay's configuration without session, logger and registry.

@@ -21,6 +21,7 @@ relay:
       table: events
       preset: debezium
       columns: {created_at: happened}
+      record_headers: {id: id, eventType: type}
     - keyspace: billing
       table: outbox
       columns: {aggregate_id: invoice, seq: "-"}
@@ -58,7 +59,7 @@ func TestTables_EachHasItsConfiguration(t *testing.T) {
 	if last.Mapping.Columns["aggregate_id"] != "invoice" || last.Mapping.AggregateType != "invoice" || !last.Mapping.Unordered || last.Topics["InvoicePaid"] != "billing.paid" {
 		t.Errorf("mapping %+v, topics %v", last.Mapping, last.Topics)
 	}
-	if confs[1].Mapping.Columns["created_at"] != "happened" {
+	if confs[1].Mapping.Columns["created_at"] != "happened" || confs[1].Mapping.RecordHeaders["eventType"] != "type" || len(confs[1].Mapping.RecordHeaders) != 2 {
 		t.Errorf("mapping %+v", confs[1].Mapping)
 	}
 }

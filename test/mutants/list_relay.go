@@ -369,6 +369,14 @@ var relayMutants = []mutant{
 		name: "a message's topic follows the relay's template", file: "relay/internal/topics/names.go", pkg: "./relay/internal/topics", run: "TestNames_Of",
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
+	{
+		name: "a mapped header of the event's id is not published", file: "relay/internal/publish/record.go", pkg: "./relay", run: "TestRelay_RecordHeaders",
+		old: "	for _, key := range cfg.IDHeaders {", new: "	for _, key := range cfg.IDHeaders[:0] {",
+	},
+	{
+		name: "a record header keeps the value of an earlier row", file: "outbox/scanner.go", pkg: "./outbox", run: "TestMapping_RecordHeaders",
+		old: "s.texts[i].ok = false", new: "_ = i",
+	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
 		name: "an edited event does not name its original", file: "relay/internal/publish/replay_event.go",
 		old: "		e.EditOf = e.IDString()\n", new: "",

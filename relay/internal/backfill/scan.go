@@ -96,7 +96,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 			s.release = nil
 		}
 	}()
-	var sc outbox.Scanner
+	sc := b.table.Scanner()
 	var written int64
 	for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 		if err := b.limiter.Wait(ctx); err != nil {

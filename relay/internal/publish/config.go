@@ -22,6 +22,7 @@ type Config struct {
 	Kafka                              []kgo.Opt
 	Fence                              func() error // optional
 	Source                             string
+	IDHeaders                          []string // further headers with the event's id
 	Topics                             map[string]string
 	TopicTemplate                      string
 	Partitions                         int32

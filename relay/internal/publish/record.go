@@ -30,8 +30,11 @@ var (
 // Its last headers describe the publication. Every event has the header of its reader.
 // The others are present only where they differ from a first attempt with a closed
 // breaker, so an event needs no allocation except for its own headers.
-func record(it *item, source string, breaker BreakerState) *kgo.Record {
-	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, source)
+func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
+	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, cfg.Source)
+	for _, key := range cfg.IDHeaders {
+		headers = append(headers, kgo.RecordHeader{Key: key, Value: headers[0].Value}) // that of ce_id
+	}
 	if int(it.by) < len(capturedHeaders) {
 		headers = append(headers, capturedHeaders[it.by])
 	}

@@ -35,7 +35,7 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 			it := c.item
 			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
 			it.event.Headers = map[string]string{"traceparent": "x"}
-			r := record(&it, "/shop", c.breaker)
+			r := record(&it, &Config{Source: "/shop"}, c.breaker)
 			own := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")
 			var got []string
 			for _, h := range r.Headers[len(own):] {
@@ -52,8 +52,30 @@ func TestRecord_TellsOfTheWay(t *testing.T) {
 	}
 }
 
+// Headers with the event's id follow the record's event: an edited dead letter has an id
+// of its own. Read-back still finds the one of CloudEvents.
+func TestRecord_HeadersOfTheID(t *testing.T) {
+	t.Parallel()
+	it := item{by: ByTail, attempts: 1, topic: "T", event: relaytest.Event(1, 1, "OrderCreated")}
+	original := it.event.ID
+	for _, edited := range []bool{false, true} {
+		if edited {
+			it.event.EditOf, it.event.ID = original.String(), outbox.NewID()
+		}
+		r := record(&it, &Config{Source: "/shop", IDHeaders: []string{"id"}}, BreakerClosed)
+		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
+		if i < 0 || string(r.Headers[i].Value) != it.event.ID.String() {
+			t.Errorf("edited %t: record() has %q, want header id with %s", edited, r.Headers, it.event.ID)
+		}
+		if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err != nil || e.ID != it.event.ID {
+			t.Errorf("FromRecord() = %s, %v, want %s", e.ID, err, it.event.ID)
+		}
+	}
+}
+
 // The header that every event has needs no allocation.
 func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // concurrent tests would allocate
+	cfg := &Config{Source: "/shop"}
 	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
 		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}
 		it.event.Headers = headers
@@ -62,7 +84,7 @@ func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest /
 			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")}
 		})
 		own := len(kept.Headers)
-		with := testing.AllocsPerRun(100, func() { kept = record(it, "/shop", BreakerClosed) })
+		with := testing.AllocsPerRun(100, func() { kept = record(it, cfg, BreakerClosed) })
 		if with != bare || len(kept.Headers) != own+1 {
 			t.Errorf("record() makes %v allocations for %d headers, want the %v of its event's %d", with, len(kept.Headers), bare, own)
 		}
