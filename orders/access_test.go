@@ -60,7 +60,7 @@ func TestHTTP_Access(t *testing.T) {
 		t.Errorf("get = %d %s", r.Status, r.Text)
 	}
 	// Public routes need no token.
-	for _, path := range []string{"/openapi.json", "/docs", "/problems", "/livez", "/readyz"} {
+	for _, path := range []string{"/openapi.json", "/asyncapi.json", "/docs", "/problems", "/livez", "/readyz"} {
 		if r := world.Request(t, h, "GET", path, ""); r.Status != 200 {
 			t.Errorf("%s = %d without a token", path, r.Status)
 		}

@@ -90,7 +90,7 @@ func TestHTTP_OverloadRefusesFirst(t *testing.T) {
 	if n := hits(); n > 0 {
 		t.Errorf("refused requests sent %d statements", n)
 	}
-	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/docs", "/problems"} {
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/problems"} {
 		if r := world.Request(t, h, "GET", path, ""); r.Status != 200 {
 			t.Errorf("GET %s under overload = %d %s", path, r.Status, r.Text)
 		}

@@ -61,7 +61,7 @@ type ServerConfig struct {
 	NodesDown func() []string
 	// Gate authenticates requests: reading requires a viewer, everything else an
 	// operator. Nil allows everyone, which is for loopback only. /openapi.json,
-	// /docs, /problems, /livez and /readyz need no token.
+	// /asyncapi.json, /docs, /problems, /livez and /readyz need no token.
 	Gate *access.Gate
 	// Hosts are the accepted host names, beside IP addresses and localhost, while
 	// there is no Gate: any other name may be DNS rebinding by a web page. Nil
@@ -76,6 +76,9 @@ type ServerConfig struct {
 	// requires the role of access.Needs, by default a viewer for reads and an
 	// operator for the rest.
 	Routes []func(huma.API)
+	// Publication describes the topics of the events, for /asyncapi.json. Its Brokers
+	// are shown to every caller.
+	Publication Publication
 	// Limited are prefixes of paths of Routes whose requests, as those of orders, are
 	// refused while the service's limiter is full.
 	Limited []string
@@ -130,6 +133,7 @@ func (c ServerConfig) validate() error {
 //	POST  /v1/orders/{id}/ship     ship
 //	POST  /v1/orders/{id}/cancel   cancel
 //	GET   /openapi.json            OpenAPI 3.1
+//	GET   /asyncapi.json           AsyncAPI 3.0 of the topics
 //	GET   /docs                    API console
 //	GET   /problems                problem types
 //	GET   /livez /readyz
@@ -160,6 +164,14 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	refine(h.OpenAPI())
 	httpapi.DescribeDiscreet(h.OpenAPI())
 	addExamples(h.OpenAPI())
+	topics, err := cfg.Publication.AsyncAPI()
+	if err != nil {
+		return nil, fmt.Errorf("describe the topics: %w", err)
+	}
+	mux.HandleFunc("GET /asyncapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.aai.asyncapi+json;version=3.0.0")
+		_, _ = w.Write(topics) // a disconnected client needs no response
+	})
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		httpapi.Write(w, newProblem(http.StatusNotFound, problemNoPath, "No such page. See /docs."))
 	}))

@@ -95,7 +95,7 @@ var commandArguments = map[string][]string{
 
 // noDatabase are commands that need no database.
 var noDatabase = []string{
-	"schema print", "dlq archive show",
+	"schema print", "schema asyncapi", "dlq archive show",
 }
 
 // Every command that reads scylla.hosts dials port 9042 of a host without a port, and

@@ -17,11 +17,12 @@ outbox dlq list --status all --aggregate 7c5b2d3e -o json`,
 	"dlq replay": `outbox dlq replay 01a2005c-395d-72e3-8401-994110828553 --reason 'limit raised'
 outbox dlq replay --error-type record_too_large --dry-run
 outbox dlq replay --error-type record_too_large --canary --reason 'INC-7, limit raised'`,
-	"dlq show":      `outbox dlq show 01a2005c-395d-72e3-8401-994110828553`,
-	"doctor":        `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
-	"event":         `outbox event 01a2005c-395d-72e3-8401-994110828553`,
-	"load":          `outbox load orders.jsonl.gz --api http://127.0.0.1:8080 --rate 100`,
-	"relay reshard": `outbox relay reshard --to 4 --dry-run`,
+	"dlq show":        `outbox dlq show 01a2005c-395d-72e3-8401-994110828553`,
+	"doctor":          `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
+	"event":           `outbox event 01a2005c-395d-72e3-8401-994110828553`,
+	"load":            `outbox load orders.jsonl.gz --api http://127.0.0.1:8080 --rate 100`,
+	"relay reshard":   `outbox relay reshard --to 4 --dry-run`,
+	"schema asyncapi": `outbox schema asyncapi --kafka-seeds kafka-1:9092 --relay-topics OrderCreated=orders.created`,
 	"schema migrate": `outbox schema migrate --dry-run
 outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3
 outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,

@@ -19,11 +19,11 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Create, show and print the tables",
+		Short: "Create, show and print the tables; describe the topics",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand())
+	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand(), newSchemaAsyncAPICommand())
 	return cmd
 }
 
@@ -219,5 +219,32 @@ func newSchemaPrintCommand() *cobra.Command {
 	}
 	components.addTo(cmd, "components to print, with all that they require; default all")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema)
+	return cmd
+}
+
+func newSchemaAsyncAPICommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "asyncapi",
+		Short: "Print the AsyncAPI document of the topics of orders",
+		Long: `Print the AsyncAPI 3.0 document of the topics of orders, without a connection.
+
+Topics and source are those of the relay's settings, the servers are kafka.seeds. The
+order API serves the same document, without servers, at /asyncapi.json.`,
+		Args: cobra.NoArgs,
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
+			p, err := c.Publication()
+			if err != nil {
+				return err
+			}
+			p.Brokers = c.Kafka.Seeds
+			doc, err := p.AsyncAPI()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", doc)
+			return err
+		}),
+	}
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
 	return cmd
 }

@@ -59,12 +59,17 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	if err != nil {
 		return nil, errors.Join(err, services.Close())
 	}
+	publication, err := c.Publication()
+	if err != nil {
+		return nil, errors.Join(err, services.Close())
+	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
 		NodesDown:  c.Scylla.Nodes.Down,
 		DrainDelay: c.HTTP.DrainDelay, Stopping: stopWatching, Proxies: proxies,
 		Logger: log, Tracer: c.Tracer, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register}, Limited: []string{messages.Path},
-		Problems: slices.Concat(messages.Problems(), stream.Problems()),
+		Publication: publication,
+		Problems:    slices.Concat(messages.Problems(), stream.Problems()),
 	})
 	if err != nil {
 		stopWatching()

@@ -106,6 +106,14 @@ var serviceMutants = []mutant{
 		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
 	},
 	{
+		name: "the AsyncAPI document ignores the relay's topics", file: "orders/asyncapi.go", pkg: "./orders", run: "TestAsyncAPI",
+		old: "	if t := p.Topics[eventType]; t != \"\" {", new: "	if t := p.Topics[\"\"]; t != \"\" {",
+	},
+	{
+		name: "the AsyncAPI document requires a header that records lack", file: "orders/asyncapi.go", pkg: "./orders", run: "TestAsyncAPI_FitsTheRecords",
+		old: "		outbox.HeaderContentType:   fixed(", new: "		outbox.HeaderBreaker:       fixed(",
+	},
+	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
 	},
