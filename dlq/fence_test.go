@@ -12,13 +12,8 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	lost := errors.New("the shard is lost")
-	var closed bool
-	own := b.another(t, WithFence(func() error {
-		if closed {
-			return lost
-		}
-		return nil
-	}))
+	f := new(testFence)
+	own := b.another(t, WithFence(f))
 	there, late := testDeadLetter("a", 1), testDeadLetter("b", 1)
 	if _, err := own.Write(t.Context(), there); err != nil {
 		t.Fatal(err)
@@ -32,7 +27,7 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 	}
 	before := b.mustRead(t, there.EventID)
 
-	closed = true
+	f.err = lost
 	_, writeErr := own.Write(t.Context(), late)
 	_, claimErr := own.Claim(t.Context(), there.EventID, "relay-1", time.Minute)
 	for what, err := range map[string]error{"Write": writeErr, "Claim": claimErr, "Done": own.Done(t.Context(), asked...)} {
@@ -50,3 +45,8 @@ func TestStore_WritesNothingBehindTheFence(t *testing.T) {
 		t.Errorf("Requests() = %+v, %v, want the one there was", asked, err)
 	}
 }
+
+// testFence is a Fence that err closes.
+type testFence struct{ err error }
+
+func (f *testFence) Check() error { return f.err }

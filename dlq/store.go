@@ -62,11 +62,14 @@ func WithTimeouts(attempt, budget time.Duration) Option {
 // WithClock is the clock; it decides when claims expire. Default time.Now.
 func WithClock(now func() time.Time) Option { return func(s *Store) { s.db.Now = now } }
 
-// WithFence calls f before each statement that writes or changes a dead letter or
-// removes a request. If f returns an error, nothing is written and nothing is retried,
+// Fence decides whether a Store may write.
+type Fence = db.Fence
+
+// WithFence checks f before each statement that writes or changes a dead letter or
+// removes a request. If the check returns an error, nothing is written and nothing is retried,
 // because another process may own the rows; the error is in the chain of the returned
 // one. The default is no fence.
-func WithFence(f func() error) Option { return func(s *Store) { s.db.Fence = f } }
+func WithFence(f Fence) Option { return func(s *Store) { s.db.Fence = f } }
 
 // WithLogger sets the logger for failures that are not the caller's. The default
 // discards them.

@@ -23,6 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -105,13 +106,12 @@ type Config struct {
 	// BackfillRowsPerSecond, TailMaxQueriesPerSecond. The zero value processes the whole
 	// table.
 	Shard Shard
-	// Fence, if not nil, returns an error once another relay may own the data of this
-	// one. The relay calls it before it publishes an event or writes a dead letter, and
-	// before each write to a connection. It must be fast, safe for concurrent use, and
-	// continue to fail after the first error. Run then discards the events in progress
-	// and saves no checkpoint. The component that fences the relay also ends Run's
-	// context. See package share.
-	Fence func() error
+	// Fence, if not nil, prevents writes once another relay may own the data of this
+	// one. The relay checks it before it publishes an event or writes a dead letter, and
+	// before each write to a connection. After its first error Run discards the events in
+	// progress and saves no checkpoint. The component that fences the relay also ends
+	// Run's context. A share.Hold is a Fence.
+	Fence fence.Fence
 	// ReadBacks, if not nil, is shared by all shards of this table in the process:
 	// shards that start together read the topics back together, once. Default nil: each
 	// shard reads them back itself.

@@ -24,7 +24,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				f := new(relaytest.Fence)
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f.Check })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Fence = f })
 				defer w.close()
 				_, stop := w.runShard(Shard{Index: 0, Count: 1})
 				time.Sleep(5 * time.Second)

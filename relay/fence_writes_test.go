@@ -22,7 +22,7 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		f := new(relaytest.Fence)
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes, c.Fence = 2<<10, f.Check })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxRecordBytes, c.Fence = 2<<10, f })
 		defer w.close()
 		r, stop := w.runShard(Shard{Index: 0, Count: 1})
 		time.Sleep(5 * time.Second)
@@ -54,10 +54,10 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	f := new(relaytest.Fence)
 	f.Closed.Store(true)
 	ctx := t.Context()
-	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f.Check) // without a session: what is written would panic
-	scans := checkpoint.NewScans(nil, "k", "r", "t", f.Check)
+	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f) // without a session: what is written would panic
+	scans := checkpoint.NewScans(nil, "k", "r", "t", f)
 	answers := backfill.NewRepairs(nil, "k", "r", "t")
-	answers.Fence = f.Check
+	answers.Fence = f
 	for what, err := range map[string]error{
 		"position":   c.SavePosition(ctx, time.Now(), nil, gocql.UUID{}),
 		"generation": c.SaveGeneration(ctx, time.Now()),

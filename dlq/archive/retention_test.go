@@ -191,15 +191,10 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	b := setup(t, withoutArchive)
 	id, other := b.write("a", 1, dlq.Failed), b.write("b", 1, dlq.Failed)
 	b.advance(2 * DefaultFailed)
-	replayed := false
-	fenced, err := dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(b.conf.Now), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(func() error {
-		if !replayed {
-			replayed = true
-			b.must(b.store.Replay(t.Context(), id, eve))
-			b.must(b.store.Park(t.Context(), other, eve))
-		}
-		return nil
-	}))
+	fenced, err := dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(b.conf.Now), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
+		b.must(b.store.Replay(t.Context(), id, eve))
+		b.must(b.store.Park(t.Context(), other, eve))
+	}}))
 	b.must(err)
 	b.conf.Store, b.conf.Registerer = fenced, nil
 	s, err := NewSweeper(b.conf)
@@ -368,4 +363,18 @@ func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 	if l := b.read(third); !gone(third) || l.Archive != "" {
 		t.Errorf("a week after the last sweep with an archive: %s in %q", l.Status, l.Archive)
 	}
+}
+
+// beforeWrites is a fence that calls do before the first write.
+type beforeWrites struct {
+	do   func()
+	done bool
+}
+
+func (f *beforeWrites) Check() error {
+	if !f.done {
+		f.done = true
+		f.do()
+	}
+	return nil
 }

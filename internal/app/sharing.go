@@ -201,7 +201,7 @@ func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
 	confs := slices.Clone(s.confs)
 	for i := range confs {
 		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
-		confs[i].Fence, confs[i].ReadBacks = h.Check, &s.backs[i]
+		confs[i].Fence, confs[i].ReadBacks = h, &s.backs[i]
 		if s.hints != nil {
 			b := s.hints.branch()
 			defer s.hints.drop(b)

@@ -25,11 +25,17 @@ type DB struct {
 	Timeout, Budget time.Duration
 	// Now is the clock.
 	Now func() time.Time
-	// Fence, unless nil, is called before each write of a dead letter; with an
-	// error nothing is written.
-	Fence func() error
+	// Fence, unless nil, is checked before each write of a dead letter; with an error
+	// nothing is written.
+	Fence Fence
 	// Log receives failures that the caller does not see.
 	Log *slog.Logger
+}
+
+// Fence decides whether dead letters may be written. It is safe for concurrent use.
+type Fence interface {
+	// Check returns an error once another process may own the rows.
+	Check() error
 }
 
 // ErrFenced is in the chain of the error of each write that Fence prevented.
@@ -88,7 +94,7 @@ func (d *DB) CheckFence() error {
 	if d.Fence == nil {
 		return nil
 	}
-	if err := d.Fence(); err != nil {
+	if err := d.Fence.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFenced, err)
 	}
 	return nil

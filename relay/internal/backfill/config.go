@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
 // Config configures scans of the outbox table and repairs. All fields are required
@@ -14,10 +16,10 @@ type Config struct {
 	Session                        *gocql.Session
 	Name, ShardName                string
 	Keyspace, TableKeyspace, Table string
-	Fence                          func() error // optional
-	Auto                           bool         // scan for events that the CDC log has lost
-	From                           time.Time    // zero: no scan is requested
-	RowsPerSecond                  int          // not positive: no limit
+	Fence                          fence.Fence // optional
+	Auto                           bool        // scan for events that the CDC log has lost
+	From                           time.Time   // zero: no scan is requested
+	RowsPerSecond                  int         // not positive: no limit
 	FirstAge, ConfidenceWindow     time.Duration
 	ReadBackMargin                 time.Duration // negative: nothing is read back
 	MaxAggregates                  int

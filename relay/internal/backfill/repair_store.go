@@ -51,7 +51,7 @@ type Repairs struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
-	Fence              func() error // checked before answers; optional
+	Fence              fence.Fence // checked before answers; optional
 }
 
 // NewRepairs returns the requests to a relay about the events of a table. The name of

@@ -45,13 +45,13 @@ type Scans struct {
 	session            *gocql.Session
 	relay, table, host string
 	name               string
-	fence              func() error // checked before writes; may be nil
+	fence              fence.Fence // checked before writes; may be nil
 }
 
 // NewScans returns the scans of the relay for a table, a name with its keyspace, stored
 // in the given keyspace. fence is checked before each write and may be nil.
-func NewScans(session *gocql.Session, keyspace, relay, table string, fence func() error) *Scans {
-	return &Scans{fence: fence, session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
+func NewScans(session *gocql.Session, keyspace, relay, table string, f fence.Fence) *Scans {
+	return &Scans{fence: f, session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
 }
 
 // Load returns all scans, newest first.

@@ -43,16 +43,16 @@ type CQLStore struct {
 	topicsOf                                   string // relay whose topics are read and written
 	read, all, write, start, generation, first string
 	topics, topic                              string
-	fence                                      func() error // checked before writes; may be nil
+	fence                                      fence.Fence // checked before writes; may be nil
 }
 
 // NewCQLStore returns the checkpoints of the relay for a table, a name with its keyspace,
 // stored in the given keyspace. topicsOf is the relay whose topics are read and written.
 // fence is checked before each write of a checkpoint and may be nil.
-func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, fence func() error) *CQLStore {
+func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, f fence.Fence) *CQLStore {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	return &CQLStore{
-		session: session, relay: relay, table: table, host: self.Host(), topicsOf: topicsOf, fence: fence,
+		session: session, relay: relay, table: table, host: self.Host(), topicsOf: topicsOf, fence: f,
 		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
 		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +

@@ -1,8 +1,7 @@
 // Package fence stops the writes of a relay that may no longer own its shard.
 //
-// A fence is a function that returns an error once another relay may be the owner. Check
-// guards statements for the database, Connections every byte sent to a broker. The lease
-// that decides is in package share.
+// Check guards statements for the database, Connections every byte sent to a broker. The
+// lease that decides is in package share: its Hold is the Fence of a running relay.
 package fence
 
 import (
@@ -21,13 +20,21 @@ import (
 // retryable.
 var ErrWrite = fmt.Errorf("%w: write to the database refused: another relay may own this shard", failure.ErrStopping)
 
+// Fence decides whether a relay may write. A nil Fence allows all writes.
+type Fence interface {
+	// Check returns nil while the relay owns its shard, and an error once another relay
+	// may own it; after the first error it continues to fail. It is fast and safe for
+	// concurrent use: it is called before each write.
+	Check() error
+}
+
 // Check returns nil if writes are allowed, otherwise an error that wraps ErrWrite. A nil
 // fence allows all writes.
-func Check(fence func() error) error {
+func Check(fence Fence) error {
 	if fence == nil {
 		return nil
 	}
-	if err := fence(); err != nil {
+	if err := fence.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrWrite, err)
 	}
 	return nil
@@ -41,7 +48,7 @@ var errFenced = errors.New("write to the broker refused: another relay may own t
 //
 // The Kafka client may write a record at any time after it accepted it, also after a
 // pause of the process, so the connection is the last place to stop the write.
-func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
+func Connections(opts []kgo.Opt, fence Fence) ([]kgo.Opt, error) {
 	probe, err := kgo.NewClient(opts...) // never connects; only its dialer is read
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
@@ -52,7 +59,7 @@ func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
 		return nil, errors.New("kafka client: option Dialer has an unexpected type")
 	}
 	fenced := func(ctx context.Context, network, host string) (net.Conn, error) {
-		if err := fence(); err != nil {
+		if err := fence.Check(); err != nil {
 			return nil, errors.Join(errFenced, err)
 		}
 		c, err := dial(ctx, network, host)
@@ -67,13 +74,13 @@ func Connections(opts []kgo.Opt, fence func() error) ([]kgo.Opt, error) {
 // fencedConn is a connection that checks the fence before each write.
 type fencedConn struct {
 	net.Conn
-	fence func() error
+	fence Fence
 }
 
 // Write writes p if the fence allows it. Writes are small or pieces of a batch, so the
 // check precedes the write by no more than a system call.
 func (c *fencedConn) Write(p []byte) (int, error) {
-	if err := c.fence(); err != nil {
+	if err := c.fence.Check(); err != nil {
 		c.reset()
 		return 0, errors.Join(errFenced, err)
 	}
@@ -82,7 +89,7 @@ func (c *fencedConn) Write(p []byte) (int, error) {
 
 // Close closes the connection; once fenced it also drops the unsent data of the kernel.
 func (c *fencedConn) Close() error {
-	if c.fence() != nil {
+	if c.fence.Check() != nil {
 		c.reset()
 	}
 	return c.Conn.Close()

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
 // Config is the shard that takes over. All fields are set except Fence and Shard.
@@ -28,7 +29,7 @@ type Config struct {
 	// Columns describes the outbox table.
 	Columns outbox.Table
 	Shard   cdclog.Shard
-	Fence   func() error // its error prevents writes; nil without a fence
+	Fence   fence.Fence // its error prevents writes; nil without a fence
 	Logger  *slog.Logger
 }
 

@@ -21,8 +21,8 @@ import (
 // Config configures a producer. All fields are required unless documented as optional.
 type Config struct {
 	Brokers []string
-	Kafka   []kgo.Opt    // optional
-	Fence   func() error // optional; its error closes the connections
+	Kafka   []kgo.Opt   // optional
+	Fence   fence.Fence // optional; its error closes the connections
 	// Source is the value of the header ce_source.
 	Source         string
 	MaxRecordBytes int32

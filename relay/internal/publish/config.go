@@ -10,6 +10,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
 // Config configures a publisher. All fields are required unless documented as optional.
@@ -20,7 +21,7 @@ type Config struct {
 	Table, TableKeyspace               string
 	Brokers                            []string
 	Kafka                              []kgo.Opt
-	Fence                              func() error // optional
+	Fence                              fence.Fence // optional
 	Source                             string
 	IDHeaders                          []string // further headers with the event's id
 	Topics                             map[string]string
@@ -84,7 +85,7 @@ func UsedUpAfter(delays []time.Duration, attemptTimeout time.Duration) time.Dura
 
 // fenced reports whether this instance must not publish any more, because another
 // instance may own its shard.
-func (c *Config) fenced() bool { return c.Fence != nil && c.Fence() != nil }
+func (c *Config) fenced() bool { return c.Fence != nil && c.Fence.Check() != nil }
 
 // retryWait returns the wait before the next attempt, with jitter, after the given number
 // of attempts.

@@ -17,7 +17,7 @@ import (
 func TestPublisher_PublishesNothingBehindTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := new(relaytest.Fence)
-		b := setup(t, func(c *Config) { c.Fence = f.Check })
+		b := setup(t, func(c *Config) { c.Fence = f })
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "a"), nil)
 		b.drain(10 * time.Second)
@@ -42,7 +42,7 @@ func TestPublisher_WritesNothingBehindTheFence(t *testing.T) {
 		var slow atomic.Bool
 		woken := make(chan struct{})
 		b := setup(t, func(c *Config) {
-			c.Fence = f.Check
+			c.Fence = f
 			dial := network(c)
 			c.Kafka = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, host string) (net.Conn, error) {
 				if slow.Load() {
