@@ -117,6 +117,35 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 	}
 }
 
+// Prometheus of docker-compose.yml stores the exemplars and the native histograms of the
+// processes, and the classic buckets that the dashboard uses.
+func TestCompose_PrometheusStoresHistogramsAndExemplars(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/prometheus/prometheus.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct {
+		Global struct {
+			Native  bool `yaml:"scrape_native_histograms"`
+			Classic bool `yaml:"always_scrape_classic_histograms"`
+		} `yaml:"global"`
+	}
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatal(err)
+	}
+	command := readCompose(t).Services["prometheus"].Command
+	if !f.Global.Native || !f.Global.Classic || !slices.Contains(command, "--enable-feature=exemplar-storage") {
+		t.Errorf("native histograms %t, classic ones %t, flags %q", f.Global.Native, f.Global.Classic, command)
+	}
+	// The flags of the file replace those of the image.
+	for _, flag := range []string{"--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"} {
+		if !slices.Contains(command, flag) {
+			t.Errorf("the flags %q have no %s", command, flag)
+		}
+	}
+}
+
 // Every variable of docker-compose.yml that begins as a setting's is a setting's.
 func TestCompose_NamesSettings(t *testing.T) {
 	t.Parallel()

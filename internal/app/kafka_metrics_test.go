@@ -2,6 +2,10 @@ package app
 
 import (
 	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,5 +91,50 @@ outbox_kafka_produce_records_total 4
 	}
 	if seen["outbox_kafka_buffered_produce_records_total"] {
 		t.Error("a gauge of one client is registered")
+	}
+}
+
+// collected keeps the collectors that are registered.
+type collected struct {
+	prometheus.Registerer
+	names map[string]bool
+}
+
+var metricOf = regexp.MustCompile(`fqName: "([^"]+)"`)
+
+// MustRegister keeps the names of the metrics.
+func (c collected) MustRegister(all ...prometheus.Collector) {
+	for _, one := range all {
+		described := make(chan *prometheus.Desc, 10)
+		one.Describe(described)
+		close(described)
+		for d := range described {
+			c.names[metricOf.FindStringSubmatch(d.String())[1]] = true
+		}
+	}
+}
+
+// The dashboard shows each metric of the Kafka clients, except for the uncompressed size of
+// fetched records and the histograms that have no data (kprom.Histograms), and no other one.
+func TestKafkaMetrics_AreOnTheDashboard(t *testing.T) {
+	t.Parallel()
+	reg := collected{prometheus.NewRegistry(), map[string]bool{}}
+	newKafkaMetrics(reg)
+	text, err := os.ReadFile("../../deploy/grafana/dashboards/outbox.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := make(map[string]bool)
+	for _, name := range []string{"fetch_uncompressed_bytes_total", "read_time_seconds", "read_wait_seconds", "write_time_seconds", "write_wait_seconds"} {
+		shown[kafkaNamespace+"_"+name] = true
+	}
+	for _, name := range regexp.MustCompile(kafkaNamespace+`_[a-z0-9_]+`).FindAllString(string(text), -1) {
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		shown[name] = true
+	}
+	if !maps.Equal(shown, reg.names) {
+		t.Errorf("shown are %v, exported are %v", slices.Sorted(maps.Keys(shown)), slices.Sorted(maps.Keys(reg.names)))
 	}
 }
