@@ -18,7 +18,7 @@ func newHub(c *Config, reg prometheus.Registerer, log *slog.Logger) (*stream.Hub
 	}
 	h, err := stream.New(stream.Config{
 		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics,
-		Logger: log, Registerer: reg,
+		Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

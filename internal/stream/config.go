@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
@@ -57,6 +58,9 @@ type Config struct {
 	Gate *access.Gate
 	// Logger logs errors of the broker at Warn. Default discards.
 	Logger *slog.Logger
+	// Tracer makes the spans of the events that are sent to clients, each linked to the
+	// span in the event's traceparent. Nil makes none.
+	Tracer oteltrace.TracerProvider
 	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
 }

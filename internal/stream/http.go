@@ -154,7 +154,9 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 		}
 		switch {
 		case err == nil:
+			end := s.sending("sse")
 			err = send("event", event)
+			end(err)
 		case errors.Is(err, errIdle):
 			err = send("position", []byte("{}"))
 		case errors.Is(err, ErrSlow):

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // Errors of a subscription.
@@ -37,6 +38,7 @@ var (
 type Hub struct {
 	cfg     Config
 	metrics *metrics
+	spans   *trace.Messages // nil without spans
 	client  *kgo.Client
 	adm     *kadm.Client
 
@@ -77,7 +79,7 @@ func New(cfg Config) (*Hub, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return &Hub{
-		cfg: cfg, sockets: access.NewPlaces(cfg.MaxSubscriptions), places: access.NewPlaces(cfg.MaxSubscriptions), metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
+		cfg: cfg, spans: trace.NewMessages(cfg.Tracer), sockets: access.NewPlaces(cfg.MaxSubscriptions), places: access.NewPlaces(cfg.MaxSubscriptions), metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
 		joining: make(chan struct{}, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }

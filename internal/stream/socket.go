@@ -217,8 +217,11 @@ func (c *connection) stream(ctx, sub context.Context, q *wsRequest, from Positio
 		return
 	}
 	m := &wsMessage{Type: "subscribed", ID: q.ID, Position: s.at.String(), Gaps: s.Gaps}
+	sent := func(error) {}
 	for err == nil {
-		if err = c.send(ctx, m); err != nil {
+		err = c.send(ctx, m)
+		sent(err)
+		if err != nil {
 			// A client that does not read loses its connection with all subscriptions.
 			_ = c.conn.CloseNow()
 			s.Close()
@@ -227,6 +230,7 @@ func (c *connection) stream(ctx, sub context.Context, q *wsRequest, from Positio
 		var event []byte
 		if event, err = s.Next(sub); err == nil {
 			m = &wsMessage{Type: "event", ID: q.ID, Position: s.at.String(), Event: event}
+			sent = s.sending("websocket")
 		}
 	}
 	last := &wsMessage{Type: "unsubscribed", ID: q.ID, Position: s.at.String()}

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Filter selects events. At least one member is required.
@@ -85,7 +87,8 @@ type Subscription struct {
 	behind  *kgo.Client // reads the events before live; nil after them
 	until   Position    // start of live; nil while not attached
 	waiting []*kgo.Record
-	torn    bool // detached from the hub, to be joined again at its position
+	last    *kgo.Record // of the event that Next returned; nil without spans
+	torn    bool        // detached from the hub, to be joined again at its position
 }
 
 // Subscribe starts a subscription at the position resume, and where resume has no offset
@@ -274,9 +277,30 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 		s.at.set(r.Topic, r.Partition, r.Offset+1)
 		if s.filter.matches(x) {
 			s.hub.metrics.sent.Inc()
+			if s.hub.spans != nil {
+				s.last = r
+			}
 			return x.JSON(), nil
 		}
 	}
+}
+
+// sending begins the span of the event that Next returned. The caller ends it by end, once,
+// with the error of the write.
+func (s *Subscription) sending(transport string) (end func(error)) {
+	r := s.last
+	if r == nil {
+		return func(error) {}
+	}
+	s.last = nil // it may be large, and the next event may be late
+	x := &trace.Streamed{
+		Transport: transport, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Headers: make(map[string]string, len(r.Headers)),
+	}
+	for _, h := range r.Headers {
+		x.Headers[h.Key] = string(h.Value)
+	}
+	x.ID = x.Headers[outbox.HeaderID]
+	return s.hub.spans.Stream(x)
 }
 
 func (s *Subscription) next(ctx context.Context) (*shared, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -60,17 +61,46 @@ func (m *Messages) Published(e *outbox.Event, topic string, partition int32, off
 	if m == nil {
 		return
 	}
-	by, ok := creation(e.Headers)
-	if !ok {
+	if span := m.send(e, topic, captured); span != nil {
+		span.SetAttributes(semconv.MessagingDestinationPartitionID(strconv.Itoa(int(partition))), semconv.MessagingKafkaOffset(int(offset)))
+		span.End()
+	}
+}
+
+// Failed records an event that is not published, from its capture until now: its dead letter
+// is stored, or a replay of that failed. class is the error class of the dead letter and text
+// its error, attempts the number of attempts. topic is empty if the event has none. A zero
+// captured is now. It allocates nothing for a nil Messages.
+func (m *Messages) Failed(e *outbox.Event, topic, class, text string, attempts int, captured time.Time) {
+	if m == nil {
 		return
 	}
+	if captured.IsZero() {
+		captured = time.Now()
+	}
+	if span := m.send(e, topic, captured); span != nil {
+		span.SetStatus(codes.Error, text)
+		span.SetAttributes(semconv.ErrorTypeKey.String(class), attribute.Int("outbox.attempts", attempts))
+		span.End()
+	}
+}
+
+// send begins the span of a publication at the time of the capture. It returns nil for an
+// event whose creation is not sampled.
+func (m *Messages) send(e *outbox.Event, topic string, captured time.Time) oteltrace.Span {
+	by, ok := creation(e.Headers)
+	if !ok {
+		return nil
+	}
 	// Client, not producer: the event has the context of its creation, not of this span.
-	_, span := m.tracer.Start(context.Background(), "send "+topic, oteltrace.WithSpanKind(oteltrace.SpanKindClient),
+	_, span := m.tracer.Start(context.Background(), strings.TrimSpace("send "+topic), oteltrace.WithSpanKind(oteltrace.SpanKindClient),
 		oteltrace.WithTimestamp(captured), oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
 		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
-			semconv.MessagingDestinationName(topic), semconv.MessagingDestinationPartitionID(strconv.Itoa(int(partition))),
-			semconv.MessagingKafkaOffset(int(offset)), semconv.MessagingMessageID(e.IDString())))
-	span.End()
+			semconv.MessagingMessageID(e.IDString())))
+	if topic != "" {
+		span.SetAttributes(semconv.MessagingDestinationName(topic))
+	}
+	return span
 }
 
 // Exemplar returns the labels of an exemplar of a message with the headers: the trace of its
@@ -138,6 +168,37 @@ func (m *Messages) Push(ctx context.Context, p *Pushed) (_ context.Context, end 
 			semconv.MessagingDestinationPartitionID(strconv.Itoa(int(p.Partition))), semconv.MessagingKafkaOffset(int(p.Offset)),
 			semconv.MessagingMessageID(p.ID), attribute.String("outbox.push.to", p.To)))
 	return ctx, func(err error) {
+		Fail(span, err)
+		span.End()
+	}
+}
+
+// Streamed is an event that is sent to a client of an event stream.
+type Streamed struct {
+	Transport string // sse or websocket
+	Topic     string
+	Partition int32
+	Offset    int64
+	ID        string
+	Headers   map[string]string
+}
+
+// Stream begins the span of an event that is sent to a client. The caller ends it by end,
+// once, with the error of the write: no error means that the connection took the event.
+func (m *Messages) Stream(s *Streamed) (end func(error)) {
+	if m == nil {
+		return func(error) {}
+	}
+	by, ok := creation(s.Headers)
+	if !ok {
+		return func(error) {}
+	}
+	_, span := m.tracer.Start(context.Background(), "stream "+s.Topic, oteltrace.WithSpanKind(oteltrace.SpanKindConsumer),
+		oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
+		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("stream"),
+			semconv.MessagingDestinationName(s.Topic), semconv.MessagingDestinationPartitionID(strconv.Itoa(int(s.Partition))),
+			semconv.MessagingKafkaOffset(int(s.Offset)), semconv.MessagingMessageID(s.ID), attribute.String("outbox.stream.transport", s.Transport)))
+	return func(err error) {
 		Fail(span, err)
 		span.End()
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -22,7 +23,11 @@ func sampledHeaders() map[string]string { return map[string]string{outbox.Header
 func TestMessages_OffCostsNothing(t *testing.T) {
 	var off *Messages
 	e := &outbox.Event{Headers: sampledHeaders()}
-	if n := testing.AllocsPerRun(1000, func() { off.Published(e, "T", 1, 2, off.Now()); _ = off.Exemplar(e.Headers) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() {
+		off.Published(e, "T", 1, 2, off.Now())
+		off.Failed(e, "T", "refused", "not allowed", 1, off.Now())
+		_ = off.Exemplar(e.Headers)
+	}); n != 0 {
 		t.Errorf("a publication without tracing allocates %g times", n)
 	}
 	if !off.Now().IsZero() || NewMessages(nil) != nil {
@@ -33,6 +38,7 @@ func TestMessages_OffCostsNothing(t *testing.T) {
 	if ctx != t.Context() {
 		t.Error("a push without tracing has another context")
 	}
+	off.Stream(&Streamed{Headers: sampledHeaders()})(nil)
 	off.Received(t.Context(), "s", time.Time{}, nil)
 }
 
@@ -46,6 +52,8 @@ func TestMessages_FollowTheSampling(t *testing.T) {
 	for _, headers := range []map[string]string{nil, unsampled, malformed} {
 		m.Published(&outbox.Event{Headers: headers}, "T", 0, 0, time.Now())
 		m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{headers}))
+		m.Failed(&outbox.Event{Headers: headers}, "T", "refused", "not allowed", 1, time.Now())
+		m.Stream(&Streamed{Headers: headers})(nil)
 		_, end := m.Push(t.Context(), &Pushed{Headers: headers})
 		end(nil)
 	}
@@ -80,6 +88,33 @@ func TestMessages_TimesAndErrors(t *testing.T) {
 	}
 	if got[1].Status.Code != codes.Error || got[1].Status.Description != "refused" {
 		t.Errorf("the failed push has the status %v", got[1].Status)
+	}
+}
+
+// The span of a failed publication has the dead letter's error class, also without a topic
+// and without a time of capture; that of a stream's event has the error of the write.
+func TestMessages_Failures(t *testing.T) {
+	t.Parallel()
+	exporter := tracetest.NewInMemoryExporter()
+	m := NewMessages(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
+	captured := time.Now().Add(-time.Hour)
+	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "T", "refused", "not allowed", 3, captured)
+	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "", "undecodable", "no topic", 0, time.Time{})
+	m.Stream(&Streamed{Transport: "sse", Topic: "T", Headers: sampledHeaders()})(errors.New("gone"))
+	got := exporter.GetSpans()
+	if len(got) != 3 || got[0].Name != "send T" || got[1].Name != "send" || got[2].Name != "stream T" {
+		t.Fatalf("the spans are %v", got)
+	}
+	for i, want := range []string{"not allowed", "no topic", "gone"} {
+		if got[i].Status.Code != codes.Error || got[i].Status.Description != want || len(got[i].Links) != 1 {
+			t.Errorf("%s has status %v and links %v, want the error %q and one link", got[i].Name, got[i].Status, got[i].Links, want)
+		}
+	}
+	if !slices.Contains(got[0].Attributes, attribute.String("error.type", "refused")) || !slices.Contains(got[0].Attributes, attribute.Int("outbox.attempts", 3)) {
+		t.Errorf("the failed publication has the attributes %v", got[0].Attributes)
+	}
+	if !got[0].StartTime.Equal(captured) || got[1].EndTime.Sub(got[1].StartTime) > time.Minute {
+		t.Errorf("the failed publications last from %s to %s and from %s to %s", got[0].StartTime, got[0].EndTime, got[1].StartTime, got[1].EndTime)
 	}
 }
 

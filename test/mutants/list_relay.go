@@ -370,6 +370,14 @@ var relayMutants = []mutant{
 		old: "	if e.AggregateType == outbox.MessageAggregate {", new: "	if e.AggregateType == outbox.MessageAggregate+\"s\" {",
 	},
 	{
+		name: "a dead letter has no span", file: "relay/internal/publish/dead_letter.go", pkg: "./relay", run: "TestTraces_OfDeadLetters",
+		old: "	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.captured)\n", new: "",
+	},
+	{
+		name: "the span of an event for a WebSocket does not end", file: "internal/stream/socket.go", pkg: "./internal/stream", run: "TestTraces_OfBothTransports",
+		old: "		sent(err)\n", new: "",
+	},
+	{
 		name: "a mapped header of the event's id is not published", file: "relay/internal/publish/record.go", pkg: "./relay", run: "TestRelay_RecordHeaders",
 		old: "	for _, key := range cfg.IDHeaders {", new: "	for _, key := range cfg.IDHeaders[:0] {",
 	},

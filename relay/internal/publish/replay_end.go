@@ -40,6 +40,10 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "failed").Inc()
 	r.log.Warn("replay failed", "event_id", ref.ID, "aggregate_id", deadLetter.AggregateID, "class", class, "rule", choice.Rule,
 		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(deadLetter.Headers))
+	if p.spans != nil {
+		e := storedEvent(deadLetter)
+		p.spans.Failed(&e, deadLetter.Topic, class, text, end.attempts, end.captured)
+	}
 	var status dlq.Status
 	if !r.insist(ref.ID, "record the failure of", func() (err error) {
 		status, err = p.table.store.Fail(p.ctx, ref.ID, r.owner, f)

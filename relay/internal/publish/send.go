@@ -330,7 +330,7 @@ func (p *Publisher) endReplayLocked(l *lane, end replayEnd) {
 	delete(p.mu.replaying, l)
 	l.paused = true
 	l.items[0].state = acked // lists that still contain the lane send nothing of it
-	end.attempts = l.items[0].attempts
+	end.attempts, end.captured = l.items[0].attempts, l.items[0].captured
 	l.replay.end(end)
 	p.endProbeLocked(l)
 }
@@ -351,4 +351,5 @@ type replayEnd struct {
 	partition int32
 	offset    int64
 	attempts  int
+	captured  time.Time // as in item
 }
