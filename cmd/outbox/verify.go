@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -169,18 +168,15 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 	}
-	began := time.Now()
 	v := &verify.Verification{
 		Scan: &verify.Scan{
 			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
-		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka.Client,
+		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka,
 		Topics: f.topics, Window: window, State: f.state,
 	}
 	if c.Scylla.Has(schema.DeadLetters) {
-		v.DeadLetters = func(ctx context.Context, events []gocql.UUID, each func(verify.DeadLetter)) error {
-			return app.DeadLettersOf(ctx, deadLetters, app.TableName(&conf), events, began, each)
-		}
+		v.DeadLetters = app.DeadLettersOf{Store: deadLetters, Table: app.TableName(&conf)}
 	}
 	for _, t := range conf.Topics {
 		v.Topics = append(v.Topics, t)

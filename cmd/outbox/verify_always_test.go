@@ -47,7 +47,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	}
 	conf.Session = b.session
 	table := c.VerifierTable(conf, deadLetters)
-	if at, err := table.Passed(t.Context()); err != nil || !at.IsZero() {
+	if at, err := table.Relay.Passed(t.Context()); err != nil || !at.IsZero() {
 		t.Errorf("a relay that never ran has passed %s, %v", at, err)
 	}
 	r, err := relay.New(relay.Config{
@@ -62,7 +62,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	go func() { ended <- r.Run(ctx) }()
 	reg := prometheus.NewRegistry()
 	v := verify.NewVerifier(verify.VerifierConfig{
-		Tables: []verify.VerifierTable{table}, Kafka: c.Kafka.Client, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
+		Tables: []verify.VerifierTable{table}, Kafka: c.Kafka, Rate: 100_000, Window: 10 * time.Millisecond, Interval: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: reg,
 	})
 	go func() { v.Run(ctx); ended <- nil }()

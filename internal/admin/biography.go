@@ -59,6 +59,12 @@ type BiographyStep struct {
 
 type biographyOutput struct{ Body BiographyBody }
 
+// Kafka creates clients of the broker with the topics.
+type Kafka interface {
+	// Client returns a client with further options. The caller closes it.
+	Client(more ...kgo.Opt) (*kgo.Client, error)
+}
+
 // biographySources are the sources of the biography of an event.
 type biographySources struct {
 	deadLetters *dlq.Store
@@ -68,7 +74,7 @@ type biographySources struct {
 	timeout     time.Duration
 	relay       string
 	tables      []Table
-	kafka       func(...kgo.Opt) (*kgo.Client, error)
+	kafka       Kafka
 	now         func() time.Time
 	// subscriptions is nil if biographies contain none.
 	subscriptions Subscriptions

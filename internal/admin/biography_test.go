@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // broker starts a Kafka with the topic things, which the relay r has used.
@@ -31,11 +32,9 @@ func (b *bundle) broker(t *testing.T) *kgo.Client {
 	t.Cleanup(cluster.Close)
 	b.reconfigure(t, func(c *Config) {
 		c.Relay = "r"
-		c.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
-			return kgo.NewClient(append(opts, kgo.SeedBrokers(cluster.ListenAddrs()...))...)
-		}
+		c.Kafka = world.Kafka{kgo.SeedBrokers(cluster.ListenAddrs()...)}
 	})
-	client, err := b.cfg.Kafka(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	client, err := b.cfg.Kafka.Client(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +356,7 @@ func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
 		t.Errorf("of nothing: %+v", p)
 	}
 	b.reconfigure(t, func(c *Config) {
-		c.Kafka = func(opts ...kgo.Opt) (*kgo.Client, error) {
-			return kgo.NewClient(append(opts, kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100*time.Millisecond))...)
-		}
+		c.Kafka = world.Kafka{kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100 * time.Millisecond)}
 	})
 	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if len(got.Steps) != 1 || len(got.Gaps) == 0 {

@@ -70,7 +70,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	if len(topics) == 0 {
 		return fmt.Errorf("relay %s has published to no topic yet", b.relay)
 	}
-	client, err := b.kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
+	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (b *biographer) recordAt(ctx context.Context, topic string, partition int32
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
 	defer cancel()
-	client, err := b.kafka(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
+	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))
 	if err != nil {
 		return nil, err

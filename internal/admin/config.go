@@ -49,10 +49,9 @@ type Config struct {
 	// Timeout bounds one statement. Default 5 s.
 	Timeout time.Duration
 
-	// Kafka returns a client with further options, which reads the topics for the
-	// biography of an event and is closed afterwards. Without it, biographies do not read
-	// the topics.
-	Kafka func(...kgo.Opt) (*kgo.Client, error)
+	// Kafka connects to the topics for the biography of an event. Without it, biographies
+	// do not read the topics.
+	Kafka Kafka
 	// Relay is the name of the relay that publishes to these topics, and Tables are its
 	// outbox tables, which are searched for an event's row. Default: outbox_messages in
 	// Keyspace.

@@ -145,7 +145,7 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	}
 	watch := newObserver(c, session, local.Logger)
 	if local.Topics {
-		conf.Kafka, conf.Relay, conf.Tables = c.Kafka.Client, c.Relay.Name, c.outboxTables()
+		conf.Kafka, conf.Relay, conf.Tables = c.Kafka, c.Relay.Name, c.outboxTables()
 		if c.Scylla.Has(schema.Subscriptions) {
 			conf.Subscriptions = watch
 		}

@@ -39,7 +39,7 @@ func (c *Config) Verifier(session *gocql.Session, deadLetters *dlq.Store, reg pr
 		return nil, err
 	}
 	conf := verify.VerifierConfig{
-		Kafka: c.Kafka.Client, Rate: c.Verify.RowsPerSecond, Window: c.Relay.ConfidenceWindow + VerifyMargin, Logger: log, Registerer: reg,
+		Kafka: c.Kafka, Rate: c.Verify.RowsPerSecond, Window: c.Relay.ConfidenceWindow + VerifyMargin, Logger: log, Registerer: reg,
 	}
 	for i := range confs {
 		if len(c.Relay.Tables) > 0 && !c.Relay.Tables[i].plain() {
@@ -65,36 +65,42 @@ func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
 		Keyspace: conf.TableKeyspace, Table: conf.Table, Former: c.Verify.Topics,
-		Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-		DeadLetters: func(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.DeadLetter)) error {
-			return DeadLettersOf(ctx, deadLetters, name, events, began, each)
-		},
+		Relay:       &verifiedRelay{conf, relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)},
+		DeadLetters: DeadLettersOf{deadLetters, name},
+		Repair:      c.Verify.Repair,
 	}
 	for _, topic := range conf.Topics {
 		t.Topics = append(t.Topics, topic)
 	}
-	if !c.Verify.Repair {
-		return t
-	}
-	requests := relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)
-	t.Repair = func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
-		deadline := time.Now().Add(repairPatience)
-		for from := 0; from < len(missing); from += RepairAtOnce {
-			var part []relay.Repair
-			for _, m := range missing[from:min(from+RepairAtOnce, len(missing))] {
-				part = append(part, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
-			}
-			answers, err := requests.Publish(ctx, part, deadline)
-			if err != nil {
-				return published, err
-			}
-			for _, a := range answers {
-				if a.State == relay.RepairPublished {
-					published = append(published, a.EventID)
-				}
+	return t
+}
+
+// verifiedRelay is the relay of a verified table.
+type verifiedRelay struct {
+	conf     relay.Config
+	requests *relay.Repairs
+}
+
+func (r *verifiedRelay) Passed(ctx context.Context) (time.Time, error) {
+	return relay.Passed(ctx, r.conf)
+}
+
+func (r *verifiedRelay) Repair(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
+	deadline := time.Now().Add(repairPatience)
+	for from := 0; from < len(missing); from += RepairAtOnce {
+		var part []relay.Repair
+		for _, m := range missing[from:min(from+RepairAtOnce, len(missing))] {
+			part = append(part, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+		}
+		answers, err := r.requests.Publish(ctx, part, deadline)
+		if err != nil {
+			return published, err
+		}
+		for _, a := range answers {
+			if a.State == relay.RepairPublished {
+				published = append(published, a.EventID)
 			}
 		}
-		return published, nil
 	}
-	return t
+	return published, nil
 }

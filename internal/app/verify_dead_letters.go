@@ -19,14 +19,20 @@ const verifyLookups = 10_000
 // verifySkew is the maximum difference between the clocks of a relay and this process.
 const verifySkew = time.Minute
 
-// DeadLettersOf calls each with the dead letters of events that are in no topic. A dead letter that
-// was published after began, the start of reading the topics, counts as late.
-func DeadLettersOf(ctx context.Context, store *dlq.Store, table string, events []gocql.UUID, began time.Time, each func(verify.DeadLetter)) error {
+// DeadLettersOf are the dead letters of a table, "keyspace.table". It implements
+// verify.DeadLetters.
+type DeadLettersOf struct {
+	Store *dlq.Store
+	Table string
+}
+
+// Read calls each with the dead letters of events that are in no topic.
+func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql.UUID, each func(verify.DeadLetter)) error {
 	wanted := make(map[gocql.UUID]bool, len(events))
 	for _, id := range events {
 		wanted[id] = true
 	}
-	if err := store.Chains(ctx, table, func(e dlq.ChainEntry) error {
+	if err := d.Store.Chains(ctx, d.Table, func(e dlq.ChainEntry) error {
 		if wanted[e.EventID] {
 			delete(wanted, e.EventID)
 			each(openDeadLetter(e.EventID, e.Status, e.ErrorClass))
@@ -43,9 +49,9 @@ func DeadLettersOf(ctx context.Context, store *dlq.Store, table string, events [
 		if n++; n > verifyLookups {
 			return nil // with so many missing events, closed dead letters do not change the verdict
 		}
-		l, err := store.Read(ctx, id)
+		l, err := d.Store.Read(ctx, id)
 		switch {
-		case errors.Is(err, dlq.ErrNotFound), err == nil && l.Table != table:
+		case errors.Is(err, dlq.ErrNotFound), err == nil && l.Table != d.Table:
 		case err != nil:
 			return err
 		case l.Status.Open(): // it was written concurrently

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gocql/gocql"
 )
@@ -31,7 +32,15 @@ type DeadLetter struct {
 	Detail string
 }
 
-// AddLetters adds dead letters; the last one of an event counts. An event in a topic is
+// DeadLetters are the dead letters of a table.
+type DeadLetters interface {
+	// Read calls each, in this goroutine, for the ones of the events of which a dead
+	// letter exists. One whose event was published after began has the state
+	// DeadLetterLate: the event may be absent from the topics that were read since began.
+	Read(ctx context.Context, began time.Time, events []gocql.UUID, each func(DeadLetter)) error
+}
+
+// AddDeadLetters adds dead letters; the last one of an event counts. An event in a topic is
 // published, whatever the state of its dead letter.
 func (l *Ledger) AddDeadLetters(deadLetters ...DeadLetter) {
 	l.mu.Lock()
@@ -70,7 +79,7 @@ func (v *Verification) readDeadLetters(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := v.DeadLetters(ctx, missing, func(l DeadLetter) { v.ledger.AddDeadLetters(l) }); err != nil {
+	if err := v.DeadLetters.Read(ctx, v.began, missing, func(l DeadLetter) { v.ledger.AddDeadLetters(l) }); err != nil {
 		return fmt.Errorf("read the dead letters: %w", err)
 	}
 	return nil

@@ -32,8 +32,8 @@ type Scan struct {
 	Table string
 	// Topic returns the topic of an event; an error makes the row unreadable. Required.
 	Topic func(eventType, aggregateType string) (string, error)
-	// Skip reports whether to skip rows of an aggregate type. Default: none.
-	Skip func(aggregateType string) bool
+	// SkipAggregateType skips rows of this aggregate type. Empty skips none.
+	SkipAggregateType string
 	// Since skips rows that were written before, except the last of them in each
 	// aggregate. Zero skips none.
 	Since time.Time
@@ -203,7 +203,7 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 			err = limit.WaitN(ctx, waiting)
 			waiting = 0
 		}
-		if err != nil || s.Skip != nil && s.Skip(aggregateType) {
+		if err != nil || s.SkipAggregateType != "" && aggregateType == s.SkipAggregateType {
 			continue
 		}
 		var bad *Unreadable

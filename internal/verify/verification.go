@@ -29,14 +29,13 @@ type Verification struct {
 	Scan *Scan
 	// Keyspace and Table are the names of the table, for the schema. Required.
 	Keyspace, Table string
-	// Kafka returns a client with further options. Required.
-	Kafka func(...kgo.Opt) (*kgo.Client, error)
+	// Kafka connects to the topics. Required.
+	Kafka Kafka
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
-	// DeadLetters, if not nil, calls each for the ones of the missing or unreadable events
-	// that have a dead letter. It is called once, after the topics are read, unless no
-	// event is missing or unreadable.
-	DeadLetters func(ctx context.Context, events []gocql.UUID, each func(DeadLetter)) error
+	// DeadLetters, if not nil, are read once for the missing or unreadable events, after
+	// the topics are read, unless no event is missing or unreadable.
+	DeadLetters DeadLetters
 	// Window bounds the events that must be in the topics. Until is required.
 	Window Window
 	// State is a file from which an interrupted verification resumes. It is removed at
@@ -52,8 +51,13 @@ type Verification struct {
 	read    atomic.Int64
 	total   atomic.Int64
 	resumed bool
-	// afterRead is called by tests after all is read.
-	afterRead func()
+	began   time.Time // when Run began
+}
+
+// Kafka creates clients of the broker with the topics.
+type Kafka interface {
+	// Client returns a client with further options. The caller closes it.
+	Client(more ...kgo.Opt) (*kgo.Client, error)
 }
 
 // Progress is the progress of a verification.
@@ -85,6 +89,7 @@ func (v *Verification) Ledger() *Ledger { return v.ledger }
 // Run reads the table and the topics into the ledger. After an error or the end of ctx, a
 // Verification with the same State resumes.
 func (v *Verification) Run(ctx context.Context) (err error) {
+	v.began = time.Now()
 	v.ledger, v.done, v.next = NewLedger(), make(map[int]bool), make(map[string]map[int32]int64)
 	h, err := v.head(ctx)
 	if err != nil {
@@ -107,9 +112,6 @@ func (v *Verification) Run(ctx context.Context) (err error) {
 	}
 	if err := v.readTopics(ctx); err != nil {
 		return err
-	}
-	if v.afterRead != nil {
-		v.afterRead()
 	}
 	if err := v.readDeadLetters(ctx); err != nil {
 		return err
@@ -220,7 +222,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	admin, err := v.Kafka()
+	admin, err := v.Kafka.Client()
 	if err != nil {
 		return err
 	}
@@ -237,7 +239,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	if len(from) == 0 {
 		return nil
 	}
-	client, err := v.Kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchMaxBytes(8<<20))
+	client, err := v.Kafka.Client(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchMaxBytes(8<<20))
 	if err != nil {
 		return err
 	}

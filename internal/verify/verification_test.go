@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a database with an outbox and a broker, over TCP.
@@ -114,9 +115,7 @@ func (b *bundle) verification(change ...func(*Verification)) *Verification {
 			Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 		},
 		Keyspace: "outbox", Table: "outbox_messages",
-		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
-			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.seeds...)}, more...)...)
-		},
+		Kafka:  world.Kafka{kgo.SeedBrokers(b.seeds...)},
 		Window: Window{Until: time.Now().Add(time.Hour)},
 	}
 	for _, f := range change {
@@ -338,11 +337,7 @@ func TestVerification_GoesOnInTheTopics(t *testing.T) {
 	// The journal of a whole run, cut within the topics.
 	v := reading()
 	whole := filepath.Join(t.TempDir(), "whole")
-	v.afterRead = func() {
-		if err := os.Link(path, whole); err != nil {
-			t.Error(err)
-		}
-	}
+	v.DeadLetters = deadLettersFunc(func([]gocql.UUID, func(DeadLetter)) error { return os.Link(path, whole) })
 	if _, found := b.run(v); !slices.Equal(found, want) {
 		t.Fatalf("found %q", found)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 )
 
@@ -39,8 +38,8 @@ const (
 type VerifierConfig struct {
 	// Tables are verified sequentially. Required.
 	Tables []VerifierTable
-	// Kafka returns a client with further options. Required.
-	Kafka func(...kgo.Opt) (*kgo.Client, error)
+	// Kafka connects to the topics. Required.
+	Kafka Kafka
 	// Rate is the number of rows read per second. Default DefaultVerifyRate.
 	Rate int
 	// Window is the minimum age of a missing event, and the minimum time for which it
@@ -72,16 +71,22 @@ type VerifierTable struct {
 	// them before its topics were changed. An event that one of them may have deleted is
 	// not missing.
 	Former []string
+	// Relay publishes the table's events. Required.
+	Relay Relay
+	// DeadLetters are those of the table. Nil means no dead letters.
+	DeadLetters DeadLetters
+	// Repair has the relay publish missing events; otherwise they are only reported.
+	Repair bool
+}
+
+// Relay is the relay of a table, as far as a Verifier depends on it.
+type Relay interface {
 	// Passed returns the write time up to which the relay has published every captured
-	// event; zero if unknown. Required.
-	Passed func(context.Context) (time.Time, error)
-	// DeadLetters calls each for the ones of the events that have a dead letter. An event
-	// published after began may be absent from the topics that were read. Nil means no
-	// dead letters.
-	DeadLetters func(ctx context.Context, began time.Time, events []gocql.UUID, each func(DeadLetter)) error
+	// event; zero if unknown.
+	Passed(ctx context.Context) (time.Time, error)
 	// Repair requests the publication of missing events and returns events that the relay
-	// has acknowledged. Nil disables repair.
-	Repair func(ctx context.Context, missing []Row) (published []gocql.UUID, err error)
+	// has acknowledged, also with an error.
+	Repair(ctx context.Context, missing []Row) (published []gocql.UUID, err error)
 }
 
 func (t *VerifierTable) name() string { return t.Keyspace + "." + t.Table }
@@ -185,28 +190,35 @@ func (v *Verifier) verify(ctx context.Context, i int) error {
 	limit := rate.NewLimiter(rate.Limit(v.cfg.Rate), min(pageRows, v.cfg.Rate))
 	topics := newTopicReader(v.cfg.Kafka, t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
 	defer topics.close()
-	p := v.newPass(i, topics)
-	p.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {
-		return t.Scan.walk(ctx, after, upTo, limit, func(r *Row, bad *Unreadable) error {
-			if bad != nil {
-				return nil // the relay makes a dead letter of it, and outbox verify names it
-			}
-			return each(r)
-		})
-	}
-	p.still = func(ctx context.Context, r *Row) (bool, error) {
-		if err := limit.Wait(ctx); err != nil {
-			return false, err
+	return v.newPass(i, topics, &tableRows{t.Scan, limit}).run(ctx)
+}
+
+// tableRows reads rows from the database, at a limited rate.
+type tableRows struct {
+	scan  *Scan
+	limit *rate.Limiter
+}
+
+func (t *tableRows) read(ctx context.Context, after, upTo int64, each func(*Row) error) error {
+	return t.scan.walk(ctx, after, upTo, t.limit, func(r *Row, bad *Unreadable) error {
+		if bad != nil {
+			return nil // the relay makes a dead letter of it, and outbox verify names it
 		}
-		var id gocql.UUID
-		err := t.Scan.Session.Query("SELECT event_id FROM "+t.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
-			WithContext(ctx).Idempotent(true).Scan(&id)
-		if errors.Is(err, gocql.ErrNotFound) {
-			return false, nil
-		}
-		return id == r.Event, err
+		return each(r)
+	})
+}
+
+func (t *tableRows) exists(ctx context.Context, r *Row) (bool, error) {
+	if err := t.limit.Wait(ctx); err != nil {
+		return false, err
 	}
-	return p.run(ctx)
+	var id gocql.UUID
+	err := t.scan.Session.Query("SELECT event_id FROM "+t.scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
+		WithContext(ctx).Idempotent(true).Scan(&id)
+	if errors.Is(err, gocql.ErrNotFound) {
+		return false, nil
+	}
+	return id == r.Event, err
 }
 
 // found removes an event that is in a topic from the missing ones.
@@ -252,7 +264,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 	}
 	p.v.metrics.missing.WithLabelValues(p.t.name()).Set(float64(n))
 	p.count("missing", len(missing))
-	if p.t.Repair == nil || len(missing) == 0 {
+	if !p.t.Repair || len(missing) == 0 {
 		return nil
 	}
 	if p.lostAll += len(missing); p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {
@@ -263,7 +275,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return nil
 	}
 	slices.SortFunc(missing, bySequence)
-	published, err := p.t.Repair(ctx, missing)
+	published, err := p.t.Relay.Repair(ctx, missing)
 	if err != nil {
 		return fmt.Errorf("repair: %w", err)
 	}

@@ -27,15 +27,22 @@ type topicSource interface {
 	records() int64
 }
 
+// rowSource reads the rows of a table for a pass.
+type rowSource interface {
+	// read calls each for the readable rows with tokens above after and up to upTo, in
+	// the order of tokens; the error of each ends it.
+	read(ctx context.Context, after, upTo int64, each func(*Row) error) error
+	// exists reports whether the row still exists with its event.
+	exists(ctx context.Context, r *Row) (bool, error)
+}
+
 // pass is one pass over a table.
 type pass struct {
 	v      *Verifier
 	t      *VerifierTable
 	table  int
 	topics topicSource
-	rows   func(ctx context.Context, after, upTo int64, each func(*Row) error) error
-	// still reports whether the row still exists.
-	still func(ctx context.Context, r *Row) (bool, error)
+	rows   rowSource
 
 	// confirmed are the missing events of this pass.
 	confirmed map[gocql.UUID]bool
@@ -60,9 +67,9 @@ type suspect struct {
 	seen time.Time
 }
 
-func (v *Verifier) newPass(table int, topics topicSource) *pass {
+func (v *Verifier) newPass(table int, topics topicSource, rows rowSource) *pass {
 	t := &v.cfg.Tables[table]
-	return &pass{v: v, t: t, table: table, topics: topics, confirmed: make(map[gocql.UUID]bool), all: t.Scan.rangeCount()}
+	return &pass{v: v, t: t, table: table, topics: topics, rows: rows, confirmed: make(map[gocql.UUID]bool), all: t.Scan.rangeCount()}
 }
 
 func (p *pass) count(result string, n int) {
@@ -104,7 +111,7 @@ func (p *pass) run(ctx context.Context) error {
 // segment checks ranges and returns their number, which is lower than requested if the
 // topics have too many events for all. With errFull it has checked none.
 func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error) {
-	passed, err := p.t.Passed(ctx)
+	passed, err := p.t.Relay.Passed(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("read the relay's position: %w", err)
 	}
@@ -161,7 +168,7 @@ func (p *pass) readRange(ctx context.Context, n int) error {
 	after, upTo := bounds(n, p.all)
 	for attempt := 1; ; attempt++ {
 		var own error
-		err := p.rows(ctx, after, upTo, func(r *Row) error {
+		err := p.rows.read(ctx, after, upTo, func(r *Row) error {
 			after = max(after, outbox.Token(r.Aggregate)-1)
 			own = p.row(ctx, r)
 			return own
@@ -246,7 +253,7 @@ func (p *pass) confirm(ctx context.Context) error {
 			p.found(id)
 			continue
 		}
-		there, err := p.still(ctx, &s.Row)
+		there, err := p.rows.exists(ctx, &s.Row)
 		if err != nil {
 			return fmt.Errorf("read event %s again: %w", id, err)
 		}
@@ -256,7 +263,7 @@ func (p *pass) confirm(ctx context.Context) error {
 		}
 	}
 	if p.t.DeadLetters != nil && len(ids) > 0 {
-		if err := p.t.DeadLetters(ctx, began, ids, func(l DeadLetter) {
+		if err := p.t.DeadLetters.Read(ctx, began, ids, func(l DeadLetter) {
 			delete(missing, l.Event)
 			p.count("dead_letter", 1)
 		}); err != nil {

@@ -54,14 +54,9 @@ func TestVerifier_ContinuesAfterARestart(t *testing.T) {
 		}
 		gone := errors.New("the process ends")
 		first := start()
-		rows, still := first.rows, first.still
-		first.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {
-			time.Sleep(time.Minute)
-			return rows(ctx, after, upTo, each)
-		}
-		first.still = func(ctx context.Context, r *Row) (bool, error) {
-			_, _ = still(ctx, r)
-			return false, gone // when the missing event is to be confirmed
+		first.rows = &hookedRows{
+			rowSource: first.rows, beforeRead: func() { time.Sleep(time.Minute) },
+			beforeExists: func() error { return gone }, // when the missing event is to be confirmed
 		}
 		if err := first.run(t.Context()); !errors.Is(err, gone) {
 			t.Fatalf("run() = %v, want %v", err, gone)

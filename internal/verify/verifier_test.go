@@ -38,7 +38,7 @@ func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig))
 		Kafka: check.Kafka, Rate: 1_000_000, Window: window, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
 		Tables: []VerifierTable{{
 			Scan: check.Scan, Keyspace: "outbox", Table: "outbox_messages",
-			Passed: func(context.Context) (time.Time, error) { return time.Now(), nil },
+			Relay: new(testRelay),
 		}},
 	}
 	for _, f := range change {
@@ -135,15 +135,15 @@ func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var log strings.Builder
-	passed, dead := time.Time{}, event(3, 1)
+	relay, dead := &testRelay{passed: new(time.Time)}, event(3, 1)
 	v := b.verifier(&log, func(c *VerifierConfig) {
-		c.Tables[0].Passed = func(context.Context) (time.Time, error) { return passed, nil }
-		c.Tables[0].DeadLetters = func(_ context.Context, _ time.Time, events []gocql.UUID, each func(DeadLetter)) error {
+		c.Tables[0].Relay = relay
+		c.Tables[0].DeadLetters = deadLettersFunc(func(events []gocql.UUID, each func(DeadLetter)) error {
 			if slices.Contains(events, dead.ID) {
 				each(DeadLetter{Event: dead.ID, State: DeadLetterClosed})
 			}
 			return nil
-		}
+		})
 	})
 	if err := v.verify(t.Context(), 0); !errors.Is(err, errNotKnown) {
 		t.Errorf("verify() error = %v, want %v", err, errNotKnown)
@@ -152,12 +152,12 @@ func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	later := event(1, 1)
 	later.DeliverAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	b.write(later, event(1, 2))
-	passed = time.Now()
+	*relay.passed = time.Now()
 	time.Sleep(2 * time.Millisecond)
 	b.write(event(5, 1), event(7, 1))
 	b.publish(0, event(7, 1))
 	b.check(v, map[string]int{"published": 1, "pending": 3, "dead_letter": 1})
-	v.cfg.Window, passed = time.Hour, time.Now()
+	v.cfg.Window, *relay.passed = time.Hour, time.Now()
 	b.check(v, map[string]int{"published": 1, "pending": 4})
 }
 
@@ -273,16 +273,13 @@ func TestVerifier_Repairs(t *testing.T) {
 	good, bad := event(1, 1), event(3, 1)
 	asked := 0
 	v := b.verifier(&log, func(c *VerifierConfig) {
-		c.Tables[0].Repair = func(_ context.Context, missing []Row) (published []gocql.UUID, err error) {
-			for _, r := range missing {
-				asked++
-				published = append(published, r.Event)
-				if r.Event == good.ID {
-					b.publish(0, good)
-				}
+		c.Tables[0].Repair = true
+		c.Tables[0].Relay = &testRelay{repair: func(r Row) {
+			asked++
+			if r.Event == good.ID {
+				b.publish(0, good)
 			}
-			return published, nil
-		}
+		}}
 	})
 	b.write(good, bad)
 	b.check(v, map[string]int{"missing": 2}, bad)
@@ -354,7 +351,7 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 	t.Helper()
 	v := NewVerifier(VerifierConfig{
 		Window: 150 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(), maxEvents: maxEvents,
-		Tables: []VerifierTable{{Scan: &Scan{}, Keyspace: "k", Table: "t", Passed: func(context.Context) (time.Time, error) { return time.Now(), nil }}},
+		Tables: []VerifierTable{{Scan: &Scan{}, Keyspace: "k", Table: "t", Relay: new(testRelay)}},
 	})
 	// Sorted by token, as in a database. Four bytes per row contain its place.
 	order := make([]uint32, s.rows)
@@ -371,27 +368,84 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 		}
 		return 0
 	})
-	p := v.newPass(0, s)
-	at := 0
-	p.rows = func(_ context.Context, after, upTo int64, each func(*Row) error) error {
-		for at > 0 && outbox.Token(s.id(int(order[at-1]))) > after {
-			at-- // a segment that was too large begins again
-		}
-		for ; at < len(order); at++ {
-			id := s.id(int(order[at]))
-			if token := outbox.Token(id); token <= after {
-				continue
-			} else if token > upTo {
-				return nil
-			}
-			if err := each(&Row{Event: id, Aggregate: id, Seq: 1, Topic: "T", Written: 1}); err != nil {
-				return err
-			}
-		}
-		return nil
+	return v.newPass(0, s, &syntheticRows{s: s, order: order})
+}
+
+// syntheticRows reads the rows of a synthetic table.
+type syntheticRows struct {
+	s     *synthetic
+	order []uint32 // rows by token
+	at    int
+}
+
+func (r *syntheticRows) read(_ context.Context, after, upTo int64, each func(*Row) error) error {
+	for r.at > 0 && outbox.Token(r.s.id(int(r.order[r.at-1]))) > after {
+		r.at-- // a segment that was too large begins again
 	}
-	p.still = func(context.Context, *Row) (bool, error) { return true, nil }
-	return p
+	for ; r.at < len(r.order); r.at++ {
+		id := r.s.id(int(r.order[r.at]))
+		if token := outbox.Token(id); token <= after {
+			continue
+		} else if token > upTo {
+			return nil
+		}
+		if err := each(&Row{Event: id, Aggregate: id, Seq: 1, Topic: "T", Written: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *syntheticRows) exists(context.Context, *Row) (bool, error) { return true, nil }
+
+// hookedRows calls its functions, if not nil, before it reads.
+type hookedRows struct {
+	rowSource
+	beforeRead   func()
+	beforeExists func() error
+}
+
+func (h *hookedRows) read(ctx context.Context, after, upTo int64, each func(*Row) error) error {
+	h.beforeRead()
+	return h.rowSource.read(ctx, after, upTo, each)
+}
+
+func (h *hookedRows) exists(ctx context.Context, r *Row) (bool, error) {
+	if h.beforeExists != nil {
+		if err := h.beforeExists(); err != nil {
+			return false, err
+		}
+	}
+	return h.rowSource.exists(ctx, r)
+}
+
+// testRelay is a relay that has published everything, unless passed is set, and repairs
+// events by calling repair.
+type testRelay struct {
+	passed *time.Time
+	repair func(Row)
+}
+
+func (r *testRelay) Passed(context.Context) (time.Time, error) {
+	if r.passed != nil {
+		return *r.passed, nil
+	}
+	return time.Now(), nil
+}
+
+func (r *testRelay) Repair(_ context.Context, missing []Row) (published []gocql.UUID, err error) {
+	for _, m := range missing {
+		published = append(published, m.Event)
+		r.repair(m)
+	}
+	return published, nil
+}
+
+// deadLettersFunc reads the dead letters of events.
+type deadLettersFunc func(events []gocql.UUID, each func(DeadLetter)) error
+
+func (f deadLettersFunc) Read(_ context.Context, _ time.Time, events []gocql.UUID, each func(DeadLetter)) error {
+	return f(events, each)
 }
 
 // With fewer ids in memory than events, a pass reads the topics more often with the same
@@ -403,13 +457,11 @@ func TestVerifier_Segments(t *testing.T) {
 			var log strings.Builder
 			s := &synthetic{rows: 20_000, lost: map[int]bool{7: true, 12_345: true}, late: map[int]bool{3: true, 19_999: true}, unknown: i == 3}
 			p := s.pass(t, &log, maxEvents)
-			rows := p.rows
-			p.rows = func(ctx context.Context, after, upTo int64, each func(*Row) error) error {
+			p.rows = &hookedRows{rowSource: p.rows, beforeRead: func() {
 				if p.set.Len() > maxEvents {
 					t.Errorf("%d ids in memory, want at most %d", p.set.Len(), maxEvents)
 				}
-				return rows(ctx, after, upTo, each)
-			}
+			}}
 			if err := p.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

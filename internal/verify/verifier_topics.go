@@ -25,7 +25,7 @@ const topicStall = time.Minute
 
 // topicReader reads the ids of events from topics, to their last committed records.
 type topicReader struct {
-	kafka func(...kgo.Opt) (*kgo.Client, error)
+	kafka Kafka
 	alive time.Time // rows of before it have expired; zero if none does
 	limit *rate.Limiter
 
@@ -48,7 +48,7 @@ type topicState struct {
 // always is a horizon later than every write.
 const always = math.MaxInt64
 
-func newTopicReader(kafka func(...kgo.Opt) (*kgo.Client, error), topics, former []string, alive time.Time, limit *rate.Limiter) *topicReader {
+func newTopicReader(kafka Kafka, topics, former []string, alive time.Time, limit *rate.Limiter) *topicReader {
 	known := slices.Concat(topics, former)
 	slices.Sort(known)
 	return &topicReader{kafka: kafka, alive: alive, limit: limit, known: slices.Compact(known), former: former, states: make(map[string]*topicState)}
@@ -96,7 +96,7 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id, ag
 	}
 	if t.client == nil {
 		var err error
-		if t.client, err = t.kafka(); err != nil {
+		if t.client, err = t.kafka.Client(); err != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 
 // consume reads partitions from their offsets until all have reached their ends.
 func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo.Offset, left map[string]map[int32]int64, sink func(id, aggregate gocql.UUID) error) error {
-	client, err := t.kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client, err := t.kafka.Client(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxBytes(8<<20), kgo.MaxConcurrentFetches(2))
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const (
@@ -123,7 +124,7 @@ func start(t *testing.T) *world {
 func (w *world) serve(addr string) {
 	w.t.Helper()
 	server, err := admin.New(admin.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: w.kafkaClient, Relay: "orders",
+		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: testworld.Kafka{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
@@ -314,11 +315,6 @@ func mustID(t *testing.T, text string) gocql.UUID {
 		t.Fatal(err)
 	}
 	return id
-}
-
-// kafkaClient returns a client of the world's broker for the API.
-func (w *world) kafkaClient(opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(opts, kgo.SeedBrokers(w.broker.ListenAddrs()...))...)
 }
 
 func (w *world) jobs() *jobs.Store { return jobs.New(w.deadLetters) }

@@ -41,6 +41,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const (
@@ -256,7 +257,7 @@ func (w *world) api() func(path string) (int, json.RawMessage) {
 	w.must(err)
 	s, err := admin.New(admin.Config{
 		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.DefaultName, Archive: w.keeper, Logger: w.logger(),
-		Kafka:  func(more ...kgo.Opt) (*kgo.Client, error) { return kgo.NewClient(w.brokers(more...)...) },
+		Kafka:  testworld.Kafka(w.brokers()),
 		Routes: []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, api.Operators(idle, w.logger())},
 	})
 	w.must(err)

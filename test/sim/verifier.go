@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const (
@@ -44,9 +45,7 @@ func (w *world) startVerifier(every time.Duration) {
 	conf.Session = v.session.Session
 	requests := relay.NewRepairs(v.session.Session, keyspace, relay.DefaultName, keyspace+"."+events)
 	v.Verifier = verify.NewVerifier(verify.VerifierConfig{
-		Kafka: func(more ...kgo.Opt) (*kgo.Client, error) {
-			return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, verifierName)}, more...)...)
-		},
+		Kafka:  testworld.Kafka{kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, verifierName)},
 		Window: conf.ConfidenceWindow + verifyMargin, Interval: every, Logger: w.log.With("process", verifierName), Registerer: prometheus.NewRegistry(),
 		Tables: []verify.VerifierTable{{
 			Scan: &verify.Scan{
@@ -54,23 +53,7 @@ func (w *world) startVerifier(every time.Duration) {
 				Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 			},
 			Keyspace: keyspace, Table: events,
-			Passed: func(ctx context.Context) (time.Time, error) { return relay.Passed(ctx, conf) },
-			DeadLetters: func(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
-				return deadLettersOf(ctx, deadLetters, began, ids, each)
-			},
-			Repair: func(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
-				var asked []relay.Repair
-				for _, m := range missing {
-					asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
-				}
-				answers, err := requests.Publish(ctx, asked, time.Now().Add(repairPatience))
-				for _, a := range answers {
-					if a.State == relay.RepairPublished {
-						published = append(published, a.EventID)
-					}
-				}
-				return published, err
-			},
+			Relay: &verifiedRelay{conf, requests}, DeadLetters: readDeadLetters{deadLetters}, Repair: true,
 		}},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,11 +62,38 @@ func (w *world) startVerifier(every time.Duration) {
 	w.verifier = v
 }
 
-// deadLettersOf calls each for the events whose dead letter is open, was resolved without a
+// verifiedRelay is the relay, as the verifier uses it.
+type verifiedRelay struct {
+	conf     relay.Config
+	requests *relay.Repairs
+}
+
+func (r *verifiedRelay) Passed(ctx context.Context) (time.Time, error) {
+	return relay.Passed(ctx, r.conf)
+}
+
+func (r *verifiedRelay) Repair(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
+	var asked []relay.Repair
+	for _, m := range missing {
+		asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+	}
+	answers, err := r.requests.Publish(ctx, asked, time.Now().Add(repairPatience))
+	for _, a := range answers {
+		if a.State == relay.RepairPublished {
+			published = append(published, a.EventID)
+		}
+	}
+	return published, err
+}
+
+// readDeadLetters reads each dead letter by itself.
+type readDeadLetters struct{ store *dlq.Store }
+
+// Read calls each for the events whose dead letter is open, was resolved without a
 // record, or was published since began.
-func deadLettersOf(ctx context.Context, deadLetters *dlq.Store, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
+func (d readDeadLetters) Read(ctx context.Context, began time.Time, ids []gocql.UUID, each func(verify.DeadLetter)) error {
 	for _, id := range ids {
-		l, err := deadLetters.Read(ctx, id)
+		l, err := d.store.Read(ctx, id)
 		if err != nil {
 			if errors.Is(err, dlq.ErrNotFound) {
 				continue

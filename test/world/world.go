@@ -6,10 +6,12 @@ package world
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
@@ -118,4 +120,12 @@ func Run(t testing.TB, f func(context.Context) error) (stop func()) {
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
 	return stop
+}
+
+// Kafka are the options of clients of a broker.
+type Kafka []kgo.Opt
+
+// Client returns a client with further options.
+func (k Kafka) Client(more ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(slices.Concat(k, more)...)
 }

@@ -358,10 +358,10 @@ func (d *dev) runOnce(ctx context.Context) error {
 	return nil
 }
 
-// settle scans the outbox and waits until its events are in the topics, or none has
+// settle scans the events of orders in the outbox and waits until its events are in the topics, or none has
 // come for devStall.
 func (d *dev) settle(ctx context.Context) error {
-	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, Skip: isMessage, Ranges: devRanges}
+	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, SkipAggregateType: outbox.MessageAggregate, Ranges: devRanges}
 	if err := scan.Into(ctx, d.ledger); err != nil {
 		return err
 	}
@@ -390,7 +390,3 @@ func (d *dev) settle(ctx context.Context) error {
 		}
 	}
 }
-
-// isMessage excludes events of the intake of messages: only events of orders are
-// verified.
-func isMessage(aggregateType string) bool { return aggregateType == outbox.MessageAggregate }
