@@ -32,9 +32,9 @@ type Config struct {
 	// begins again at the time of its restore. -1 means no end. Dead letters with
 	// another status always remain, and so does a failed one that blocks others.
 	Resolved, Failed time.Duration
-	// Tables returns the tables whose resolved and failed dead letters have a retention of
-	// their own, of at least an hour. nil returns none.
-	Tables func(ctx context.Context) (map[string]time.Duration, error)
+	// Tables are the tables whose dead letters are stored. nil means that no table has a
+	// retention of its own, and that rows have no end.
+	Tables Tables
 	// Keep is the retention of objects in the archive, and of outlines in the database,
 	// with or without an archive; -1 means no end.
 	Keep time.Duration
@@ -44,15 +44,21 @@ type Config struct {
 	Rate     float64
 	// Owner names the process; required.
 	Owner string
-	// RowTTL returns the time to live of the rows of an outbox table, "keyspace.table";
-	// 0 means no end. The outline of a dead letter remains as long as the event's row
-	// may exist. nil means no end.
-	RowTTL func(ctx context.Context, table string) (time.Duration, error)
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+}
+
+// Tables are the tables whose dead letters are stored, by name: "keyspace.table".
+type Tables interface {
+	// Retentions returns the tables whose resolved and failed dead letters have a
+	// retention of their own, of at least an hour.
+	Retentions(ctx context.Context) (map[string]time.Duration, error)
+	// RowTTL returns the time to live of the rows of a table; 0 means no end. The outline
+	// of a dead letter remains as long as the event's row may exist.
+	RowTTL(ctx context.Context, table string) (time.Duration, error)
 }
 
 func (c Config) withDefaults() Config {

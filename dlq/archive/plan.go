@@ -53,13 +53,13 @@ func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 // rowsGone reports whether a table has no rows of that age left, so that no scan can
 // find the event of a dead letter again.
 func (s *Sweeper) rowsGone(ctx context.Context, known map[string]time.Duration, table string, age time.Duration) (bool, error) {
-	if s.conf.RowTTL == nil {
+	if s.conf.Tables == nil {
 		return false, nil
 	}
 	ttl, ok := known[table]
 	if !ok {
 		var err error
-		if ttl, err = s.conf.RowTTL(ctx, table); err != nil {
+		if ttl, err = s.conf.Tables.RowTTL(ctx, table); err != nil {
 			return false, fmt.Errorf("how long %s keeps its rows: %w", strings.TrimSpace(table), err)
 		}
 		known[table] = ttl

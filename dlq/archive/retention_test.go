@@ -74,7 +74,7 @@ func TestSweeper_RetentionOfATable(t *testing.T) {
 	tables, failure := map[string]time.Duration{inventory: 4 * 24 * time.Hour, "subscription.long": 2 * DefaultResolved}, error(nil)
 	b := setup(t, func(c *Config) {
 		c.Archive = nil
-		c.Tables = func(context.Context) (map[string]time.Duration, error) { return tables, failure }
+		c.Tables = &testTables{retentions: tables, err: &failure}
 	})
 	of := func(table string) gocql.UUID {
 		l := &dlq.DeadLetter{Table: table, EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Manual, FirstFailedAt: at(b.now.Load())}
@@ -136,7 +136,7 @@ func TestSweeper_ForgetsWithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	for ttl, forget := range map[time.Duration]bool{7 * 24 * time.Hour: true, 0: false, 2 * DefaultKeep: false} {
 		b := setup(t, func(c *Config) {
-			c.Archive, c.RowTTL = nil, func(context.Context, string) (time.Duration, error) { return ttl, nil }
+			c.Archive, c.Tables = nil, &testTables{ttl: ttl}
 		})
 		id := b.write("a", 1, dlq.Resolved)
 		b.advance(DefaultResolved + time.Minute)
@@ -364,6 +364,22 @@ func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 		t.Errorf("a week after the last sweep with an archive: %s in %q", l.Status, l.Archive)
 	}
 }
+
+// testTables have these retentions and this time to live of their rows.
+type testTables struct {
+	retentions map[string]time.Duration
+	err        *error
+	ttl        time.Duration
+}
+
+func (t *testTables) Retentions(context.Context) (map[string]time.Duration, error) {
+	if t.err != nil {
+		return t.retentions, *t.err
+	}
+	return t.retentions, nil
+}
+
+func (t *testTables) RowTTL(context.Context, string) (time.Duration, error) { return t.ttl, nil }
 
 // beforeWrites is a fence that calls do before the first write.
 type beforeWrites struct {

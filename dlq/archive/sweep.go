@@ -201,7 +201,14 @@ type pass struct {
 	table  string
 	own    map[string]time.Duration // the tables with passes of their own
 	before time.Time
-	since  func(*dlq.DeadLetter) time.Time
+}
+
+// since returns the start of the retention of a dead letter.
+func (p *pass) since(l *dlq.DeadLetter) time.Time {
+	if p.status == dlq.Resolved {
+		return l.ResolvedAt
+	}
+	return l.LastFailedAt
 }
 
 func (p *pass) filter() dlq.Filter {
@@ -217,23 +224,19 @@ func (p *pass) meant(l *dlq.DeadLetter) bool {
 func (s *Sweeper) passes(ctx context.Context, now time.Time) (out []pass, err error) {
 	var own map[string]time.Duration
 	if s.conf.Tables != nil {
-		if own, err = s.conf.Tables(ctx); err != nil {
+		if own, err = s.conf.Tables.Retentions(ctx); err != nil {
 			return nil, fmt.Errorf("read the retention of tables: %w", err)
 		}
 	}
 	for _, of := range []struct {
 		status dlq.Status
 		all    time.Duration
-		since  func(*dlq.DeadLetter) time.Time
-	}{
-		{dlq.Resolved, s.conf.Resolved, func(l *dlq.DeadLetter) time.Time { return l.ResolvedAt }},
-		{dlq.Failed, s.conf.Failed, func(l *dlq.DeadLetter) time.Time { return l.LastFailedAt }},
-	} {
+	}{{dlq.Resolved, s.conf.Resolved}, {dlq.Failed, s.conf.Failed}} {
 		if of.all >= 0 {
-			out = append(out, pass{of.status, "", own, now.Add(-of.all), of.since})
+			out = append(out, pass{of.status, "", own, now.Add(-of.all)})
 		}
 		for _, table := range slices.Sorted(maps.Keys(own)) {
-			out = append(out, pass{of.status, table, own, now.Add(-max(own[table], minAge)), of.since})
+			out = append(out, pass{of.status, table, own, now.Add(-max(own[table], minAge))})
 		}
 	}
 	return out, nil

@@ -258,7 +258,7 @@ func TestSweeper_ExpiresObjectsAndOutlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, func(c *Config) {
-				c.RowTTL = func(context.Context, string) (time.Duration, error) { return tt.ttl, nil }
+				c.Tables = &testTables{ttl: tt.ttl}
 			})
 			id := b.write("a", 1, dlq.Resolved)
 			b.advance(DefaultResolved + time.Minute)

@@ -65,28 +65,36 @@ func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
 		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
-		RowTTL: c.rowTTLOnce, Tables: c.retentionsOnce,
+		Tables: &retainedTables{c, nil},
 	}
 }
 
-// rowTTLOnce is RowTTL with its own session.
-func (c *Config) rowTTLOnce(ctx context.Context, table string) (time.Duration, error) {
-	session, err := c.Scylla.Session(c.Scylla.Keyspace)
-	if err != nil {
-		return 0, err
-	}
-	defer sessions.Close(session)
-	return RowTTL(ctx, session, table)
+// retainedTables implements archive.Tables. Without a session each call opens its own.
+type retainedTables struct {
+	c       *Config
+	session *gocql.Session
 }
 
-// retentionsOnce is retentions with its own session.
-func (c *Config) retentionsOnce(ctx context.Context) (map[string]time.Duration, error) {
-	session, err := c.Scylla.Session(c.Scylla.Keyspace)
+func (t *retainedTables) Retentions(ctx context.Context) (out map[string]time.Duration, err error) {
+	err = t.with(func(s *gocql.Session) error { out, err = t.c.retentions(ctx, s); return err })
+	return out, err
+}
+
+func (t *retainedTables) RowTTL(ctx context.Context, table string) (ttl time.Duration, err error) {
+	err = t.with(func(s *gocql.Session) error { ttl, err = RowTTL(ctx, s, table); return err })
+	return ttl, err
+}
+
+func (t *retainedTables) with(do func(*gocql.Session) error) error {
+	if t.session != nil {
+		return do(t.session)
+	}
+	session, err := t.c.Scylla.Session(t.c.Scylla.Keyspace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer sessions.Close(session)
-	return c.retentions(ctx, session)
+	return do(session)
 }
 
 // tableParts splits "keyspace.table".

@@ -60,8 +60,7 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 		teardown.Add("archive", a.Close)
 	}
 	conf := c.Sweep(store, a)
-	conf.RowTTL = func(ctx context.Context, table string) (time.Duration, error) { return RowTTL(ctx, session, table) }
-	conf.Tables = func(ctx context.Context) (map[string]time.Duration, error) { return c.retentions(ctx, session) }
+	conf.Tables = &retainedTables{c, session}
 	conf.Logger, conf.Registerer = log, reg
 	if u.sweeper, err = archive.NewSweeper(conf); err != nil {
 		return nil, cli.Usage(err)
