@@ -79,15 +79,21 @@ type Config struct {
 	// Finder finds records in topics. Default: finds none, so that messages stay
 	// queued.
 	Finder Finder
-	// Committed is called with each message that was stored for immediate
-	// delivery, from any goroutine; it must not block. Default: not called.
-	Committed func(aggregate gocql.UUID)
+	// Hints are sent for each message that was stored for immediate delivery.
+	// Default: none.
+	Hints Hints
 	// Logger receives failures of the database, at Warn. Default discards.
 	Logger *slog.Logger
 	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+}
+
+// Hints prompt relays to read a new event immediately. A hint.Sender sends them.
+type Hints interface {
+	// Committed is called from any goroutine; it must not block.
+	Committed(aggregate gocql.UUID)
 }
 
 func (c Config) withDefaults() Config {
@@ -106,9 +112,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Finder == nil {
 		c.Finder = noFinder{}
-	}
-	if c.Committed == nil {
-		c.Committed = func(gocql.UUID) {}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -70,12 +70,17 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
-	// Committed is called with each order whose event was just stored, from any
-	// goroutine and before the caller receives its response, so it must not block.
-	// It can prompt a relay to read the event immediately. Default: not called.
-	Committed func(aggregate gocql.UUID)
+	// Hints are sent for each order whose event was just stored. Default: none.
+	Hints Hints
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+}
+
+// Hints prompt relays to read a new event immediately. A hint.Sender sends them.
+type Hints interface {
+	// Committed is called from any goroutine, before the caller of the service receives
+	// its response, so it must not block.
+	Committed(aggregate gocql.UUID)
 }
 
 func (c Config) withDefaults() Config {
@@ -93,9 +98,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
-	}
-	if c.Committed == nil {
-		c.Committed = func(gocql.UUID) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

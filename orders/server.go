@@ -56,9 +56,8 @@ type ServerConfig struct {
 	Stopping func()
 	// ReadyTimeout bounds the database query of /readyz. Default 2 s.
 	ReadyTimeout time.Duration
-	// NodesDown returns the unreachable nodes of the database, for /readyz. May
-	// be nil.
-	NodesDown func() []string
+	// Nodes are the nodes of the database, for /readyz. May be nil.
+	Nodes Nodes
 	// Gate authenticates requests: reading requires a viewer, everything else an
 	// operator. Nil allows everyone, which is for loopback only. /openapi.json,
 	// /asyncapi.json, /docs, /problems, /livez and /readyz need no token.
@@ -89,6 +88,12 @@ type ServerConfig struct {
 	Logger *slog.Logger
 	// Tracer makes the spans of requests. Nil makes none.
 	Tracer trace.TracerProvider
+}
+
+// Nodes are the nodes of a database.
+type Nodes interface {
+	// Down returns the unreachable nodes, sorted.
+	Down() []string
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
@@ -205,12 +210,19 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
 		Name: "order API", ReadTimeout: readTimeout, WriteTimeout: writeTimeout, DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
-		Leaving: s.Drain, Stopping: s.cfg.Stopping, Logger: s.cfg.Logger,
+		Drainer: s, Logger: s.cfg.Logger,
 	}.Serve(ctx, l, s.handler)
 }
 
 // Drain turns /readyz to 503, so that a load balancer sends requests elsewhere.
 func (s *Server) Drain() { s.draining.Store(true) }
+
+// Stop ends the long-running requests of ServerConfig.Routes.
+func (s *Server) Stop() {
+	if s.cfg.Stopping != nil {
+		s.cfg.Stopping()
+	}
+}
 
 // health is the body of /readyz with status 200.
 type health struct {
@@ -249,8 +261,8 @@ func (s *Server) ready() (health, *problem) {
 		return health{}, bad
 	}
 	h := s.health("ready")
-	if s.cfg.NodesDown != nil {
-		h.NodesDown = s.cfg.NodesDown()
+	if s.cfg.Nodes != nil {
+		h.NodesDown = s.cfg.Nodes.Down()
 	}
 	return h, nil
 }

@@ -86,9 +86,8 @@ type Config struct {
 	// DrainTimeout bounds the requests that still run after DrainDelay. Default 10 s.
 	DrainTimeout time.Duration
 
-	// NodesDown returns the database nodes that do not respond, for /readyz. Nil returns
-	// none.
-	NodesDown func() []string
+	// Nodes are the nodes of the database, for /readyz. May be nil.
+	Nodes Nodes
 
 	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
@@ -96,6 +95,12 @@ type Config struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+}
+
+// Nodes are the nodes of a database.
+type Nodes interface {
+	// Down returns the unreachable nodes, sorted.
+	Down() []string
 }
 
 // Subscriptions returns the state of the message of a record in each subscription of its

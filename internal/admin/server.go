@@ -128,9 +128,15 @@ func (s *Server) OpenAPI() ([]byte, error) { return s.ops.api.OpenAPI().MarshalJ
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
 		Name: "admin API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
-		Leaving: func() { s.leaving.Store(true) }, Stopping: s.live.close, Logger: s.log,
+		Drainer: (*drainer)(s), Logger: s.log,
 	}.Serve(ctx, l, s.handler)
 }
+
+// drainer drains a Server that stops.
+type drainer Server
+
+func (d *drainer) Drain() { d.leaving.Store(true) }
+func (d *drainer) Stop()  { d.live.close() }
 
 // Readiness reports whether /readyz returns 200, and the body of the response.
 func (s *Server) Readiness() (bool, any) {
@@ -162,8 +168,8 @@ func (s *Server) ready() (readyBody, *problem) {
 		return readyBody{}, p
 	}
 	ready := readyBody{Status: "ready"}
-	if s.cfg.NodesDown != nil {
-		ready.NodesDown = s.cfg.NodesDown()
+	if s.cfg.Nodes != nil {
+		ready.NodesDown = s.cfg.Nodes.Down()
 	}
 	return ready, nil
 }

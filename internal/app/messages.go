@@ -23,9 +23,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// newMessages returns the API of messages on the session, which shares limiter. committed may
-// be nil.
-func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, committed func(gocql.UUID), subs *observer, reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+// newMessages returns the API of messages on the session, which shares limiter. hints may be
+// nil.
+func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limi
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
 		MessagesPerSecond: c.Messages.PerSecond,
 		Consistency:       cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
-		Limiter: limiter, Committed: committed, Logger: log, Registerer: reg,
+		Limiter: limiter, Hints: hints, Logger: log, Registerer: reg,
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

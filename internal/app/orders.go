@@ -65,7 +65,7 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	server, err := orders.NewServer(services.orders, orders.ServerConfig{
-		NodesDown:  c.Scylla.Nodes.Down,
+		Nodes:      c.Scylla.Nodes,
 		DrainDelay: c.HTTP.DrainDelay, Stopping: stopWatching, Proxies: proxies,
 		Logger: log, Tracer: c.Tracer, Gate: gate, Hosts: hosts, Routes: []func(huma.API){services.messages.Register, hub.Register}, Limited: []string{messages.Path},
 		Publication: publication,

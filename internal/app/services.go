@@ -43,12 +43,12 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 		if err != nil {
 			return nil, cli.Usage(fmt.Errorf("http.hint_addrs and relay.hint_key: %w", err))
 		}
-		conf.Committed = s.hints.Committed
+		conf.Hints = s.hints
 	}
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Committed, s.observer, reg, log); err != nil {
+	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -26,8 +26,8 @@ func TestServer_SendsHTTP2ElsewhereWhileItLeaves(t *testing.T) {
 	defer ln.Close() // ends the server, whose delay would not be over
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	left := make(chan struct{})
-	s := Server{Name: "test", DrainDelay: 24 * time.Hour, DrainTimeout: time.Minute, Leaving: func() { close(left) }, Logger: slog.New(slog.DiscardHandler)}
+	left := make(leavings)
+	s := Server{Name: "test", DrainDelay: 24 * time.Hour, DrainTimeout: time.Minute, Drainer: left, Logger: slog.New(slog.DiscardHandler)}
 	begun, finish := make(chan struct{}), make(chan struct{})
 	go func() {
 		_ = s.Serve(ctx, tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}),
@@ -76,3 +76,9 @@ func TestServer_SendsHTTP2ElsewhereWhileItLeaves(t *testing.T) {
 	close(finish)
 	<-slow
 }
+
+// leavings is closed by a server that is about to stop.
+type leavings chan struct{}
+
+func (l leavings) Drain() { close(l) }
+func (l leavings) Stop()  {}

@@ -81,11 +81,11 @@ func TestServer_TakesRequestsWhileItLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const delay, slow = 10 * time.Second, 3 * time.Second
-		var leaving, stopping atomic.Bool
+		var d drained
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/readyz":
-				if leaving.Load() {
+				if d.leaving.Load() {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
 			case "/slow":
@@ -98,7 +98,7 @@ func TestServer_TakesRequestsWhileItLeaves(t *testing.T) {
 		served := make(chan error, 1)
 		s := Server{
 			Name: "test", DrainDelay: delay, DrainTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
-			Leaving: func() { leaving.Store(true) }, Stopping: func() { stopping.Store(true) },
+			Drainer: &d,
 		}
 		go func() { served <- s.Serve(ctx, l, h) }()
 
@@ -128,13 +128,13 @@ func TestServer_TakesRequestsWhileItLeaves(t *testing.T) {
 			}
 			slowly <- err
 		}()
-		if resp, err := l.ask(t, "/", nil); err != nil || resp.StatusCode != 200 || stopping.Load() {
-			t.Errorf("at the end of the delay: %+v, %v, stopping %v, want it served", resp, err, stopping.Load())
+		if resp, err := l.ask(t, "/", nil); err != nil || resp.StatusCode != 200 || d.stopping.Load() {
+			t.Errorf("at the end of the delay: %+v, %v, stopping %v, want it served", resp, err, d.stopping.Load())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if _, err := l.ask(t, "/", nil); !errors.Is(err, errRefused) || !stopping.Load() {
-			t.Errorf("after the delay: %v, stopping %v, want nobody to listen", err, stopping.Load())
+		if _, err := l.ask(t, "/", nil); !errors.Is(err, errRefused) || !d.stopping.Load() {
+			t.Errorf("after the delay: %v, stopping %v, want nobody to listen", err, d.stopping.Load())
 		}
 		if err := <-slowly; err != nil {
 			t.Errorf("the request under way: %v", err)
@@ -160,3 +160,9 @@ func TestServer_LeavesAtOnceWithoutADelay(t *testing.T) {
 		}
 	})
 }
+
+// drained records the calls of a server that stops.
+type drained struct{ leaving, stopping atomic.Bool }
+
+func (d *drained) Drain() { d.leaving.Store(true) }
+func (d *drained) Stop()  { d.stopping.Store(true) }

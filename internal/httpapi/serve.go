@@ -35,14 +35,19 @@ type Server struct {
 	DrainDelay time.Duration
 	// DrainTimeout bounds the requests that still run after DrainDelay.
 	DrainTimeout time.Duration
-	// Leaving is called once when the server is about to stop, before DrainDelay.
-	// Readiness checks should then fail. May be nil.
-	Leaving func()
-	// Stopping is called once when the server stops, before it waits for requests. It
-	// must end endless responses. May be nil.
-	Stopping func()
+	// Drainer is the API whose requests end when the server stops. May be nil.
+	Drainer Drainer
 	// Logger logs start, stop and errors of the HTTP server.
 	Logger *slog.Logger
+}
+
+// Drainer ends the work of an API when its server stops. Each method is called once.
+type Drainer interface {
+	// Drain is called before DrainDelay. Readiness checks then fail.
+	Drain()
+	// Stop is called when the server refuses requests, before it waits for the running
+	// ones. It ends endless responses.
+	Stop()
 }
 
 // Serve serves on l until ctx ends and DrainDelay has passed, then refuses new requests,
@@ -63,8 +68,8 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	go func() { done <- srv.Serve(l) }()
 	s.Logger.Info(s.Name+" is up", "addr", l.Addr().String())
 	err := s.untilStop(ctx, done)
-	if s.Stopping != nil {
-		s.Stopping()
+	if s.Drainer != nil {
+		s.Drainer.Stop()
 	}
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", s.Name, err)
@@ -85,8 +90,8 @@ func (s Server) untilStop(ctx context.Context, failed <-chan error) error {
 		return err
 	case <-ctx.Done():
 	}
-	if s.Leaving != nil {
-		s.Leaving()
+	if s.Drainer != nil {
+		s.Drainer.Drain()
 	}
 	if s.DrainDelay <= 0 {
 		return nil

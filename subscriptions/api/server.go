@@ -175,9 +175,15 @@ func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON(
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return httpapi.Server{
 		Name: "subscriptions API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
-		Leaving: s.Drain, Stopping: s.stop, Logger: s.cfg.Logger,
+		Drainer: (*drainer)(s), Logger: s.cfg.Logger,
 	}.Serve(ctx, l, s.handler)
 }
+
+// drainer drains a Server that stops.
+type drainer Server
+
+func (d *drainer) Drain() { (*Server)(d).Drain() }
+func (d *drainer) Stop()  { d.stop() }
 
 // Drain turns /readyz to 503 and ends the requests that wait for messages.
 func (s *Server) Drain() {

@@ -24,7 +24,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "/readyz of the admin API names no silent node", file: "internal/admin/server.go", pkg: "./internal/admin", run: "ReadinessNamesNodes",
-		old: "ready.NodesDown = s.cfg.NodesDown()", new: "_ = s.cfg.NodesDown()",
+		old: "ready.NodesDown = s.cfg.Nodes.Down()", new: "_ = s.cfg.Nodes.Down()",
 	},
 	{
 		name: "each outbox admin verifies", file: "internal/app/verify_always.go", pkg: "./cmd/outbox", run: "Verifier_OneOfSeveral",

@@ -188,7 +188,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	w.session = w.connect("orders", keyspace)
 	if w.settings.hints {
 		w.hints = startHints(t, seed)
-		w.settings.orders.Committed = w.hints.sender.Committed
+		w.settings.orders.Hints = w.hints.sender
 	}
 	for _, skew := range append(w.settings.skews, make([]time.Duration, max(0, 1-len(w.settings.skews)))...) {
 		c := w.settings.orders
