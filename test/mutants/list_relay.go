@@ -374,8 +374,8 @@ var relayMutants = []mutant{
 		old: "	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.captured)\n", new: "",
 	},
 	{
-		name: "the span of an event for a WebSocket does not end", file: "internal/stream/socket.go", pkg: "./internal/stream", run: "TestTraces_OfBothTransports",
-		old: "		sent(err)\n", new: "",
+		name: "the span of an event for a stream does not name it", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "TestTraces_OfBothTransports",
+		old: "x.ID = x.Headers[outbox.HeaderID]", new: "x.ID = x.Headers[outbox.HeaderSubject]",
 	},
 	{
 		name: "a mapped header of the event's id is not published", file: "relay/internal/publish/record.go", pkg: "./relay", run: "TestRelay_RecordHeaders",
