@@ -35,6 +35,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		debezium(&w.cfg)
+		w.cfg.Mapping.RecordHeaders = map[string]string{"id": "id", "eventType": "type"}
 		rnd := rand.New(rand.NewPCG(7, 7))
 		write := func(aggregate string, batch int) {
 			b := w.session.Batch(gocql.LoggedBatch)
@@ -80,6 +81,9 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 		for _, d := range w.consume("outbox.event.order") {
 			if d.AggregateString() == "order-1" {
 				got = append(got, d.ID.String())
+			}
+			if d.Header("id") != d.ID.String() || d.Header("eventType") != "Placed" {
+				t.Errorf("the record of %s has %q, want the mapped headers", d.ID, d.RecordHeaders)
 			}
 		}
 		// What the log says.
