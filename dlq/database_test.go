@@ -27,7 +27,7 @@ type bundle struct {
 
 type clock struct{ at time.Time }
 
-func (c *clock) now() time.Time          { return c.at }
+func (c *clock) Now() time.Time          { return c.at }
 func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
 func setup(t testing.TB, opts ...Option) *bundle {
@@ -42,7 +42,7 @@ func setup(t testing.TB, opts ...Option) *bundle {
 // after a crash.
 func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock.now), steady}, opts...)...)
+	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock), steady}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

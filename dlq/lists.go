@@ -191,7 +191,7 @@ func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) er
 	if f.kind == kindAggregate {
 		return nil
 	}
-	key, now := bucketKey{f, bucket.Unix()}, ls.db.Now()
+	key, now := bucketKey{f, bucket.Unix()}, ls.db.Clock.Now()
 	ls.mu.Lock()
 	at, known := ls.mu.announced[key]
 	ls.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func (b *bundle) requested(t testing.TB) []Request {
@@ -95,7 +96,7 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 	b := setup(t)
 	slow := b.another(t)
 	behind := &clock{b.clock.at}
-	slow.db.Now = behind.now
+	slow.db.Clock = behind
 	for _, by := range []time.Duration{0, requestOverlap - time.Second, requestOverlap + time.Hour} {
 		// A done request moves the mark to now.
 		first := b.bring(t, Pending)
@@ -133,7 +134,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	slow := b.another(t)
-	slow.db.Now = func() time.Time { return b.clock.now().Add(-requestOverlap) }
+	slow.db.Clock = world.Clock(func() time.Time { return b.clock.Now().Add(-requestOverlap) })
 	id := b.bring(t, Manual)
 	l := b.mustRead(t, id)
 	if err := slow.request(t.Context(), &l, ActionReplay, "eve"); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -59,8 +60,8 @@ func WithTimeouts(attempt, budget time.Duration) Option {
 	return func(s *Store) { s.db.Timeout, s.db.Budget = attempt, budget }
 }
 
-// WithClock is the clock; it decides when claims expire. Default time.Now.
-func WithClock(now func() time.Time) Option { return func(s *Store) { s.db.Now = now } }
+// WithClock is the clock; it decides when claims expire. Default that of the host.
+func WithClock(c clocks.Clock) Option { return func(s *Store) { s.db.Clock = c } }
 
 // Fence decides whether a Store may write.
 type Fence = db.Fence
@@ -75,6 +76,9 @@ func WithFence(f Fence) Option { return func(s *Store) { s.db.Fence = f } }
 // discards them.
 func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.db.Log = l } }
 
+// Now returns the time by the store's clock.
+func (s *Store) Now() time.Time { return s.db.Clock.Now() }
+
 // Open returns the store of a keyspace. It executes no statement; package schema
 // creates the tables.
 func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, error) {
@@ -83,7 +87,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	}
 	d := &db.DB{
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Serial: gocql.Serial, Timeout: DefaultAttemptTimeout,
-		Budget: DefaultBudget, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Budget: DefaultBudget, Clock: clocks.System{}, Log: slog.New(slog.DiscardHandler),
 	}
 	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}, edits: edits{d, newEditStatements(keyspace)}}
 	for _, o := range opts {

@@ -30,7 +30,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		if err := may(ActionClaim, l); err != nil {
 			return planned{}, err
 		}
-		if l.Status == Processing && l.ClaimedBy != owner && s.db.Now().Before(l.ClaimedUntil) {
+		if l.Status == Processing && l.ClaimedBy != owner && s.db.Clock.Now().Before(l.ClaimedUntil) {
 			return planned{}, refused(ActionClaim, l, "")
 		}
 		p := claimFor(owner, s.db.Millis().Add(lease))
@@ -361,7 +361,7 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		c.new.Status = c.plan.to
 		c.plan.change(&c.new)
 		line := &c.plan.line
-		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.db.Now()), s.db.Millis()
+		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.db.Clock.Now()), s.db.Millis()
 		line.Action, line.From, line.To = action, c.old.Status, c.plan.to
 		on = append(on, listed{&c.new, listsWithout(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
 	}

@@ -245,7 +245,7 @@ func (s *Store) allowed(action Action, l *DeadLetter) error {
 	if err := may(action, l); err != nil {
 		return err
 	}
-	if l.Status == Processing && s.db.Now().Before(l.ClaimedUntil) {
+	if l.Status == Processing && s.db.Clock.Now().Before(l.ClaimedUntil) {
 		return refused(action, l, "retry when the claim has expired")
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 // Requests returns it after the change is made, and removes it after eleven minutes if
 // the change was never made. The margin covers differences between clocks.
 func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
-	now := s.db.Now()
+	now := s.db.Clock.Now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
+	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Clock.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
 		Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("write a request for event %s: %w", l.EventID, err)

@@ -26,7 +26,7 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 		return "", err
 	}
 	args := insertValues(row, Change{
-		ID: gocql.UUIDFromTime(s.db.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: failureOf(row),
+		ID: gocql.UUIDFromTime(s.db.Clock.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: failureOf(row),
 	})
 	for a := s.db.Retry(ctx); ; {
 		// The lists are written first, so that a stored dead letter is in all of them.
@@ -132,7 +132,7 @@ func (s *Store) unlist(ctx context.Context, row, stored *DeadLetter) {
 // Entries of lists are added before the transaction and removed after it, so that a
 // dead letter is never missing from the lists of its status.
 func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, plan func(*DeadLetter) (planned, error)) (DeadLetter, error) {
-	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Now()), action: action, plan: plan, cons: s.db.Consistency}
+	c := changer{s: s, event: event, id: gocql.UUIDFromTime(s.db.Clock.Now()), action: action, plan: plan, cons: s.db.Consistency}
 	for a := s.db.Retry(ctx); ; {
 		l, done, err := c.try(ctx)
 		switch {

@@ -31,7 +31,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 			return gone, err
 		}
 		// The time of an announcement cannot be read; it is not older than its hour.
-		old := ls.db.Now().Add(-announceKept - time.Hour).Unix()
+		old := ls.db.Clock.Now().Add(-announceKept - time.Hour).Unix()
 		for _, k := range announced {
 			if k.bucket >= old {
 				continue
@@ -39,7 +39,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 			if err := pace.Wait(ctx); err != nil {
 				return gone, err
 			}
-			before := ls.db.Now().Add(-announceKept)
+			before := ls.db.Clock.Now().Add(-announceKept)
 			filled, err := ls.filled(ctx, k)
 			if err != nil {
 				return gone, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // announcedHours returns the number of hours of lists that readers query.
@@ -37,7 +38,7 @@ func mustTidy(t testing.TB, s *Store) int {
 func TestTidy_TakesEmptyHoursOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ids := b.writeMany(t, 5, func(i int, l *DeadLetter) { l.FirstFailedAt = b.clock.now().Add(-time.Duration(i) * time.Hour) })
+	ids := b.writeMany(t, 5, func(i int, l *DeadLetter) { l.FirstFailedAt = b.clock.Now().Add(-time.Duration(i) * time.Hour) })
 	before := b.announcedHours(t)
 	if n := mustTidy(t, b.Store); n != 0 {
 		t.Errorf("Tidy found %d hours without a dead letter, want none", n)
@@ -138,7 +139,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := testDeadLetter("a", 1)
-	l.FirstFailedAt = b.clock.now().Add(-5 * time.Hour)
+	l.FirstFailedAt = b.clock.Now().Add(-5 * time.Hour)
 	row, err := b.newDeadLetter(l)
 	if err != nil {
 		t.Fatal(err)
@@ -146,8 +147,8 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 	cleaner := b.another(t)
 	hours := len(listsOf(row)) - 1 // but for the aggregate's
 	asked := 0
-	frozen := b.another(t, WithClock(func() time.Time {
-		at := b.clock.now()
+	frozen := b.another(t, WithClock(world.Clock(func() time.Time {
+		at := b.clock.Now()
 		if asked++; asked == hours {
 			b.clock.advance(2 * time.Hour)
 			if n := mustTidy(t, cleaner); n != hours-1 {
@@ -155,12 +156,12 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 			}
 		}
 		return at
-	}))
+	})))
 	if err := frozen.lists.add(t.Context(), row, listsOf(row), true); err != nil {
 		t.Fatal(err)
 	}
 	// As Write continues after the entries of lists.
-	if _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
+	if _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.Now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
 		t.Fatal(err)
 	}
 	b.mustBeFound(t, l.EventID)

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -86,8 +87,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the metrics. Default: no metrics are registered.
 	Registerer prometheus.Registerer
-	// Now is the clock. Default time.Now.
-	Now func() time.Time
+	// Clock is the clock. Default that of the host.
+	Clock clocks.Clock
 }
 
 // Hints prompt relays to read a new event immediately. A hint.Sender sends them.
@@ -119,9 +120,7 @@ func (c Config) withDefaults() Config {
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.Clock = clocks.Or(c.Clock)
 	return c
 }
 

@@ -297,7 +297,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	now := a.service.cfg.Now()
+	now := a.service.cfg.Clock.Now()
 	// Overdue messages are waiting, too.
 	after, until := schedule.Position{DeliverAt: in.From}, in.Until
 	if in.From.IsZero() {

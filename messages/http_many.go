@@ -109,7 +109,7 @@ func (a *API) changeMany(
 	ctx context.Context, operation, changed string, in *manyInput, due bool,
 	change func(context.Context, Many, int, float64) (Tally, Changed, Rest, error),
 ) (*manyOutput, error) {
-	many, err := in.many(a.service.cfg.Now(), due)
+	many, err := in.many(a.service.cfg.Clock.Now(), due)
 	if err != nil {
 		return nil, a.fail(ctx, operation, err, gocql.UUID{}, false)
 	}

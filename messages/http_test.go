@@ -137,7 +137,7 @@ func TestHTTP_ProblemsContainTheFix(t *testing.T) {
 func TestHTTP_TakesTimesOfAnyZone(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
-	b := setup(t, func(c *Config) { c.Now = func() time.Time { return now } })
+	b := setup(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return now }) })
 	kathmandu, west := time.FixedZone("", 5*3600+45*60), time.FixedZone("", -12*3600)
 	hour, most := now.Add(time.Hour), now.Add(schedule.MaxAhead)
 	in := func(at time.Time, zone *time.Location) string { return at.In(zone).Format(time.RFC3339Nano) }

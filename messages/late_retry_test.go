@@ -21,7 +21,9 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 	t.Parallel()
 	var ago atomic.Int64
 	ago.Store(int64(2 * time.Hour))
-	b := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) } })
+	b := setup(t, func(c *Config) {
+		c.Clock = world.Clock(func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) })
+	})
 	b.brief()
 	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpLoggedBatch}},

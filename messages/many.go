@@ -210,7 +210,7 @@ func (s *Service) changeMany(
 
 // each calls f with matching messages, in order, in pages, up to limit.
 func (s *Service) each(ctx context.Context, many Many, limit int, f func([]schedule.Message) error) (Rest, error) {
-	now := s.cfg.Now()
+	now := s.cfg.Clock.Now()
 	if !many.Due && many.After.DeliverAt.Before(now) {
 		many.After = schedule.Position{DeliverAt: now}
 	}

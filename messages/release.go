@@ -59,7 +59,7 @@ func out(s State) bool { return s == Processing || s == Queued || s == Completed
 func (s *Service) releaseOnce(ctx context.Context, id gocql.UUID) (v View, verdict, err error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
-		err = s.schedule.Hasten(ctx, &m, s.cfg.Now())
+		err = s.schedule.Hasten(ctx, &m, s.cfg.Clock.Now())
 	}
 	switch {
 	case err == nil:

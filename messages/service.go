@@ -129,7 +129,7 @@ func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) (
 }
 
 func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts Options, batch bool) ([]Result, error) {
-	now := s.cfg.Now().UTC().Truncate(time.Millisecond)
+	now := s.cfg.Clock.Now().UTC().Truncate(time.Millisecond)
 	results := make([]Result, len(items))
 	good := 0
 	for i := range items {
@@ -160,7 +160,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	defer leave()
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
-	now = s.cfg.Now().UTC().Truncate(time.Millisecond) // after the wait: rows must not be older than the position of the relay's tail reader
+	now = s.cfg.Clock.Now().UTC().Truncate(time.Millisecond) // after the wait: rows must not be older than the position of the relay's tail reader
 	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(ctx, opts.TraceParent, opts.TraceState, opts.RequestID)}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
@@ -263,7 +263,7 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 	}
 	var err error
 	if later {
-		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Now()) })
+		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Clock.Now()) })
 	} else {
 		e := m.Event()
 		e.DeliverAt = time.Time{}
@@ -304,7 +304,7 @@ func (s *Service) stateOf(ctx context.Context, id gocql.UUID) (State, bool, erro
 func (s *Service) write(ctx context.Context, id identity, attempt func(ctx context.Context, micros int64) error) error {
 	micros := id.createdAt.UnixMicro()
 	if id.retried {
-		micros = s.cfg.Now().UnixMicro()
+		micros = s.cfg.Clock.Now().UnixMicro()
 	}
 	unknown := id.retried
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {

@@ -254,7 +254,7 @@ func (s *Service) cancel(ctx context.Context, id gocql.UUID) error {
 func (s *Service) cancelOnce(ctx context.Context, id gocql.UUID) (verdict, err error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
-		err = s.schedule.Cancel(ctx, &m, s.cfg.Now())
+		err = s.schedule.Cancel(ctx, &m, s.cfg.Clock.Now())
 	}
 	switch {
 	case errors.Is(err, schedule.ErrReleased):

@@ -96,7 +96,6 @@ type webhook struct {
 	keys   Keys
 	client *http.Client
 	redact redactor
-	now    func() time.Time
 }
 
 // maxIdle is the number of unused connections to a host that a webhook keeps: the highest
@@ -128,7 +127,7 @@ func NewWebhook(rawURL string, keys Keys) (Target, error) {
 		transport = t
 	}
 	return &webhook{
-		url: rawURL, keys: keys, redact: newRedactor(rawURL), now: time.Now,
+		url: rawURL, keys: keys, redact: newRedactor(rawURL),
 		client: &http.Client{
 			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -148,16 +147,16 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "scylla-outbox")
-	if err := w.keys.Sign(req.Header, m.ID, w.now(), body); err != nil { // a new time for each attempt
+	if err := w.keys.Sign(req.Header, m.ID, time.Now(), body); err != nil { // a new time for each attempt
 		return Permanent(err)
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
 		return w.redact.err(err)
 	}
-	defer func() { _ = resp.Body.Close() }()               // it was read
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)      // only for the connection's sake
-	return answered(resp.StatusCode, resp.Header, w.now()) // nil for 2xx
+	defer func() { _ = resp.Body.Close() }()                  // it was read
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)         // only for the connection's sake
+	return answered(resp.StatusCode, resp.Header, time.Now()) // nil for 2xx
 }
 
 // answered is the error of an HTTP status.

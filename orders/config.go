@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 )
 
@@ -72,8 +73,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Hints are sent for each order whose event was just stored. Default: none.
 	Hints Hints
-	// Now is the clock. Default time.Now.
-	Now func() time.Time
+	// Clock is the clock. Default that of the host.
+	Clock clocks.Clock
 }
 
 // Hints prompt relays to read a new event immediately. A hint.Sender sends them.
@@ -99,9 +100,7 @@ func (c Config) withDefaults() Config {
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.Clock = clocks.Or(c.Clock)
 	return c
 }
 

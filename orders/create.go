@@ -89,7 +89,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 	// passed; it needs a new time.
 	eventTime := o.CreatedAt.UnixMicro()
 	if began {
-		eventTime = s.cfg.Now().UnixMicro()
+		eventTime = s.cfg.Clock.Now().UnixMicro()
 	}
 	unknown, repeated := began, false
 	for b := s.newBudget(ctx); ; repeated = true {

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestService_CreateAndGet(t *testing.T) {
@@ -176,7 +177,7 @@ func TestService_CreateWithAClockThatIsOff(t *testing.T) {
 	for _, off := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })
+			b := setup(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
 			r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
 			if err != nil {
 				t.Fatalf("Create() = %v", err)

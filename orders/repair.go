@@ -34,7 +34,7 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	case e != nil || o.Version > 1:
 		return *o, nil
 	}
-	age := s.cfg.Now().Sub(o.CreatedAt)
+	age := s.cfg.Clock.Now().Sub(o.CreatedAt)
 	if age > s.cfg.RepairWindow || when == repairOld && age < s.cfg.RepairAfter {
 		return *o, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A process may fail after each step of a change. These tests execute the steps
@@ -85,7 +86,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			if s := b.stored(t, o.ID); len(s.events) != 0 {
 				t.Fatalf("a fresh order was repaired: %+v", s)
 			}
-			late := b.another(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(time.Hour) } })
+			late := b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(time.Hour) }) })
 			if err := then(t, late, o.ID); err != nil {
 				t.Fatal(err)
 			}

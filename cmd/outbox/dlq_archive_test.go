@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func (b *dlqBundle) id(s string) gocql.UUID {
@@ -126,7 +127,7 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 	b := setupDLQ(t)
 	old := time.Now().Add(-48 * time.Hour)
 	id := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.FirstFailedAt, l.LastFailedAt = old, old })
-	clock, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return old }))
+	clock, err := dlq.Open(b.session, "outbox", dlq.WithClock(world.Clock(func() time.Time { return old })))
 	if err != nil {
 		t.Fatal(err)
 	}

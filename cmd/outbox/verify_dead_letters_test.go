@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // deadLetter stores the dead letter of a new event that is in no topic, and does
@@ -38,7 +39,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	at := func(d time.Duration) *dlq.Store {
 		t.Helper()
 		now := time.Now().Add(d)
-		store, err := dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return now }))
+		store, err := dlq.Open(b.session, "outbox", dlq.WithClock(world.Clock(func() time.Time { return now })))
 		if err != nil {
 			t.Fatal(err)
 		}

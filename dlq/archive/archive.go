@@ -24,6 +24,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 const (
@@ -66,7 +67,7 @@ type Manifest struct {
 type Archive struct {
 	bucket *blob.Bucket
 	dir    string // of a bucket in the file system
-	now    func() time.Time
+	clock  clocks.Clock
 	stored func(key string) // set by tests
 }
 
@@ -127,7 +128,7 @@ func hideQuery(s string) string {
 }
 
 // New is the archive in a bucket that is open. Close closes it.
-func New(b *blob.Bucket) *Archive { return &Archive{bucket: b, now: time.Now} }
+func New(b *blob.Bucket) *Archive { return &Archive{bucket: b, clock: clocks.System{}} }
 
 // Close closes the bucket.
 func (a *Archive) Close() error { return a.bucket.Close() }
@@ -139,7 +140,7 @@ func (a *Archive) Write(ctx context.Context, records []Record, by string) (Manif
 	if len(records) == 0 {
 		return Manifest{}, errors.New("write an archive object: no dead letters")
 	}
-	now := a.now().UTC()
+	now := a.clock.Now().UTC()
 	m := Manifest{CreatedAt: now.Truncate(time.Millisecond), By: by, DeadLetters: len(records), ByStatus: make(map[dlq.Status]int)}
 	m.Object = now.Format("2006/01/02/150405") + "-" + strings.ToLower(rand.Text()[:10]) + objectSuffix
 	var object bytes.Buffer
@@ -415,7 +416,7 @@ func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return n, fmt.Errorf("list the archive: %w", err)
 		}
-		if !strings.HasSuffix(o.Key, objectSuffix) || a.now().Sub(o.ModTime) < orphanAge {
+		if !strings.HasSuffix(o.Key, objectSuffix) || a.clock.Now().Sub(o.ModTime) < orphanAge {
 			continue
 		}
 		ok, err := a.bucket.Exists(ctx, o.Key+manifestSuffix)

@@ -15,6 +15,7 @@ import (
 	_ "gocloud.dev/blob/memblob"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func openDir(t *testing.T) (*Archive, string) {
@@ -158,7 +159,7 @@ func TestArchive_DamageIsFound(t *testing.T) {
 	if n, err := a.RemoveOrphans(t.Context()); n != 0 || err != nil {
 		t.Errorf("a fresh object may be another process's: removed %d, %v", n, err)
 	}
-	a.now = func() time.Time { return time.Now().Add(orphanAge + time.Hour) }
+	a.clock = world.Clock(func() time.Time { return time.Now().Add(orphanAge + time.Hour) })
 	if n, err := a.RemoveOrphans(t.Context()); n != 1 || err != nil {
 		t.Errorf("RemoveOrphans() = %d, %v", n, err)
 	}

@@ -47,8 +47,6 @@ type Config struct {
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
 }
 
 // Tables are the tables whose dead letters are stored, by name: "keyspace.table".
@@ -76,9 +74,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	return c
 }

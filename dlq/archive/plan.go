@@ -18,7 +18,7 @@ const maxPlanned = 10_000
 // changes nothing.
 func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 	r.Archived = make(map[dlq.Status]int)
-	now := s.conf.Now().UTC()
+	now := s.conf.Store.Now().UTC()
 	seen := 0
 	passes, err := s.passes(ctx, now)
 	if err != nil {

@@ -191,7 +191,7 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	b := setup(t, withoutArchive)
 	id, other := b.write("a", 1, dlq.Failed), b.write("b", 1, dlq.Failed)
 	b.advance(2 * DefaultFailed)
-	fenced, err := dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(b.conf.Now), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
+	fenced, err := dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(b.archive.clock), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
 		b.must(b.store.Replay(t.Context(), id, eve))
 		b.must(b.store.Park(t.Context(), other, eve))
 	}}))
@@ -265,7 +265,7 @@ func TestSweeper_BesideOperators(t *testing.T) {
 								err = each[0]
 							}
 							if err == nil && b.read(id).Version != known[id].l.Version {
-								known[id].restored = b.conf.Now()
+								known[id].restored = b.conf.Store.Now()
 							}
 						}
 					}
@@ -291,7 +291,7 @@ func TestSweeper_BesideOperators(t *testing.T) {
 						if known[id].restored.After(since) {
 							since = known[id].restored
 						}
-						age := b.conf.Now().Sub(since)
+						age := b.conf.Store.Now().Sub(since)
 						if old.Status != dlq.Resolved && old.Status != dlq.Failed || age < min || (now.Archive != "") != archived {
 							t.Errorf("step %d: a %s dead letter of %s was deleted, archive %q", step, old.Status, age, now.Archive)
 						}

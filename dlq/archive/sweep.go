@@ -111,7 +111,7 @@ func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 		if err != nil {
 			return err
 		}
-		now := s.conf.Now().UTC()
+		now := s.conf.Store.Now().UTC()
 		switch {
 		case !s.due(&last, now):
 			return nil
@@ -147,7 +147,7 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 		if r, err = s.Sweep(ctx); err != nil || s.conf.Archive == nil {
 			return err
 		}
-		last.Archived = s.conf.Now().UTC()
+		last.Archived = s.conf.Store.Now().UTC()
 		return s.save(ctx, duty, last)
 	})
 	if err == nil && !did {
@@ -187,7 +187,7 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
 		s.log.Info("retention sweep finished", "archive", s.conf.Archive != nil, "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
 			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten)
 	}
-	last.Finished = s.conf.Now().UTC()
+	last.Finished = s.conf.Store.Now().UTC()
 	if s.conf.Archive != nil {
 		last.Archived = last.Finished
 	}
@@ -245,7 +245,7 @@ func (s *Sweeper) passes(ctx context.Context, now time.Time) (out []pass, err er
 // Sweep is Once without the check for another process that sweeps.
 func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	r := Report{Archived: make(map[dlq.Status]int)}
-	now := s.conf.Now().UTC()
+	now := s.conf.Store.Now().UTC()
 	passes, err := s.passes(ctx, now)
 	if err != nil {
 		return r, err
@@ -262,7 +262,7 @@ func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
 	if err := s.expire(ctx, now, &r); err != nil {
 		return r, err
 	}
-	s.metrics.success.Set(float64(s.conf.Now().Unix()))
+	s.metrics.success.Set(float64(s.conf.Store.Now().Unix()))
 	return r, nil
 }
 

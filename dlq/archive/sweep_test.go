@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a store on a node in memory, an archive in a folder and a sweeper,
@@ -38,7 +39,7 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 	b := &bundle{T: t}
 	// Tests let months pass, and the database takes no write times of the future.
 	b.now.Store(time.Now().AddDate(-2, 0, 0).UnixMilli())
-	clock := func() time.Time { return at(b.now.Load()) }
+	clock := world.Clock(func() time.Time { return at(b.now.Load()) })
 	b.node, b.session = scyllatest.Start(t)
 	var err error
 	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
@@ -46,8 +47,8 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 		t.Fatal(err)
 	}
 	b.archive, _ = openDir(t)
-	b.archive.now = clock
-	b.conf = Config{Store: b.store, Archive: b.archive, Owner: "test", Rate: 1e6, Now: clock, Registerer: prometheus.NewRegistry()}
+	b.archive.clock = clock
+	b.conf = Config{Store: b.store, Archive: b.archive, Owner: "test", Rate: 1e6, Registerer: prometheus.NewRegistry()}
 	if change != nil {
 		change(&b.conf)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -30,7 +31,7 @@ type bundle struct {
 
 type clock struct{ at time.Time }
 
-func (c *clock) now() time.Time          { return c.at }
+func (c *clock) Now() time.Time          { return c.at }
 func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
 // setup returns a bundle with a clock that the test moves.
@@ -45,7 +46,7 @@ func setup(t testing.TB, opts ...dlq.Option) *bundle {
 // setupJobs is setup with the real clock.
 func setupJobs(t *testing.T) *bundle {
 	t.Helper()
-	return setup(t, dlq.WithClock(time.Now))
+	return setup(t, dlq.WithClock(clocks.System{}))
 }
 
 // reopen replaces the bundle's store and jobs.
@@ -64,7 +65,7 @@ func (b *bundle) another(t testing.TB, opts ...dlq.Option) *Store {
 
 func (b *bundle) open(t testing.TB, opts ...dlq.Option) *dlq.Store {
 	t.Helper()
-	s, err := dlq.Open(b.session, schema.DefaultKeyspace, append([]dlq.Option{dlq.WithClock(b.clock.now), steady}, opts...)...)
+	s, err := dlq.Open(b.session, schema.DefaultKeyspace, append([]dlq.Option{dlq.WithClock(b.clock), steady}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -37,7 +38,7 @@ func TestRunner_ByPriority(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		rnd := seeds.Rand(t)
 		b := setup(t)
-		b.reopen(t, dlq.WithClock(time.Now))
+		b.reopen(t, dlq.WithClock(clocks.System{}))
 		var want []*dlq.DeadLetter
 		ids := b.writeMany(t, 40, func(_ int, l *dlq.DeadLetter) {
 			l.Priority, l.FirstFailedAt = rnd.IntN(7)-3, time.Now().Add(-time.Duration(1+rnd.IntN(20))*time.Minute).Truncate(time.Minute)
@@ -69,7 +70,7 @@ func TestRunner_ByPriority(t *testing.T) {
 func TestCreate_ByPriorityOfNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.reopen(t, dlq.WithClock(time.Now))
+	b.reopen(t, dlq.WithClock(clocks.System{}))
 	b.writeMany(t, 3, nil)
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{Tags: []string{"none"}}, ByPriority: true})

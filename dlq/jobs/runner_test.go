@@ -20,7 +20,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // quick finds out soon.
@@ -164,7 +166,7 @@ func TestRunner_ReportsWaitingReplays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var later atomic.Int64
-	b.reopen(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }))
+	b.reopen(t, dlq.WithClock(world.Clock(func() time.Time { return time.Now().Add(time.Duration(later.Load())) })))
 	ids := b.writeMany(t, 4, nil)
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, gocql.MustRandomUUID()), Follow: time.Hour})
@@ -470,7 +472,7 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 	ids := b.writeMany(t, 60, nil)
 	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
-		start(t, b.another(t, dlq.WithClock(time.Now)), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
+		start(t, b.another(t, dlq.WithClock(clocks.System{})), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
 	for range 20 {
@@ -542,7 +544,7 @@ func crashAt(t *testing.T, k int) bool {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	// It does not try for long to give the job back.
-	dying := b.another(t, dlq.WithClock(time.Now), dlq.WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
+	dying := b.another(t, dlq.WithClock(clocks.System{}), dlq.WithTimeouts(200*time.Millisecond, 400*time.Millisecond))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// On a busy machine its short timeouts can end it before the write at which it crashes.
@@ -566,7 +568,7 @@ func crashAt(t *testing.T, k int) bool {
 	wg.Wait()
 	died := b.node.Faults().Hits(rule) > 0
 	b.node.Faults().Clear()
-	next := b.another(t, dlq.WithClock(func() time.Time { return time.Now().Add(time.Hour) })) // the claim has expired
+	next := b.another(t, dlq.WithClock(world.Clock(func() time.Time { return time.Now().Add(time.Hour) }))) // the claim has expired
 	start(t, next, quick("r2"))
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"parked": 2}}

@@ -95,7 +95,7 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 	}
 	at := s.db.Millis()
 	j := &Job{
-		ID: gocql.UUIDFromTime(s.db.Now()), Spec: spec.withDefaults(at), Actor: by, State: Queued, Version: 1,
+		ID: gocql.UUIDFromTime(s.db.Clock.Now()), Spec: spec.withDefaults(at), Actor: by, State: Queued, Version: 1,
 		History: []JobChange{{At: at, What: "create", By: by.Name, Why: by.Reason}},
 	}
 	if n := len(j.IDs); n > 0 {
@@ -211,7 +211,7 @@ func (s *Store) Cancel(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 		case j.State.Ended():
 			return false, &StateError{j.ID, j.State, "cancel"}
 		}
-		if j.State = Cancelled; j.reported() && !j.claimed(s.db.Now()) {
+		if j.State = Cancelled; j.reported() && !j.claimed(s.db.Clock.Now()) {
 			j.Finished, j.ClaimedBy, j.ClaimedUntil = s.db.Millis(), "", time.Time{}
 		}
 		return true, nil
@@ -261,7 +261,7 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 				return s.unlistJob(ctx, j), nil
 			}
 			if err == nil {
-				by := gocql.UUIDFromTime(s.db.Now())
+				by := gocql.UUIDFromTime(s.db.Clock.Now())
 				var applied bool
 				if applied, err = s.updateJob(ctx, j, by, j.History[lines:]); applied {
 					return s.unlistJob(ctx, j), nil

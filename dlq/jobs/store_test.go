@@ -177,8 +177,8 @@ func TestCancel_FinishesCompleteReports(t *testing.T) {
 	}{
 		"between batches":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch = 1 }, true},
 		"a batch is under way":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
-		"a runner has it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now().Add(time.Minute) }, false},
-		"a runner had it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.now() }, true},
+		"a runner has it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now().Add(time.Minute) }, false},
+		"a runner had it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now() }, true},
 		"dead letters to follow":       {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch = 1 }, false},
 		"all dead letters followed":    {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.cursor.Followed = 1, 1 }, true},
 		"dead letters not to follow":   {Spec{Action: dlq.ActionReplay, Follow: -1}, func(j *Job) { j.batch = 1 }, true},
@@ -188,7 +188,7 @@ func TestCancel_FinishesCompleteReports(t *testing.T) {
 	} {
 		j := b.mustCreateJob(t, tt.spec)
 		if _, err := b.jobs.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
-			j.State, j.Started = Running, b.clock.now()
+			j.State, j.Started = Running, b.clock.Now()
 			tt.began(j)
 			return true, nil
 		}); err != nil {

@@ -173,7 +173,7 @@ func (w *worker) during(ctx context.Context, f func(context.Context) error) erro
 					stop(errStopActing)
 				}
 				w.mu.Unlock()
-			case !w.store.db.Now().Before(until):
+			case !w.store.db.Clock.Now().Before(until):
 				stop(errLostJob)
 			}
 		}
@@ -391,7 +391,7 @@ func (w *worker) follow(ctx context.Context) error {
 			}
 		}
 		f, waiting := countResults(deadLetters)
-		late := len(deadLetters) > 0 && w.store.db.Now().Sub(deadLetters[0].at) > w.j.Follow
+		late := len(deadLetters) > 0 && w.store.db.Clock.Now().Sub(deadLetters[0].at) > w.j.Follow
 		if batch == at+1 && (waiting == 0 || late) {
 			at, known = batch, known.plus(f)
 		} else {

@@ -69,8 +69,6 @@ type Config struct {
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Now is the clock; nil means time.Now.
-	Now func() time.Time
 }
 
 // Breakers returns the circuit breakers of the relays that are not closed.
@@ -105,9 +103,6 @@ func (c Config) withDefaults() Config {
 	or(&c.BreakerOpen, DefaultBreakerOpen)
 	or(&c.Repeat, DefaultRepeat)
 	or(&c.Logger, slog.New(slog.DiscardHandler))
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	return c
 }
 

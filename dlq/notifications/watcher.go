@@ -180,7 +180,7 @@ func (w *Watcher) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.state = newState(w.conf.Now().UTC())
+	w.state = newState(w.conf.Store.Now().UTC())
 	if text == "" {
 		return nil // earlier dead letters belong to the backlog
 	}
@@ -194,7 +194,7 @@ func (w *Watcher) load(ctx context.Context) error {
 }
 
 func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
-	now := w.conf.Now().UTC()
+	now := w.conf.Store.Now().UTC()
 	added, full, err := w.ingest(ctx, now)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a store with watchers, which append to notices, and one clock.
@@ -34,7 +35,7 @@ func setup(t *testing.T) *bundle {
 	b.now.Store(time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC).UnixMilli())
 	_, session := scyllatest.Start(t)
 	var err error
-	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(b.clock), dlq.WithTimeouts(30*time.Second, time.Minute))
+	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(b.clock)), dlq.WithTimeouts(30*time.Second, time.Minute))
 	b.must(err)
 	return b
 }
@@ -53,7 +54,7 @@ func (b *bundle) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
 func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
 	b.Helper()
 	c := Config{
-		Store: b.store, Owner: owner, Now: b.clock, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
+		Store: b.store, Owner: owner, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
 		Interval: time.Hour, // of a claim; tests poll themselves
 		Notifiers: map[string]dlq.Notifier{"test": dlq.NotifierFunc(func(_ context.Context, n dlq.Notice) error {
 			b.mu.Lock()

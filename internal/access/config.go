@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 // Defaults of Config.
@@ -34,8 +35,8 @@ type Config struct {
 	FailuresPerMinute int
 	// Logger logs refused requests with the reason, never a token. Default discards.
 	Logger *slog.Logger
-	// Now is the clock. Default time.Now.
-	Now func() time.Time
+	// Clock is the clock. Default that of the host.
+	Clock clocks.Clock
 }
 
 func (c Config) withDefaults() Config {
@@ -45,10 +46,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	c.OIDC = c.OIDC.withDefaults(c.Now)
+	c.Clock = clocks.Or(c.Clock)
+	c.OIDC = c.OIDC.withDefaults(c.Clock)
 	return c
 }
 

@@ -36,11 +36,11 @@ func New(c Config) (*Gate, error) {
 	}
 	g := &Gate{
 		log: c.Logger, tokens: tokens,
-		requests: newLimits(rate.Limit(c.RequestsPerSecond), c.RequestsBurst, c.Now),
-		failures: newLimits(rate.Limit(float64(c.FailuresPerMinute)/60), c.FailuresPerMinute, c.Now),
+		requests: newLimits(rate.Limit(c.RequestsPerSecond), c.RequestsBurst, c.Clock),
+		failures: newLimits(rate.Limit(float64(c.FailuresPerMinute)/60), c.FailuresPerMinute, c.Clock),
 	}
 	if c.OIDC.Issuer != "" {
-		g.issuer = &issuer{conf: c.OIDC, now: c.Now}
+		g.issuer = &issuer{conf: c.OIDC, clock: c.Clock}
 	}
 	return g, nil
 }

@@ -13,7 +13,7 @@ import (
 // clock is a clock that tests advance.
 type clock struct{ at time.Time }
 
-func (c *clock) now() time.Time { return c.at }
+func (c *clock) Now() time.Time { return c.at }
 
 // setup returns a gate with a token of each role, and the tokens.
 func setup(t *testing.T, change func(*Config)) (g *Gate, secrets map[Role]string, log *bytes.Buffer) {
@@ -76,7 +76,7 @@ func TestGate_LetsInByToken(t *testing.T) {
 func TestGate_WrongTokensAreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Unix(1_700_000_000, 0)}
-	g, secrets, log := setup(t, func(conf *Config) { conf.Now, conf.FailuresPerMinute = c.now, 3 })
+	g, secrets, log := setup(t, func(conf *Config) { conf.Clock, conf.FailuresPerMinute = c, 3 })
 	try := func(remote string) error {
 		_, err := g.Authenticate(t.Context(), "Bearer wrong", remote)
 		return err
@@ -115,7 +115,7 @@ func TestGate_WrongTokensAreCountedByAddress(t *testing.T) {
 func TestGate_RequestsAreCountedByToken(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Unix(1_700_000_000, 0)}
-	g, secrets, _ := setup(t, func(conf *Config) { conf.Now, conf.RequestsPerSecond, conf.RequestsBurst = c.now, 2, 3 })
+	g, secrets, _ := setup(t, func(conf *Config) { conf.Clock, conf.RequestsPerSecond, conf.RequestsBurst = c, 2, 3 })
 	ask := func(r Role) int {
 		_, err := g.Authenticate(t.Context(), "Bearer "+secrets[r], "10.0.0.1:1")
 		return statusOf(err)
@@ -140,7 +140,7 @@ func TestGate_RequestsAreCountedByToken(t *testing.T) {
 func TestLimits_AreBounded(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Unix(1_700_000_000, 0)}
-	l := newLimits(1, 1, c.now)
+	l := newLimits(1, 1, c)
 	for i := range maxLimits + 100 {
 		l.take(strings.Repeat("x", 1+i%7) + time.Duration(i).String())
 	}

@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 // limits is a bounded number of limiters by name.
 type limits struct {
 	rate  rate.Limit
 	burst int
-	now   func() time.Time
+	clock clocks.Clock
 
 	mu sync.Mutex
 	by map[string]*rate.Limiter
@@ -20,15 +22,15 @@ type limits struct {
 // maxLimits bounds the memory of limiters for many addresses or principals.
 const maxLimits = 10_000
 
-func newLimits(r rate.Limit, burst int, now func() time.Time) *limits {
-	return &limits{rate: r, burst: burst, now: now, by: make(map[string]*rate.Limiter)}
+func newLimits(r rate.Limit, burst int, clock clocks.Clock) *limits {
+	return &limits{rate: r, burst: burst, clock: clock, by: make(map[string]*rate.Limiter)}
 }
 
 // take takes one token of name; if there is none, wait is the time until the next.
 func (l *limits) take(name string) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := l.clock.Now()
 	r := l.limiter(name, now).ReserveN(now, 1)
 	if wait = r.DelayFrom(now); wait > 0 {
 		r.CancelAt(now)

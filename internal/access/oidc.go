@@ -16,6 +16,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 // OIDC is an OpenID Connect issuer whose JWTs are accepted as bearer tokens.
@@ -49,14 +51,14 @@ const (
 	issuerPause = 5 * time.Second
 )
 
-func (o OIDC) withDefaults(now func() time.Time) OIDC {
+func (o OIDC) withDefaults(clock clocks.Clock) OIDC {
 	o.RoleClaim = cmp.Or(o.RoleClaim, DefaultRoleClaim)
 	o.RolePrefix = cmp.Or(o.RolePrefix, DefaultRolePrefix)
 	own := http.Client{Timeout: issuerTimeout}
 	if o.Client != nil {
 		own = *o.Client
 	}
-	own.Transport = &line{next: cmp.Or(own.Transport, http.DefaultTransport), now: now}
+	own.Transport = &line{next: cmp.Or(own.Transport, http.DefaultTransport), clock: clock}
 	o.Client = &own
 	return o
 }
@@ -71,8 +73,8 @@ func Private(u *url.URL) bool {
 // issuerPause after a failure, because any token of an unknown key causes a request. Its
 // errors are errIssuer.
 type line struct {
-	next http.RoundTripper
-	now  func() time.Time
+	next  http.RoundTripper
+	clock clocks.Clock
 
 	mu     sync.Mutex
 	failed time.Time
@@ -87,7 +89,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	failed, err := l.failed, l.err
 	l.mu.Unlock()
-	if err != nil && l.now().Sub(failed) < issuerPause {
+	if err != nil && l.clock.Now().Sub(failed) < issuerPause {
 		return nil, err
 	}
 	resp, err := l.next.RoundTrip(r)
@@ -99,7 +101,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp = nil
 	}
 	l.mu.Lock()
-	l.failed, l.err = l.now(), err
+	l.failed, l.err = l.clock.Now(), err
 	l.mu.Unlock()
 	return resp, err
 }
@@ -125,8 +127,8 @@ func (o OIDC) validate() error {
 // issuer verifies tokens. It requests the issuer's keys at the first token, so that
 // neither depends on the other to start.
 type issuer struct {
-	conf OIDC
-	now  func() time.Time
+	conf  OIDC
+	clock clocks.Clock
 
 	group singleflight.Group
 
@@ -150,7 +152,7 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if v != nil {
 		return v, nil
 	}
-	if err != nil && i.now().Sub(failed) < issuerPause {
+	if err != nil && i.clock.Now().Sub(failed) < issuerPause {
 		return nil, err
 	}
 	// The fetch serves all waiting callers, so the context of one of them must not cancel
@@ -160,11 +162,11 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if err != nil {
-			i.failed, i.err = i.now(), fmt.Errorf("%w: %w", errIssuer, err)
+			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
 		if i.verifier, err = i.verifierOf(ctx, p); err != nil {
-			i.failed, i.err = i.now(), fmt.Errorf("%w: %w", errIssuer, err)
+			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
 		return i.verifier, nil
@@ -196,9 +198,9 @@ func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDToke
 	}
 	algorithms := slices.DeleteFunc(said.Algorithms, func(a string) bool { return !slices.Contains(publicKey, a) })
 	client := *i.conf.Client
-	client.Transport = &keyFetch{url: said.Keys, next: client.Transport, now: i.now}
+	client.Transport = &keyFetch{url: said.Keys, next: client.Transport, clock: i.clock}
 	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), &client), said.Keys)
-	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.now, SupportedSigningAlgs: algorithms}), nil
+	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.clock.Now, SupportedSigningAlgs: algorithms}), nil
 }
 
 // verify returns the principal of a JWT.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 const (
@@ -29,9 +31,9 @@ var errFresh = errors.New("none of the issuer's current keys has signed it")
 // keyFetch bounds how often the keys at url are requested. A failure is repeated until
 // the next request is allowed.
 type keyFetch struct {
-	url  string
-	next http.RoundTripper
-	now  func() time.Time
+	url   string
+	next  http.RoundTripper
+	clock clocks.Clock
 
 	mu sync.Mutex
 	at time.Time // of the last response
@@ -43,7 +45,7 @@ func (k *keyFetch) RoundTrip(r *http.Request) (*http.Response, error) {
 	k.mu.Lock()
 	at, is := k.at, k.is
 	k.mu.Unlock()
-	if r.URL.String() == k.url && !at.IsZero() && k.now().Sub(at) < keysPause {
+	if r.URL.String() == k.url && !at.IsZero() && k.clock.Now().Sub(at) < keysPause {
 		if is != nil {
 			return nil, is
 		}
@@ -61,7 +63,7 @@ func (k *keyFetch) RoundTrip(r *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("%w: its keys: %w", errIssuer, err)
 	}
 	k.mu.Lock()
-	k.at, k.is = k.now(), err
+	k.at, k.is = k.clock.Now(), err
 	k.mu.Unlock()
 	if err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func TestGate_IssuerAway(t *testing.T) {
 	f := newFakeIssuer(t)
 	f.down.Store(true)
 	c := &clock{time.Now()}
-	g, _, _ := setup(t, func(conf *Config) { conf.OIDC, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, c.now })
+	g, _, _ := setup(t, func(conf *Config) { conf.OIDC, conf.Clock = OIDC{Issuer: f.URL, Audience: "outbox"}, c })
 	token := "Bearer " + f.sign(t, f.key, f.claims(nil))
 	for range 20 {
 		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable {
@@ -238,7 +238,7 @@ func TestGate_KeysAway(t *testing.T) {
 	f := newFakeIssuer(t)
 	c := &clock{time.Now()}
 	g, _, _ := setup(t, func(conf *Config) {
-		conf.OIDC, conf.FailuresPerMinute, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, 1, c.now
+		conf.OIDC, conf.FailuresPerMinute, conf.Clock = OIDC{Issuer: f.URL, Audience: "outbox"}, 1, c
 	})
 	if _, err := g.issuer.ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestGate_WrongJWTsLockNobodyOut(t *testing.T) {
 	f := newFakeIssuer(t)
 	c := &clock{time.Now()}
 	g, _, _ := setup(t, func(conf *Config) {
-		conf.OIDC, conf.FailuresPerMinute, conf.Now = OIDC{Issuer: f.URL, Audience: "outbox"}, 3, c.now
+		conf.OIDC, conf.FailuresPerMinute, conf.Clock = OIDC{Issuer: f.URL, Audience: "outbox"}, 3, c
 	})
 	strange, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

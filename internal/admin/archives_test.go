@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // setupArchive is setup with an archive in a folder, and a runner for the jobs.
@@ -61,7 +62,7 @@ func (b *bundle) settled(t *testing.T, aggregate string, at time.Time) *dlq.Dead
 	s := b.store
 	if !at.IsZero() {
 		var err error
-		if s, err = dlq.Open(b.session, "outbox", dlq.WithClock(func() time.Time { return at })); err != nil {
+		if s, err = dlq.Open(b.session, "outbox", dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
 // The states of an entry of the audit trail.
@@ -53,7 +54,7 @@ type audit struct {
 	session *gocql.Session
 	cons    gocql.Consistency
 	timeout time.Duration
-	now     func() time.Time
+	clock   clocks.Clock
 	log     *slog.Logger
 	metrics *metrics
 	stmt    auditStatements
@@ -64,7 +65,7 @@ type auditStatements struct{ ready, intend, finish, list string }
 func newAudit(c *Config, m *metrics) *audit {
 	table := c.Keyspace + ".admin_audit"
 	return &audit{
-		session: c.Session, cons: c.Consistency, timeout: c.Timeout, now: c.Now, log: c.Logger, metrics: m,
+		session: c.Session, cons: c.Consistency, timeout: c.Timeout, clock: c.Clock, log: c.Logger, metrics: m,
 		stmt: auditStatements{
 			ready: "SELECT day FROM " + table + " WHERE day = ? LIMIT 1",
 			intend: "INSERT INTO " + table + " (day, id, actor, role, action, target, detail, reason, request_id, remote, state)" +
@@ -107,7 +108,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	}
 	// The request may contain any bytes, and the database accepts only UTF-8.
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
-	id := gocql.UUIDFromTime(a.now())
+	id := gocql.UUIDFromTime(a.clock.Now())
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
 	// The result overwrites the request, whatever the clocks and the order of arrival.
 	written := id.Time().UnixMicro()
@@ -143,7 +144,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	// The change is made even if the caller has closed the request.
 	for try := 1; ; try++ {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-		werr := a.query(write, a.stmt.finish, written+1, state, outcome, target, a.now(), day, id).Idempotent(true).Exec()
+		werr := a.query(write, a.stmt.finish, written+1, state, outcome, target, a.clock.Now(), day, id).Idempotent(true).Exec()
 		cancel()
 		if werr == nil {
 			break
@@ -175,7 +176,7 @@ func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *
 		return err
 	}
 	a := newAudit(&Config{
-		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Now: time.Now, Logger: log,
+		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Clock: clocks.System{}, Logger: log,
 	}, m)
 	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
 	return a.changeWithResult(ctx, entry{Action: c.Action, Target: c.Target, Detail: c.Detail, Reason: c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {

@@ -75,7 +75,6 @@ type biographySources struct {
 	relay       string
 	tables      []Table
 	kafka       Kafka
-	now         func() time.Time
 	// subscriptions is nil if biographies contain none.
 	subscriptions Subscriptions
 }
@@ -89,7 +88,7 @@ type biographyEndpoints struct {
 func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 	return &biographyEndpoints{ops, &biographySources{
 		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
-		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, now: cfg.Now, subscriptions: cfg.Subscriptions,
+		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, subscriptions: cfg.Subscriptions,
 	}}
 }
 

@@ -133,7 +133,7 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 		st.Detail += "; created at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}
 	if ttl > 0 {
-		st.Detail += "; the row expires at " + b.now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
+		st.Detail += "; the row expires at " + time.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
 	}
 	if bad != nil {
 		st.Detail += fmt.Sprintf("; not an event: %v", bad)

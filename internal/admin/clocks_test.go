@@ -15,7 +15,7 @@ func TestClocks_AuditHasTheOutcome(t *testing.T) {
 	t.Parallel()
 	clock := new(scyllatest.Clock)
 	clock.Set(2 * time.Minute)
-	b := setup(t, func(c *Config) { c.Now = clock.Now })
+	b := setup(t, func(c *Config) { c.Clock = clock })
 	a := newAudit(&b.cfg, b.metrics)
 	a.session = clock.Connect(t, b.node)
 	ctx := access.With(t.Context(), access.Principal{Name: "ada", Role: access.Admin})

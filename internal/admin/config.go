@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -93,8 +94,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Logger logs each requested change at Info. Default discards.
 	Logger *slog.Logger
-	// Now is the clock. Default time.Now.
-	Now func() time.Time
+	// Clock dates the audit trail. Default the clock of the host.
+	Clock clocks.Clock
 }
 
 // Nodes are the nodes of a database.
@@ -132,9 +133,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
+	c.Clock = clocks.Or(c.Clock)
 	if len(c.Tables) == 0 {
 		c.Tables = []Table{{Keyspace: c.Keyspace, Name: outbox.DefaultTableName}}
 	}

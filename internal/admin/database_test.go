@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const testTable = "outbox.outbox_messages"
@@ -192,7 +193,7 @@ func (b *bundle) writeDeadLetter(t testing.TB, l *dlq.DeadLetter, at time.Time) 
 	s := b.store
 	if !at.IsZero() {
 		var err error
-		if s, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(func() time.Time { return at })); err != nil {
+		if s, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -92,11 +92,10 @@ type deadLetterEndpoints struct {
 	*operations
 	store *dlq.Store
 	stats *remembered[StatsBody]
-	now   func() time.Time
 }
 
 func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
-	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, now: cfg.Now}
+	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters}
 	ep.stats = newRemembered(cfg.LiveInterval, ep.readStats)
 	return ep
 }
@@ -207,7 +206,7 @@ func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.
 				return nil, err
 			}
 		}
-		out = append(out, summaryOf(l, holds[l.Table], ep.now()))
+		out = append(out, summaryOf(l, holds[l.Table], time.Now()))
 	}
 	return out, nil
 }
@@ -317,7 +316,7 @@ const statsTimeout = 30 * time.Second
 func (ep *deadLetterEndpoints) readStats(ctx context.Context) (StatsBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	b := StatsBody{At: ep.now().UTC()}
+	b := StatsBody{At: time.Now().UTC()}
 	st, err := ep.store.Stats(ctx)
 	if err != nil {
 		return b, err

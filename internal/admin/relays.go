@@ -145,7 +145,6 @@ type relayEndpoints struct {
 	keyspace    string
 	consistency gocql.Consistency
 	timeout     time.Duration
-	now         func() time.Time
 }
 
 func (ep *relayEndpoints) register() {
@@ -180,7 +179,7 @@ func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
 			r.RelayStatus = RelayStatus{State: stateRunning, Problems: []string{"its status cannot be decoded: " + err.Error()}}
 		}
 		r.At = r.At.UTC()
-		r.seen(ep.now())
+		r.seen(time.Now())
 		out = append(out, r)
 	}
 	if err := iter.Close(); err != nil {

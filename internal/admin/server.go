@@ -94,7 +94,7 @@ func (s *Server) registerEndpoints() {
 	cfg, ops := &s.cfg, s.ops
 	bulk := jobs.New(cfg.DeadLetters)
 	reads := newDeadLetterEndpoints(ops, cfg)
-	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout, cfg.Now}
+	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout}
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
@@ -108,7 +108,7 @@ func (s *Server) registerEndpoints() {
 	reads.registerGroups()
 	jobRoutes.register()
 	archives.register()
-	(&auditEndpoints{ops, s.audit, cfg.Now}).register()
+	(&auditEndpoints{ops, s.audit}).register()
 	relays.register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
@@ -161,7 +161,7 @@ func (s *Server) ready() (readyBody, *problem) {
 	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var day time.Time
-	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(s.cfg.Now())).Scan(&day); err != nil && !none(err) {
+	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(time.Now())).Scan(&day); err != nil && !none(err) {
 		s.log.Warn("not ready", "err", err)
 		p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
 		p.Header().Set("Retry-After", retryAfter)

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // With the default settings, without an archive, upkeep deletes a dead letter that was
@@ -38,7 +39,7 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 	for _, days := range []int{31, 29} {
 		at := time.Now().AddDate(0, 0, -days)
 		var err error
-		store, err = dlq.Open(session, schema.DefaultKeyspace, append(c.DLQOptions(), dlq.WithClock(func() time.Time { return at }))...)
+		store, err = dlq.Open(session, schema.DefaultKeyspace, append(c.DLQOptions(), dlq.WithClock(world.Clock(func() time.Time { return at })))...)
 		must(err)
 		l := &dlq.DeadLetter{Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint(days), Payload: []byte("{}")}
 		_, err = store.Write(t.Context(), l)

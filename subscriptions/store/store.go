@@ -9,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -44,7 +45,7 @@ type Store struct {
 	session             *gocql.Session
 	consistency, serial gocql.Consistency
 	timeout, budget     time.Duration
-	now                 func() time.Time
+	clock               clocks.Clock
 	stmt                statements
 
 	mu struct {
@@ -69,8 +70,9 @@ func WithTimeouts(attempt, budget time.Duration) Option {
 	return func(s *Store) { s.timeout, s.budget = attempt, budget }
 }
 
-// WithClock sets the clock of CreatedAt, ChangedAt and Seek.At. Default time.Now.
-func WithClock(now func() time.Time) Option { return func(s *Store) { s.now = now } }
+// WithClock sets the clock of CreatedAt, ChangedAt and Seek.At. Default that of
+// the host.
+func WithClock(c clocks.Clock) Option { return func(s *Store) { s.clock = c } }
 
 // Open returns the store of a keyspace. It executes no statement; package schema creates
 // the tables.
@@ -80,7 +82,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 	}
 	s := &Store{
 		session: session, consistency: gocql.LocalQuorum, serial: gocql.Serial, timeout: DefaultAttemptTimeout, budget: DefaultBudget,
-		now: time.Now, stmt: newStatements(keyspace),
+		clock: clocks.System{}, stmt: newStatements(keyspace),
 	}
 	s.mu.partitions = make(map[Partition]*partition)
 	for _, o := range opts {
@@ -146,7 +148,7 @@ func permanent(err error) bool {
 }
 
 // millis is the current time in milliseconds, the resolution of the tables.
-func (s *Store) millis() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Store) millis() time.Time { return s.clock.Now().UTC().Truncate(time.Millisecond) }
 
 // orNull returns the time, or null for the zero time.
 func orNull(t time.Time) any {

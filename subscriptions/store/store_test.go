@@ -38,7 +38,7 @@ func setup(t testing.TB, opts ...Option) *bundle {
 // another is the store of another process.
 func (b *bundle) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(b.Session, schema.DefaultKeyspace, append([]Option{WithClock(func() time.Time { return b.now }), WithTimeouts(30*time.Second, 2*time.Minute)}, opts...)...)
+	s, err := Open(b.Session, schema.DefaultKeyspace, append([]Option{WithClock(world.Clock(func() time.Time { return b.now })), WithTimeouts(30*time.Second, 2*time.Minute)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

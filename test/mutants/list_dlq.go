@@ -34,8 +34,8 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "dlq: an hour that was announced recently is removed from a list", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
-		old: "before := ls.db.Now().Add(-announceKept)\n",
-		new: "before := ls.db.Now()\n",
+		old: "before := ls.db.Clock.Now().Add(-announceKept)\n",
+		new: "before := ls.db.Clock.Now()\n",
 	},
 	{
 		name: "dlq: a removed tag keeps its list", file: "dlq/lists.go", pkg: "./dlq", run: "TestTidy_TablesAndTags",

@@ -44,7 +44,7 @@ func (w *world) newRemote() *remote {
 		return nil
 	}
 	var err error
-	if o.deadLetters, err = dlq.Open(o.session.Session, keyspace, dlq.WithClock(o.clock.Now)); err != nil {
+	if o.deadLetters, err = dlq.Open(o.session.Session, keyspace, dlq.WithClock(&o.clock)); err != nil {
 		w.t.Errorf("open the dead letters: %v", err)
 	}
 	o.repairs = relay.NewRepairs(o.session.Session, keyspace, cmp.Or(w.settings.relay.Name, relay.DefaultName), keyspace+"."+events)

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const (
@@ -193,7 +194,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	for _, skew := range append(w.settings.skews, make([]time.Duration, max(0, 1-len(w.settings.skews)))...) {
 		c := w.settings.orders
 		c.Logger = w.log
-		c.Now = func() time.Time { return time.Now().Add(skew) }
+		c.Clock = testworld.Clock(func() time.Time { return time.Now().Add(skew) })
 		s, err := orders.New(w.session.Session, c)
 		if err != nil {
 			t.Fatalf("start the order service: %v", err)

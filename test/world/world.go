@@ -129,3 +129,9 @@ type Kafka []kgo.Opt
 func (k Kafka) Client(more ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(slices.Concat(k, more)...)
 }
+
+// Clock is a clock that is a function.
+type Clock func() time.Time
+
+// Now returns the time by the function.
+func (c Clock) Now() time.Time { return c() }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
@@ -23,8 +24,8 @@ type DB struct {
 	Consistency, Serial gocql.Consistency
 	// Timeout bounds one statement, Budget the retries of one change.
 	Timeout, Budget time.Duration
-	// Now is the clock.
-	Now func() time.Time
+	// Clock is the clock.
+	Clock clocks.Clock
 	// Fence, unless nil, is checked before each write of a dead letter; with an error
 	// nothing is written.
 	Fence Fence
@@ -101,7 +102,7 @@ func (d *DB) CheckFence() error {
 }
 
 // Millis is the current time in milliseconds, the resolution of the tables.
-func (d *DB) Millis() time.Time { return d.Now().UTC().Truncate(time.Millisecond) }
+func (d *DB) Millis() time.Time { return d.Clock.Now().UTC().Truncate(time.Millisecond) }
 
 // firstPause is between the first two attempts of a change.
 const firstPause = 20 * time.Millisecond

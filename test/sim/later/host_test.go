@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // host is a machine on which one process runs after the other.
@@ -73,7 +74,7 @@ func scheduler(ctx context.Context, h *host, s *gocql.Session) {
 func service(at *atomic.Pointer[messages.Service]) process {
 	return func(ctx context.Context, h *host, s *gocql.Session) {
 		one, err := messages.NewService(s, messages.Config{
-			AttemptTimeout: statementTimeout, WriteBudget: 5 * time.Second, Breaker: messages.Breaker{Open: time.Second}, Now: h.now,
+			AttemptTimeout: statementTimeout, WriteBudget: 5 * time.Second, Breaker: messages.Breaker{Open: time.Second}, Clock: testworld.Clock(h.now),
 		})
 		if err != nil {
 			h.w.t.Error(err)
