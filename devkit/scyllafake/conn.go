@@ -309,7 +309,7 @@ func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) 
 
 // timestamp returns the server's clock for this connection: µs, strictly increasing.
 func (c *conn) timestamp() int64 {
-	now := c.s.now().UnixMicro()
+	now := c.s.clock.Now().UnixMicro()
 	for {
 		last := c.clock.Load()
 		if next := max(now, last+1); c.clock.CompareAndSwap(last, next) {

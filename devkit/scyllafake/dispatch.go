@@ -136,7 +136,7 @@ func (c *conn) performSchema(req request, st *statement) error {
 	c.s.ddl.Lock()
 	res, err := c.s.catalog.Execute(st.keyspace, st.parsed)
 	if err == nil && len(c.s.nodes) > 0 {
-		err = c.s.writeNodes(c.s.now()) // all nodes have the new schema version
+		err = c.s.writeNodes(c.s.clock.Now()) // all nodes have the new schema version
 	}
 	if err == nil && len(res.Events) > 0 {
 		c.s.statements.prune(c.s.catalog.Schema())

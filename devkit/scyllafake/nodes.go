@@ -110,8 +110,11 @@ func (s *Server) nodeOf(nc net.Conn) *node {
 	return nil
 }
 
-// alive returns how many nodes are up.
-func (s *Server) alive() int {
+// cluster is the nodes of a Server.
+type cluster Server
+
+// Alive returns how many nodes are up.
+func (s *cluster) Alive() int {
 	alive := max(1-len(s.nodes), 0) // without nodes the server itself counts
 	for _, n := range s.nodes {
 		n.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/gocql/gocql"
 
@@ -27,7 +26,7 @@ type Server struct {
 	cfg     Config
 	version catalog.Version
 	log     *slog.Logger
-	now     func() time.Time
+	clock   *faults.Clock
 
 	store      *store.Store
 	topology   *topology.Topology
@@ -64,7 +63,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	clock := faults.NewClock(cfg.Now)
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, now: clock.Now,
+		cfg: cfg, log: cfg.Logger, clock: clock,
 		statements: newStatements(),
 		memory:     newMemory(defaultAddr),
 		conns:      map[*conn]struct{}{},
@@ -91,7 +90,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err := s.listenNodes(); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	if err := errors.Join(s.writeLocal(s.now(), addr.Addr()), s.writeNodes(s.now())); err != nil {
+	if err := errors.Join(s.writeLocal(s.clock.Now(), addr.Addr()), s.writeNodes(s.clock.Now())); err != nil {
 		return nil, err
 	}
 	if err := s.startAdmin(); err != nil {
@@ -107,31 +106,31 @@ func Start(cfg Config) (_ *Server, err error) {
 // open opens the persistent parts of the node.
 func (s *Server) open(clock *faults.Clock) error {
 	var err error
-	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Now: s.now, Logf: s.logf, Failed: s.failed})
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Clock: s.clock, Logf: s.logf, Failed: s.failed})
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
 	s.topology, err = topology.Open(s.store, topology.Options{
 		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, Seed: s.cfg.Seed,
-		RingDelay: s.cfg.RingDelay, Version: s.version, Now: s.now,
+		RingDelay: s.cfg.RingDelay, Version: s.version, Clock: s.clock,
 	})
 	if err != nil {
 		return err
 	}
 	s.catalog, err = ddl.Open(ddl.Options{
-		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets, Now: s.now,
+		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets, Clock: s.clock,
 	})
 	if err != nil {
 		return err
 	}
-	s.faults = faults.New(faults.NewNode(s.topology, s.catalog.Schema, clock), clock, s.cfg.Seed)
+	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock), clock, s.cfg.Seed)
 	var hook engine.Hook = s.faults
 	if s.cfg.Hook != nil {
 		hook = faults.Chain(s.faults, s.cfg.Hook)
 	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog.Schema, Now: s.now, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Alive: s.alive,
-		CDC: cdc.NewManager(s.catalog.Schema, s.topology, s.store, s.cfg.Seed),
+		Store: s.store, Schema: s.catalog, Clock: s.clock, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
+		CDC: cdc.NewManager(s.catalog, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil
 }

@@ -17,6 +17,13 @@ type Schema struct {
 	Keyspaces map[string]*Keyspace
 }
 
+// Source has the current schema.
+type Source interface {
+	// Schema returns the current schema, which must not be changed. It is safe for
+	// concurrent use.
+	Schema() *Schema
+}
+
 // Keyspace is a keyspace and its objects.
 type Keyspace struct {
 	Name          string

@@ -22,7 +22,7 @@ type Rows interface {
 
 // Manager makes log rows. It is safe for concurrent use.
 type Manager struct {
-	schema  func() *catalog.Schema
+	schema  catalog.Source
 	streams Streams
 	rows    Rows
 	source  source
@@ -31,7 +31,7 @@ type Manager struct {
 
 // NewManager returns a Manager for the node with this schema, streams and rows. The
 // seed determines the order in which the log has changes of one microsecond.
-func NewManager(schema func() *catalog.Schema, streams Streams, rows Rows, seed uint64) *Manager {
+func NewManager(schema catalog.Source, streams Streams, rows Rows, seed uint64) *Manager {
 	m := &Manager{schema: schema, streams: streams, rows: rows}
 	m.source.state.Store(seed)
 	return m

@@ -41,7 +41,7 @@ type planCache struct {
 // version for which it was prepared, and a later write, such as an unfinished Paxos
 // round, is logged by the options of that later time.
 func (m *Manager) plan(base *catalog.Table) (*plan, error) {
-	schema := m.schema()
+	schema := m.schema.Schema()
 	cache := m.plans.Load()
 	if cache != nil && cache.schema == schema {
 		if p, ok := cache.plans[base]; ok {

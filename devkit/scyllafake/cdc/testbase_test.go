@@ -67,9 +67,17 @@ type fixture struct {
 	writes    int64
 }
 
+// Schema returns the schema of the fixture.
+func (f *fixture) Schema() *catalog.Schema { return f.schema }
+
+// fixedClock is a clock that stands still.
+type fixedClock time.Time
+
+func (c fixedClock) Now() time.Time { return time.Time(c) }
+
 func setup(t testing.TB, base *catalog.Table) *fixture {
 	t.Helper()
-	st, err := store.Open(store.Options{Now: func() time.Time { return now }})
+	st, err := store.Open(store.Options{Clock: fixedClock(now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,12 +86,12 @@ func setup(t testing.TB, base *catalog.Table) *fixture {
 			t.Error(err)
 		}
 	})
-	top, err := topology.Open(st, topology.Options{Tokens: 4, Now: func() time.Time { return now.Add(-time.Minute) }})
+	top, err := topology.Open(st, topology.Options{Tokens: 4, Clock: fixedClock(now.Add(-time.Minute))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{TB: t, store: st, topology: top}
-	f.manager = NewManager(func() *catalog.Schema { return f.schema }, top, st, 1)
+	f.manager = NewManager(f, top, st, 1)
 	f.attach(base, nil)
 	return f
 }

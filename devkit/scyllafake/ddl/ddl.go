@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
@@ -26,8 +25,8 @@ type Options struct {
 	Version  catalog.Version
 	// Tablets makes new keyspaces with NetworkTopologyStrategy use tablets by default.
 	Tablets bool
-	// Now is the node's clock; nil means time.Now.
-	Now func() time.Time
+	// Clock is the node's clock; nil means that of the host.
+	Clock store.Clock
 }
 
 // Catalog is the current schema and the only way to change it. It is safe for
@@ -43,8 +42,8 @@ type Catalog struct {
 
 // Open loads the schema from the store, or begins with the system keyspaces only.
 func Open(o Options) (*Catalog, error) {
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = store.HostClock{}
 	}
 	if o.Tablets && !o.Version.HasTablets() {
 		return nil, fmt.Errorf("tablets: ScyllaDB %v has none", o.Version)

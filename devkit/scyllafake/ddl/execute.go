@@ -133,7 +133,7 @@ type change struct {
 
 // begin starts a change; c.mu is held.
 func (c *Catalog) begin() *change {
-	now := c.o.Now()
+	now := c.o.Clock.Now()
 	c.lastWrite = max(c.lastWrite+2, now.UnixMicro())
 	return &change{
 		schemaRows: schemaRows{next: c.Schema().Clone(), at: c.lastWrite},

@@ -21,7 +21,7 @@ func (c Consistency) serial() bool { return c == Serial || c == LocalSerial }
 // replicas returns the replication factor of a keyspace, in total and in the node's own
 // data centre.
 func (e *Engine) replicas(keyspace string) (total, local int) {
-	ks := e.schema().Keyspaces[keyspace]
+	ks := e.schema.Schema().Keyspaces[keyspace]
 	if ks == nil {
 		return 1, 1
 	}
@@ -49,7 +49,7 @@ func (e *Engine) replicas(keyspace string) (total, local int) {
 // *cqlerr.Error with code Unavailable.
 func (e *Engine) available(keyspace string, cl Consistency) error {
 	total, local := e.replicas(keyspace)
-	alive := min(total, e.alive())
+	alive := min(total, e.cluster.Alive())
 	if total > 0 && local == 0 {
 		alive = 0 // the nodes contain none
 	}

@@ -108,33 +108,44 @@ type CDC interface {
 // Config configures an Engine.
 type Config struct {
 	Store  *store.Store
-	Schema func() *catalog.Schema
+	Schema catalog.Source
 	CDC    CDC
 	// Hook injects faults; nil injects none.
 	Hook Hook
 	// Costs counts the cost of paged reads of named partitions. Nil counts nothing:
 	// counting reads rows that are not returned.
 	Costs *ReadCosts
-	// Now returns the node's wall clock; nil means time.Now. Fault hooks skew it.
-	Now func() time.Time
+	// Clock is the node's wall clock; nil means that of the host. Fault hooks skew it.
+	Clock store.Clock
 	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means
 	// datacenter1.
 	DataCenter string
-	// Alive returns how many nodes of the cluster are up; nil means one.
-	Alive func() int
+	// Cluster is that of the node; nil means only the node itself.
+	Cluster Cluster
 }
+
+// Cluster is the cluster of a node.
+type Cluster interface {
+	// Alive returns how many nodes are up.
+	Alive() int
+}
+
+// single is the cluster of a node without others.
+type single struct{}
+
+func (single) Alive() int { return 1 }
 
 // Engine executes data statements. It is safe for concurrent use.
 type Engine struct {
-	store  *store.Store
-	schema func() *catalog.Schema
-	cdc    CDC
-	hook   Hook
-	dc     string
-	alive  func() int
-	clock  *expr.Clock
-	locks  stripes
-	costs  *ReadCosts
+	store   *store.Store
+	schema  catalog.Source
+	cdc     CDC
+	hook    Hook
+	dc      string
+	cluster Cluster
+	clock   *expr.Clock
+	locks   stripes
+	costs   *ReadCosts
 
 	mu      sync.Mutex
 	closed  bool
@@ -145,26 +156,26 @@ type Engine struct {
 
 // New returns an engine. Close stops its timers.
 func New(c Config) *Engine {
-	now := c.Now
-	if now == nil {
-		now = time.Now
+	clock := c.Clock
+	if clock == nil {
+		clock = store.HostClock{}
 	}
 	dc := c.DataCenter
 	if dc == "" {
 		dc = "datacenter1"
 	}
-	alive := c.Alive
-	if alive == nil {
-		alive = func() int { return 1 }
+	cluster := c.Cluster
+	if cluster == nil {
+		cluster = single{}
 	}
 	return &Engine{
 		store:   c.Store,
-		alive:   alive,
+		cluster: cluster,
 		schema:  c.Schema,
 		cdc:     c.CDC,
 		hook:    c.Hook,
 		dc:      dc,
-		clock:   expr.NewClock(now),
+		clock:   expr.NewClock(clock),
 		costs:   c.Costs,
 		replays: map[*replay]struct{}{},
 		decided: map[partitionID][]decision{},
@@ -174,7 +185,7 @@ func New(c Config) *Engine {
 // Plan plans a SELECT, INSERT, UPDATE, DELETE or BATCH text against the
 // current schema; keyspace is the connection's, "" if none. Errors are *cqlerr.Error.
 func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
-	p := planner{&expr.Compiler{Schema: e.schema(), Keyspace: keyspace}}
+	p := planner{&expr.Compiler{Schema: e.schema.Schema(), Keyspace: keyspace}}
 	switch s := stmt.(type) {
 	case *cql.Select:
 		return p.planSelect(s)

@@ -40,6 +40,9 @@ func setup(t testing.TB, tables ...string) *node {
 	return setupHook(t, nil, tables...)
 }
 
+// Now is the clock of the node.
+func (n *node) Now() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
+
 func setupHook(t testing.TB, hook engine.Hook, tables ...string) *node {
 	t.Helper()
 	return setupCosts(t, hook, nil, tables...)
@@ -48,8 +51,7 @@ func setupHook(t testing.TB, hook engine.Hook, tables ...string) *node {
 func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables ...string) *node {
 	t.Helper()
 	n := &node{t: t, params: engine.Params{Consistency: engine.One}}
-	now := func() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
-	st, err := store.Open(store.Options{Now: now})
+	st, err := store.Open(store.Options{Clock: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,17 +59,17 @@ func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables 
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, err := topology.Open(st, topology.Options{Shards: 1, Tokens: 4, Version: version, Now: now})
+	top, err := topology.Open(st, topology.Options{Shards: 1, Tokens: 4, Version: version, Clock: n})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.catalog, err = ddl.Open(ddl.Options{Store: st, Topology: top, Version: version, Now: now})
+	n.catalog, err = ddl.Open(ddl.Options{Store: st, Topology: top, Version: version, Clock: n})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.engine = engine.New(engine.Config{
-		Store: st, Schema: n.catalog.Schema, Now: now, Hook: hook, Costs: costs,
-		CDC: cdc.NewManager(n.catalog.Schema, top, st, 1),
+		Store: st, Schema: n.catalog, Clock: n, Hook: hook, Costs: costs,
+		CDC: cdc.NewManager(n.catalog, top, st, 1),
 	})
 	t.Cleanup(func() {
 		n.engine.Close()

@@ -16,6 +16,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
+// fixedSchema is a schema that does not change.
+type fixedSchema catalog.Schema
+
+func (s *fixedSchema) Schema() *catalog.Schema { return (*catalog.Schema)(s) }
+
 // admin is an administration over HTTP of a node without a server.
 type admin struct {
 	*testing.T
@@ -31,7 +36,7 @@ func newAdmin(t *testing.T) *admin {
 	}
 	t.Cleanup(func() { st.Close() })
 	clock := NewClock(nil)
-	top, err := topology.Open(st, topology.Options{Tokens: 2, Version: catalog.Version{Major: 2025, Minor: 4}, Now: clock.Now})
+	top, err := topology.Open(st, topology.Options{Tokens: 2, Version: catalog.Version{Major: 2025, Minor: 4}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +49,7 @@ func newAdmin(t *testing.T) *admin {
 	schema := &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {
 		Name: "ks", Tablets: true, Tables: map[string]*catalog.Table{"ev": logged},
 	}}}
-	in := New(NewNode(top, func() *catalog.Schema { return schema }, clock), clock, 1)
+	in := New(NewNode(top, (*fixedSchema)(schema), clock), clock, 1)
 	srv := httptest.NewServer(in.Handler())
 	t.Cleanup(srv.Close)
 	return &admin{t, in, srv.URL}

@@ -12,12 +12,12 @@ import (
 // concurrent use.
 type Node struct {
 	topology *topology.Topology
-	schema   func() *catalog.Schema
+	schema   catalog.Source
 	clock    *Clock
 }
 
 // NewNode returns the Node of a topology and schema.
-func NewNode(t *topology.Topology, schema func() *catalog.Schema, clock *Clock) *Node {
+func NewNode(t *topology.Topology, schema catalog.Source, clock *Clock) *Node {
 	return &Node{topology: t, schema: schema, clock: clock}
 }
 
@@ -75,7 +75,7 @@ func (n *Node) Tablets(keyspace, table string) (int, error) {
 }
 
 func (n *Node) table(keyspace, table string) (*catalog.Table, error) {
-	base, ok := n.schema().Table(keyspace, table)
+	base, ok := n.schema.Schema().Table(keyspace, table)
 	if !ok {
 		return nil, fmt.Errorf("no table %s.%s", keyspace, table)
 	}
@@ -84,6 +84,6 @@ func (n *Node) table(keyspace, table string) (*catalog.Table, error) {
 
 // logged reports whether a table has CDC.
 func (n *Node) logged(keyspace, table string) bool {
-	base, ok := n.schema().Table(keyspace, table)
+	base, ok := n.schema.Schema().Table(keyspace, table)
 	return ok && base.CDC != nil && base.CDC.Enabled
 }

@@ -86,7 +86,7 @@ func (c *clock) Now() time.Time { return time.Unix(c.sec.Load(), 999_999_999) }
 func setup(t testing.TB) (*Store, *clock) {
 	t.Helper()
 	c := newClock()
-	s, err := Open(Options{Now: c.Now})
+	s, err := Open(Options{Clock: c})
 	if err != nil {
 		t.Fatalf("Open() error = %v", err)
 	}

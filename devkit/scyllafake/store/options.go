@@ -19,14 +19,26 @@ type Options struct {
 	// survives a crash of the process (the operating system has it) but not of the
 	// machine.
 	Fsync bool
-	// Now is the clock for TTLs; nil means time.Now.
-	Now func() time.Time
+	// Clock is the clock for TTLs; nil means that of the host.
+	Clock Clock
 	// Logf receives pebble's own messages; nil discards them.
 	Logf func(format string, args ...any)
 	// Failed is called once, in a goroutine of its own, when the disk refused a write:
 	// the store takes no more writes. The error wraps ErrFailed. Nil disables the call.
 	Failed func(error)
 }
+
+// Clock is the wall clock of a node. It is safe for concurrent use, and may be set back.
+type Clock interface {
+	// Now returns the current time.
+	Now() time.Time
+}
+
+// HostClock is the clock of this host.
+type HostClock struct{}
+
+// Now returns time.Now.
+func (HostClock) Now() time.Time { return time.Now() }
 
 // ErrFailed means that the disk refused a write, for example because it is full.
 var ErrFailed = errors.New("the disk refused a write")

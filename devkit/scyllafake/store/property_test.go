@@ -106,7 +106,7 @@ func newReopenable(t *rapid.T) *reopenable {
 }
 
 func (r *reopenable) open(t *rapid.T) {
-	s, err := open(Options{Now: r.clock.Now}, r.fs, "db", true)
+	s, err := open(Options{Clock: r.clock}, r.fs, "db", true)
 	if err != nil {
 		t.Fatalf("open() error = %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -23,9 +22,9 @@ import (
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
-	db   *pebble.DB
-	lock *pebble.Lock
-	now  func() time.Time
+	db    *pebble.DB
+	lock  *pebble.Lock
+	clock Clock
 	// write contains the options of commits: synced, or not where there is no log.
 	write *pebble.WriteOptions
 
@@ -70,10 +69,10 @@ func Open(o Options) (*Store, error) {
 
 // open opens a store on fs, with a write-ahead log if durable is set.
 func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
-	s := &Store{now: o.Now, write: pebble.NoSync, logf: o.Logf}
+	s := &Store{clock: o.Clock, write: pebble.NoSync, logf: o.Logf}
 	s.failure.notify = o.Failed
-	if s.now == nil {
-		s.now = time.Now
+	if s.clock == nil {
+		s.clock = HostClock{}
 	}
 	if durable {
 		fs = failingFS{fs, s.fail}
@@ -148,7 +147,7 @@ func (s *Store) Close() error {
 }
 
 // unixNow returns the current second, for expiry.
-func (s *Store) unixNow() int64 { return s.now().Unix() }
+func (s *Store) unixNow() int64 { return s.clock.Now().Unix() }
 
 // columnsOf returns the column infos of t. They are derived once for each version of
 // the table.

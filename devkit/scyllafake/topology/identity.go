@@ -50,7 +50,7 @@ func (t *Topology) AddGeneration(id *Identity) (*Generation, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := id.generation(t.now().UnixMicro(), t.Shards)
+	g := id.generation(t.clock.Now().UnixMicro(), t.Shards)
 	if gens := t.state.Load().generations; len(gens) > 0 && g.start <= gens[len(gens)-1].start {
 		return nil, fmt.Errorf("a generation from %s is not the last", g.Start())
 	}

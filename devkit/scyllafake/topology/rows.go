@@ -114,6 +114,6 @@ func (t *Topology) table(keyspace, name string) *catalog.Table {
 
 // writeTime returns a timestamp (µs) above all before.
 func (t *Topology) writeTime() int64 {
-	t.lastWrite = max(t.lastWrite+1, t.now().UnixMicro())
+	t.lastWrite = max(t.lastWrite+1, t.clock.Now().UnixMicro())
 	return t.lastWrite
 }

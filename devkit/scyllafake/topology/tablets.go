@@ -54,7 +54,7 @@ func (t *Topology) CreateStreams(base *catalog.Table, tablets int) (*Change, err
 	for n < tablets {
 		n *= 2
 	}
-	start := wholeMillis(t.now().Add(-Leeway).UnixMicro())
+	start := wholeMillis(t.clock.Now().Add(-Leeway).UnixMicro())
 	return t.changeTable(base, &tabletTable{
 		keyspace: base.Keyspace, name: base.Name, sets: []*streamSet{newStreamSet(start, n)},
 	}), nil
@@ -111,7 +111,7 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, to func(int) (int, 
 	sets := slices.Clone(old.sets)
 	if ttl > 0 {
 		// A set is closed when the next one begins.
-		closed := t.now().Add(-time.Duration(ttl) * time.Second).UnixMicro()
+		closed := t.clock.Now().Add(-time.Duration(ttl) * time.Second).UnixMicro()
 		for len(sets) > 1 && sets[1].start < closed {
 			sets = sets[1:]
 		}

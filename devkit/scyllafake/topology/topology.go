@@ -49,8 +49,8 @@ type Options struct {
 	RingDelay time.Duration
 	// Version determines which tables exist and which timestamps are accepted.
 	Version catalog.Version
-	// Now is the node's clock; nil means time.Now.
-	Now func() time.Time
+	// Clock is the node's clock; nil means that of the host.
+	Clock store.Clock
 }
 
 // Topology is the node and its streams. It is safe for concurrent use; finding a stream
@@ -63,7 +63,7 @@ type Topology struct {
 	Tokens           []int64
 
 	store     Store
-	now       func() time.Time
+	clock     store.Clock
 	ringDelay time.Duration
 	seed      uint64
 	nearPast  bool // the previous generation accepts writes for a while
@@ -96,8 +96,8 @@ func Open(st Store, o Options) (*Topology, error) {
 	if o.Tokens < 1 || o.Tokens > 1<<14 {
 		return nil, fmt.Errorf("%d tokens: must be 1 to %d", o.Tokens, 1<<14)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = store.HostClock{}
 	}
 	if o.Identity != nil {
 		if err := o.Identity.validate(o.Shards); err != nil {
@@ -106,7 +106,7 @@ func Open(st Store, o Options) (*Topology, error) {
 	}
 	t := &Topology{
 		DataCenter: o.DataCenter, Rack: o.Rack, Shards: o.Shards,
-		store: st, now: o.Now, ringDelay: o.RingDelay, seed: o.Seed,
+		store: st, clock: o.Clock, ringDelay: o.RingDelay, seed: o.Seed,
 		nearPast: o.Version.AtLeast(6, 0),
 		system:   system.Keyspaces(o.Version),
 	}
@@ -122,7 +122,7 @@ func Open(st Store, o Options) (*Topology, error) {
 	}
 	if !known && o.Identity != nil {
 		t.HostID, t.Tokens = o.Identity.HostID, slices.Clone(o.Identity.Tokens)
-		return t, t.storeGeneration(o.Identity.generation(t.now().UnixMicro(), t.Shards), t.nodeMeta())
+		return t, t.storeGeneration(o.Identity.generation(t.clock.Now().UnixMicro(), t.Shards), t.nodeMeta())
 	}
 	if !known {
 		t.HostID = uuid.New()
@@ -145,7 +145,7 @@ func (t *Topology) begin(newNode bool) error {
 	if newNode {
 		metas = append(metas, t.nodeMeta())
 	}
-	_, err := t.addGeneration(t.now(), t.Tokens, metas...)
+	_, err := t.addGeneration(t.clock.Now(), t.Tokens, metas...)
 	return err
 }
 
@@ -174,9 +174,9 @@ func (t *Topology) randomTokens(n int) []int64 {
 // without a ring delay.
 func (t *Topology) NextStart() time.Time {
 	if t.ringDelay <= 0 {
-		return t.now()
+		return t.clock.Now()
 	}
-	return t.now().Add(2*t.ringDelay + Leeway)
+	return t.clock.Now().Add(2*t.ringDelay + Leeway)
 }
 
 // NewGeneration creates a generation that starts at the given time (in whole

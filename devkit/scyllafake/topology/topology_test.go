@@ -62,13 +62,13 @@ func (m *memory) Metas(prefix string) ([]store.Meta, error) {
 // clock is a settable node clock.
 type clock struct{ at time.Time }
 
-func (c *clock) now() time.Time { return c.at }
+func (c *clock) Now() time.Time { return c.at }
 
 func newClock() *clock { return &clock{time.Date(2026, 11, 21, 4, 55, 53, 889_123_000, time.UTC)} }
 
 func open(t *testing.T, st Store, c *clock, change func(*Options)) *Topology {
 	t.Helper()
-	o := Options{Tokens: 8, Version: catalog.Version{Major: 5, Minor: 1}, Now: c.now}
+	o := Options{Tokens: 8, Version: catalog.Version{Major: 5, Minor: 1}, Clock: c}
 	if change != nil {
 		change(&o)
 	}

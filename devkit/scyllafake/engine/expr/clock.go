@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
 // gregorianTicks is the number of 100 ns between 1582-10-15, where the time of
@@ -20,7 +21,7 @@ const listEpoch = 1262304000000000
 // Clock returns times and ids made of them. Timestamps and uuids never repeat and never
 // decrease, even if the wall clock does.
 type Clock struct {
-	wall func() time.Time
+	wall store.Clock
 	node uint64 // low eight bytes of the node's uuids
 
 	mu    sync.Mutex
@@ -29,7 +30,7 @@ type Clock struct {
 }
 
 // NewClock returns a clock over a wall clock.
-func NewClock(wall func() time.Time) *Clock {
+func NewClock(wall store.Clock) *Clock {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	b[0] = b[0]&0x3f | 0x80
@@ -38,11 +39,11 @@ func NewClock(wall func() time.Time) *Clock {
 }
 
 // Now returns the time by the wall clock.
-func (c *Clock) Now() time.Time { return c.wall() }
+func (c *Clock) Now() time.Time { return c.wall.Now() }
 
 // Micros returns the time in microseconds, greater than every one before.
 func (c *Clock) Micros() int64 {
-	now := c.wall().UnixMicro()
+	now := c.wall.Now().UnixMicro()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.micro = max(now, c.micro+1)
@@ -51,7 +52,7 @@ func (c *Clock) Micros() int64 {
 
 // timeUUID returns a new version 1 uuid, as now() does.
 func (c *Clock) timeUUID() [16]byte {
-	ticks := uint64(c.wall().UnixNano()/100) + gregorianTicks
+	ticks := uint64(c.wall.Now().UnixNano()/100) + gregorianTicks
 	c.mu.Lock()
 	ticks = max(ticks, c.ticks+1)
 	c.ticks = ticks
