@@ -126,6 +126,16 @@ func (b *bundle) brokerOutageFor(key kmsg.Key) (end func()) {
 	return func() { gone.Store(false) }
 }
 
+// unavailableNames are names of topics that cannot be stored while it is set.
+type unavailableNames struct{ atomic.Bool }
+
+func (n *unavailableNames) Remember(context.Context, string) error {
+	if n.Load() {
+		return kerr.CoordinatorNotAvailable
+	}
+	return nil
+}
+
 // A half-open breaker probes the broker also while a topic cannot be made because
 // the database does not answer.
 func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
@@ -133,13 +143,8 @@ func TestBreaker_ClosesWhileATopicWaitsForTheDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		var refuses atomic.Bool
-		b.publisher.OnFirstUse(func(context.Context, string) error {
-			if refuses.Load() {
-				return kerr.CoordinatorNotAvailable
-			}
-			return nil
-		})
+		var refuses unavailableNames
+		b.publisher.SetTopicNames(&refuses)
 		b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil)
 		b.drain(time.Minute)
 		answers := relaytest.TakesNothing(b.cluster, "OrderUpdated")

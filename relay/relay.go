@@ -264,7 +264,7 @@ func (r *Relay) supervised(e suture.Event) {
 type service struct {
 	name string
 	run  func(context.Context) error
-	fail func(error)
+	pass *pass
 }
 
 // Serve runs the part once. A Fatal error ends the relay; after any other error the
@@ -272,7 +272,7 @@ type service struct {
 func (s *service) Serve(ctx context.Context) error {
 	err := s.run(ctx)
 	if ctx.Err() == nil && err != nil && failure.Classify(err) == failure.Fatal {
-		s.fail(err)
+		s.pass.fail(err)
 		return suture.ErrDoNotRestart
 	}
 	return err

@@ -125,7 +125,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		PassThroughPanics: true,
 	})
 	add := func(name string, run func(context.Context) error) {
-		sup.Add(&service{name: name, run: run, fail: x.fail})
+		sup.Add(&service{name: name, run: run, pass: x})
 	}
 	replays := publish.NewReplayer(x.p, x.lookup)
 	replays.Own = &x.own

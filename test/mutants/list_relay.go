@@ -177,7 +177,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestRelay_CrashesRepeatNothing", mutant{
 		name: "the topics of a template are not saved", file: "relay/internal/publish/topics_make.go",
-		old: "			err = t.remember(ctx, topic)",
+		old: "			err = t.names.Remember(ctx, topic)",
 		new: "			_ = t.remember",
 	}),
 	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{

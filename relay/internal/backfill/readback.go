@@ -41,12 +41,10 @@ func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		r.Begin(false)
 	}()
 	t := r.NewTopics()
-	var denied []string
-	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
 	if err := r.Read(ctx, t, topics, row.Mark.Add(-b.cfg.ReadBackMargin)); err != nil {
 		return 0, err
 	}
-	if len(denied) > 0 {
+	if denied := slices.Sorted(maps.Keys(t.Denied)); len(denied) > 0 {
 		b.log.Warn("topics may not be read back; events that the scan published to them are repeated with the same ids",
 			"topics", denied, "grant", "READ on the topics")
 	}

@@ -28,7 +28,7 @@
 // Callbacks: Offer.Settled is called once, when its event is acknowledged or stored as a
 // dead letter, or from Offer if it was published before. It must not call the Publisher,
 // because Publisher.mu may be held. The methods of replay are called with Publisher.mu, the
-// function of OnFirstUse and the Prover without it.
+// TopicNames and the Prover without it.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index, package producer has the Kafka

@@ -103,7 +103,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		stop()
 		return nil, err
 	}
-	p.topics = topicMaker{cfg: cfg, producer: p.producer, calls: p.calls, fatal: fatal, records: p}
+	p.topics = topicMaker{cfg: cfg, producer: p.producer, calls: p.calls, owner: p}
 	p.wg.Go(p.watch)
 	return p, nil
 }
@@ -128,11 +128,12 @@ func (p *Publisher) Swept() *swept.Tracker { return p.tailed }
 // Kafka returns the producer's client, and an administrator of topics that uses it.
 func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.producer.Clients() }
 
-// OnFirstUse sets the function that saves the name of a topic before its first event is
+// SetTopicNames makes the publisher store the name of a topic before its first event is
 // sent. It is called before anything is published.
-func (p *Publisher) OnFirstUse(remember func(context.Context, string) error) {
-	p.topics.remember = remember
-}
+func (p *Publisher) SetTopicNames(n TopicNames) { p.topics.names = n }
+
+// end stops the relay with an error.
+func (p *Publisher) end(err error) { p.fatal(err) }
 
 // Drain waits until all publishable events are published and no replay is in progress,
 // or ctx ends, and returns the number of remaining events.

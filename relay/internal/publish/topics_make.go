@@ -17,17 +17,25 @@ type topicMaker struct {
 	cfg      *Config
 	producer *producer.Producer
 	calls    *calls.Calls
-	fatal    func(error)
-	// remember saves the name of a topic before its first event is sent; nil if a
-	// start after a crash does not need it.
-	remember func(context.Context, string) error
-	records  outstandingRecords
+	// names has the topic before its first event is sent; nil if a start after a crash
+	// does not need it.
+	names TopicNames
+	owner topicOwner
 }
 
-// outstandingRecords is the publisher as topicMaker uses it. It is called without locks.
-type outstandingRecords interface {
+// TopicNames are the stored names of the topics that a relay publishes to. It is safe for
+// concurrent use.
+type TopicNames interface {
+	// Remember stores the name of a topic unless it is stored. It is called without locks.
+	Remember(ctx context.Context, topic string) error
+}
+
+// topicOwner is the publisher as topicMaker uses it. It is called without locks.
+type topicOwner interface {
 	// hasOutstanding reports whether records of the topic are outstanding.
 	hasOutstanding(topic string) bool
+	// end stops the relay with an error.
+	end(err error)
 }
 
 // ensure creates the topic if it is missing and retries as long as the broker is
@@ -35,8 +43,8 @@ type outstandingRecords interface {
 func (t *topicMaker) ensure(ctx context.Context, topic string) error {
 	for attempt := 1; ; attempt++ {
 		var err error
-		if t.remember != nil {
-			err = t.remember(ctx, topic)
+		if t.names != nil {
+			err = t.names.Remember(ctx, topic)
 		}
 		if err == nil {
 			var found topics.Found
@@ -44,7 +52,7 @@ func (t *topicMaker) ensure(ctx context.Context, topic string) error {
 				found, err = t.producer.Catalog.Ensure(ctx, topic)
 				return err
 			}); err == nil {
-				t.producer.Know(topic, &found, t.records.hasOutstanding)
+				t.producer.Know(topic, &found, t.owner.hasOutstanding)
 			}
 		}
 		if err == nil {
@@ -57,7 +65,7 @@ func (t *topicMaker) ensure(ctx context.Context, topic string) error {
 		case failure.Permanent, failure.Stopped:
 			return err
 		case failure.Fatal:
-			t.fatal(err)
+			t.owner.end(err)
 			return err
 		}
 		wait := retry.Backoff(t.cfg.RetryMin, t.cfg.RetryMax, attempt)

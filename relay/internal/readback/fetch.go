@@ -57,8 +57,8 @@ type Topics struct {
 	Source string
 	owns   []*cdclog.Portion // whose events; nil is everybody's, and alone
 	Take   func([]Event)
-	// Refuse is called once for every topic whose read access is denied.
-	Refuse func(topic string, err error)
+	// Denied contains the topics whose read access is denied, with the errors.
+	Denied map[string]error
 
 	Parts map[string]map[int32]*Partition
 	// noEpochs counts failed requests for the end of an epoch. Some brokers do not
@@ -202,16 +202,14 @@ func isDenied(err error) bool {
 
 // deny gives up a topic whose read access is denied.
 func (t *Topics) deny(topic string, err error) {
-	first := true
 	for _, p := range t.Parts[topic] {
-		first = first && p.err == nil
 		p.err = err
 	}
 	if len(t.Parts[topic]) == 0 {
 		t.part(topic, -1).err = err
 	}
-	if first {
-		t.Refuse(topic, err)
+	if t.Denied[topic] == nil {
+		t.Denied[topic] = err
 	}
 }
 

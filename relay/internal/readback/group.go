@@ -76,11 +76,10 @@ type backReader struct {
 	gone bool          // it no longer waits; guarded by the lock of the Group
 
 	// Set when the reading is done.
-	t      *Topics
-	denied []string
-	found  dedup.Found
-	ours   bool // an event of this relay's source was found
-	alone  bool // it has to read for itself
+	t     *Topics
+	found dedup.Found
+	ours  bool // an event of this relay's source was found
+	alone bool // it has to read for itself
 }
 
 // begin requests the first waiting one to read if now is set. It is called with the lock.
@@ -164,7 +163,7 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 		w.alone = true
 		return nil
 	}
-	var topics, denied []string
+	var topics []string
 	var owns []*cdclog.Portion
 	since := w.since
 	for _, o := range party {
@@ -178,12 +177,11 @@ func (w *backReader) readWith(ctx context.Context, party []*backReader) error {
 	slices.Sort(topics)
 	t := w.r.NewTopics()
 	t.owns = owns
-	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
 	w.r.Sink = func(e *Event) { party[e.owner].take(e) }
 	err := w.r.Read(ctx, t, slices.Compact(topics), since)
 	w.r.Sink = nil
 	for _, o := range party {
-		o.t, o.denied = t, slices.Clone(denied)
+		o.t = t
 	}
 	return err
 }

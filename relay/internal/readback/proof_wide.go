@@ -59,7 +59,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	}
 	t := &Topics{
 		Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil,
-		Parts: make(map[string]map[int32]*Partition),
+		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
 		Take: func(events []Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -69,9 +69,13 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 				}
 			}
 		},
-		Refuse: func(topic string, err error) { denied[topic] = true; d.refused(topic, err) },
 	}
-	if err := d.readAll(ctx, t, there, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin)); err != nil {
+	err = d.readAll(ctx, t, there, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin))
+	for topic, why := range t.Denied {
+		denied[topic] = true
+		d.refused(topic, why)
+	}
+	if err != nil {
 		return err
 	}
 	retained, err := d.retention(ctx, slices.DeleteFunc(there, func(topic string) bool { return denied[topic] }))

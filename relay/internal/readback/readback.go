@@ -89,12 +89,12 @@ func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generati
 		saved: make(map[string]bool),
 		found: dedup.NewFound(),
 	}
-	p.OnFirstUse(r.remember)
+	p.SetTopicNames(r)
 	return r
 }
 
-// remember saves the topic. It is called before the first event is published to it.
-func (r *Reader) remember(ctx context.Context, topic string) error {
+// Remember saves the topic. It is called before the first event is published to it.
+func (r *Reader) Remember(ctx context.Context, topic string) error {
 	r.mu.Lock()
 	known := r.saved[topic]
 	r.mu.Unlock()
@@ -150,34 +150,33 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 	r.gating = true
 	since := mark.Add(-r.cfg.ReadBackMargin)
-	t, denied, err := r.readAll(ctx, topics, since)
+	t, err := r.readAll(ctx, topics, since)
 	r.gating = false
 	if err != nil {
 		return err
 	}
 	r.gate(t, since)
-	r.report(t, denied, mark, time.Since(began))
+	r.report(t, mark, time.Since(began))
 	r.publisher.Seed(&r.found, since, time.Now().Add(r.cfg.ReadBackMargin))
 	r.found, r.ours = dedup.Found{}, false
 	return nil
 }
 
 // readAll reads the topics back since the given time, shared with other shards if any.
-func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, denied []string, err error) {
+func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, err error) {
 	if r.Ticket != nil {
 		w := &backReader{r: r, topics: topics, since: since, most: r.Most()}
 		if err := r.Ticket.read(ctx, w); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if !w.alone {
 			r.found, r.ours = w.found, w.ours
-			return w.t, w.denied, nil
+			return w.t, nil
 		}
 	}
 	t = r.NewTopics()
-	t.Refuse = func(topic string, _ error) { denied = append(denied, topic) }
 	err = r.Read(ctx, t, topics, since)
-	return t, denied, err
+	return t, err
 }
 
 // count returns the number of events for the dedup index. It excludes events of
@@ -189,9 +188,7 @@ func (r *Reader) count(ctx context.Context, topics []string, since time.Time) (n
 		}
 	}
 	defer func() { r.Sink = nil }()
-	t := r.NewTopics()
-	t.Refuse = func(string, error) {}
-	err = r.Read(ctx, t, topics, since)
+	err = r.Read(ctx, r.NewTopics(), topics, since)
 	return n, err
 }
 
@@ -200,7 +197,7 @@ func (r *Reader) NewTopics() *Topics {
 	client, admin := r.publisher.Kafka()
 	return &Topics{
 		Client: client, Admin: admin, Source: r.cfg.Source, owns: []*cdclog.Portion{r.Own},
-		Parts: make(map[string]map[int32]*Partition), Take: r.take,
+		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error), Take: r.take,
 	}
 }
 
@@ -441,7 +438,7 @@ func (r *Reader) Came() bool {
 }
 
 // report logs the result and sets the metrics.
-func (r *Reader) report(t *Topics, denied []string, mark time.Time, took time.Duration) {
+func (r *Reader) report(t *Topics, mark time.Time, took time.Duration) {
 	counts := map[string]int{"read": 0, "denied": 0, "unread": 0, "corrupt": 0}
 	var corrupt error
 	t.each(func(p *Partition) {
@@ -462,8 +459,7 @@ func (r *Reader) report(t *Topics, denied []string, mark time.Time, took time.Du
 	}
 	r.Metrics.Events.Set(float64(r.found.Size()))
 	r.Metrics.seconds.Set(took.Seconds())
-	if len(denied) > 0 {
-		slices.Sort(denied)
+	if denied := slices.Sorted(maps.Keys(t.Denied)); len(denied) > 0 {
 		r.log.Warn("topics may not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
 			"topics", denied, "grant", "READ on the topics")
 	}

@@ -88,7 +88,6 @@ func (r *Reader) Awaited() unreadPartitions {
 func (r *Reader) Readable(ctx context.Context, unread *unreadPartitions) (n int, err error) {
 	t := r.NewTopics()
 	t.Take = func([]Event) {}
-	t.Refuse = func(string, error) {}
 	topics := make(map[string]struct{})
 	awaited := make(map[publish.Partition]struct{})
 	for _, key := range unread.Parts {
