@@ -72,9 +72,15 @@ const SpecVersion = "1.0"
 // timeFormat is RFC 3339 with the milliseconds that CreatedAt has.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// reserved reports whether a header key is set from the fields of the event.
+// reserved reports whether a header key has the form of the keys that are set from the
+// fields of the event.
 func reserved(key string) bool {
 	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") || strings.EqualFold(key, HeaderContentType)
+}
+
+// brought reports whether an event brings a header of that key in Headers.
+func brought(key string) bool {
+	return key == HeaderPartitionKey || key == HeaderDataRef || !reserved(key)
 }
 
 // Header is one record header. kgo.RecordHeader has the same underlying type,
@@ -169,7 +175,7 @@ func (w *headerWriter[H]) text(key, value string) {
 
 // own adds a header of the event's own.
 func (w *headerWriter[H]) own(key, value string) {
-	if key == HeaderPartitionKey || !reserved(key) {
+	if brought(key) {
 		w.text(key, value)
 	}
 }
@@ -260,7 +266,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	case HeaderContentType:
 		e.ContentType = string(value)
 	default:
-		if reserved(key) && key != HeaderPartitionKey {
+		if !brought(key) {
 			return nil // of the way to the topic, or of a later version
 		}
 		if e.Headers == nil {

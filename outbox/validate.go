@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // Bounds that Validate enforces. They keep a record below a broker's default
@@ -70,11 +73,7 @@ func (t Table) Validate(e *Event) error {
 	if e.ContentType != "" {
 		bad.name("ContentType", e.ContentType, "use a media type such as application/json, or leave it empty")
 	}
-	if e.CreatedAt.IsZero() {
-		bad.add("CreatedAt", "is zero", "set it to time.Now().UTC(), once, so that a retry writes the same row")
-	} else if y := e.CreatedAt.UTC().Year(); y < 1 || y > 9999 {
-		bad.add("CreatedAt", fmt.Sprintf("is in the year %d", y), "use a year from 1 to 9999, as in RFC 3339")
-	}
+	bad.time("CreatedAt", e.CreatedAt)
 	size := len(e.Payload)
 	for k, v := range e.Headers {
 		size += len(k) + len(v)
@@ -82,6 +81,12 @@ func (t Table) Validate(e *Event) error {
 		bad.name(field, k, "use a short printable key")
 		if k == HeaderPartitionKey {
 			bad.name(field, v, "use a short printable record key, or omit it to use the aggregate's id")
+		} else if k == HeaderDataRef {
+			if _, err := payload.Parse(v); err != nil {
+				bad.add(field, "is no reference of a stored payload", "leave it to MovePayload")
+			} else if len(e.Payload) > 0 {
+				bad.add(field, "is set beside a payload", "remove it or the payload")
+			}
 		} else if reserved(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}
@@ -91,7 +96,7 @@ func (t Table) Validate(e *Event) error {
 	}
 	if size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
-			"store the document elsewhere and publish a reference to it")
+			"move the payload to a store with MovePayload")
 	}
 	if bad.Fields == nil {
 		return nil
@@ -143,6 +148,15 @@ func bits(t columnType) int {
 		return 32
 	}
 	return 64
+}
+
+// time checks a time that is used in a header value.
+func (e *InvalidEventError) time(field string, t time.Time) {
+	if t.IsZero() {
+		e.add(field, "is zero", "set it to time.Now().UTC(), once, so that a retry writes the same row")
+	} else if y := t.UTC().Year(); y < 1 || y > 9999 {
+		e.add(field, fmt.Sprintf("is in the year %d", y), "use a year from 1 to 9999, as in RFC 3339")
+	}
 }
 
 // name checks a short text that is used in a header value or topic name.

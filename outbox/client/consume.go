@@ -9,6 +9,8 @@ import (
 	mrand "math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // Handler processes a message. Nil acknowledges it, an error reports a failed delivery. An
@@ -29,6 +31,10 @@ type ConsumeOptions struct {
 	// StopTimeout bounds the time for the messages in progress after ctx has ended.
 	// Default 30 s.
 	StopTimeout time.Duration
+	// Payloads resolves payloads that are stored outside of their events, before the
+	// handler is called; see Delivery.Load. A payload that cannot be read is a failed
+	// delivery. Default: the handler receives an empty payload and the reference.
+	Payloads payload.Store
 	// Logger logs failed deliveries and requests. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -207,7 +213,10 @@ func (k *consumer) handle(ctx context.Context, d *Delivery) {
 	ctx, lost := context.WithCancel(ctx)
 	defer lost()
 	k.watch(d.Receipt, lost)
-	err := k.handler(ctx, d)
+	err := d.Load(ctx, k.opts.Payloads)
+	if err == nil {
+		err = k.handler(ctx, d)
+	}
 	e := ended{"ack", Settling{Receipt: d.Receipt}}
 	switch {
 	case err == nil:

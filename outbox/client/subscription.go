@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // MaxReceipts is the maximum number of receipts of one call.
@@ -60,6 +63,25 @@ func (d *Delivery) Payload() []byte {
 		return []byte(*d.DataText)
 	}
 	return d.DataBase64
+}
+
+// Load replaces the payload by the one that the header payload.Header refers to, and
+// removes the header, once size and SHA-256 are verified. Without a reference, or
+// without a store, it changes nothing. Errors name the event and the reference.
+// One with payload.ErrNotFound or payload.ErrDamaged in its chain does not end by a
+// repetition.
+func (d *Delivery) Load(ctx context.Context, s payload.Store) error {
+	key, ok := d.Headers[payload.Header]
+	if !ok || s == nil {
+		return nil
+	}
+	content, err := payload.Load(ctx, s, key)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", d.EventID, err)
+	}
+	d.Data, d.DataText, d.DataBase64 = nil, nil, content
+	delete(d.Headers, payload.Header)
+	return nil
 }
 
 // ReceiveOptions are the options of Receive; the zero value receives up to 10 messages

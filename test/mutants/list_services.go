@@ -114,6 +114,22 @@ var serviceMutants = []mutant{
 		old: "		outbox.HeaderContentType:   fixed(", new: "		outbox.HeaderBreaker:       fixed(",
 	},
 	{
+		name: "payload: the digest is not compared", file: "outbox/payload/reference.go", pkg: "./outbox/payload", run: "TestResolve_",
+		old: " || sha256.Sum256(content) != r.SHA256", new: "",
+	},
+	{
+		name: "payload: a payload that was written again expires with its day", file: "outbox/payload/folder.go", pkg: "./outbox/payload", run: "TestFolder_Expires",
+		old: "info.ModTime().After(before)", new: "info == nil",
+	},
+	{
+		name: "payload: the lifetime of a scheduled event begins when it is written", file: "outbox/payload.go", pkg: "./outbox", run: "TestMovePayload_",
+		old: "		day = e.DeliverAt\n", new: "",
+	},
+	{
+		name: "payload: the event exists although its payload was not stored", file: "outbox/payload.go", pkg: "./outbox", run: "TestMovePayload_",
+		old: "s.Put(ctx, key, e.Payload); err != nil", new: "s.Put(ctx, key, e.Payload); err != nil && false",
+	},
+	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
 	},

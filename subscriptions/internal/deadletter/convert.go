@@ -118,7 +118,7 @@ func ID(incarnation, topic string, partition int32, offset, seek int64) gocql.UU
 // own reports whether a header may be part of an outbox event, which operators edit.
 func own(name string) bool {
 	lower := strings.ToLower(name)
-	return name == outbox.HeaderPartitionKey || !strings.HasPrefix(lower, "ce_") && lower != outbox.HeaderContentType
+	return name == outbox.HeaderPartitionKey || name == outbox.HeaderDataRef || !strings.HasPrefix(lower, "ce_") && lower != outbox.HeaderContentType
 }
 
 // Place returns the place of the record of a dead letter.
