@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
 		Partitions: 3, Logger: relaytest.Logger(t),
-		Load: func(context.Context) (publish.Load, error) { return publish.Load{}, nil }, // not that of the machine of the tests
+		LoadMeter: relaytest.Idle{},
 	}
 	if change != nil {
 		change(&b.cfg)

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +22,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -111,7 +109,7 @@ type Config struct {
 	// before each write to a connection. After its first error Run discards the events in
 	// progress and saves no checkpoint. The component that fences the relay also ends
 	// Run's context. A share.Hold is a Fence.
-	Fence fence.Fence
+	Fence Fence
 	// ReadBacks, if not nil, is shared by all shards of this table in the process:
 	// shards that start together read the topics back together, once. Default nil: each
 	// shard reads them back itself.
@@ -309,8 +307,9 @@ type Config struct {
 	// DefaultConditionBroker and so on.
 	ConditionBroker, ConditionDatabase time.Duration
 	ConditionCPU, ConditionMemory      float64
-	// Load measures the load of the container. Nil reads the control groups of Linux.
-	Load func(context.Context) (publish.Load, error)
+	// LoadMeter measures the load of the container. Nil reads the control groups of
+	// Linux.
+	LoadMeter LoadMeter
 	// ClaimFor is how long a worker owns a dead letter during a replay before another
 	// worker may take it over. Default DefaultClaimFor.
 	ClaimFor time.Duration
@@ -575,7 +574,7 @@ func (c *Config) publish() *publish.Config {
 		DeadLetters: c.deadLetters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
 		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
-		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, Load: c.Load, ClaimFor: c.ClaimFor,
+		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, LoadMeter: c.LoadMeter, ClaimFor: c.ClaimFor,
 		ReadBackMargin: c.ReadBackMargin, Logger: c.Logger, Tracer: c.Tracer,
 	}
 }

@@ -92,8 +92,8 @@ func (c *Config) publishingDefaults() {
 	def(&c.ConditionDatabase, DefaultConditionDatabase)
 	def(&c.ConditionCPU, DefaultConditionCPU)
 	def(&c.ConditionMemory, DefaultConditionMemory)
-	if c.Load == nil {
-		c.Load = cgroup.New("/").Load
+	if c.LoadMeter == nil {
+		c.LoadMeter = cgroup.New("/")
 	}
 	c.rules, c.rulesErr = dlq.NewStrategyRules(c.Rules)
 }

@@ -102,21 +102,26 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 	})
 }
 
+// busyCPU is a container whose CPU is busy while it is set. Its memory is full otherwise.
+type busyCPU struct{ atomic.Bool }
+
+func (b *busyCPU) Load(context.Context) (publish.Load, error) {
+	if b.Bool.Load() {
+		return publish.Load{CPU: 97, Memory: 50}, nil
+	}
+	return publish.Load{CPU: 12, Memory: 99}, nil
+}
+
 // A conditional dead letter waits until its condition holds, and says which does not;
 // when it dies of the same error for the third time it is manual, and says so.
 func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		var busy atomic.Bool
+		var busy busyCPU
 		busy.Store(true)
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			retried(dlq.StrategyRule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
-			c.Load = func(context.Context) (publish.Load, error) {
-				if busy.Load() {
-					return publish.Load{CPU: 97, Memory: 50}, nil
-				}
-				return publish.Load{CPU: 12, Memory: 99}, nil // memory is none of its conditions
-			}
+			c.LoadMeter = &busy
 		})
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -18,10 +19,14 @@ type (
 	BreakerState = publish.BreakerState
 	// DataLoss is a partition that no longer contains records which it acknowledged.
 	DataLoss = publish.DataLoss
+	// Fence decides whether a relay may still write.
+	Fence = fence.Fence
 	// Hold is an aggregate whose front event cannot be published.
 	Hold = publish.Hold
 	// Load is the load of the relay's container, in percent.
 	Load = publish.Load
+	// LoadMeter measures the load of the relay's container.
+	LoadMeter = publish.LoadMeter
 	// ReadBacks lets the shards of one process read the topics back together.
 	ReadBacks = readback.Group
 	// StalledTopic is a topic with a partition that acknowledges nothing.

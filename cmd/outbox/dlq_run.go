@@ -126,8 +126,10 @@ func showingJob(cmd *cobra.Command, job admin.JobBody, run func(seen func(admin.
 	var last atomic.Pointer[admin.JobBody]
 	last.Store(&job)
 	seen := func(j admin.JobBody) { last.Store(&j) }
-	p := cli.NewProgress(cmd.ErrOrStderr(), 0, func() int64 { return int64(last.Load().Progress.Done) }, func() string { return jobDetail(last.Load()) })
-	p.Total = func() int64 { return int64(last.Load().Progress.Total) }
+	p := cli.NewProgress(cmd.ErrOrStderr(), func() cli.Work {
+		j := last.Load()
+		return cli.Work{Done: int64(j.Progress.Done), Total: int64(j.Progress.Total), Detail: jobDetail(j)}
+	})
 	var err error
 	if job.IDs > 0 && job.IDs <= dlqListed && job.Rate == 0 && !p.Terminal {
 		err = run(seen)

@@ -229,16 +229,14 @@ func verifyError(ctx context.Context, err error, state string) error {
 
 // verifyProgress shows the number of scanned ranges, then of read records.
 func verifyProgress(w io.Writer, v *verify.Verification) *cli.Progress {
-	detail := func() string {
+	return cli.NewProgress(w, func() cli.Work {
 		p := v.Progress()
-		if p.Reading {
-			return "records of the topics"
+		work := cli.Work{Done: p.Done, Total: p.Total, Detail: "records of the topics"}
+		if !p.Reading {
+			work.Detail = fmt.Sprintf("ranges of the outbox, %d rows", p.Rows)
 		}
-		return fmt.Sprintf("ranges of the outbox, %d rows", p.Rows)
-	}
-	p := cli.NewProgress(w, 0, func() int64 { return v.Progress().Done }, detail)
-	p.Total = func() int64 { return v.Progress().Total }
-	return p
+		return work
+	})
 }
 
 // verified is the summary as JSON.

@@ -64,7 +64,7 @@ func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests 
 	})
 	r := &repairs{Asked: len(missing), Left: []leftEvent{}}
 	answered := 0
-	bar := cli.NewProgress(cmd.ErrOrStderr(), int64(len(missing)), func() int64 { return int64(answered) }, func() string { return "missing events" })
+	bar := cli.NewProgress(cmd.ErrOrStderr(), nil)
 	deadline := time.Now().Add(patience)
 	for from := 0; from < len(missing); from += app.RepairAtOnce {
 		part := missing[from:min(from+app.RepairAtOnce, len(missing))]
@@ -72,7 +72,7 @@ func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests 
 			return nil, err
 		}
 		answered += len(part)
-		bar.Draw(int64(answered), 0, answered == len(missing))
+		bar.Draw(cli.Work{Done: int64(answered), Total: int64(len(missing)), Detail: "missing events"}, 0, answered == len(missing))
 	}
 	return r, nil
 }

@@ -14,14 +14,13 @@ import (
 // showBackfill shows a progress bar on a terminal while the relay scans the outbox table;
 // elsewhere the log of the relay reports the progress. stop ends it.
 func showBackfill(ctx context.Context, w io.Writer, status func() relay.BackfillStatus) (stop func()) {
-	bar := cli.NewProgress(w, 0, func() int64 { return int64(status().Done) }, func() string {
+	bar := cli.NewProgress(w, func() cli.Work {
 		b := status()
-		return fmt.Sprintf("ranges of the outbox, %d rows, %d published", b.Rows, b.Published)
+		return cli.Work{Done: int64(b.Done), Total: int64(b.Ranges), Detail: fmt.Sprintf("ranges of the outbox, %d rows, %d published", b.Rows, b.Published)}
 	})
 	if !bar.Terminal {
 		return func() {}
 	}
-	bar.Total = func() int64 { return int64(status().Ranges) }
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

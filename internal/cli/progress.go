@@ -17,17 +17,21 @@ import (
 type Progress struct {
 	w        io.Writer
 	Terminal bool
-	Total    func() int64 // 0 while unknown
-	done     func() int64
-	detail   func() string // the end of the line; may be nil
-	columns  func() int    // of the terminal; 0 while unknown
+	work     func() Work
+	columns  func() int // of the terminal; 0 while unknown
 }
 
-// NewProgress returns the progress of a task on w: done reports the finished units, of total
-// (0 while unknown), and detail, which may be nil, the end of the line. Run calls done and
-// detail, from its own goroutine.
-func NewProgress(w io.Writer, total int64, done func() int64, detail func() string) *Progress {
-	p := &Progress{w: w, Total: func() int64 { return total }, done: done, detail: detail}
+// Work is how much of a task is finished.
+type Work struct {
+	// Done of Total units are finished; Total is 0 while unknown.
+	Done, Total int64
+	// Detail is the end of the line.
+	Detail string
+}
+
+// NewProgress returns the progress of a task on w. Run calls work from its own goroutine.
+func NewProgress(w io.Writer, work func() Work) *Progress {
+	p := &Progress{w: w, work: work}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.Terminal = true
 		p.columns = func() int {
@@ -51,7 +55,8 @@ func (p *Progress) Run(ctx context.Context) {
 	defer tick.Stop()
 	began, lastAt, last, rate := time.Now(), time.Now(), int64(0), 0.0
 	draw := func(end bool) {
-		now, n := time.Now(), p.done()
+		now, work := time.Now(), p.work()
+		n := work.Done
 		if d := now.Sub(lastAt).Seconds(); d > 0.05 {
 			// A moving average, so that the figure can be read.
 			rate = 0.7*rate + 0.3*float64(n-last)/d
@@ -60,7 +65,7 @@ func (p *Progress) Run(ctx context.Context) {
 		if end {
 			rate = float64(n) / max(now.Sub(began).Seconds(), 1e-9)
 		}
-		p.Draw(n, rate, end)
+		p.Draw(work, rate, end)
 	}
 	for {
 		select {
@@ -75,16 +80,17 @@ func (p *Progress) Run(ctx context.Context) {
 
 const barWidth = 30
 
-// Draw draws n units at a rate per second; end draws the last line. It must not be called
+// Draw draws work at a rate per second; end draws the last line. It must not be called
 // while Run runs.
-func (p *Progress) Draw(n int64, rate float64, end bool) {
-	text, total := fmt.Sprintf("%d", n), p.Total()
+func (p *Progress) Draw(work Work, rate float64, end bool) {
+	n, total := work.Done, work.Total
+	text := fmt.Sprintf("%d", n)
 	if total > 0 {
 		text += fmt.Sprintf("/%d", total)
 	}
 	text += fmt.Sprintf("  %.0f/s", rate)
-	if p.detail != nil {
-		text += "  " + p.detail()
+	if work.Detail != "" {
+		text += "  " + work.Detail
 	}
 	bar := barWidth
 	if p.Terminal && !end && p.columns() > 0 {

@@ -12,9 +12,9 @@ func TestProgress_FitsTheTerminal(t *testing.T) {
 	const detail = "done, 1000 published, 0 died again, 0 waiting"
 	for _, columns := range []int{0, 1, 2, 20, 40, 80, 132} {
 		var out strings.Builder
-		p := NewProgress(&out, 1000, func() int64 { return 500 }, func() string { return detail })
+		p, work := NewProgress(&out, nil), Work{Done: 500, Total: 1000, Detail: detail}
 		p.Terminal, p.columns = true, func() int { return columns }
-		p.Draw(500, 100, false)
+		p.Draw(work, 100, false)
 		line := strings.TrimPrefix(out.String(), "\r\x1b[K")
 		if n := utf8.RuneCountInString(line); columns > 0 && n >= columns {
 			t.Errorf("in %d columns the line takes %d: %q", columns, n, line)
@@ -26,7 +26,7 @@ func TestProgress_FitsTheTerminal(t *testing.T) {
 			t.Errorf("in %d columns the line does not say how far it is: %q", columns, line)
 		}
 		out.Reset()
-		p.Draw(500, 100, true)
+		p.Draw(work, 100, true)
 		if !strings.HasSuffix(out.String(), detail+"\n") {
 			t.Errorf("in %d columns the last line is %q", columns, out.String())
 		}

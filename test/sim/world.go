@@ -162,8 +162,8 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
-			Topics: make(map[string]string),
-			Load:   func(context.Context) (relay.Load, error) { return relay.Load{}, nil }, // not the load of the test machine
+			Topics:    make(map[string]string),
+			LoadMeter: idle{},
 		},
 	}
 	for _, topic := range topics {
@@ -262,3 +262,8 @@ func (w *world) awaitCustomers() {
 
 // after formats a time as the duration since the start of the simulation.
 func (w *world) after(t time.Time) string { return t.Sub(w.began).Round(time.Millisecond).String() }
+
+// idle is the load of a relay, instead of that of the machine of the test.
+type idle struct{}
+
+func (idle) Load(context.Context) (relay.Load, error) { return relay.Load{}, nil }

@@ -81,7 +81,7 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	events := bench.NewEvents(p.keyspace, drainSpread, b.payload)
 	var wrote atomic.Int64
 	b.progress("drain: writing %d events, run %d of %d", b.drain, run+1, b.runs)
-	err = load.Showing(ctx, cli.NewProgress(b.errOut, b.drain, wrote.Load, nil), func() error {
+	err = load.Showing(ctx, cli.NewProgress(b.errOut, func() cli.Work { return cli.Work{Done: wrote.Load(), Total: b.drain} }), func() error {
 		return bench.WriteBacklog(ctx, p.session, p.table, events, b.drain, func(n int64) { wrote.Add(n) })
 	})
 	if err != nil {

@@ -243,7 +243,7 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 func (s *scheduleBench) store(ctx context.Context, store *schedule.Store, e *bench.Events, n int64, at func(int64) time.Time) error {
 	var wrote atomic.Int64
 	s.progress("storing %d messages for later", n)
-	return load.Showing(ctx, cli.NewProgress(s.errOut, n, wrote.Load, nil), func() error {
+	return load.Showing(ctx, cli.NewProgress(s.errOut, func() cli.Work { return cli.Work{Done: wrote.Load(), Total: n} }), func() error {
 		return bench.Schedule(ctx, store, e, n, at, func() { wrote.Add(1) })
 	})
 }

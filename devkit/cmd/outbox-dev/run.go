@@ -245,9 +245,11 @@ func (d *dev) loadInto(ctx context.Context) (load.LoadSummary, error) {
 		fmt.Fprintf(d.errOut, "\rline %d skipped: %v\n", n, err)
 	})
 	before := d.ledger.Totals().Records
-	detail := func() string {
-		stored := l.Created.Load() + l.Cancelled.Load()
-		return fmt.Sprintf("relay: %d pending", max(0, stored-(d.ledger.Totals().Records-before)))
+	progress := func(total int64) *cli.Progress {
+		return cli.NewProgress(d.errOut, func() cli.Work {
+			pending := l.Created.Load() + l.Cancelled.Load() - (d.ledger.Totals().Records - before)
+			return cli.Work{Done: l.Finished(), Total: total, Detail: fmt.Sprintf("relay: %d pending", max(0, pending))}
+		})
 	}
 	if d.file == "" && !d.once {
 		if err := d.sameRun(l); err != nil {
@@ -255,14 +257,14 @@ func (d *dev) loadInto(ctx context.Context) (load.LoadSummary, error) {
 		}
 	}
 	if d.file != "" {
-		return l.LoadFile(ctx, d.file, cli.NewProgress(d.errOut, 0, l.Finished, detail))
+		return l.LoadFile(ctx, d.file, progress(0))
 	}
 	r, err := load.Gunzip(bytes.NewReader(testdata.Orders))
 	if err != nil {
 		return load.LoadSummary{}, fmt.Errorf("sample orders: %w", err)
 	}
 	began := time.Now()
-	err = load.Showing(ctx, cli.NewProgress(d.errOut, testdata.OrdersLines, l.Finished, detail), func() error { return l.Load(ctx, r) })
+	err = load.Showing(ctx, progress(testdata.OrdersLines), func() error { return l.Load(ctx, r) })
 	return l.Summary(time.Since(began)), err
 }
 

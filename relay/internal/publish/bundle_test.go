@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func testConfig() Config {
 		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, Rules: rules,
 		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
 		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
-		Load: func(context.Context) (Load, error) { return Load{}, nil }, ClaimFor: 30 * time.Second,
+		LoadMeter: relaytest.Idle{}, ClaimFor: 30 * time.Second,
 		ReadBackMargin: 30 * time.Second,
 	}
 }

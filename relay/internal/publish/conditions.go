@@ -27,6 +27,12 @@ func (c conditions) first(names []string) string {
 // machine where the container has no limit.
 type Load = cgroup.Load
 
+// LoadMeter measures the load of the relay's container. It is safe for concurrent use.
+type LoadMeter interface {
+	// Load measures the load. An error means that it is unknown.
+	Load(ctx context.Context) (Load, error)
+}
+
 // conditions returns the conditions that do not hold now; load was just measured, or
 // loadErr is the reason why not.
 func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) conditions {

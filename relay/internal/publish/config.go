@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -58,7 +57,7 @@ type Config struct {
 	StrategyPoll                       time.Duration
 	ConditionBroker, ConditionDatabase time.Duration
 	ConditionCPU, ConditionMemory      float64
-	Load                               func(context.Context) (Load, error)
+	LoadMeter                          LoadMeter
 	ClaimFor                           time.Duration
 	ReadBackMargin                     time.Duration
 	Logger                             *slog.Logger

@@ -41,7 +41,7 @@ type loadMeter struct {
 
 // measure measures the load.
 func (m *loadMeter) measure(ctx context.Context) (Load, error) {
-	load, err := m.cfg.Load(ctx)
+	load, err := m.cfg.LoadMeter.Load(ctx)
 	if err != nil {
 		m.last.Store(nil)
 		return load, err

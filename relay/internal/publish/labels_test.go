@@ -21,11 +21,16 @@ func TestPriorityOf(t *testing.T) {
 	}
 }
 
+// testMeter measures a load, or fails with err.
+type testMeter struct{ err error }
+
+func (m *testMeter) Load(context.Context) (Load, error) { return Load{CPU: 12.345, Memory: 100}, m.err }
+
 // An unknown load leaves the metadata as it is: neither an old value nor a zero is stored.
 func TestState_OfAnUnknownLoad(t *testing.T) {
 	t.Parallel()
-	var err error
-	m := &loadMeter{cfg: &Config{Load: func(context.Context) (Load, error) { return Load{CPU: 12.345, Memory: 100}, err }}}
+	var meter testMeter
+	m := &loadMeter{cfg: &Config{LoadMeter: &meter}}
 	if got := m.addTo(map[string]string{}); len(got) != 0 || m.renewed(got) != nil {
 		t.Errorf("before a measurement: %v", got)
 	}
@@ -39,8 +44,8 @@ func TestState_OfAnUnknownLoad(t *testing.T) {
 	if got := m.renewed(nil); len(got) != 2 {
 		t.Errorf("state without metadata = %v", got)
 	}
-	err = errors.New("no cgroup")
-	if _, got := m.measure(t.Context()); !errors.Is(got, err) || m.renewed(old) != nil {
+	meter.err = errors.New("no cgroup")
+	if _, got := m.measure(t.Context()); !errors.Is(got, meter.err) || m.renewed(old) != nil {
 		t.Errorf("after a failed measurement: %v, %v", got, m.renewed(old))
 	}
 }

@@ -27,7 +27,12 @@ func Config(log *slog.Logger) publish.Config {
 		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, Rules: rules,
 		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
 		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
-		Load: func(context.Context) (publish.Load, error) { return publish.Load{}, nil }, ClaimFor: 30 * time.Second,
+		LoadMeter: idle{}, ClaimFor: 30 * time.Second,
 		ReadBackMargin: 30 * time.Second, Logger: log,
 	}
 }
+
+// idle is the load of a container that does nothing.
+type idle struct{}
+
+func (idle) Load(context.Context) (publish.Load, error) { return publish.Load{}, nil }
