@@ -41,7 +41,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, changed: make(chan struct{}, 1)}
 	e.mu.groups = make(map[string]*group)
 	var err error
-	if e.metrics, err = newMetrics(cfg.Registerer, e.running); err != nil {
+	if e.metrics, err = newMetrics(cfg.Registerer, e); err != nil {
 		return nil, fmt.Errorf("subscriptions: metrics: %w", err)
 	}
 	return e, nil

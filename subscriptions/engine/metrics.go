@@ -21,10 +21,12 @@ type metrics struct {
 type groupMetrics struct {
 	received, acknowledged, failed, expired, deadLettered prometheus.Counter
 	settling, processing                                  prometheus.Observer
-	remove                                                func()
+
+	all  *metrics
+	name string
 }
 
-func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 	count := func(name, help string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"subscription"})
 	}
@@ -44,7 +46,7 @@ func newMetrics(reg prometheus.Registerer, groups func() []*group) (*metrics, er
 			Name: "outbox_subscription_push_stuck", Help: "Calls of push delivery that have not returned after their time-out.",
 		}, []string{"subscription"}),
 	}
-	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, m.pushing, m.stuck, &levels{groups}} {
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, m.pushing, m.stuck, &levels{e}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -57,16 +59,20 @@ func (m *metrics) of(name string) *groupMetrics {
 		received: m.received.WithLabelValues(name), acknowledged: m.acknowledged.WithLabelValues(name), failed: m.failed.WithLabelValues(name),
 		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name),
 		settling: m.settling.WithLabelValues(name), processing: m.processing.WithLabelValues(name),
-		remove: func() {
-			for _, v := range []*prometheus.CounterVec{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered} {
-				v.DeleteLabelValues(name)
-			}
-			m.settling.DeleteLabelValues(name)
-			m.processing.DeleteLabelValues(name)
-			m.pushing.DeleteLabelValues(name)
-			m.stuck.DeleteLabelValues(name)
-		},
+		all: m, name: name,
 	}
+}
+
+// remove removes the metrics of the subscription.
+func (m *groupMetrics) remove() {
+	all := m.all
+	for _, v := range []*prometheus.CounterVec{all.received, all.acknowledged, all.failed, all.expired, all.deadLettered} {
+		v.DeleteLabelValues(m.name)
+	}
+	all.settling.DeleteLabelValues(m.name)
+	all.processing.DeleteLabelValues(m.name)
+	all.pushing.DeleteLabelValues(m.name)
+	all.stuck.DeleteLabelValues(m.name)
 }
 
 // settled counts the results of a request. leased are the begins of the leases; an
@@ -95,7 +101,7 @@ func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscri
 }
 
 // levels collects the states of the partitions of this instance.
-type levels struct{ groups func() []*group }
+type levels struct{ e *Engine }
 
 var (
 	waitingDesc  = desc("outbox_subscription_waiting", "Messages in memory that wait for a delivery.")
@@ -120,7 +126,7 @@ func (l *levels) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (l *levels) Collect(out chan<- prometheus.Metric) {
-	for _, g := range l.groups() {
+	for _, g := range l.e.running() {
 		var sum queue.Counts
 		var oldest time.Time
 		lag := int64(0)

@@ -38,11 +38,11 @@ func (lazyFile) Sync() error                { return nil }
 func (lazyFile) SyncData() error            { return nil }
 func (lazyFile) SyncTo(int64) (bool, error) { return false, nil }
 
-// failingFS is a file system that reports failed writes, such as those on a full disk.
+// failingFS is a file system that reports failed writes to the store, such as those on a full disk.
 // Pebble retries some of them forever and panics after others.
 type failingFS struct {
 	vfs.FS
-	failed func(error)
+	store *Store
 }
 
 func (fs failingFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -65,21 +65,21 @@ func (fs failingFS) Unwrap() vfs.FS { return fs.FS }
 
 func (fs failingFS) file(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
-		fs.failed(err)
+		fs.store.fail(err)
 		return nil, err
 	}
-	return failingFile{f, fs.failed}, nil
+	return failingFile{f, fs.store}, nil
 }
 
 // failingFile is a file of a failingFS.
 type failingFile struct {
 	vfs.File
-	failed func(error)
+	store *Store
 }
 
 func (f failingFile) check(err error) error {
 	if err != nil {
-		f.failed(err)
+		f.store.fail(err)
 	}
 	return err
 }

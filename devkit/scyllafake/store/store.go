@@ -75,7 +75,7 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 		s.clock = HostClock{}
 	}
 	if durable {
-		fs = failingFS{fs, s.fail}
+		fs = failingFS{fs, s}
 		s.write = pebble.Sync
 	}
 	s.encoders.New = func() any { return new(encoder) }

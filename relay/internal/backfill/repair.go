@@ -55,10 +55,8 @@ type Repairer struct {
 	publisher *publish.Publisher
 	lookup    cdclog.Lookup
 	earlier   publish.Predecessors
-	// passed returns the time up to which the sweep reader is known to have read all
-	// streams.
-	passed func(context.Context) (time.Time, error)
-	own    *cdclog.Portion
+	back      *readback.Reader
+	own       *cdclog.Portion
 
 	mu        sync.Mutex
 	published []gocql.UUID              // unanswered requests with acknowledged events
@@ -75,7 +73,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 	requests.Fence = cfg.Fence
 	return &Repairer{
 		log: cfg.Logger, requests: requests, publisher: p, lookup: find, earlier: publish.Predecessors{Evidence: p, Lookup: find},
-		passed: back.Mark, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		back: back, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
 }
@@ -106,7 +104,7 @@ func (r *Repairer) poll(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	passed, err := r.passed(ctx)
+	passed, err := r.back.Mark(ctx) // the sweep reader has read all streams up to it
 	if err != nil {
 		return err
 	}
