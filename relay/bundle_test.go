@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a publisher with a broker in memory. It is made inside a synctest
@@ -41,7 +42,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
 		Partitions: 3, Logger: relaytest.Logger(t),
-		LoadMeter: relaytest.Idle{},
+		LoadMeter: testworld.Idle{},
 	}
 	if change != nil {
 		change(&b.cfg)

@@ -24,6 +24,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const (
@@ -87,7 +88,7 @@ func (w *liveWorld) start(change func(*Config)) {
 	w.b.Helper()
 	cfg := Config{
 		Session: w.connect(schema.DefaultKeyspace), Keyspace: schema.DefaultKeyspace, Brokers: w.brokers,
-		LoadMeter: relaytest.Idle{},
+		LoadMeter: testworld.Idle{},
 	}
 	change(&cfg)
 	r, err := New(cfg)

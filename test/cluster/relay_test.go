@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // With a frozen node the tail publishes events less than a second after their commit.
@@ -27,7 +28,7 @@ func TestRelay_TailWithOneNodeFrozen(t *testing.T) {
 		kafka := kgo.Dialer(network.DialContext)
 		r, err := relay.New(relay.Config{
 			Session: w.session, Keyspace: schema.DefaultKeyspace, Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kafka}, Partitions: 3,
-			Load: func(context.Context) (relay.Load, error) { return relay.Load{}, nil }, // not that of the machine of the tests
+			LoadMeter: testworld.Idle{},
 		})
 		if err != nil {
 			w.Fatal(err)

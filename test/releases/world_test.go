@@ -221,7 +221,7 @@ func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 			c.Registerer = registry
 		}
 		c.Shard, c.Partitions = relay.Shard{Count: 1}, 2
-		c.Load = func(context.Context) (relay.Load, error) { return relay.Load{}, nil }
+		c.LoadMeter = testworld.Idle{}
 		c.TailMaxInterval, c.IdleDelay, c.ReplayPoll = 20*time.Second, 20*time.Second, 20*time.Second // as in package sim
 		r, err := relay.New(c)
 		w.must(err)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -163,7 +162,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		relay: relay.Config{
 			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
 			Topics:    make(map[string]string),
-			LoadMeter: idle{},
+			LoadMeter: testworld.Idle{},
 		},
 	}
 	for _, topic := range topics {
@@ -262,8 +261,3 @@ func (w *world) awaitCustomers() {
 
 // after formats a time as the duration since the start of the simulation.
 func (w *world) after(t time.Time) string { return t.Sub(w.began).Round(time.Millisecond).String() }
-
-// idle is the load of a relay, instead of that of the machine of the test.
-type idle struct{}
-
-func (idle) Load(context.Context) (relay.Load, error) { return relay.Load{}, nil }

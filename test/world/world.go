@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -135,3 +136,10 @@ type Clock func() time.Time
 
 // Now returns the time by the function.
 func (c Clock) Now() time.Time { return c() }
+
+// Idle is the load of a container that does nothing; tests use it instead of the load of
+// their machine.
+type Idle struct{}
+
+// Load returns no load.
+func (Idle) Load(context.Context) (cgroup.Load, error) { return cgroup.Load{}, nil }

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // bundle is a publisher with an in-memory broker. Tests create it inside a synctest
@@ -42,7 +43,7 @@ func testConfig() Config {
 		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, Rules: rules,
 		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
 		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
-		LoadMeter: relaytest.Idle{}, ClaimFor: 30 * time.Second,
+		LoadMeter: world.Idle{}, ClaimFor: 30 * time.Second,
 		ReadBackMargin: 30 * time.Second,
 	}
 }

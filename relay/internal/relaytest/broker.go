@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -176,10 +175,3 @@ func RefuseOnce(cluster *kfake.Cluster, topic string) {
 func TakesNothing(cluster *kfake.Cluster, topic string) (end func()) {
 	return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1}).Remove
 }
-
-// Idle is the load of a container that does nothing; tests use it instead of the load of
-// their machine.
-type Idle struct{}
-
-// Load returns no load.
-func (Idle) Load(context.Context) (cgroup.Load, error) { return cgroup.Load{}, nil }
