@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // Defaults of Config.
@@ -28,6 +29,10 @@ const (
 
 // DefaultTopics returns the default of Config.Topics: the topic of the examples.
 func DefaultTopics() []string { return []string{"reminders"} }
+
+// MaxStoredBytes is the maximum of Config.MaxMessageBytes with a store of payloads. Each
+// request holds its whole body in memory.
+const MaxStoredBytes = 16 << 20
 
 // MaxBatch is the maximum size of a batch.
 const MaxBatch = 1000
@@ -50,9 +55,13 @@ type Config struct {
 	// message there would look like an event of another source. Default: none.
 	Reserved []string
 	// MaxMessageBytes bounds payload, key and headers of one message. Default 256
-	// KiB, at most outbox.MaxEventBytes.
+	// KiB, at most outbox.MaxEventBytes, or MaxStoredBytes with Payloads.
 	MaxMessageBytes int
-	// MaxBatchBytes bounds the body of a batch. Default 8 MiB.
+	// Payloads stores the payload of a message that is larger than
+	// outbox.MaxEventBytes; its event has the reference. Default: none.
+	Payloads payload.Store
+	// MaxBatchBytes bounds the body of a batch. Default 8 MiB, or MaxMessageBytes if
+	// that is more.
 	MaxBatchBytes int64
 	// MessagesPerSecond is the quota of one client; bursts may have twice as many, or
 	// one full batch. Default 0: unlimited.
@@ -102,7 +111,7 @@ func (c Config) withDefaults() Config {
 		c.Topics = DefaultTopics()
 	}
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
-	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, DefaultMaxBatchBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, max(DefaultMaxBatchBytes, int64(c.MaxMessageBytes)))
 	c.Breaker = c.Breaker.WithDefaults()
 	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, DefaultAttemptTimeout)
@@ -131,8 +140,11 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("topics %q: is no pattern; write names, with * for any characters", p))
 		}
 	}
-	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > outbox.MaxEventBytes {
-		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d", c.MaxMessageBytes, outbox.MaxEventBytes))
+	switch limit := outbox.MaxEventBytes; {
+	case c.Payloads != nil && (c.MaxMessageBytes < 1 || c.MaxMessageBytes > MaxStoredBytes):
+		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d", c.MaxMessageBytes, MaxStoredBytes))
+	case c.Payloads == nil && (c.MaxMessageBytes < 1 || c.MaxMessageBytes > limit):
+		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d; more needs a store of payloads", c.MaxMessageBytes, limit))
 	}
 	if c.MaxBatchBytes < int64(c.MaxMessageBytes) {
 		errs = append(errs, fmt.Errorf("max batch bytes %d: must not be below max message bytes, %d", c.MaxBatchBytes, c.MaxMessageBytes))

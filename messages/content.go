@@ -20,7 +20,8 @@ type Content struct {
 }
 
 // Content returns the content of a message while Get returns the message. The
-// content of a cancelled message is not kept; the error is ErrNotFound. Other
+// content of a cancelled message is not kept; the error is ErrNotFound, as for a
+// payload that its store does not have any more. Other
 // errors are *OverloadedError or *UnavailableError.
 func (s *Service) Content(ctx context.Context, id gocql.UUID) (Content, error) {
 	var c Content
@@ -47,5 +48,5 @@ func (s *Service) Content(ctx context.Context, id gocql.UUID) (Content, error) {
 	case !found:
 		return Content{}, ErrNotFound
 	}
-	return c, nil
+	return s.loadPayload(ctx, id, c)
 }

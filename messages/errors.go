@@ -54,7 +54,8 @@ func (e *QuotaError) Error() string { return "the client's quota is used up" }
 // Nothing was done.
 type OverloadedError = guard.OverloadedError
 
-// UnavailableError reports that the database did not answer in time.
+// UnavailableError reports that the database did not answer in time, or, with a
+// *PayloadError in its chain, that the store of payloads failed.
 type UnavailableError struct {
 	// ID is the id of the message; zero if it has none yet.
 	ID gocql.UUID
@@ -63,7 +64,7 @@ type UnavailableError struct {
 	Unknown bool
 	// RetryAfter is the recommended delay before a retry.
 	RetryAfter time.Duration
-	// Err is the last error of the database.
+	// Err is the last error of the database, or a *PayloadError.
 	Err error
 }
 
@@ -71,6 +72,9 @@ type UnavailableError struct {
 func (e *UnavailableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("message %s: outcome unknown: %v", e.ID, e.Err)
+	}
+	if errors.As(e.Err, new(*PayloadError)) {
+		return fmt.Sprintf("store of payloads unavailable: %v", e.Err)
 	}
 	return fmt.Sprintf("database unavailable: %v", e.Err)
 }

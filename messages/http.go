@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -178,8 +179,10 @@ func (a *API) Register(h huma.API) {
 		OperationID: "post-message", Method: http.MethodPost, Path: "/v1/messages", DefaultStatus: http.StatusAccepted,
 		Summary:     "Hand in a message",
 		Description: "Stores a message for a topic in one write: in the outbox, from where it is published, or, if it is for later, in the schedule.",
-		// Base64 and JSON's escapes make a body larger than its message.
-		MaxBodyBytes: int64(cfg.MaxMessageBytes)*6 + 4096, RequestBody: one, SkipValidateBody: true,
+		// Base64 and JSON's escapes make a body larger than its message, by a factor of
+		// six at most. Large messages have less, because of the memory.
+		MaxBodyBytes:    max(int64(min(cfg.MaxMessageBytes, outbox.MaxEventBytes))*6, int64(cfg.MaxMessageBytes)*2) + 4096,
+		BodyReadTimeout: httpapi.DefaultReadTimeout, RequestBody: one, SkipValidateBody: true,
 		Responses: problems(h, 400, 403, 413, 415, 422, 429, 503),
 	}, a.post)
 	huma.Register(h, huma.Operation{

@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -125,6 +126,9 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	if _, there := n.Headers[outbox.HeaderPartitionKey]; there {
 		bad.Add("headers."+outbox.HeaderPartitionKey, "is reserved; use key")
 	}
+	if _, there := n.Headers[outbox.HeaderDataRef]; there {
+		bad.Add("headers."+outbox.HeaderDataRef, "is reserved; send the payload")
+	}
 	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
 		bad.Add("headers."+HeaderPriority, "is also set by priority; use one of them")
 	}
@@ -150,18 +154,25 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	if size := n.size(); size > c.MaxMessageBytes {
 		bad.Add("payload", fmt.Sprintf("has %d bytes with key and headers; the maximum is %d", size, c.MaxMessageBytes))
 	}
-	n.validateEvent(&bad, now)
+	n.validateEvent(c, &bad, now)
 	return bad.OrNil()
 }
 
 // validateEvent applies the validation of the outbox.
-func (n *NewMessage) validateEvent(bad *InvalidError, now time.Time) {
+func (n *NewMessage) validateEvent(c *Config, bad *InvalidError, now time.Time) {
 	probe := *n
 	if probe.Topic == "" {
 		probe.Topic = "x"
 	}
 	m := probe.message(identity{id: gocql.UUID{15: 1}, createdAt: now}, "", now)
 	e := m.Event()
+	if c.stores(&e) {
+		e.Headers = maps.Clone(e.Headers)
+		if e.Headers == nil {
+			e.Headers = make(map[string]string)
+		}
+		e.Headers[outbox.HeaderDataRef], e.Payload = payload.Key(nil, now), nil
+	}
 	err := e.Validate()
 	if err == nil {
 		return

@@ -103,6 +103,9 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		return &messageProblem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
+		if errors.As(err, new(*PayloadError)) {
+			p.Detail = "The store of large payloads is unavailable. Nothing was stored; retry later."
+		}
 		if unavailable.Unknown {
 			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: read the message before retrying.").about(unavailable.ID)
 			if keyed {

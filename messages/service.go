@@ -261,10 +261,12 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		}
 		// A scheduled message is written again to complete it.
 	}
-	var err error
-	if later {
+	err := s.storePayload(ctx, &m, id)
+	switch {
+	case err != nil:
+	case later:
 		err = s.write(ctx, id, func(ctx context.Context, _ int64) error { return s.schedule.Put(ctx, &m, s.cfg.Clock.Now()) })
-	} else {
+	default:
 		e := m.Event()
 		e.DeliverAt = time.Time{}
 		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {

@@ -28,6 +28,8 @@ import (
 )
 
 const (
+	// objectPrefix is the first digit of the year: it skips payload.Prefix.
+	objectPrefix   = "2"
 	objectSuffix   = ".jsonl.zst"
 	manifestSuffix = ".manifest.json"
 	// maxLine bounds a line when objects are read: a payload of some 64 MiB.
@@ -293,7 +295,7 @@ func (a *Archive) List(ctx context.Context, since time.Time, f func(Manifest) er
 
 // ListAfter is List from behind an object on; empty begins at the first.
 func (a *Archive) ListAfter(ctx context.Context, after string, since time.Time, f func(Manifest) error) error {
-	it := a.bucket.List(nil)
+	it := a.bucket.List(&blob.ListOptions{Prefix: objectPrefix})
 	for {
 		o, err := it.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -407,7 +409,7 @@ const orphanAge = 24 * time.Hour
 // RemoveOrphans removes objects whose manifest was never written. Their dead letters
 // are complete in the database.
 func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
-	it := a.bucket.List(nil)
+	it := a.bucket.List(&blob.ListOptions{Prefix: objectPrefix})
 	for {
 		o, err := it.Next(ctx)
 		if errors.Is(err, io.EOF) {

@@ -35,6 +35,9 @@ type Config struct {
 	// Tables are the tables whose dead letters are stored. nil means that no table has a
 	// retention of its own, and that rows have no end.
 	Tables Tables
+	// PayloadTable is the table, "keyspace.table", whose events have payloads in Archive.
+	// Empty means that no payloads expire.
+	PayloadTable string
 	// Keep is the retention of objects in the archive, and of outlines in the database,
 	// with or without an archive; -1 means no end.
 	Keep time.Duration

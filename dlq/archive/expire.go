@@ -30,6 +30,9 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 		r.Expired = append(r.Expired, object)
 		s.metrics.expired.Inc()
 	}
+	if err := s.expirePayloads(ctx, now, r); err != nil {
+		return err
+	}
 	ttl := make(map[string]time.Duration)
 	return s.walk(ctx, dlq.Filter{Status: []dlq.Status{dlq.Archived}, Until: before}, func(l *dlq.DeadLetter) error {
 		if l.PurgedAt.IsZero() || !l.PurgedAt.Before(before) {

@@ -15,7 +15,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Dead letters in sweeps by result: archived, deleted without an archive, held because they block others, changed concurrently, or forgotten.",
 		}, []string{"result"}),
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "outbox_dead_letter_retention_objects_expired_total", Help: "Objects removed from the archive because their time was over.",
+			Name: "outbox_dead_letter_retention_objects_expired_total", Help: "Objects and payloads of events removed from the archive because their time was over.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_retention_errors_total", Help: "Failed retention sweeps; retried at the next interval.",

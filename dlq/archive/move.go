@@ -77,6 +77,9 @@ func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
 	if err := m.store.CheckPurge(&c.DeadLetter, m.how); err != nil {
 		return err
 	}
+	if err := m.archive.renew(ctx, &c.DeadLetter); err != nil {
+		return ofArchive(err)
+	}
 	m.records, m.at = append(m.records, recordOf(c)), append(m.at, i)
 	m.bytes += len(c.DeadLetter.Payload) + 1024
 	if len(m.records) >= objectDeadLetters || m.bytes >= objectBytes {
@@ -178,6 +181,9 @@ func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[stri
 		if err != nil {
 			out[i] = fmt.Errorf("event %s: %w: %w", id, dlq.ErrNoCopy, err)
 			continue
+		}
+		if err := k.archive.renew(ctx, &c.DeadLetter); err != nil {
+			return ofArchive(err)
 		}
 		if err := k.store.Restore(ctx, events[i], &c, by); left(err) {
 			out[i] = err

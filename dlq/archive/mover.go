@@ -41,6 +41,9 @@ func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, p *pass) error {
 	if m.s.conf.Archive == nil {
 		return m.purge(ctx, &l, "")
 	}
+	if err := m.s.conf.Archive.renew(ctx, &l); err != nil {
+		return ofArchive(err)
+	}
 	m.records = append(m.records, recordOf(&c))
 	m.bytes += len(l.Payload) + 1024
 	l.Payload, l.Headers, l.Metadata, l.Raw = nil, nil, nil, nil

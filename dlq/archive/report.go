@@ -20,4 +20,6 @@ type Report struct {
 	Forgotten int      `json:"forgotten"`
 	// Orphans are objects removed that a sweep before had not finished.
 	Orphans int `json:"orphans"`
+	// Payloads are payloads of events removed because their time was over.
+	Payloads int `json:"payloads"`
 }

@@ -183,9 +183,9 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
 	if err != nil {
 		return err
 	}
-	if len(r.Archived)+len(r.Expired)+r.Forgotten+r.Orphans > 0 {
+	if len(r.Archived)+len(r.Expired)+r.Forgotten+r.Orphans+r.Payloads > 0 {
 		s.log.Info("retention sweep finished", "archive", s.conf.Archive != nil, "resolved", r.Archived[dlq.Resolved], "failed", r.Archived[dlq.Failed],
-			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten)
+			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten, "expired_payloads", r.Payloads)
 	}
 	last.Finished = s.conf.Store.Now().UTC()
 	if s.conf.Archive != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
@@ -65,7 +66,7 @@ func (c *Config) Sweep(store *dlq.Store, a *archive.Archive) archive.Config {
 	r := &c.Retention
 	return archive.Config{
 		Store: store, Archive: a, Owner: self.Unique(), Resolved: r.Resolved, Failed: r.Failed, Keep: r.Keep,
-		Tables: &retainedTables{c, nil},
+		Tables: &retainedTables{c, nil}, PayloadTable: c.Scylla.Keyspace + "." + outbox.DefaultTableName,
 	}
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,36 +15,59 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/whereis"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
 // newMessages returns the API of messages on the session, which shares limiter. hints may be
-// nil.
-func newMessages(c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, reg prometheus.Registerer, log *slog.Logger) (*messages.API, error) {
+// nil. closeStore closes its store of payloads.
+func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, reg prometheus.Registerer, log *slog.Logger) (api *messages.API, closeStore func() error, err error) {
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opts, err := c.Kafka.Options()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	payloads, closePayloads, err := payloadStore(ctx, c)
+	if err != nil {
+		return nil, nil, err
 	}
 	service, err := messages.NewService(session, messages.Config{
-		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes,
+		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes, Payloads: payloads,
 		MessagesPerSecond: c.Messages.PerSecond,
 		Consistency:       cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
 		Limiter: limiter, Hints: hints, Logger: log, Registerer: reg,
 	})
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, nil, errors.Join(cli.Usage(err), closePayloads())
 	}
-	return messages.NewAPI(service), nil
+	return messages.NewAPI(service), closePayloads, nil
+}
+
+// payloadStore opens retention.archive for the payloads of messages that do not fit into an
+// event. It is nil if messages.max_bytes permits none.
+func payloadStore(ctx context.Context, c *Config) (s payload.Store, closeStore func() error, err error) {
+	if c.Messages.MaxBytes <= outbox.MaxEventBytes {
+		return nil, func() error { return nil }, nil
+	}
+	if c.Retention.Archive == "" {
+		return nil, nil, cli.Usage(fmt.Errorf("messages.max_bytes: %d: more than %d needs retention.archive, where the payloads of such messages are stored; set it, or reduce messages.max_bytes",
+			c.Messages.MaxBytes, outbox.MaxEventBytes))
+	}
+	a, err := archive.Open(ctx, c.Retention.Archive)
+	if err != nil {
+		return nil, nil, fmt.Errorf("retention.archive: %w", err)
+	}
+	return a, a.Close, nil
 }
 
 // reservedTopics returns patterns of the topics of the relay's own events and of its control

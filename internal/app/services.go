@@ -27,6 +27,8 @@ type Services struct {
 	messages *messages.API
 	hints    *relayhint.Sender // nil for none
 	observer *observer
+	// closeStore closes the store of payloads; nil before it is open.
+	closeStore func() error
 }
 
 // newServices returns the services on the session. The caller closes them.
@@ -48,7 +50,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, err = newMessages(c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, reg, log); err != nil {
+	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -67,6 +69,9 @@ func (s *Services) Close() error {
 	err := s.observer.Close()
 	if s.hints != nil {
 		err = errors.Join(err, s.hints.Close())
+	}
+	if s.closeStore != nil {
+		err = errors.Join(err, s.closeStore())
 	}
 	return err
 }

@@ -50,7 +50,7 @@ var (
 	// RelaySections are the sections of the relay.
 	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are the sections of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionAdmin, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionRetention, SectionAdmin, SectionLog}
 	// SubscriptionsSections are the sections of the process that runs subscriptions.
 	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionAdmin, SectionLog}
 )
@@ -154,7 +154,7 @@ type serverConfig struct {
 // messagesConfig is the intake of messages by the order API.
 type messagesConfig struct {
 	Topics    []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
-	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most"`
+	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most; above 1000000, up to 16777216, the payload of a message that does not fit into a record is stored in retention.archive"`
 	PerSecond float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
 }
 
@@ -261,7 +261,7 @@ type notificationsConfig struct {
 
 // retentionConfig is the archive of old dead letters.
 type retentionConfig struct {
-	Archive  string        `setting:"archive" usage:"where old dead letters go: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty deletes them at the end of their retention"`
+	Archive  string        `setting:"archive" usage:"where old dead letters go, and payloads of large messages: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty deletes them at the end of their retention"`
 	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
 	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, or longer while others wait behind them; off keeps them"`
 	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them, and the database their outlines; off keeps them"`

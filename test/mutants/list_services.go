@@ -130,6 +130,22 @@ var serviceMutants = []mutant{
 		old: "s.Put(ctx, key, e.Payload); err != nil", new: "s.Put(ctx, key, e.Payload); err != nil && false",
 	},
 	{
+		name: "payload: a large message is stored although its payload is not", file: "messages/service.go", pkg: "./messages", run: "TestHTTP_ARetryCompletesALargeMessage",
+		old: "	case err != nil:\n	case later:", new: "	case later:",
+	},
+	{
+		name: "payload: a payload expires before the dead letter that refers to it", file: "dlq/archive/payloads.go", pkg: "./dlq/archive", run: "TestSweeper_ExpiresPayloads",
+		old: "		if used[key] {\n			continue\n		}\n", new: "",
+	},
+	{
+		name: "payload: a payload expires before the rows", file: "dlq/archive/payloads.go", pkg: "./dlq/archive", run: "TestSweeper_PayloadsOutlive",
+		old: "max(s.conf.Keep, ttl)", new: "s.conf.Keep",
+	},
+	{
+		name: "payload: an archived dead letter loses its payload", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "TestSweeper_ExpiresPayloads",
+		old: "m.s.conf.Archive.renew(ctx, &l)", new: "error(nil)",
+	},
+	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
 	},

@@ -180,10 +180,14 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	if e.Sequence > 0 {
 		number = fmt.Sprintf(" seq %d", e.Sequence)
 	}
+	payload := string(e.Payload)
+	if key, ok := e.Headers[outbox.HeaderDataRef]; ok {
+		payload = outbox.HeaderDataRef + ": " + key
+	}
 	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s%s  event %s  +%s\n  %s\n",
 		e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), r.Topic, r.Partition, r.Offset,
 		cli.Clean(e.Type, 0), cli.Clean(e.AggregateString(), 0), number, cli.Clean(e.IDString(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
-		cli.Clean(string(e.Payload), 0))
+		cli.Clean(payload, 0))
 	return err
 }
 

@@ -42,6 +42,16 @@ func TestTail_PrintsNoControlCharacters(t *testing.T) {
 	}
 }
 
+// A payload that is stored outside of the event is printed as its reference.
+func TestTail_PrintsReferences(t *testing.T) {
+	t.Parallel()
+	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "a", Type: "T", CreatedAt: time.Now(), Headers: map[string]string{outbox.HeaderDataRef: "payloads/x"}}
+	var out strings.Builder
+	if err := printEvent(&out, &kgo.Record{Key: e.Key(), Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, "/x")}); err != nil || !strings.HasSuffix(out.String(), "\n  ce_dataref: payloads/x\n") {
+		t.Errorf("printed %q, %v", out.String(), err)
+	}
+}
+
 // An unknown topic is an error with the topics that exist. The command reports when it
 // listens, and prints what is written later; --since and --from-start begin earlier.
 func TestTail_Listens(t *testing.T) {
