@@ -134,7 +134,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	x.p.SetProver(proofs)
 	add("proofs", proofs.Run)
 	add("reader", x.read)
-	add("quiet streams", capture.NewQuiet(x.cfg.capture(), &x.table, x.streams).Run)
+	add("quiet streams", capture.NewQuiet(x.cfg.capture(), &x.table, x.generations(), x.streams).Run)
 	add("checkpoints", func(ctx context.Context) error {
 		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})

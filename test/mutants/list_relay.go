@@ -417,6 +417,11 @@ var relayMutants = []mutant{
 		old: "		upTo := now.Add(-q.window)",
 		new: "		upTo := now",
 	}),
+	unit("TestQuiet_StopsAtTheEndOfTheGeneration", mutant{
+		name: "a quiet stream moves past the end of its generation", file: "relay/internal/capture/quiet.go",
+		old: "			if start.After(p.Generation())",
+		new: "			if false && start.After(p.Generation())",
+	}),
 	{
 		name: "a lease outlasts an unnoticed rebalance", file: "relay/share/lease.go", pkg: "./relay/share", run: "TestLease",
 		old: "sent.Add(min(l.session, l.rebalance))", new: "sent.Add(l.session)",

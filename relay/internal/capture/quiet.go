@@ -27,12 +27,16 @@ const quietPerSecond = 100
 // scan of the table would start, because the log is about to lose the rows after such a
 // position, of which there are none.
 //
+// A stream is not advanced past the end of its generation: the rows of the next ones are
+// not read yet, and they must count as lag and be read back.
+//
 // Rows older than the confidence window are visible, here as for the library, so a
 // stream is advanced to there if a query finds no row. A stream that is so far behind
 // that rows after its position may have expired is not advanced: the library may have
 // read them and wait for capacity. Errors only cause delay.
 type Quiet struct {
 	session *gocql.Session
+	source  cdclog.Generations
 	facts   func(context.Context) (cdclog.TableInfo, error)
 	stmt    string
 	streams *checkpoint.Streams
@@ -42,10 +46,11 @@ type Quiet struct {
 	log     *slog.Logger
 }
 
-// NewQuiet returns a Quiet for the streams of the table's log.
-func NewQuiet(cfg *Config, table *outbox.Table, s *checkpoint.Streams) *Quiet {
+// NewQuiet returns a Quiet for the streams of the table's log, whose generations are those
+// of source.
+func NewQuiet(cfg *Config, table *outbox.Table, source cdclog.Generations, s *checkpoint.Streams) *Quiet {
 	return &Quiet{
-		session: cfg.Session, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger,
+		session: cfg.Session, source: source, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger,
 		limiter: rate.NewLimiter(quietPerSecond, 1),
 		facts: func(ctx context.Context) (cdclog.TableInfo, error) {
 			return cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
@@ -72,12 +77,21 @@ func (q *Quiet) look(ctx context.Context) (failed error) {
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 		return err
 	}
+	starts, err := q.source.Times(ctx)
+	if err != nil {
+		return err
+	}
 	// The tail reader reads adjacent streams together, and may wait for all of them.
 	all := q.streams.All()
 	slices.SortFunc(all, func(a, b *checkpoint.Stream) int { return cdclog.CompareStreams(a.ID, b.ID) })
 	for _, p := range all {
 		now := time.Now()
 		upTo := now.Add(-q.window)
+		for _, start := range starts {
+			if start.After(p.Generation()) && start.Before(upTo) {
+				upTo = start
+			}
+		}
 		from, ok := p.Quiescent()
 		if !ok || from.Time().After(upTo.Add(-q.every)) {
 			continue

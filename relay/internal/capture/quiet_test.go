@@ -3,6 +3,7 @@ package capture
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -74,6 +75,41 @@ func (w *anHourOld) close(t *testing.T) {
 	time.Sleep(time.Minute) // timers of the clients
 }
 
+// generationsAt are the start times of generations.
+type generationsAt []time.Time
+
+func (g generationsAt) Times(context.Context) ([]time.Time, error) { return g, nil }
+
+func (g generationsAt) Generation(context.Context, time.Time) (*cdclog.Generation, error) {
+	return nil, errors.New("not needed")
+}
+
+// The rows of later generations are not read yet, so they must count as lag.
+func TestQuiet_StopsAtTheEndOfTheGeneration(t *testing.T) {
+	t.Parallel()
+	scyllatest.Bubble(t, func(t *testing.T) {
+		w := newAnHourOld(t)
+		defer w.close(t)
+		first := time.Now().Add(-24 * time.Hour)
+		end := w.written.Add(10 * time.Minute)
+		s := checkpoint.NewStreams(relaytest.NewCheckpoints(), 100, w.cfg.Logger, prometheus.NewRegistry())
+		stream := make([]byte, 16)
+		s.Starts(first, stream, gocql.MinTimeUUID(w.written))
+		p := s.Begin(stream)
+		q := NewQuiet(&w.cfg.Config, &w.table, generationsAt{end.Add(time.Minute), first, end, time.Now().Add(time.Hour)}, s)
+		q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{}, nil }
+		if err := q.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Reached(); got.Sub(end).Abs() > time.Millisecond {
+			t.Errorf("the stream is at %s, want the end of its generation, %s", got, end)
+		}
+		if age := s.PositionAge(time.Now()); age < time.Since(end)-time.Second {
+			t.Errorf("the relay reports a lag of %s, want that of the unread generations, %s", age, time.Since(end))
+		}
+	})
+}
+
 // A stream is moved only where the log says that it has nothing.
 func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 	t.Parallel()
@@ -104,7 +140,7 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 			if tt.unread {
 				p.Begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
 			}
-			q := NewQuiet(&w.cfg.Config, &w.table, s)
+			q := NewQuiet(&w.cfg.Config, &w.table, generationsAt{}, s)
 			q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{CDCTTL: tt.ttl}, nil }
 			if err := q.look(t.Context()); err != nil {
 				t.Fatalf("%s: look() error = %v", tt.name, err)
@@ -138,7 +174,7 @@ func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 			s.Starts(from.Add(-time.Hour), stream, gocql.MinTimeUUID(from))
 			s.Begin(stream)
 		}
-		q := NewQuiet(&w.cfg.Config, &w.table, s)
+		q := NewQuiet(&w.cfg.Config, &w.table, generationsAt{}, s)
 		q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{}, nil }
 		var reads int
 		w.db.Faults().MustAdd(faults.Rule{

@@ -72,6 +72,9 @@ func (s *Stream) Settled(t gocql.UUID) bool {
 	return ok || scyllacdc.CompareTimeUUID(t, s.settledTo) <= 0
 }
 
+// Generation returns the start of the stream's generation.
+func (s *Stream) Generation() time.Time { return s.generation }
+
 // restarted takes over what before, the stream of an earlier reader, has settled.
 func (s *Stream) restarted(before *Stream) {
 	s.handed.Store(max(s.handed.Load(), before.handed.Load()))
