@@ -4,17 +4,21 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 )
 
 // forgotten begins the message of a start that found more published events than it
 // remembers.
 const forgotten = "more was published since the last checkpoint than is remembered"
 
-// logWatcher is a log that also sets forgot at the message forgotten.
+// unacknowledged begins the message of a relay that ends, or starts again in its process,
+// while records are with the producer. A broker that holds them back appends them later.
+const unacknowledged = "stopping with unacknowledged events"
+
+// logWatcher is a log that also sets forgot of the world at messages after which events
+// may be published again.
 type logWatcher struct {
 	slog.Handler
-	forgot *atomic.Bool
+	world *world
 }
 
 // Enabled implements slog.Handler.
@@ -24,8 +28,8 @@ func (h *logWatcher) Enabled(ctx context.Context, l slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h *logWatcher) Handle(ctx context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, forgotten) {
-		h.forgot.Store(true)
+	if strings.HasPrefix(r.Message, forgotten) || strings.HasPrefix(r.Message, unacknowledged) && h.world.kafka.holdsBack() {
+		h.world.forgot.Store(true)
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
@@ -35,10 +39,10 @@ func (h *logWatcher) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h *logWatcher) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logWatcher{h.Handler.WithAttrs(attrs), h.forgot}
+	return &logWatcher{h.Handler.WithAttrs(attrs), h.world}
 }
 
 // WithGroup implements slog.Handler.
 func (h *logWatcher) WithGroup(name string) slog.Handler {
-	return &logWatcher{h.Handler.WithGroup(name), h.forgot}
+	return &logWatcher{h.Handler.WithGroup(name), h.world}
 }

@@ -53,7 +53,8 @@ type world struct {
 	settings settings
 	began    time.Time
 	log      *slog.Logger
-	// forgot is true if a start found more published events than it could remember.
+	// forgot is true if a start found more published events than it could remember, or a
+	// relay ended while the broker held its records back.
 	forgot atomic.Bool
 
 	net   *network
@@ -155,7 +156,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 		seen:     outcome{problems: make(map[string]bool)},
 		database: make(chan struct{}, 1),
 	}
-	w.log = slog.New(&logWatcher{slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}), &w.forgot})
+	w.log = slog.New(&logWatcher{slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}), w})
 	w.database <- struct{}{}
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
