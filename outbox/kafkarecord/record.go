@@ -40,9 +40,17 @@ type Event struct {
 // Decode decodes a record. Its payload is not copied, and is JSON or text only
 // if it is UTF-8. Other invalid UTF-8 is replaced.
 func Decode(r *kgo.Record) Event {
-	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r), Key: valid(r.Key)}
+	return DecodeWith(r, func(value []byte) bool { return utf8.Valid(value) && json.Valid(value) })
+}
+
+// DecodeWith is Decode with a JSON parser of the caller: isJSON reports whether a
+// value is JSON in UTF-8.
+func DecodeWith(r *kgo.Record, isJSON func(value []byte) bool) Event {
+	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r)}
+	texts := newTexts(r)
+	e.Key = texts.next(r.Key)
 	for _, h := range r.Headers {
-		v := valid(h.Value)
+		v := texts.next(h.Value)
 		switch h.Key {
 		case outbox.HeaderID:
 			e.ID = v
@@ -65,12 +73,11 @@ func Decode(r *kgo.Record) Event {
 			if e.Headers == nil {
 				e.Headers = make(map[string]string)
 			}
-			e.Headers[valid([]byte(h.Key))] = v
+			e.Headers[valid(h.Key)] = v
 		}
 	}
-	t, _, _ := mime.ParseMediaType(e.ContentType)
 	switch {
-	case (t == "" || strings.HasSuffix(t, "json")) && utf8.Valid(r.Value) && json.Valid(r.Value):
+	case namesJSON(e.ContentType) && isJSON(r.Value):
 		e.Data = r.Value
 	case utf8.Valid(r.Value):
 		s := string(r.Value)
@@ -79,6 +86,39 @@ func Decode(r *kgo.Record) Event {
 		e.Base64 = r.Value
 	}
 	return e
+}
+
+// texts are the key and the header values of a record, in one allocation.
+type texts struct{ rest string }
+
+func newTexts(r *kgo.Record) texts {
+	size := len(r.Key)
+	for _, h := range r.Headers {
+		size += len(h.Value)
+	}
+	var all strings.Builder
+	all.Grow(size)
+	all.Write(r.Key)
+	for _, h := range r.Headers {
+		all.Write(h.Value)
+	}
+	return texts{all.String()}
+}
+
+// next returns the text of b, which is the next value.
+func (t *texts) next(b []byte) string {
+	s := t.rest[:len(b)]
+	t.rest = t.rest[len(b):]
+	return valid(s)
+}
+
+// namesJSON reports whether a content type is that of JSON; a missing one may be.
+func namesJSON(contentType string) bool {
+	if contentType == "" || contentType == "application/json" {
+		return true
+	}
+	t, _, _ := mime.ParseMediaType(contentType)
+	return t == "" || strings.HasSuffix(t, "json")
 }
 
 // At returns the time of a record; zero if a producer set a year that JSON
@@ -91,7 +131,7 @@ func At(r *kgo.Record) time.Time {
 	return t
 }
 
-func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Payload are the bytes of the payload.
 func (e *Event) Payload() []byte {

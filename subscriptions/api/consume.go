@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -80,6 +82,15 @@ type rawOutput struct {
 	ContentType string `header:"Content-Type"`
 	Body        []byte
 }
+
+// messagesOutput is a body that is encoded while it is written.
+type messagesOutput struct {
+	ContentType string `header:"Content-Type"`
+	Body        func(huma.Context)
+}
+
+// maxPooledBody bounds a buffer that is kept for the next response, in bytes.
+const maxPooledBody = 1 << 20
 
 // okResponse describes a response that the handler encodes.
 func okResponse[T any](s *Server, responses map[string]*huma.Response, description string) map[string]*huma.Response {
@@ -174,7 +185,7 @@ func unsettled(results []subscriptions.Result) *problem {
 	}
 }
 
-func (s *Server) receive(ctx context.Context, in *receiveRequest) (*rawOutput, error) {
+func (s *Server) receive(ctx context.Context, in *receiveRequest) (*messagesOutput, error) {
 	r, err := decodeReceive(in.RawBody)
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
@@ -190,7 +201,21 @@ func (s *Server) receive(ctx context.Context, in *receiveRequest) (*rawOutput, e
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
-	return &rawOutput{"application/json", wire.AppendMessages(nil, messages)}, nil
+	return &messagesOutput{"application/json", func(ctx huma.Context) { writeMessages(ctx, messages) }}, nil
+}
+
+// bodies are the buffers of responses with messages, *[]byte.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// writeMessages writes the body of a response.
+func writeMessages(ctx huma.Context, messages []subscriptions.Message) {
+	buf := bodies.Get().(*[]byte) //nolint:forcetypeassert // the pool has no others
+	*buf = wire.AppendMessages((*buf)[:0], messages)
+	ctx.SetHeader("Content-Length", strconv.Itoa(len(*buf)))
+	_, _ = ctx.BodyWriter().Write(*buf) // a client that has disconnected gets the messages again
+	if cap(*buf) <= maxPooledBody {
+		bodies.Put(buf)
+	}
 }
 
 type receiveRequest struct {

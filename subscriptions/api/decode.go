@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -36,7 +39,8 @@ func decodeBody(body []byte, read func(*fields)) error {
 		if err := jsonform.Check(body, form); err != nil {
 			return err
 		}
-		if json.Unmarshal(body, &f.raw) != nil || f.raw == nil {
+		// Check has refused duplicates.
+		if jsonv2.Unmarshal(body, &f.raw, jsontext.AllowDuplicateNames(true)) != nil || f.raw == nil {
 			return jsonform.Invalid("", "must be a JSON object")
 		}
 	}

@@ -245,8 +245,10 @@ func recordOf(rec *kgo.Record) queue.Record {
 	if out.Key == "" {
 		out.Key = string(rec.Key)
 	}
-	if n, err := strconv.Atoi(header(rec, subscriptions.HeaderMaxReceive)); err == nil && n >= 1 {
-		out.MaxReceive = min(n, subscriptions.MaxMaxReceive)
+	if own := header(rec, subscriptions.HeaderMaxReceive); own != "" {
+		if n, err := strconv.Atoi(own); err == nil && n >= 1 {
+			out.MaxReceive = min(n, subscriptions.MaxMaxReceive)
+		}
 	}
 	return out
 }

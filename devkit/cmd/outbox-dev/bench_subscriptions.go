@@ -78,7 +78,7 @@ Exit status 1 if a message was lost, or delivered again.`,
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.messages, "messages", 200_000, "messages to consume; 0 skips it")
-	fl.IntVar(&s.concurrency, "concurrency", 8, "callers that receive and acknowledge")
+	fl.IntVar(&s.concurrency, "concurrency", 32, "callers that receive and acknowledge")
 	fl.Int64Var(&s.waiting, "waiting", 1_000_000, "messages that wait; 0 skips it")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages per second for long polls")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the load for long polls; 0 skips it")
@@ -378,12 +378,28 @@ func (s *subscriptionBench) pushTo(hook *webhook) func(context.Context, *place, 
 	}
 }
 
-// received is a received message.
+// received is a received message, and when it was to be published if its data has that.
 type received struct {
-	Receipt string
-	Data    struct {
-		Due int64 `json:"due"`
+	receipt []byte
+	due     int64
+}
+
+// receivedIn returns the messages of a response. It decodes nothing else, as the group does
+// not decode its records: the rate is the service's, not that of a JSON decoder.
+func receivedIn(body []byte) []received {
+	parts := bytes.Split(body, []byte(`"receipt":"`))
+	messages := make([]received, 0, len(parts))
+	for _, part := range parts[1:] {
+		receipt, rest, _ := bytes.Cut(part, []byte{'"'})
+		m := received{receipt: receipt}
+		if _, digits, found := bytes.Cut(rest, []byte(`"due":`)); found {
+			for i := 0; i < len(digits) && '0' <= digits[i] && digits[i] <= '9'; i++ {
+				m.due = 10*m.due + int64(digits[i]-'0')
+			}
+		}
+		messages = append(messages, m)
 	}
+	return messages
 }
 
 // caller receives and acknowledges batches until next returns false, or no message comes for
@@ -399,24 +415,21 @@ func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name
 		if err != nil || status != http.StatusOK {
 			return acknowledged, fmt.Errorf("receive: status %d: %w", status, errors.Join(err, errors.New(body.String())))
 		}
-		var got struct{ Messages []received }
-		if err := json.Unmarshal(body.Bytes(), &got); err != nil {
-			return acknowledged, err
-		}
-		more := next(got.Messages)
-		if len(got.Messages) == 0 {
+		messages := receivedIn(body.Bytes())
+		more := next(messages)
+		if len(messages) == 0 {
 			if !more || time.Since(last) > benchPatience {
 				return acknowledged, nil
 			}
 			continue
 		}
 		last = time.Now()
-		ack := append(make([]byte, 0, 256*len(got.Messages)), `{"receipts":[`...)
-		for i := range got.Messages {
+		ack := append(make([]byte, 0, 256*len(messages)), `{"receipts":[`...)
+		for i := range messages {
 			if i > 0 {
 				ack = append(ack, ',')
 			}
-			ack = append(append(append(ack, '"'), got.Messages[i].Receipt...), '"')
+			ack = append(append(append(ack, '"'), messages[i].receipt...), '"')
 		}
 		if status, err := c.Post(ctx, path+"/ack", "", append(ack, "]}"...)); err != nil || status != http.StatusOK {
 			return acknowledged, fmt.Errorf("ack: status %d: %w", status, errors.Join(err, errors.New(body.String())))
@@ -449,7 +462,7 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 				mu.Lock()
 				defer mu.Unlock()
 				for i := range messages {
-					all.Add(now.Sub(time.Unix(0, messages[i].Data.Due)))
+					all.Add(now.Sub(time.Unix(0, messages[i].due)))
 				}
 				seen += int64(len(messages))
 				return seen < n

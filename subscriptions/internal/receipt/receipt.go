@@ -51,8 +51,14 @@ func New(key []byte) (*Signer, error) {
 	}
 	key = append([]byte(nil), key...)
 	s := new(Signer)
-	s.macs.New = func() any { return hmac.New(sha256.New, key) }
+	s.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, key)} }
 	return s, nil
+}
+
+// mac computes signatures in its own memory.
+type mac struct {
+	hash hash.Hash
+	sum  [sha256.Size]byte
 }
 
 // Sign returns the text of the receipt, in the alphabet of base64url.
@@ -73,12 +79,11 @@ func (s *Signer) Sign(r *Receipt) string {
 
 // sum appends the signature of text to dst.
 func (s *Signer) sum(dst, text []byte) []byte {
-	h := s.macs.Get().(hash.Hash) //nolint:forcetypeassert // New puts no other
-	h.Reset()
-	_, _ = h.Write(text) // never fails
-	var full [sha256.Size]byte
-	dst = append(dst, h.Sum(full[:0])[:signature]...)
-	s.macs.Put(h)
+	m := s.macs.Get().(*mac) //nolint:forcetypeassert // New puts no other
+	m.hash.Reset()
+	_, _ = m.hash.Write(text) // never fails
+	dst = append(dst, m.hash.Sum(m.sum[:0])[:signature]...)
+	s.macs.Put(m)
 	return dst
 }
 
@@ -93,10 +98,10 @@ func (s *Signer) Parse(text string) (Receipt, error) {
 		return Receipt{}, ErrInvalid // the decoder ignores line ends, which the length shows
 	}
 	body, sent := buf[:len(buf)-signature], buf[len(buf)-signature:]
-	if !hmac.Equal(sent, s.sum(nil, body)) || body[0] != version {
+	if !hmac.Equal(sent, s.sum(make([]byte, 0, signature), body)) || body[0] != version {
 		return Receipt{}, ErrInvalid
 	}
-	d := decoder{buf: body[1:]}
+	d := decoder{buf: body[1:], texts: string(body[1:])}
 	r := Receipt{
 		Subscription: d.text(), Topic: d.text(), Partition: int32(d.number(math.MaxInt32)), Offset: int64(d.number(math.MaxInt64)),
 		Attempt: int(d.number(math.MaxInt32)), Lease: d.number(math.MaxUint64), Epoch: int64(d.number(math.MaxInt64)), Instance: d.text(),
@@ -111,10 +116,12 @@ func appendText(buf []byte, s string) []byte {
 	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
 }
 
-// decoder reads the fields of a receipt; bad is set after an error.
+// decoder reads the fields of a receipt; bad is set after an error. buf is the rest of
+// texts, of which the texts are parts.
 type decoder struct {
-	buf []byte
-	bad bool
+	buf   []byte
+	texts string
+	bad   bool
 }
 
 func (d *decoder) number(most uint64) uint64 {
@@ -133,7 +140,7 @@ func (d *decoder) text() string {
 		d.buf, d.bad = nil, true
 		return ""
 	}
-	s := string(d.buf[:n])
+	at := len(d.texts) - len(d.buf)
 	d.buf = d.buf[n:]
-	return s
+	return d.texts[at : at+int(n)]
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -79,8 +78,16 @@ func AppendMessage(b []byte, m *subscriptions.Message) []byte {
 	if len(m.Headers) > 0 {
 		o.name("headers")
 		headers := object{append(o.b, '{')}
-		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-			headers.name(name)
+		var most [8]string // without an allocation
+		names := most[:0]
+		for name := range m.Headers {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			headers.next()
+			headers.quote(name)
+			headers.b = append(headers.b, ':')
 			headers.quote(m.Headers[name])
 		}
 		o.b = append(headers.b, '}')
@@ -150,12 +157,17 @@ func Messages(body []byte) ([]subscriptions.Message, error) {
 // object appends the members of a JSON object.
 type object struct{ b []byte }
 
-func (o *object) name(name string) {
+// next separates a member from the one before it.
+func (o *object) next() {
 	if o.b[len(o.b)-1] != '{' {
 		o.b = append(o.b, ',')
 	}
-	o.quote(name)
-	o.b = append(o.b, ':')
+}
+
+// name appends the name of a member, which needs no escapes.
+func (o *object) name(name string) {
+	o.next()
+	o.b = append(append(append(o.b, '"'), name...), '"', ':')
 }
 
 // quote appends a JSON text. Invalid UTF-8 is replaced, which is its only error.
