@@ -26,10 +26,10 @@ func (r *Relay) watchTable(ctx context.Context) error {
 		before := r.setTableErr(err)
 		switch {
 		case err == nil && before != nil:
-			r.log.Warn("new events come to the CDC log again; those written meanwhile are in the table alone",
+			r.log.Warn("the CDC log receives new events again; those written in the interval are only in the table",
 				"written_from", good.UTC(), "written_until", time.Now().UTC(), "fix", r.missedFix())
 		case err != nil && before == nil:
-			r.log.Error("new events do not come to the CDC log any more, and are not published", "err", err)
+			r.log.Error("the CDC log receives no new events, so they are not published", "err", err)
 		}
 		if err == nil {
 			good = time.Now()

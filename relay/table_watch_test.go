@@ -55,7 +55,7 @@ func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
 				if p := strings.Join(r.Status().Problems, "; "); !strings.Contains(p, broken) || !strings.Contains(p, fix) {
 					t.Errorf("problems = %q, want %q and the statement that mends it", p, broken)
 				}
-				if n := strings.Count(said.String(), "do not come to the CDC log any more"); n != 1 {
+				if n := strings.Count(said.String(), "the CDC log receives no new events"); n != 1 {
 					t.Errorf("said %d times, want once:\n%s", n, said)
 				}
 				err := w.refused()
@@ -68,7 +68,7 @@ func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
 				if p := r.Status().Problems; len(p) != 0 {
 					t.Errorf("problems = %q, want none once it is mended", p)
 				}
-				if !strings.Contains(said.String(), "come to the CDC log again") || !strings.Contains(said.String(), "written_from=") {
+				if !strings.Contains(said.String(), "the CDC log receives new events again") || !strings.Contains(said.String(), "written_from=") {
 					t.Errorf("nothing says from when to when events are missing:\n%s", said)
 				}
 				w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('a', ?, 'order', 'Placed', '{}')", gocql.TimeUUID())

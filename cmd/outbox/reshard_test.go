@@ -296,8 +296,8 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 		if err := r.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrSomebodyElse) {
-			t.Errorf("overtaken after %q: run() error = %v, want that somebody else has changed it", at, err)
+		if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrChangedConcurrently) {
+			t.Errorf("overtaken after %q: run() error = %v, want that of the concurrent change", at, err)
 		}
 		state, err := r.Control.State(t.Context())
 		if err != nil || state.Partitions != other || b.agreed() != other {

@@ -84,7 +84,7 @@ type line struct {
 // RoundTrip implements http.RoundTripper.
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !Private(r.URL) {
-		return nil, fmt.Errorf("%w: it leads to %s://%s, where who is on the way could sign tokens; use https", errIssuer, r.URL.Scheme, clip(r.URL.Host))
+		return nil, fmt.Errorf("%w: %s://%s is not encrypted, so an attacker on the network could sign tokens; use https", errIssuer, r.URL.Scheme, clip(r.URL.Host))
 	}
 	l.mu.Lock()
 	failed, err := l.failed, l.err

@@ -34,8 +34,8 @@ type Resharding struct {
 var (
 	// ErrInstancesRun says that instances have to be stopped first.
 	ErrInstancesRun = errors.New("instances of the relay run")
-	// ErrSomebodyElse says that there are two who change the number.
-	ErrSomebodyElse = errors.New("somebody else has changed the number of shards meanwhile")
+	// ErrChangedConcurrently reports that another process has changed the number.
+	ErrChangedConcurrently = errors.New("another process has changed the number of shards")
 )
 
 // Resharding is the change to so many shards, of the configured relay.
@@ -134,7 +134,7 @@ func (r *Resharding) Run(ctx context.Context, by string) error {
 			return fmt.Errorf("%w; run this again", err)
 		}
 		if now != r.To {
-			return fmt.Errorf("%w, to %d: run this again", ErrSomebodyElse, now)
+			return fmt.Errorf("%w, to %d: run this again", ErrChangedConcurrently, now)
 		}
 		if err := r.step("agreed"); err != nil {
 			return err
@@ -145,7 +145,7 @@ func (r *Resharding) Run(ctx context.Context, by string) error {
 		return fmt.Errorf("%w; run this again", err)
 	}
 	if len(state.Members) > 0 && state.Partitions != r.To {
-		err := fmt.Errorf("%w: one began meanwhile, from %s", ErrInstancesRun, strings.Join(state.Members, ", "))
+		err := fmt.Errorf("%w: one has started, from %s", ErrInstancesRun, strings.Join(state.Members, ", "))
 		_, back := r.Agreement.Change(ctx, r.To, r.Agreed, by)
 		return cli.WithHint(errors.Join(err, back), "stop all instances of relay %s and run this again", r.Name)
 	}
@@ -158,7 +158,7 @@ func (r *Resharding) Run(ctx context.Context, by string) error {
 			return r.stillAgreed(ctx)
 		})
 	}
-	if err != nil && !errors.Is(err, ErrSomebodyElse) {
+	if err != nil && !errors.Is(err, ErrChangedConcurrently) {
 		err = fmt.Errorf("it is agreed on %d shards, and no instance works before the topic has as many partitions: %w; run this again", r.To, err)
 	}
 	return err
@@ -169,7 +169,7 @@ func (r *Resharding) Run(ctx context.Context, by string) error {
 func (r *Resharding) stillAgreed(ctx context.Context) error {
 	now, err := r.Agreement.Shards(ctx)
 	if err == nil && now != r.To {
-		err = fmt.Errorf("%w, to %d: run this again", ErrSomebodyElse, now)
+		err = fmt.Errorf("%w, to %d: run this again", ErrChangedConcurrently, now)
 	}
 	return err
 }

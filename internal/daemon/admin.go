@@ -132,7 +132,7 @@ func (s *HTTPServer) Shutdown(timeout time.Duration) error {
 	defer cancel()
 	err := s.srv.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.Join(fmt.Errorf("requests still under way after %s were cut off", timeout), s.srv.Close())
+		return errors.Join(fmt.Errorf("requests that took longer than %s were closed", timeout), s.srv.Close())
 	}
 	return err
 }

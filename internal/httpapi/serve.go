@@ -66,7 +66,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	s.Logger.Info(s.Name+" is up", "addr", l.Addr().String())
+	s.Logger.Info(s.Name+" serving", "addr", l.Addr().String())
 	err := s.untilStop(ctx, done)
 	if s.Drainer != nil {
 		s.Drainer.Stop()
@@ -79,7 +79,7 @@ func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	if err := srv.Shutdown(drain); err != nil {
 		return errors.Join(fmt.Errorf("drain %s: %w", s.Name, err), srv.Close())
 	}
-	s.Logger.Info(s.Name + " is down")
+	s.Logger.Info(s.Name + " stopped")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (s Server) untilStop(ctx context.Context, failed <-chan error) error {
 	if s.DrainDelay <= 0 {
 		return nil
 	}
-	s.Logger.Info(s.Name+" is leaving: not ready any more, and taking requests for a while yet", "drain_delay", s.DrainDelay)
+	s.Logger.Info(s.Name+" stopping: reports not ready and still accepts requests", "drain_delay", s.DrainDelay)
 	select {
 	case err := <-failed:
 		return err

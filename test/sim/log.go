@@ -8,7 +8,7 @@ import (
 
 // forgotten begins the message of a start that found more published events than it
 // remembers.
-const forgotten = "more was published since the last checkpoint than is remembered"
+const forgotten = "more events were published since the last checkpoint than the dedup index holds"
 
 // unacknowledged begins the message of a relay that ends, or starts again in its process,
 // while records are with the producer. A broker that holds them back appends them later.

@@ -40,7 +40,7 @@ type Fence interface {
 }
 
 // ErrFenced is in the chain of the error of each write that Fence prevented.
-var ErrFenced = errors.New("another process may own what is written about")
+var ErrFenced = errors.New("another process may own the rows")
 
 // Query returns a statement without a client timestamp: with the timestamp of an
 // operator's host whose clock is ahead, a request or a hold would outlast its

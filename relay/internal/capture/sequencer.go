@@ -182,7 +182,7 @@ func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 	pass := func(upTo int64) {
 		for ; next < upTo; next++ {
 			s.metrics.Gaps.Inc()
-			s.log.Error("an event is missing from the outbox table; its aggregate goes on without it",
+			s.log.Error("an event is missing from the outbox table; publishing the later events of its aggregate",
 				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo)
 		}
 	}

@@ -109,7 +109,7 @@ func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since ti
 			return nil // the read-back found it
 		}
 		if n++; n > most {
-			p.log.Warn("more dead letters were settled than are remembered; the oldest may be published when their rows come again", "remembered", most)
+			p.log.Warn("more dead letters were settled than the relay holds in memory; the oldest may be published when their rows are read again", "remembered", most)
 			return dlq.ErrStop
 		}
 		p.mu.dedup.AddUnsent(l.EventID, l.WrittenAt)

@@ -232,7 +232,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 						t.Errorf("shard %d: run() error = %v", i, err)
 					case what == "one has too much" && i == 2:
 						fresh := s.readers[i].publisher.State().Fresh
-						if text := said.String(); fresh == 0 || !strings.Contains(text, "more was published since the last checkpoint than is remembered") {
+						if text := said.String(); fresh == 0 || !strings.Contains(text, "more events were published since the last checkpoint than the dedup index holds") {
 							t.Errorf("the one with little room remembers %d events, and says %q; want that it lets go of the oldest", fresh, text)
 						}
 					default:

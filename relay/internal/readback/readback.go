@@ -278,7 +278,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 			return nil
 		}
 		if now.Sub(settle) > readBackSettle*r.cfg.ReadBackQuiet {
-			r.log.Warn("somebody publishes to the topics while they are read back, with this relay's source; what comes now may be published twice",
+			r.log.Warn("another process publishes with this relay's source during the read-back; its events may be published twice",
 				"source", r.cfg.Source, "waited", now.Sub(settle))
 			return nil
 		}
@@ -345,7 +345,7 @@ func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since tim
 			return nil
 		}
 	}
-	r.log.Warn("more was published since the last checkpoint than is remembered; the oldest of it may be published twice",
+	r.log.Warn("more events were published since the last checkpoint than the dedup index holds; the oldest may be published twice",
 		"records", total, "remembered", most)
 	t.each(func(p *Partition) {
 		if n := p.end - p.next; n > 0 {
