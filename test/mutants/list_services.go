@@ -146,6 +146,10 @@ var serviceMutants = []mutant{
 		old: "m.s.conf.Archive.renew(ctx, &l)", new: "error(nil)",
 	},
 	{
+		name: "payload: a dead letter of a subscription hides its reference", file: "subscriptions/internal/deadletter/convert.go", pkg: "./subscriptions/internal/deadletter", run: "TestNew_KeepsTheReference",
+		old: " || name == outbox.HeaderDataRef", new: "",
+	},
+	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
 		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
 	},

@@ -129,11 +129,23 @@ func TestRecord_DecodesAsTheOriginal(t *testing.T) {
 	}
 }
 
+// An operator may edit the reference of a stored payload, and the archive finds it, only
+// among the headers.
+func TestNew_KeepsTheReferenceOfThePayload(t *testing.T) {
+	t.Parallel()
+	r := testRecord()
+	r.Value, r.Headers = nil, append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderDataRef, Value: []byte("payloads/x")})
+	l := New(&Message{Table: table, Incarnation: incarnation, Record: r})
+	if got := l.Headers[outbox.HeaderDataRef]; got != "payloads/x" {
+		t.Errorf("the dead letter has reference %q, headers %v, metadata %v", got, l.Headers, l.Metadata)
+	}
+}
+
 func randomRecord(rnd *rand.Rand) *kgo.Record {
 	texts := []string{"", "a", "order-1", "\xff\x00", "{}", "12", "-3", "2026-01-02T03:04:05.1Z", "text/plain", "ü", strings.Repeat("x", 300)}
 	names := []string{
 		outbox.HeaderID, outbox.HeaderType, outbox.HeaderSubject, outbox.HeaderAggregateType, outbox.HeaderSequence, outbox.HeaderTime, outbox.HeaderSource,
-		outbox.HeaderSpecVersion, outbox.HeaderContentType, outbox.HeaderPartitionKey, outbox.HeaderOriginalID, outbox.HeaderCaptured, "CE_X", "Content-Type", "a", "", "\xff", "max_receive",
+		outbox.HeaderSpecVersion, outbox.HeaderContentType, outbox.HeaderPartitionKey, outbox.HeaderDataRef, outbox.HeaderOriginalID, outbox.HeaderCaptured, "CE_X", "Content-Type", "a", "", "\xff", "max_receive",
 	}
 	text := func() []byte {
 		if i := rnd.IntN(len(texts) + 1); i < len(texts) {
