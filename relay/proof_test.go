@@ -135,6 +135,9 @@ func TestProofs(t *testing.T) {
 		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
+		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *bundle) {
+			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

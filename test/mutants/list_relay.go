@@ -52,6 +52,11 @@ var relayMutants = []mutant{
 		old: "		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)\n",
 		new: "		it.cause = nil\n",
 	}),
+	unit("TestProofs$", mutant{
+		name: "a proof asks for the retention of topics that it may not read", file: "relay/internal/readback/proof_wide.go",
+		old: "		denied[topic] = true\n		d.refused(topic, why)",
+		new: "		d.refused(topic, why)",
+	}),
 	unit("TestReadBacks_WhoeverDoesNotGoAlong", mutant{
 		name: "a reader that ends also ends the read-back of the others in its group", file: "relay/internal/readback/group.go",
 		old: "case ctx.Err() != nil: // it",
