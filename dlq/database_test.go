@@ -25,15 +25,23 @@ type bundle struct {
 	clock   *clock
 }
 
-type clock struct{ at time.Time }
+type clock struct {
+	at   time.Time
+	node *faults.Clock
+}
 
-func (c *clock) Now() time.Time          { return c.at }
-func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
+func (c *clock) Now() time.Time { return c.at }
+
+// advance moves the clock, and that of the database: claims end by both.
+func (c *clock) advance(d time.Duration) {
+	c.at = c.at.Add(d)
+	c.node.SetSkew(c.node.Skew() + d)
+}
 
 func setup(t testing.TB, opts ...Option) *bundle {
 	t.Helper()
 	node, session := scyllatest.Start(t)
-	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
+	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond), node.Faults().Clock()}}
 	b.Store = b.another(t, opts...)
 	return b
 }

@@ -95,7 +95,7 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	slow := b.another(t)
-	behind := &clock{b.clock.at}
+	behind := &clock{b.clock.at, b.clock.node}
 	slow.db.Clock = behind
 	for _, by := range []time.Duration{0, requestOverlap - time.Second, requestOverlap + time.Hour} {
 		// A done request moves the mark to now.

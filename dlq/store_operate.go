@@ -200,7 +200,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 }
 
 // operate makes an operator's change, after writing a request for the relay. It refuses
-// a dead letter whose claim has not expired.
+// a dead letter whose claim has not expired by the clock of this host and of the database.
 func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by Actor, plan func(*DeadLetter) (planned, error)) error {
 	if by.Name == "" {
 		return fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
@@ -210,10 +210,19 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 		if err := by.checkVersion(l); err != nil {
 			return planned{}, err
 		}
-		if did, err := s.didFor(ctx, l, by.Job); err != nil || did {
+		did, err := s.didFor(ctx, l, by.Job)
+		if err != nil || did {
 			return planned{done: did}, err
 		}
-		if err := s.allowed(action, l); err != nil {
+		now := s.db.Clock.Now()
+		if l.Status == Processing && !now.Before(l.ClaimedUntil) {
+			// The clock of an operator's host may be ahead by minutes, while the relay still
+			// has the event with the producer.
+			if now, err = s.db.ServerTime(ctx); err != nil {
+				return planned{}, err
+			}
+		}
+		if err := s.allowed(action, l, now); err != nil {
 			return planned{}, err
 		}
 		p, err := plan(l)
@@ -238,14 +247,14 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	return err
 }
 
-func (s *Store) allowed(action Action, l *DeadLetter) error {
+func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
 	if l.Status == Parked && (action == ActionReplay || action == ActionRelease) {
 		return refused(action, l, "it is published after the dead letters before it in its aggregate: act on the first one")
 	}
 	if err := may(action, l); err != nil {
 		return err
 	}
-	if l.Status == Processing && s.db.Clock.Now().Before(l.ClaimedUntil) {
+	if l.Status == Processing && now.Before(l.ClaimedUntil) {
 		return refused(action, l, "retry when the claim has expired")
 	}
 	return nil
@@ -253,7 +262,9 @@ func (s *Store) allowed(action Action, l *DeadLetter) error {
 
 // Check returns nil if an operator's action is allowed for the dead letter l, and a
 // *RefusedError if not.
-func (s *Store) Check(action Action, l *DeadLetter) error { return s.allowed(action, l) }
+func (s *Store) Check(action Action, l *DeadLetter) error {
+	return s.allowed(action, l, s.db.Clock.Now())
+}
 
 // Set changes the priority and the tags of a dead letter that is not archived. Its
 // status and its place in the order of its aggregate do not change, and the relay need

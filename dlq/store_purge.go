@@ -79,7 +79,7 @@ func (how Purge) check(l *DeadLetter) error {
 // CheckPurge returns nil if Purge is allowed for the dead letter l, and a *RefusedError
 // if not.
 func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
-	if err := s.allowed(ActionPurge, l); err != nil {
+	if err := s.allowed(ActionPurge, l, s.db.Clock.Now()); err != nil {
 		return err
 	}
 	if !l.PurgedAt.IsZero() {

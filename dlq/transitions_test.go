@@ -123,6 +123,11 @@ func TestTransitions_Walk(t *testing.T) {
 					if err := b.do(t, id, a); !errors.As(err, &r) || r.Status != Processing || len(transitions[a][from]) > 0 && r.ClaimedBy != me {
 						t.Fatalf("with a claim in force: %v, want it refused", err)
 					}
+					b.clock.at = b.clock.at.Add(10 * time.Minute) // whose clock is ahead neither,
+					if err := b.do(t, id, a); !errors.As(err, &r) || r.Status != Processing {
+						t.Fatalf("with a claim in force by the clock of the database: %v, want it refused", err)
+					}
+					b.clock.at = b.clock.at.Add(-10 * time.Minute)
 					b.clock.advance(time.Minute + time.Millisecond) // … until the claim has expired.
 				}
 				before, lines := b.mustRead(t, id), b.mustHistory(t, id)

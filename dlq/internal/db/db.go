@@ -104,6 +104,16 @@ func (d *DB) CheckFence() error {
 // Millis is the current time in milliseconds, the resolution of the tables.
 func (d *DB) Millis() time.Time { return d.Clock.Now().UTC().Truncate(time.Millisecond) }
 
+// ServerTime returns the time of the clock of a database node.
+func (d *DB) ServerTime(ctx context.Context) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	if err := d.Select(ctx, "SELECT toTimestamp(now()) FROM system.local").Scan(&now); err != nil {
+		return now, fmt.Errorf("read the clock of the database: %w", err)
+	}
+	return now, nil
+}
+
 // firstPause is between the first two attempts of a change.
 const firstPause = 20 * time.Millisecond
 
