@@ -46,6 +46,7 @@ func (w *world) readsFail(table string) (end func()) {
 
 // No checkpoint passes an event before its dead letter is written.
 func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second })

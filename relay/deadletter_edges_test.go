@@ -64,6 +64,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 // A released dead letter stays behind while its aggregate goes on. A relay that
 // starts then does not take the number of the dead letter for the aggregate's last.
 func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -236,6 +237,7 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 // operator who asked for another replay meanwhile: it is found in its topic, and
 // not published twice.
 func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })

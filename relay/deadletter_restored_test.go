@@ -95,6 +95,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 // An archived dead letter of which this relay knows nothing until it stores the same event's
 // dead letter again is published once it is restored.
 func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

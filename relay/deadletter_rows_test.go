@@ -19,6 +19,7 @@ import (
 // A row that is no event is a dead letter with what could be read of it. When
 // somebody mends the row, a replay publishes it, before the events behind it.
 func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
@@ -83,6 +84,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 // A replay of a mended row that the broker does not take is tried again with the
 // row, not with what could be read of it when it was none.
 func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.BreakerFailures, c.BreakerMinCalls = 1000, 1000 })

@@ -46,6 +46,7 @@ func (w *world) all() (deadLetters []dlq.DeadLetter, waits map[string]int) {
 // Of many dead letters with the same error one is tried, and when it fails again, the
 // others wait untried. When the broker takes it the others follow, all of them.
 func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
@@ -115,6 +116,7 @@ func (b *busyCPU) Load(context.Context) (publish.Load, error) {
 // A conditional dead letter waits until its condition holds, and says which does not;
 // when it dies of the same error for the third time it is manual, and says so.
 func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		var busy busyCPU
@@ -167,6 +169,7 @@ func all[T any](one ...T) []T { return one }
 
 // A dead letter waits for its window, and for the next one if nobody was there.
 func TestDeadLetters_WaitForTheWindow(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{

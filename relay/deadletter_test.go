@@ -107,6 +107,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 
 // Beyond the limit nothing is spilled: the relay holds, and the log is the buffer.
 func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -392,6 +393,7 @@ func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 // An event that an operator has discarded is not published when the sweep comes
 // by its row, which may be later.
 func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

@@ -78,6 +78,7 @@ func TestDeadLetters_AStartSaysWhatItWaitsFor(t *testing.T) {
 // Dead letters that a relay before had claimed hold back their own aggregates alone
 // while the database takes no conditional write.
 func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)

@@ -125,6 +125,7 @@ func TestRepair(t *testing.T) {
 // An event that is a dead letter is not answered as published, whether it was
 // one before it was asked for or became one by the attempt.
 func TestRepair_OfADeadLetter(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -230,6 +231,7 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 // An event is requested while no relay runs, and the next one publishes it by a scan before
 // it reads the request. The index does not contain it then. A later request is right.
 func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
@@ -326,6 +328,7 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 // The row of an event is behind the sweep, and that of the event before it is not: a
 // request for the later one waits for the sweep to publish the earlier one.
 func TestRepair_WaitsForEarlierEvents(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

@@ -57,6 +57,7 @@ func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 // A topic that takes nothing, with more events for it than may become dead
 // letters, fills the relay's memory and stops its reading. It says so.
 func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
+	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
