@@ -21,9 +21,9 @@ func TestClocks_SlotIsWrittenAgain(t *testing.T) {
 	x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
 	for i, step := range []func() error{
 		func() error { return ahead.putSlot(t.Context(), x) },
-		func() error { return b.dropSlot(t.Context(), x) },
+		func() error { return b.dropSlots(t.Context(), x) },
 		func() error { return b.putSlot(t.Context(), x) },
-		func() error { return ahead.dropSlot(t.Context(), x) },
+		func() error { return ahead.dropSlots(t.Context(), x) },
 		func() error { return b.putSlot(t.Context(), x) },
 	} {
 		if err := step(); err != nil {
@@ -33,5 +33,25 @@ func TestClocks_SlotIsWrittenAgain(t *testing.T) {
 		if err := b.Session.Query("SELECT COUNT(*) FROM schedule_slots").Scan(&n); err != nil || n != (i+1)%2 {
 			t.Errorf("after step %d there are %d slots, %v, want %d", i, n, err, (i+1)%2)
 		}
+	}
+}
+
+// A message is removed although the clock of the server that decided its release
+// is ahead of the scheduler's.
+func TestClocks_ReleasedMessageIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(-time.Second))
+	b.put(t, now.Add(-time.Minute), m)
+	b.Node.Faults().Clock().SetSkew(time.Minute)
+	if err := b.scheduler(t).releaseOne(t.Context(), slotOf(m)); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.count(t, "scheduled_messages"); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+	if n := b.count(t, "outbox_messages"); n != 1 {
+		t.Errorf("%d messages are in the outbox", n)
 	}
 }

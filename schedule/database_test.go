@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -36,6 +37,12 @@ func (b *bundle) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// releaseOne releases one message.
+func (s *Scheduler) releaseOne(ctx context.Context, x slot) (err error) {
+	s.release(ctx, []slot{x}, func(_ slot, e error) { err = e })
+	return err
 }
 
 // message is one for a time.

@@ -39,13 +39,13 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	got, readErr := s.read(ctx, m.ID, s.serial)
 	switch {
 	case errors.Is(readErr, ErrNotFound) && err == nil:
-		_ = s.dropSlot(ctx, early)
+		_ = s.dropSlots(ctx, early)
 		return readErr
 	case readErr != nil:
 		return fmt.Errorf("hasten message %s: %w", m.ID, errors.Join(err, readErr))
 	}
 	if waits := got.waits(); waits != nil {
-		_ = s.dropSlot(ctx, early) // leftovers are removed by their TTL
+		_ = s.dropSlots(ctx, early) // leftovers are removed by their TTL
 		return waits
 	}
 	switch due := !got.DeliverAt.After(now); {

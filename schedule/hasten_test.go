@@ -64,7 +64,7 @@ func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
 	if err := b.Hasten(t.Context(), out, now); !errors.Is(err, ErrReleased) {
 		t.Errorf("Hasten() of a released message = %v", err)
 	}
-	if err := b.forget(t.Context(), out.ID); err != nil {
+	if err := b.forget(t.Context(), now, &dueMessage{Message: *out}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Hasten(t.Context(), out, now); !errors.Is(err, ErrNotFound) {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
@@ -29,67 +32,205 @@ const (
 	handPause    = 50 * time.Millisecond
 )
 
-// release moves one message from the schedule to the outbox. It can be
-// interrupted at any point and repeated by any instance:
+const (
+	// releaseMost is the maximum number of messages in one statement.
+	releaseMost = 64
+	// releaseBytes is the size of payloads at which a batch is full: ScyllaDB logs a
+	// warning for batches from 128 KiB and rejects those from 1 MiB.
+	releaseBytes = 64 << 10
+	// gatherFor is how long a decided message waits for others of its statement.
+	gatherFor = 5 * time.Millisecond
+)
+
+// dueMessage is a message with the slot by which it was found.
+type dueMessage struct {
+	slot slot
+	Message
+}
+
+// release moves due messages, at most releaseMost, from the schedule to the
+// outbox. It can be interrupted at any point and repeated by any instance:
 //
 //  1. a lightweight transaction sets the state released and the write time of the
 //     outbox row; it loses to an earlier cancellation and refuses a later one
 //  2. the outbox row is written with that time
 //  3. the message is removed, and then the slot that refers to it
-func (s *Scheduler) release(ctx context.Context, x slot) error {
-	m, err := s.store.Read(ctx, x.id)
-	if errors.Is(err, ErrNotFound) {
-		if s.cfg.Now().Sub(x.at) < CloseAfter {
-			return nil // the other half of its batch may still become visible
-		}
-		return s.store.dropSlot(ctx, x)
+//
+// Each message has a transaction of its own. Those that are decided share the
+// statements of the other steps, and wait for no others. ended is called once
+// for each slot, from any goroutine, with its error.
+func (s *Scheduler) release(ctx context.Context, slots []slot, ended func(slot, error)) {
+	found, readErr := s.store.readAll(ctx, slots)
+	now := s.cfg.Now()
+	decided := make(chan *dueMessage, len(slots))
+	var deciding sync.WaitGroup
+	for _, x := range slots {
+		deciding.Go(func() {
+			d, err := &dueMessage{x, found[x.id]}, readErr
+			if readErr != nil && len(slots) > 1 { // another message may be the unreadable one
+				d.Message, err = s.store.Read(ctx, x.id)
+				if errors.Is(err, ErrNotFound) {
+					err = nil
+				}
+			}
+			hand := false
+			if err == nil {
+				hand, err = s.decide(ctx, d, now)
+			}
+			if !hand {
+				ended(x, err)
+				return
+			}
+			decided <- d
+		})
 	}
-	if err != nil {
-		return err
+	go func() { deciding.Wait(); close(decided) }()
+	var completing sync.WaitGroup
+	for d := range decided {
+		batch := gather(d, decided)
+		completing.Go(func() { s.complete(ctx, batch, ended) })
+	}
+	completing.Wait()
+}
+
+// gather returns first and those that are decided within gatherFor, up to the
+// limits of a batch.
+func gather(first *dueMessage, decided <-chan *dueMessage) []*dueMessage {
+	batch, size := []*dueMessage{first}, len(first.Payload)
+	enough := time.After(gatherFor)
+	for size < releaseBytes {
+		select {
+		case d, ok := <-decided:
+			if !ok {
+				return batch
+			}
+			batch, size = append(batch, d), size+len(d.Payload)
+		case <-enough:
+			return batch
+		}
+	}
+	return batch
+}
+
+// decide performs step 1 at now. True means that the message is released, and
+// its row must be written. False without an error means that nothing is left to
+// do, or that another slot or scheduler does it.
+func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (bool, error) {
+	m := &d.Message
+	if m.ID == (gocql.UUID{}) {
+		return false, s.dropOld(ctx, d.slot) // the other half of its batch may still become visible
 	}
 	if m.State == Waiting {
 		if m.DeliverAt.After(s.cfg.Now()) {
-			// An unfinished or failed Hasten; there is another slot at its time.
-			if s.cfg.Now().Sub(x.at) < CloseAfter {
-				return nil
-			}
-			return s.store.dropSlot(ctx, x)
+			return false, s.dropOld(ctx, d.slot) // an unfinished or failed Hasten; there is another slot at its time
 		}
-		at, dueAt := s.cfg.Now(), m.DeliverAt
-		won, err := s.store.release(ctx, &m, at)
+		dueAt := m.DeliverAt
+		won, err := s.store.release(ctx, m, now)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if won {
-			m.State, m.releaseAt = Released, at.UnixMicro()
-		} else if m, err = s.store.read(ctx, x.id, s.store.serial); errors.Is(err, ErrNotFound) {
-			return s.store.dropSlot(ctx, x) // another scheduler has released it
+			m.State, m.releaseAt = Released, now.UnixMicro()
+		} else if *m, err = s.store.read(ctx, d.slot.id, s.store.serial); errors.Is(err, ErrNotFound) {
+			return false, s.store.dropSlots(ctx, d.slot) // another scheduler has released it
 		} else if err != nil {
-			return err
+			return false, err
 		} else if m.State == Waiting && !m.DeliverAt.Equal(dueAt) {
-			return nil // it was hastened, and has a slot at its new time
+			return false, nil // it was hastened, and has a slot at its new time
 		}
 	}
 	switch m.State {
 	case Cancelled:
-		return s.store.dropSlot(ctx, x)
+		return false, s.store.dropSlots(ctx, d.slot)
 	case Released:
+		return true, nil
 	default:
-		return fmt.Errorf("message %s is %q although its release was refused", m.ID, m.State)
+		return false, fmt.Errorf("message %s is %q although its release was refused", m.ID, m.State)
 	}
-	if handed, err := s.hand(ctx, &m); err != nil || !handed {
-		return err
+}
+
+// dropOld removes a slot to which no message can belong any more.
+func (s *Scheduler) dropOld(ctx context.Context, x slot) error {
+	if s.cfg.Now().Sub(x.at) < CloseAfter {
+		return nil
 	}
-	s.cfg.Committed(m.ID)
-	s.metrics.released.Inc()
-	s.metrics.late.Observe(s.cfg.Now().Sub(m.DeliverAt).Seconds())
-	if err := s.store.forget(ctx, m.ID); err != nil {
-		return err
+	return s.store.dropSlots(ctx, x)
+}
+
+// complete performs steps 2 and 3 for released messages.
+func (s *Scheduler) complete(ctx context.Context, ds []*dueMessage, ended func(slot, error)) {
+	ds = together(ds, ended, func(ds []*dueMessage) error { return s.handAll(ctx, ds) }, func(d *dueMessage) (bool, error) { return s.hand(ctx, d) })
+	for _, d := range ds {
+		s.cfg.Committed(d.ID)
+		s.metrics.released.Inc()
+		s.metrics.late.Observe(s.cfg.Now().Sub(d.DeliverAt).Seconds())
 	}
-	if !m.DeliverAt.Equal(x.at) {
-		s.store.dropSlotOf(ctx, &m) // it was found by that of the time from which it was hastened
+	ds = together(ds, ended, func(ds []*dueMessage) error { return s.store.forget(ctx, s.cfg.Now(), ds...) }, nil)
+	for _, d := range together(ds, ended, func(ds []*dueMessage) error { return s.store.dropSlots(ctx, slotsTo(ds)...) }, nil) {
+		ended(d.slot, nil)
 	}
-	return s.store.dropSlot(ctx, x)
+}
+
+// together calls all with several messages. If that fails, or for a single one,
+// it calls one for each concurrently, so that a row that cannot be written
+// delays no others; nil calls all. It returns the messages that succeeded, and
+// calls ended for the others.
+func together(ds []*dueMessage, ended func(slot, error), all func([]*dueMessage) error, one func(*dueMessage) (bool, error)) []*dueMessage {
+	if len(ds) > 1 && all(ds) == nil {
+		return ds
+	}
+	if one == nil {
+		one = func(d *dueMessage) (bool, error) { return true, all([]*dueMessage{d}) }
+	}
+	var each sync.WaitGroup
+	ok := make([]bool, len(ds))
+	for i, d := range ds {
+		each.Go(func() {
+			done, err := one(d)
+			if ok[i] = done && err == nil; !ok[i] {
+				ended(d.slot, err)
+			}
+		})
+	}
+	each.Wait()
+	var out []*dueMessage
+	for i, d := range ds {
+		if ok[i] {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// slotsTo returns the slots of messages. A message that was found by that of the
+// time from which it was hastened has two.
+func slotsTo(ds []*dueMessage) []slot {
+	out := make([]slot, 0, len(ds))
+	for _, d := range ds {
+		out = append(out, d.slot)
+		if !d.DeliverAt.Equal(d.slot.at) {
+			out = append(out, slotOf(&d.Message))
+		}
+	}
+	return out
+}
+
+var errApart = errors.New("their rows need different write times")
+
+// handAll writes the outbox rows of messages that were just released, in one
+// attempt.
+func (s *Scheduler) handAll(ctx context.Context, ds []*dueMessage) error {
+	for _, d := range ds {
+		if d.releaseAt != ds[0].releaseAt || s.aged(&d.Message) {
+			return errApart
+		}
+	}
+	return s.store.hand(ctx, false, handTimeout, ds...)
+}
+
+// aged reports whether the outbox row needs a new write time.
+func (s *Scheduler) aged(m *Message) bool {
+	return s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > handFresh
 }
 
 // hand writes the outbox row until it is known to be stored. False without an
@@ -99,16 +240,16 @@ func (s *Scheduler) release(ctx context.Context, x slot) error {
 // A row whose write time is older than handFresh gets a new one. If the write
 // of a slow or failed scheduler arrives as well, the relay publishes one of the
 // two rows: both have the id of the message.
-func (s *Scheduler) hand(ctx context.Context, m *Message) (bool, error) {
+func (s *Scheduler) hand(ctx context.Context, d *dueMessage) (bool, error) {
 	serverTime := false
 	for n := 1; ; n++ {
-		if n < handAttempts && s.cfg.Now().Sub(time.UnixMicro(m.releaseAt)) > handFresh {
-			if stop, there, err := s.renew(ctx, m); stop {
+		if n < handAttempts && s.aged(&d.Message) {
+			if stop, there, err := s.renew(ctx, &d.Message); stop {
 				return there, err
 			}
 			continue // the renewal may have taken long itself
 		}
-		err := s.store.hand(ctx, m, serverTime, min(handTimeout<<(n-1), handFresh))
+		err := s.store.hand(ctx, serverTime, min(handTimeout<<(n-1), handFresh), d)
 		switch fate := cqlcode.FateOf(err); {
 		case fate == cqlcode.Done:
 			return true, nil

@@ -294,30 +294,33 @@ func (s *Scheduler) dropPending() {
 	}
 }
 
-// next takes the first message if it is due; otherwise it returns the time
-// until then.
-func (s *Scheduler) next(now time.Time) (x slot, wait time.Duration, ok bool) {
+// next takes the first messages that are due, at most most of them; without any
+// it returns the time until the next one.
+func (s *Scheduler) next(now time.Time, most int) (xs []slot, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for len(s.pending) > 0 && len(xs) < most {
+		if wait = s.pending[0].at.Sub(now); wait > 0 {
+			break
+		}
+		xs = append(xs, s.pending.pop())
+	}
 	if len(s.pending) == 0 {
-		return slot{}, time.Hour, false
+		wait = time.Hour
 	}
-	if wait = s.pending[0].at.Sub(now); wait > 0 {
-		return slot{}, wait, false
-	}
-	x = s.pending.pop()
 	s.metrics.pending.Set(float64(len(s.pending)))
-	return x, 0, true
+	return xs, wait
 }
 
 // dispatch releases due messages, in order, Concurrency at a time.
 func (s *Scheduler) dispatch(ctx context.Context) {
 	var busy sync.WaitGroup
 	defer busy.Wait()
-	slots := make(chan struct{}, s.cfg.Concurrency)
+	places := make(chan struct{}, s.cfg.Concurrency)
 	for {
-		x, wait, ok := s.next(s.cfg.Now())
-		if !ok {
+		// Messages that share statements wait for the limiter for at most 10 ms.
+		xs, wait := s.next(s.cfg.Now(), min(releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
+		if len(xs) == 0 {
 			t := time.NewTimer(wait)
 			select {
 			case <-t.C:
@@ -329,23 +332,35 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 			}
 			continue
 		}
-		if s.limiter.Wait(ctx) != nil {
-			s.done(x.id)
+		if s.limiter.WaitN(ctx, len(xs)) != nil {
+			for _, x := range xs {
+				s.done(x.id)
+			}
 			return
 		}
-		slots <- struct{}{} // a release is bounded by the timeouts of its statements
+		for range xs {
+			places <- struct{}{} // a release is bounded by the timeouts of its statements
+		}
 		busy.Go(func() {
-			defer func() { <-slots; s.done(x.id) }()
-			if !s.working() {
-				s.owe(x.id, x.at)
+			ended := func(x slot, err error) {
+				if err != nil {
+					s.owe(x.id, x.at)
+					s.fail("release", "failed to release a message; retrying", err)
+				} else {
+					s.paid(x.id)
+				}
+				<-places
+				s.done(x.id)
+			}
+			if s.working() {
+				s.release(context.WithoutCancel(ctx), xs, ended)
 				return
 			}
-			if err := s.release(context.WithoutCancel(ctx), x); err != nil {
+			for _, x := range xs {
 				s.owe(x.id, x.at)
-				s.fail("release", "failed to release a message; retrying", err)
-				return
+				<-places
+				s.done(x.id)
 			}
-			s.paid(x.id)
 		})
 	}
 }

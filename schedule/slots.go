@@ -22,6 +22,11 @@ type slot struct {
 	topic  string
 }
 
+// slotOf returns the slot of a message at its time.
+func slotOf(m *Message) slot {
+	return slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
+}
+
 // compare orders slots as their table does: uuids of different versions by version.
 func (a slot) compare(b slot) int {
 	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id.Version(), b.id.Version()), bytes.Compare(a.id[:], b.id[:]))
@@ -96,12 +101,15 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (s *Store) dropSlot(ctx context.Context, x slot) error {
+func (s *Store) dropSlots(ctx context.Context, slots ...slot) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := s.query(ctx, dropSlot, x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id).Idempotent(true).Exec()
-	if err != nil {
-		return fmt.Errorf("remove slot of message %s: %w", x.id, err)
+	b := s.batch(ctx)
+	for _, x := range slots {
+		b.Query(dropSlot, x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id)
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("remove %d slots from that of message %s: %w", len(slots), slots[0].id, err)
 	}
 	return nil
 }

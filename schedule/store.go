@@ -30,6 +30,11 @@ var (
 // costs nothing.
 const writtenBefore = time.Hour
 
+// removedAfter is added to the time of a removal of a message row. The
+// transactions before it have the times of servers' clocks; none may restore
+// parts of the row.
+const removedAfter = time.Hour
+
 // KeepCancelled is the retention of a cancelled message.
 const KeepCancelled = 30 * 24 * time.Hour
 
@@ -61,7 +66,8 @@ const (
 	putSlot   = "INSERT INTO schedule_slots (bucket, shard, deliver_at, id, topic) VALUES (?, ?, ?, ?, ?)"
 	putBucket = "INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)"
 
-	selectRow = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id = ?"
+	selectRow  = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id = ?"
+	selectRows = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id IN ?"
 	// The kept columns of a cancelled message are written again, with the TTL.
 	cancelRow = "UPDATE scheduled_messages USING TTL ? SET state = 'cancelled', changed_at = ?, topic = ?, key = ?, client = ?, created_at = ?," +
 		" deliver_at = ?, payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'"
@@ -70,7 +76,8 @@ const (
 	releaseRow   = "UPDATE scheduled_messages SET state = 'released', changed_at = ?, release_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
 	hastenRow    = "UPDATE scheduled_messages SET deliver_at = ?, changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
 	rereleaseRow = "UPDATE scheduled_messages SET release_at = ? WHERE id = ? IF release_at = ?"
-	dropRow      = "DELETE FROM scheduled_messages WHERE id = ? IF state = 'released'"
+	// Not conditional: nothing but a release, which is decided, comes before it.
+	dropRow = "DELETE FROM scheduled_messages USING TIMESTAMP ? WHERE id = ?"
 
 	selectSlots = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at >= ? AND deliver_at <= ? LIMIT ?"
 	// The remaining slots of one time.
@@ -149,9 +156,7 @@ func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var m Message
-	err := s.query(ctx, selectRow, id).Consistency(cons).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(
-		&m.ID, (*string)(&m.State), &m.Topic, &m.Key, &m.Payload, &m.ContentType, &m.Headers, &m.Client,
-		&m.CreatedAt, &m.DeliverAt, &m.ChangedAt, &m.releaseAt)
+	err := s.query(ctx, selectRow, id).Consistency(cons).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(m.dest()...)
 	switch {
 	case errors.Is(err, gocql.ErrNotFound):
 		return Message{}, fmt.Errorf("message %s: %w", id, ErrNotFound)
@@ -159,6 +164,45 @@ func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 		return Message{}, fmt.Errorf("read scheduled message %s: %w", id, err)
 	}
 	return m, nil
+}
+
+// dest returns the destinations of messageColumns.
+func (m *Message) dest() []any {
+	return []any{
+		&m.ID, (*string)(&m.State), &m.Topic, &m.Key, &m.Payload, &m.ContentType, &m.Headers, &m.Client,
+		&m.CreatedAt, &m.DeliverAt, &m.ChangedAt, &m.releaseAt,
+	}
+}
+
+// readAll returns the messages of slots that exist, by id.
+func (s *Store) readAll(ctx context.Context, slots []slot) (map[gocql.UUID]Message, error) {
+	out := make(map[gocql.UUID]Message, len(slots))
+	if len(slots) == 1 {
+		m, err := s.Read(ctx, slots[0].id)
+		if errors.Is(err, ErrNotFound) {
+			return out, nil
+		}
+		out[m.ID] = m
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	ids := make([]gocql.UUID, len(slots))
+	for i := range slots {
+		ids[i] = slots[i].id
+	}
+	iter := s.query(ctx, selectRows, ids).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
+	for {
+		var m Message
+		if !iter.Scan(m.dest()...) {
+			break
+		}
+		out[m.ID] = m
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read %d scheduled messages: %w", len(slots), err)
+	}
+	return out, nil
 }
 
 // readHead is Read without payload and headers.
@@ -207,7 +251,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 
 // dropSlotOf removes the slot of m; the scheduler would do so, too.
 func (s *Store) dropSlotOf(ctx context.Context, m *Message) {
-	_ = s.dropSlot(ctx, slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID})
+	_ = s.dropSlots(ctx, slotOf(m))
 }
 
 func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, error) {
@@ -235,23 +279,23 @@ func (s *Store) rerelease(ctx context.Context, m *Message, at time.Time) (bool, 
 	return applied, nil
 }
 
-// hand writes the event of a released message. The same message is the same row
-// for every write. serverTime lets the server choose its time.
-func (s *Store) hand(ctx context.Context, m *Message, serverTime bool, timeout time.Duration) error {
+// hand writes the events of messages that were released at one time. The same
+// message is the same row for every write. serverTime lets the server choose its
+// time. The batch is not atomic: after an error some of the rows may be written.
+func (s *Store) hand(ctx context.Context, serverTime bool, timeout time.Duration, ds ...*dueMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, s.timeout))
 	defer cancel()
-	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
-	b.SetConsistency(s.cons)
-	if serverTime {
-		b.DefaultTimestamp(false)
-	} else {
-		b.WithTimestamp(m.releaseAt)
+	b := s.batch(ctx)
+	if !serverTime {
+		b.WithTimestamp(ds[0].releaseAt)
 	}
-	if err := s.table.Append(b, m.Event()); err != nil {
-		return err
+	for _, d := range ds {
+		if err := s.table.Append(b, d.Event()); err != nil {
+			return err
+		}
 	}
 	if err := b.Exec(); err != nil {
-		return fmt.Errorf("hand message %s to the outbox: %w", m.ID, err)
+		return fmt.Errorf("hand %d messages from %s to the outbox: %w", len(ds), ds[0].ID, err)
 	}
 	return nil
 }
@@ -271,10 +315,18 @@ func (s *Store) handed(ctx context.Context, id gocql.UUID) (bool, error) {
 	return event == id, nil
 }
 
-// forget removes a released message whose event is in the outbox.
-func (s *Store) forget(ctx context.Context, id gocql.UUID) error {
-	if _, err := s.change(ctx, dropRow, id); err != nil {
-		return fmt.Errorf("forget message %s: %w", id, err)
+// forget removes released messages whose events are in the outbox. It is written
+// at QUORUM, as transactions of all regions read.
+func (s *Store) forget(ctx context.Context, now time.Time, ds ...*dueMessage) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	b := s.batch(ctx)
+	b.SetConsistency(gocql.Quorum)
+	for _, d := range ds {
+		b.Query(dropRow, now.Add(removedAfter).UnixMicro(), d.ID)
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("forget %d messages from %s: %w", len(ds), ds[0].ID, err)
 	}
 	return nil
 }
@@ -284,4 +336,11 @@ func (s *Store) forget(ctx context.Context, id gocql.UUID) error {
 // be written again.
 func (s *Store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
+}
+
+// batch is query for several statements, which are not atomic.
+func (s *Store) batch(ctx context.Context) *gocql.Batch {
+	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
+	b.SetConsistency(s.cons)
+	return b
 }

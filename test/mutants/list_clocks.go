@@ -50,8 +50,8 @@ var clockMutants = []mutant{
 	}),
 	clocks("schedule", mutant{
 		name: "slots are removed with the time of the scheduler's host", file: "schedule/store.go",
-		old: "RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)\n}",
-		new: "RetryPolicy(cqlcode.NeverAgain{})\n}",
+		old: "RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)\n	b.SetConsistency(s.cons)\n	return b",
+		new: "RetryPolicy(cqlcode.NeverAgain{})\n	b.SetConsistency(s.cons)\n	return b",
 	}),
 	{
 		name: "an event that became visible late is not written again", file: "orders/repair.go",
