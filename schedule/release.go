@@ -56,7 +56,7 @@ type dueMessage struct {
 //  2. the outbox row is written with that time
 //  3. the message is removed, and then the slot that refers to it
 //
-// Each message has a transaction of its own. Those that are decided share the
+// Each message has a transaction of its own. Decided messages share the
 // statements of the other steps, and wait for no others. ended is called once
 // for each slot, from any goroutine, with its error.
 func (s *Scheduler) release(ctx context.Context, slots []slot, ended func(slot, error)) {
@@ -93,7 +93,7 @@ func (s *Scheduler) release(ctx context.Context, slots []slot, ended func(slot, 
 	completing.Wait()
 }
 
-// gather returns first and those that are decided within gatherFor, up to the
+// gather returns first and the messages decided within gatherFor, up to the
 // limits of a batch.
 func gather(first *dueMessage, decided <-chan *dueMessage) []*dueMessage {
 	batch, size := []*dueMessage{first}, len(first.Payload)
