@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,9 +20,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/klauspost/compress/zstd"
-	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/fileblob" // file:///path
-	"gocloud.dev/gcerrors"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
@@ -67,57 +65,37 @@ type Manifest struct {
 
 // Archive is a bucket with dead letters. It is safe for concurrent use.
 type Archive struct {
-	bucket *blob.Bucket
-	dir    string // of a bucket in the file system
+	bucket Bucket
 	clock  clocks.Clock
 	stored func(key string) // set by tests
 }
 
-// Open opens the archive at a URL of gocloud.dev/blob, such as s3://bucket?region=…,
-// or a path of a folder, which is made if it is missing.
+// Open opens the archive at a path of a folder, which is made if it is missing, at its
+// file:// URL, or at a URL with a registered scheme, such as s3://bucket?region=….
 func Open(ctx context.Context, where string) (*Archive, error) {
-	bucketURL := where
-	if !strings.Contains(where, "://") {
-		dir, err := filepath.Abs(where)
-		if err != nil {
-			return nil, fmt.Errorf("open the archive %s: %w", where, err)
+	dir, isFolder := where, !strings.Contains(where, "://")
+	if path, ok := strings.CutPrefix(where, "file://"); ok {
+		unescaped, err := url.PathUnescape(path)
+		if err != nil || strings.Contains(path, "?") {
+			return nil, fmt.Errorf("open the archive %s: use file:// and a path without options", hideQuery(where))
 		}
-		bucketURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String()
+		dir, isFolder = unescaped, true
 	}
-	var folder string
-	if dir, ok := strings.CutPrefix(bucketURL, "file://"); ok {
-		path, query, _ := strings.Cut(dir, "?")
-		var err error
-		if folder, err = url.PathUnescape(path); err == nil {
-			err = os.MkdirAll(folder, 0o750)
-		}
+	if !isFolder {
+		b, err := openBucket(ctx, where)
 		if err != nil {
-			return nil, fmt.Errorf("open the archive %s: %w", where, err)
+			return nil, fmt.Errorf("open the archive %s: %w", hideQuery(where), err)
 		}
-		// Without these, an object would be made in the system's folder of temporary
-		// files, maybe on another disk, and have its metadata in a file beside it.
-		bucketURL = "file://" + dir
-		for _, option := range []string{"no_tmp_dir=true", "metadata=skip"} {
-			if !strings.Contains(query, strings.SplitN(option, "=", 2)[0]) {
-				sep := "?"
-				if strings.Contains(bucketURL, "?") {
-					sep = "&"
-				}
-				bucketURL += sep + option
-			}
-		}
+		return New(b), nil
 	}
-	b, err := blob.OpenBucket(ctx, bucketURL)
-	if scheme, _, _ := strings.Cut(bucketURL, "://"); err != nil && !blob.DefaultURLMux().ValidBucketScheme(scheme) {
-		return nil, fmt.Errorf("open the archive %s: this build knows %s; make build links s3, gs and azblob (-tags cloud)",
-			hideQuery(where), strings.Join(blob.DefaultURLMux().BucketSchemes(), ", "))
+	dir, err := filepath.Abs(filepath.FromSlash(dir))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o750)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the archive %s: %w", hideQuery(where), err)
+		return nil, fmt.Errorf("open the archive %s: %w", where, err)
 	}
-	a := New(b)
-	a.dir = folder
-	return a, nil
+	return New(&folder{dir}), nil
 }
 
 // hideQuery removes the query of a URL, which may contain keys.
@@ -130,7 +108,7 @@ func hideQuery(s string) string {
 }
 
 // New is the archive in a bucket that is open. Close closes it.
-func New(b *blob.Bucket) *Archive { return &Archive{bucket: b, clock: clocks.System{}} }
+func New(b Bucket) *Archive { return &Archive{bucket: b, clock: clocks.System{}} }
 
 // Close closes the bucket.
 func (a *Archive) Close() error { return a.bucket.Close() }
@@ -189,34 +167,15 @@ func (a *Archive) Write(ctx context.Context, records []Record, by string) (Manif
 	return m, nil
 }
 
-// store writes a file of the bucket, so that it is there after a loss of power too.
+// store writes an object.
 func (a *Archive) store(ctx context.Context, key string, content []byte, contentType string) error {
-	if err := a.bucket.WriteAll(ctx, key, content, &blob.WriterOptions{ContentType: contentType}); err != nil {
+	if err := a.bucket.Write(ctx, key, content, contentType); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	if a.stored != nil {
 		a.stored(key)
 	}
-	if a.dir == "" {
-		return nil // object stores acknowledge durable objects
-	}
-	// The file, and the folders that lead to it, which may be new.
-	for path := filepath.Join(a.dir, filepath.FromSlash(key)); ; path = filepath.Dir(path) {
-		if err := sync(path); err != nil {
-			return fmt.Errorf("write %s to the disk: %w", key, err)
-		}
-		if path == filepath.Clean(a.dir) {
-			return nil
-		}
-	}
-}
-
-func sync(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return nil
 }
 
 // check reads an object back and compares it with the records, line by line.
@@ -245,8 +204,8 @@ func (a *Archive) check(ctx context.Context, m *Manifest, want []Record) error {
 // read calls f for each line of an object, and fails with ErrDamaged if the
 // object is not the one that m describes.
 func (a *Archive) read(ctx context.Context, m *Manifest, f func(line []byte) error) (err error) {
-	r, err := a.bucket.NewReader(ctx, m.Object, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	r, err := a.bucket.Open(ctx, m.Object)
+	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", m.Object, ErrNotFound)
 	}
 	if err != nil {
@@ -295,12 +254,7 @@ func (a *Archive) List(ctx context.Context, since time.Time, f func(Manifest) er
 
 // ListAfter is List from behind an object on; empty begins at the first.
 func (a *Archive) ListAfter(ctx context.Context, after string, since time.Time, f func(Manifest) error) error {
-	it := a.bucket.List(&blob.ListOptions{Prefix: objectPrefix})
-	for {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for o, err := range a.bucket.List(ctx, objectPrefix) {
 		if err != nil {
 			return fmt.Errorf("list the archive: %w", err)
 		}
@@ -327,12 +281,22 @@ func (a *Archive) ListAfter(ctx context.Context, after string, since time.Time, 
 			return err
 		}
 	}
+	return nil
+}
+
+func (a *Archive) readAll(ctx context.Context, key string) (content []byte, err error) {
+	r, err := a.bucket.Open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return io.ReadAll(r)
 }
 
 // Manifest is that of an object; ErrNotFound if the archive has no such object.
 func (a *Archive) Manifest(ctx context.Context, object string) (Manifest, error) {
-	b, err := a.bucket.ReadAll(ctx, object+manifestSuffix)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	b, err := a.readAll(ctx, object+manifestSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
 		return Manifest{}, fmt.Errorf("%s: %w", object, ErrNotFound)
 	}
 	if err != nil {
@@ -395,7 +359,7 @@ func (a *Archive) DeadLetter(ctx context.Context, object string, event gocql.UUI
 // part of the archive.
 func (a *Archive) Remove(ctx context.Context, object string) error {
 	for _, key := range []string{object + manifestSuffix, object} {
-		if err := a.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		if err := a.bucket.Delete(ctx, key); err != nil {
 			return fmt.Errorf("remove %s: %w", key, err)
 		}
 	}
@@ -409,28 +373,27 @@ const orphanAge = 24 * time.Hour
 // RemoveOrphans removes objects whose manifest was never written. Their dead letters
 // are complete in the database.
 func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
-	it := a.bucket.List(&blob.ListOptions{Prefix: objectPrefix})
-	for {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return n, nil
-		}
+	for o, err := range a.bucket.List(ctx, objectPrefix) {
 		if err != nil {
 			return n, fmt.Errorf("list the archive: %w", err)
 		}
 		if !strings.HasSuffix(o.Key, objectSuffix) || a.clock.Now().Sub(o.ModTime) < orphanAge {
 			continue
 		}
-		ok, err := a.bucket.Exists(ctx, o.Key+manifestSuffix)
-		if err != nil {
+		manifest, err := a.bucket.Open(ctx, o.Key+manifestSuffix)
+		if err == nil {
+			err = manifest.Close()
+			if err == nil {
+				continue
+			}
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return n, fmt.Errorf("check the manifest of %s: %w", o.Key, err)
 		}
-		if ok {
-			continue
-		}
-		if err := a.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		if err := a.bucket.Delete(ctx, o.Key); err != nil {
 			return n, fmt.Errorf("remove %s: %w", o.Key, err)
 		}
 		n++
 	}
+	return n, nil
 }

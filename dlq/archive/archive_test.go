@@ -1,18 +1,17 @@
 package archive
 
 import (
-	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gocql/gocql"
-	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/memblob"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -189,23 +188,55 @@ func TestArchive_WriteReadsBack(t *testing.T) {
 	}
 }
 
-func TestOpen_OtherBuckets(t *testing.T) {
+func TestOpen_UnknownSchemes(t *testing.T) {
 	t.Parallel()
-	b, err := blob.OpenBucket(context.Background(), "mem://")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := New(b)
-	defer func() { _ = a.Close() }()
-	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Records(t.Context(), m.Object, func(Record) error { return nil }); err != nil {
-		t.Error(err)
-	}
-	_, err = Open(t.Context(), "nosuch://bucket?key=canary")
+	_, err := Open(t.Context(), "nosuch://bucket?key=canary")
 	if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "-tags cloud") {
 		t.Errorf("an unknown scheme: %v", err)
+	}
+	if _, err := Open(t.Context(), "file://"+t.TempDir()+"?metadata=skip"); err == nil || !strings.Contains(err.Error(), "without options") {
+		t.Errorf("a folder with options: %v", err)
+	}
+}
+
+// A key from a request does not lead out of the folder, and what a writer that crashed has
+// left is no object.
+func TestFolder_HasOnlyItsObjects(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	f := &folder{filepath.Join(parent, "archive")}
+	for _, key := range []string{"2026/01/02/b", "2026/01/02/a", "2026/01/03/c", "payloads/x"} {
+		if err := f.Write(t.Context(), key, []byte(key), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"secret", "archive/2026/01/02/unfinished-1"} {
+		if err := os.WriteFile(filepath.Join(parent, name), []byte("no object"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var keys []string
+	for o, err := range f.List(t.Context(), "2") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, o.Key)
+	}
+	if want := []string{"2026/01/02/a", "2026/01/02/b", "2026/01/03/c"}; !slices.Equal(keys, want) {
+		t.Errorf("objects %q, want %q", keys, want)
+	}
+	for _, key := range []string{"../secret", "/etc/passwd", "2026/01/09/none"} {
+		if _, err := f.Open(t.Context(), key); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Open(%q) error = %v, want fs.ErrNotExist", key, err)
+		}
+		if err := f.Delete(t.Context(), key); err != nil {
+			t.Errorf("Delete(%q) error = %v, want nil", key, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(parent, "secret")); err != nil {
+		t.Errorf("a file beside the folder: %v", err)
+	}
+	if err := f.Write(t.Context(), "../secret", nil, ""); err == nil {
+		t.Error("Write() outside of the folder is no error")
 	}
 }

@@ -1,7 +1,7 @@
 // Package archive stores dead letters outside the database after their retention.
 //
-// An Archive is a bucket of package gocloud.dev/blob: a folder, or S3, Google Cloud
-// Storage or Azure by URL. It contains objects of compressed JSON Lines, by day. The
+// An Archive is in a Bucket: a folder or, in programs that import package cloud, S3, Google
+// Cloud Storage or Azure. It contains objects of compressed JSON Lines, by day. The
 // manifest of an object is written once, after the object was read back and verified;
 // an object without a manifest is not part of the archive. A Sweeper moves resolved and
 // failed dead letters to the archive, removes all but their outlines from the database,

@@ -183,13 +183,13 @@ func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Resolved)
-	if err := os.Chmod(b.archive.dir, 0o500); err != nil {
+	if err := os.Chmod(b.archive.bucket.(*folder).dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
 	b.archive.stored = func(string) { panic("it was written") }
 	if os.Geteuid() == 0 { // permissions do not apply to root
-		b.must(os.RemoveAll(b.archive.dir))
-		b.must(os.WriteFile(b.archive.dir, nil, 0o600))
+		b.must(os.RemoveAll(b.archive.bucket.(*folder).dir))
+		b.must(os.WriteFile(b.archive.bucket.(*folder).dir, nil, 0o600))
 	}
 	for _, action := range []dlq.Action{dlq.ActionPurge, dlq.ActionArchive} {
 		b.advance(40 * 24 * time.Hour)

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
-
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
@@ -31,8 +29,8 @@ func (a *Archive) Get(ctx context.Context, key string) (content []byte, err erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.bucket.NewReader(ctx, key, nil)
-	if gcerrors.Code(err) == gcerrors.NotFound {
+	r, err := a.bucket.Open(ctx, key)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: its lifetime has ended, or this is not the bucket of the writer", payload.ErrNotFound)
 	}
 	if err != nil {
@@ -44,12 +42,7 @@ func (a *Archive) Get(ctx context.Context, key string) (content []byte, err erro
 
 // oldPayloads are the keys of payloads whose day, and whose last write, ended before a time.
 func (a *Archive) oldPayloads(ctx context.Context, before time.Time) (old []string, err error) {
-	it := a.bucket.List(&blob.ListOptions{Prefix: payload.Prefix})
-	for {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return old, nil
-		}
+	for o, err := range a.bucket.List(ctx, payload.Prefix) {
 		if err != nil {
 			return nil, fmt.Errorf("list payloads: %w", err)
 		}
@@ -64,6 +57,7 @@ func (a *Archive) oldPayloads(ctx context.Context, before time.Time) (old []stri
 			old = append(old, o.Key)
 		}
 	}
+	return old, nil
 }
 
 // renew begins the lifetime of the payloads of dead letters again: their copies in the
@@ -138,7 +132,7 @@ func (s *Sweeper) expirePayloads(ctx context.Context, now time.Time, r *Report) 
 		if used[key] {
 			continue
 		}
-		if err := s.conf.Archive.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		if err := s.conf.Archive.bucket.Delete(ctx, key); err != nil {
 			return ofArchive(fmt.Errorf("remove payload %s: %w", key, err))
 		}
 		r.Payloads++

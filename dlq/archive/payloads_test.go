@@ -41,13 +41,13 @@ func (b *bundle) putPayload(content string) (key string) {
 // age sets the time of the last write of a payload to that of the clock.
 func (b *bundle) age(key string) {
 	b.Helper()
-	b.must(os.Chtimes(filepath.Join(b.archive.dir, filepath.FromSlash(key)), at(b.now.Load()), at(b.now.Load())))
+	b.must(os.Chtimes(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)), at(b.now.Load()), at(b.now.Load())))
 }
 
 // renewed checks that a payload was just written, and sets the time to that of the clock.
 func (b *bundle) renewed(by, key string) {
 	b.Helper()
-	info, err := os.Stat(filepath.Join(b.archive.dir, filepath.FromSlash(key)))
+	info, err := os.Stat(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)))
 	b.must(err)
 	if time.Since(info.ModTime()) > time.Hour {
 		b.Errorf("%s does not renew the payload, which was written at %s", by, info.ModTime())
