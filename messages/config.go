@@ -51,7 +51,7 @@ type Config struct {
 	// allowed: they belong to the broker.
 	Topics []string
 	// Reserved are patterns of topics that only their exact names in Topics allow,
-	// not a pattern: those of the relay's own events and its control topics. A
+	// not a pattern: the relay's own topics and its control topics. A
 	// message there would look like an event of another source. Default: none.
 	Reserved []string
 	// MaxMessageBytes bounds payload, key and headers of one message. Default 256

@@ -77,7 +77,7 @@ type Purge struct {
 
 // Service is what the HTTP API and the command line use. An implementation is safe for
 // concurrent use. Errors wrap ErrNotFound, ErrVersion or ErrUnavailable where they apply;
-// other errors are those of the request's fields.
+// other errors name fields of the request.
 type Service interface {
 	// Put creates or replaces a subscription and returns it as stored. A Version other
 	// than 0 must be the stored one. The principal is recorded.

@@ -129,8 +129,8 @@ func (f *folder) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	return os.Open(path)
 }
 
-// List walks the folders in lexical order, which is that of the keys: those of one level
-// have the same length, or no common beginning.
+// List walks the folders in lexical order. It is the order of the keys, because the names of
+// one level have the same length, or no common beginning.
 func (f *folder) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		err := filepath.WalkDir(f.dir, func(path string, entry fs.DirEntry, err error) error {

@@ -36,7 +36,7 @@ const retryAfter = time.Second
 // problem is an RFC 9457 problem document with this API's own members.
 type problem struct {
 	httpapi.Problem
-	// Results are those of a request to settle deliveries.
+	// Results has an item for each receipt of a request to settle deliveries.
 	Results json.RawMessage `json:"results,omitempty" doc:"One for each receipt, in the order of the request"`
 	// OutcomeUnknown: the change may have been made or may still be made.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may have been made; check before you retry"`

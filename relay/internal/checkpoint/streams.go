@@ -120,7 +120,7 @@ func (s *Streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 
 // raised is raise. Called locked.
 //
-// The low bits of a cdc$time are random and not those of a UUID. Only the first UUID of
+// The low bits of a cdc$time are random, unlike in a UUID. Only the first UUID of
 // the next microsecond sorts after every change of the floor's microsecond;
 // gocql.MaxTimeUUID sorts after three quarters of them.
 func (s *Streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {

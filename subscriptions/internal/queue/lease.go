@@ -124,7 +124,7 @@ func (q *Queue) find(offset int64, lease uint64, a Action, now time.Time) (m *me
 }
 
 // Settle applies an action to a lease and returns the outcome; if that is Pending, the
-// waiter receives it. Delay and reason are those of Nack and Reject. Repeating the action
+// waiter receives it. Nack and Reject use delay and reason. Repeating the action
 // that ended one of the last leases has the same outcome again.
 func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, delay time.Duration, reason string, w Waiter) Outcome {
 	m, repeated := q.find(offset, lease, a, now)
