@@ -380,15 +380,12 @@ func (a *Archive) RemoveOrphans(ctx context.Context) (n int, err error) {
 		if !strings.HasSuffix(o.Key, objectSuffix) || a.clock.Now().Sub(o.ModTime) < orphanAge {
 			continue
 		}
-		manifest, err := a.bucket.Open(ctx, o.Key+manifestSuffix)
-		if err == nil {
-			err = manifest.Close()
-			if err == nil {
-				continue
-			}
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		ok, err := a.bucket.Exists(ctx, o.Key+manifestSuffix)
+		if err != nil {
 			return n, fmt.Errorf("check the manifest of %s: %w", o.Key, err)
+		}
+		if ok {
+			continue
 		}
 		if err := a.bucket.Delete(ctx, o.Key); err != nil {
 			return n, fmt.Errorf("remove %s: %w", o.Key, err)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // Bucket stores the objects of an archive. Keys are relative paths with slashes. It is
@@ -23,6 +25,8 @@ type Bucket interface {
 	// Open returns the content of an object, which the caller closes. The error of a missing
 	// object has fs.ErrNotExist in its chain.
 	Open(ctx context.Context, key string) (io.ReadCloser, error)
+	// Exists reports whether there is an object with the key.
+	Exists(ctx context.Context, key string) (bool, error)
 	// List returns the objects whose keys begin with prefix, in the order of their keys. The
 	// last pair may have an error instead of an object.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
@@ -65,9 +69,6 @@ func openBucket(ctx context.Context, bucketURL string) (Bucket, error) {
 // folder is a Bucket in the file system: a file for each object.
 type folder struct{ dir string }
 
-// temporary is the name of files that are being written.
-const temporary = "unfinished-*"
-
 func (f *folder) path(key string) (string, error) {
 	name := filepath.FromSlash(key)
 	if !filepath.IsLocal(name) {
@@ -76,46 +77,14 @@ func (f *folder) path(key string) (string, error) {
 	return filepath.Join(f.dir, name), nil
 }
 
-// Write syncs the file and the folders that lead to it, which may be new.
-func (f *folder) Write(ctx context.Context, key string, content []byte, _ string) (err error) {
+func (f *folder) Write(ctx context.Context, key string, content []byte, _ string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	path, err := f.path(key)
-	if err != nil {
+	if _, err := f.path(key); err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(dir, temporary)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if err := syncFolder(dir); err != nil {
-			return fmt.Errorf("sync %s: %w", dir, err)
-		}
-		if dir == f.dir {
-			return nil
-		}
-	}
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return payload.WriteFile(f.dir, filepath.FromSlash(key), content)
 }
 
 func (f *folder) Open(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -127,6 +96,20 @@ func (f *folder) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return os.Open(path)
+}
+
+func (f *folder) Exists(ctx context.Context, key string) (bool, error) {
+	if err := context.Cause(ctx); err != nil {
+		return false, err
+	}
+	path, err := f.path(key)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // List walks the folders in lexical order. It is the order of the keys, because the names of
@@ -154,8 +137,7 @@ func (f *folder) List(ctx context.Context, prefix string) iter.Seq2[Object, erro
 				}
 				return nil
 			}
-			unfinished, _ := filepath.Match(temporary, entry.Name())
-			if unfinished || !strings.HasPrefix(key, prefix) {
+			if payload.Unfinished(entry.Name()) || !strings.HasPrefix(key, prefix) {
 				return nil
 			}
 			info, err := entry.Info()

@@ -6,5 +6,6 @@
 // an object without a manifest is not part of the archive. A Sweeper moves resolved and
 // failed dead letters to the archive, removes all but their outlines from the database,
 // and removes expired objects. The bucket also stores payloads that are too large for an
-// event, as a payload.Store; the Sweeper removes them at the end of their lifetime. A Keeper purges and restores the dead letters of jobs.
+// event, as a payload.Store; the Sweeper removes them at the end of their lifetime. A
+// Keeper purges and restores the dead letters of jobs.
 package archive

@@ -60,14 +60,11 @@ func (a *Archive) oldPayloads(ctx context.Context, before time.Time) (old []stri
 	return old, nil
 }
 
-// renew begins the lifetime of the payloads of dead letters again: their copies in the
-// archive, or in the database, are kept from now on. A payload that is missing remains
-// so.
-func (a *Archive) renew(ctx context.Context, deadLetters ...*dlq.DeadLetter) error {
+// renew begins the lifetime of the payloads of a dead letter again: its copy in the
+// archive, or in the database, is kept from now on. A payload that is missing remains so.
+func (a *Archive) renew(ctx context.Context, l *dlq.DeadLetter) error {
 	keys := make(map[string]bool)
-	for _, l := range deadLetters {
-		references(l, keys)
-	}
+	references(l, keys)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		content, err := a.Get(ctx, key)
 		if errors.Is(err, payload.ErrNotFound) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -28,44 +29,51 @@ func NewFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir}, nil
 }
 
-// temporary is the name of files that are being written.
-const temporary = "unfinished-*"
-
 // Put implements Store. It syncs the file and its folders before it returns nil.
-func (f *Folder) Put(ctx context.Context, key string, content []byte) (err error) {
+func (f *Folder) Put(ctx context.Context, key string, content []byte) error {
 	if _, err := Parse(key); err != nil {
 		return err
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	path := filepath.Join(f.dir, filepath.FromSlash(key))
-	day := filepath.Dir(path)
-	if err := os.MkdirAll(day, 0o750); err != nil {
+	// A repetition replaces the file, so that its lifetime begins again.
+	return WriteFile(f.dir, filepath.FromSlash(key), content)
+}
+
+// unfinished begins the names of files that are being written.
+const unfinished = "unfinished-"
+
+// Unfinished reports whether the base name of a file is that of one which WriteFile has not
+// finished, or never will because its process was killed.
+func Unfinished(base string) bool { return strings.HasPrefix(base, unfinished) }
+
+// WriteFile writes a file below the folder dir, a cleaned path, and replaces the one with
+// its name, a local path. The file is complete and durable when WriteFile returns nil, with
+// the folders that lead to it, and not visible before. It is safe for concurrent use, also
+// by several processes.
+func WriteFile(dir, name string, content []byte) error {
+	path := filepath.Join(dir, name)
+	parent := filepath.Dir(path)
+	if err := os.MkdirAll(parent, 0o750); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(day, temporary)
+	file, err := os.CreateTemp(parent, unfinished+"*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
 	_, err = file.Write(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
 	}
-	// A repetition replaces the file, so that its lifetime begins again.
-	if err = os.Rename(file.Name(), path); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
 	}
-	for dir := day; ; dir = filepath.Dir(dir) {
-		if err := syncDir(dir); err != nil {
-			return fmt.Errorf("sync %s: %w", dir, err)
+	for ; ; parent = filepath.Dir(parent) {
+		if err := syncDir(parent); err != nil {
+			return fmt.Errorf("sync %s: %w", parent, err)
 		}
-		if dir == f.dir {
+		if parent == dir {
 			return nil
 		}
 	}
