@@ -140,11 +140,12 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("topics %q: is no pattern; write names, with * for any characters", p))
 		}
 	}
-	switch limit := outbox.MaxEventBytes; {
-	case c.Payloads != nil && (c.MaxMessageBytes < 1 || c.MaxMessageBytes > MaxStoredBytes):
-		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d", c.MaxMessageBytes, MaxStoredBytes))
-	case c.Payloads == nil && (c.MaxMessageBytes < 1 || c.MaxMessageBytes > limit):
-		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d; more needs a store of payloads", c.MaxMessageBytes, limit))
+	limit, more := outbox.MaxEventBytes, "; more needs a store of payloads"
+	if c.Payloads != nil {
+		limit, more = MaxStoredBytes, ""
+	}
+	if c.MaxMessageBytes < 1 || c.MaxMessageBytes > limit {
+		errs = append(errs, fmt.Errorf("max message bytes %d: must be from 1 to %d%s", c.MaxMessageBytes, limit, more))
 	}
 	if c.MaxBatchBytes < int64(c.MaxMessageBytes) {
 		errs = append(errs, fmt.Errorf("max batch bytes %d: must not be below max message bytes, %d", c.MaxBatchBytes, c.MaxMessageBytes))

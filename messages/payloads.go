@@ -23,11 +23,7 @@ func (e *PayloadError) Unwrap() error { return e.Err }
 
 // stores reports whether the payload of e is stored outside of the event.
 func (c *Config) stores(e *outbox.Event) bool {
-	size := len(e.Payload)
-	for k, v := range e.Headers {
-		size += len(k) + len(v)
-	}
-	return c.Payloads != nil && size > outbox.MaxEventBytes
+	return c.Payloads != nil && e.Bytes() > outbox.MaxEventBytes
 }
 
 // storePayload stores the payload of a large message before the message itself. The
@@ -50,11 +46,11 @@ func (s *Service) storePayload(ctx context.Context, m *schedule.Message, id iden
 // ErrNotFound if the store does not have it any more; without a store the content
 // remains the reference.
 func (s *Service) loadPayload(ctx context.Context, id gocql.UUID, c Content) (Content, error) {
-	e, err := outbox.Event{ID: id, Payload: c.Payload, Headers: c.Headers}, error(nil)
 	if s.cfg.Payloads == nil {
 		return c, nil
 	}
-	switch e, err = outbox.LoadPayload(ctx, s.cfg.Payloads, e); {
+	e, err := outbox.LoadPayload(ctx, s.cfg.Payloads, outbox.Event{ID: id, Payload: c.Payload, Headers: c.Headers})
+	switch {
 	case errors.Is(err, payload.ErrNotFound), errors.Is(err, payload.ErrDamaged):
 		s.cfg.Logger.WarnContext(ctx, "a message has no payload", "event_id", id, "err", err)
 		return Content{}, ErrNotFound

@@ -78,8 +78,9 @@ func reserved(key string) bool {
 	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") || strings.EqualFold(key, HeaderContentType)
 }
 
-// brought reports whether an event brings a header of that key in Headers.
-func brought(key string) bool {
+// EventHeader reports whether an event may have a header with the key in Headers: every
+// key except those that are set from its fields.
+func EventHeader(key string) bool {
 	return key == HeaderPartitionKey || key == HeaderDataRef || !reserved(key)
 }
 
@@ -175,7 +176,7 @@ func (w *headerWriter[H]) text(key, value string) {
 
 // own adds a header of the event's own.
 func (w *headerWriter[H]) own(key, value string) {
-	if brought(key) {
+	if EventHeader(key) {
 		w.text(key, value)
 	}
 }
@@ -266,7 +267,7 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	case HeaderContentType:
 		e.ContentType = string(value)
 	default:
-		if !brought(key) {
+		if !EventHeader(key) {
 			return nil // of the way to the topic, or of a later version
 		}
 		if e.Headers == nil {

@@ -74,9 +74,7 @@ func (t Table) Validate(e *Event) error {
 		bad.name("ContentType", e.ContentType, "use a media type such as application/json, or leave it empty")
 	}
 	bad.time("CreatedAt", e.CreatedAt)
-	size := len(e.Payload)
 	for k, v := range e.Headers {
-		size += len(k) + len(v)
 		field := fmt.Sprintf("Headers[%q]", k)
 		bad.name(field, k, "use a short printable key")
 		if k == HeaderPartitionKey {
@@ -94,7 +92,7 @@ func (t Table) Validate(e *Event) error {
 			bad.add(field, "is not valid UTF-8", "encode binary values as text")
 		}
 	}
-	if size > MaxEventBytes {
+	if size := e.Bytes(); size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
 	}
@@ -148,6 +146,15 @@ func bits(t columnType) int {
 		return 32
 	}
 	return 64
+}
+
+// Bytes returns the size of payload and headers, which MaxEventBytes bounds.
+func (e *Event) Bytes() int {
+	size := len(e.Payload)
+	for k, v := range e.Headers {
+		size += len(k) + len(v)
+	}
+	return size
 }
 
 // time checks a time that is used in a header value.

@@ -98,7 +98,7 @@ func New(m *Message) *dlq.DeadLetter {
 		note(metaRawKey, base64.StdEncoding.EncodeToString(r.Key))
 	}
 	for name, value := range e.Headers {
-		if own(name) {
+		if outbox.EventHeader(name) { // which operators edit
 			if l.Headers == nil {
 				l.Headers = make(map[string]string)
 			}
@@ -113,12 +113,6 @@ func New(m *Message) *dlq.DeadLetter {
 // ID returns the id of the dead letter of a message.
 func ID(incarnation, topic string, partition int32, offset, seek int64) gocql.UUID {
 	return outbox.NameID(namespace, incarnation, topic, strconv.Itoa(int(partition)), strconv.FormatInt(offset, 10), strconv.FormatInt(seek, 10))
-}
-
-// own reports whether a header may be part of an outbox event, which operators edit.
-func own(name string) bool {
-	lower := strings.ToLower(name)
-	return name == outbox.HeaderPartitionKey || name == outbox.HeaderDataRef || !strings.HasPrefix(lower, "ce_") && lower != outbox.HeaderContentType
 }
 
 // Place returns the place of the record of a dead letter.
