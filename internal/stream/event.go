@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
@@ -38,7 +39,7 @@ func newShared(r *kgo.Record) *shared {
 // JSON returns the event as JSON. It is safe for concurrent use.
 func (s *shared) JSON() []byte {
 	s.once.Do(func() {
-		e := kafkarecord.Decode(s.record)
+		e := kafkarecord.DecodeWith(s.record, jsonform.Valid)
 		s.json, _ = json.Marshal(&e) // texts, numbers and valid JSON are always marshalled
 	})
 	return s.json

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -229,7 +230,7 @@ func (g *group) selects(rec *kgo.Record) (bool, error) {
 		return false, nil
 	}
 	if g.filter != nil {
-		e := kafkarecord.Decode(rec)
+		e := kafkarecord.DecodeWith(rec, jsonform.Valid)
 		if ok, err := g.filter.Holds(&e); err != nil {
 			return true, fmt.Errorf("filter: %w", err)
 		} else if !ok {

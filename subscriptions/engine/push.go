@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -49,7 +50,7 @@ func newPusher(g *group, plugin push.Plugin) *pusher {
 
 // accepts reports whether the plugin of a subscription with push delivery accepts a record.
 func (u *pusher) accepts(rec *kgo.Record) bool {
-	return u == nil || push.AcceptsAll(u.plugin) || push.Accepts(u.plugin, push.NewEvent(u.g.name, kafkarecord.Decode(rec), 0))
+	return u == nil || push.AcceptsAll(u.plugin) || push.Accepts(u.plugin, push.NewEvent(u.g.name, kafkarecord.DecodeWith(rec, jsonform.Valid), 0))
 }
 
 // run leases messages while there are places for calls, until the group stops or ctx ends.
@@ -102,7 +103,7 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 func (u *pusher) call(l *leased, timeout time.Duration) <-chan error {
 	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
 	done := make(chan error, 1)
-	e := push.NewEvent(u.g.name, kafkarecord.Decode(l.Record), l.Attempt)
+	e := push.NewEvent(u.g.name, kafkarecord.DecodeWith(l.Record, jsonform.Valid), l.Attempt)
 	ctx, end := u.spans.Push(ctx, &trace.Pushed{
 		Subscription: u.g.name, To: u.g.resource.Load().Push.To, Topic: e.Topic, Partition: e.Partition, Offset: e.Offset, ID: e.ID, Headers: e.Headers,
 	})

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -197,14 +196,8 @@ func (g *group) message(signer *receipt.Signer, l *leased) subscriptions.Message
 		Instance: g.e.cfg.Instance,
 	}
 	return subscriptions.Message{
-		Event: kafkarecord.DecodeWith(l.Record, isJSON), Receipt: signer.Sign(&r), Attempt: l.Attempt, MaxReceive: l.MaxReceive, LeaseUntil: l.Until.UTC(),
+		Event: kafkarecord.DecodeWith(l.Record, jsonform.Valid), Receipt: signer.Sign(&r), Attempt: l.Attempt, MaxReceive: l.MaxReceive, LeaseUntil: l.Until.UTC(),
 	}
-}
-
-// isJSON reports whether a value is JSON in UTF-8, four times as fast as encoding/json.
-// Duplicate names are valid, as they are for encoding/json.
-func isJSON(value []byte) bool {
-	return jsontext.Value(value).IsValid(jsontext.AllowDuplicateNames(true))
 }
 
 // autoAck acknowledges messages and returns the ones whose acknowledgement is confirmed.
