@@ -79,7 +79,7 @@ func TestMovePayload_KeepsSmallPayloads(t *testing.T) {
 	}
 }
 
-// TestMovePayload_StoresBeforeTheEvent: whoever has an event finds its payload, and a
+// TestMovePayload_StoresBeforeTheEvent: the payload of an event that exists is stored, and a
 // crash between both leaves a payload that a repetition uses or that expires.
 func TestMovePayload_StoresBeforeTheEvent(t *testing.T) {
 	t.Parallel()

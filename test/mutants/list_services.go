@@ -147,7 +147,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "payload: a dead letter of a subscription hides its reference", file: "subscriptions/internal/deadletter/convert.go", pkg: "./subscriptions/internal/deadletter", run: "TestNew_KeepsTheReference",
-		old: " || name == outbox.HeaderDataRef", new: "",
+		old: "if outbox.EventHeader(name) {", new: "if outbox.EventHeader(name) && name != outbox.HeaderDataRef {",
 	},
 	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
@@ -235,7 +235,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a repeated message takes the path of its new time", file: "messages/service.go", pkg: "./messages", run: "RepeatedAfterItsTime",
-		old: "later := at.After(id.createdAt)", new: "later := at.After(s.cfg.Now())",
+		old: "later := at.After(id.createdAt)", new: "later := at.After(s.cfg.Clock.Now())",
 	},
 	{
 		name: "memory has room for all waiting messages", file: "schedule/scheduler.go", pkg: "./schedule", run: "LittleMemory",

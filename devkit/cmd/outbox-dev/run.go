@@ -360,8 +360,8 @@ func (d *dev) runOnce(ctx context.Context) error {
 	return nil
 }
 
-// settle scans the events of orders in the outbox and waits until its events are in the topics, or none has
-// come for devStall.
+// settle scans the outbox and waits until its events of orders are in the topics, or none
+// has come for devStall.
 func (d *dev) settle(ctx context.Context) error {
 	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, SkipAggregateType: outbox.MessageAggregate, Ranges: devRanges}
 	if err := scan.Into(ctx, d.ledger); err != nil {
