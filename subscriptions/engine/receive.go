@@ -97,11 +97,14 @@ func (g *group) lease(n int, visibility time.Duration, consumer string) (out []l
 	g.mu.first++
 	g.mu.Unlock()
 	more := false
+	var batch []queue.Delivery
 	for i := range all {
 		p := all[(first+i)%len(all)]
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
-			for _, d := range q.Lease(nil, n-len(out), now, now.Add(visibility), consumer) {
+			batch = q.Lease(batch[:0], n-len(out), now, now.Add(visibility), consumer)
+			out = slices.Grow(out, len(batch))
+			for _, d := range batch {
 				out = append(out, leased{d, p, p.mu.epoch})
 			}
 			more = more || q.CanLease()

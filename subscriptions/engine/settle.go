@@ -65,16 +65,21 @@ func resultOf(o queue.Outcome) subscriptions.Result {
 	}
 }
 
-// step is an action with its receipt.
+// step is an action with its receipt and the partition of its message.
 type step struct {
 	index int
+	p     *partition
 	*subscriptions.Settle
 	receipt.Receipt
 }
 
 // Owner returns the instance that leased the message of a receipt; false if it is no
-// receipt of the subscription, or Run has not read the key yet.
+// receipt of the subscription, or Run has not read the key yet. Whether a text that names
+// this instance is a receipt is left to Settle, which verifies it in any case.
 func (e *Engine) Owner(name, text string) (instance string, ok bool) {
+	if receipt.Names(text, e.cfg.Instance) {
+		return e.cfg.Instance, true
+	}
 	e.mu.Lock()
 	signer := e.mu.signer
 	e.mu.Unlock()
@@ -116,8 +121,13 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	c.mu.results = make([]subscriptions.Result, len(actions))
 	c.mu.open = len(actions)
 	began := time.Now()
-	for p, steps := range c.sort(g, signer, actions) {
-		p.settle(c, steps, began)
+	for steps := c.steps(g, signer, actions); len(steps) > 0; { // most of them are of one partition
+		p, n := steps[0].p, 1
+		for n < len(steps) && steps[n].p == p {
+			n++
+		}
+		p.settle(c, steps[:n], began)
+		steps = steps[n:]
 	}
 	t := time.NewTimer(settleTimeout)
 	defer t.Stop()
@@ -144,9 +154,10 @@ func check(s *subscriptions.Settle) error {
 	return nil
 }
 
-// sort groups the actions by partition. The others are done.
-func (c *call) sort(g *group, signer *receipt.Signer, actions []subscriptions.Settle) map[*partition][]step {
-	out := make(map[*partition][]step)
+// steps returns the actions for partitions of this instance, in their order. The others are
+// done.
+func (c *call) steps(g *group, signer *receipt.Signer, actions []subscriptions.Settle) []step {
+	out := make([]step, 0, len(actions))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range actions {
@@ -164,7 +175,7 @@ func (c *call) sort(g *group, signer *receipt.Signer, actions []subscriptions.Se
 		case p == nil:
 			c.Done(i, queue.Expired)
 		default:
-			out[p] = append(out[p], step{i, &actions[i], r})
+			out = append(out, step{i, p, &actions[i], r})
 		}
 	}
 	return out

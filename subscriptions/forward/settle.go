@@ -26,25 +26,31 @@ func (p *part) add(a *subscriptions.Settle, at int) {
 
 // Settle implements subscriptions.Service.
 func (s *Service) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
-	owners := map[string]*part{}
+	owners := make([]string, len(actions))
+	elsewhere := false
 	for i := range actions {
 		owner, ok := s.cfg.Receipts.Owner(name, actions[i].Receipt)
 		if !ok {
 			owner = s.cfg.Instance // which knows what is wrong with it
 		}
-		if owners[owner] == nil {
-			owners[owner] = new(part)
-		}
-		owners[owner].add(&actions[i], i)
+		owners[i] = owner
+		elsewhere = elsewhere || owner != s.cfg.Instance
 	}
-	if len(owners) == 1 && owners[s.cfg.Instance] != nil {
+	if !elsewhere {
 		return s.cfg.Local.Settle(ctx, name, actions)
 	}
+	parts := map[string]*part{}
+	for i, owner := range owners {
+		if parts[owner] == nil {
+			parts[owner] = new(part)
+		}
+		parts[owner].add(&actions[i], i)
+	}
 	out := make([]subscriptions.Result, len(actions))
-	local := owners[s.cfg.Instance]
-	delete(owners, s.cfg.Instance)
+	local := parts[s.cfg.Instance]
+	delete(parts, s.cfg.Instance)
 	var all sync.WaitGroup
-	for owner, p := range owners {
+	for owner, p := range parts {
 		all.Go(func() { p.fill(out, s.settleFor(ctx, owner, name, p.actions)) })
 	}
 	var err error

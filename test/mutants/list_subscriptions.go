@@ -37,7 +37,11 @@ var subscriptionMutants = []mutant{
 	}),
 	{
 		name: "receipt: the signature is not compared", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Forgeries",
-		old: "!hmac.Equal(sent, s.sum(make([]byte, 0, signature), body))", new: "!hmac.Equal(sent, sent)",
+		old: "!hmac.Equal(sent, m.sign(body))", new: "!hmac.Equal(sent, sent)",
+	},
+	{
+		name: "receipt: a name that is a part of another's names its owner", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Names_OfAnother",
+		old: "bytes.HasPrefix(got[:n], begin)", new: "bytes.Contains(got[:n], begin[2:])",
 	},
 	inEngine("ContinuesBesideIdle", mutant{
 		name: "engine: a partition that continues waits for idle ones", file: "subscriptions/engine/config.go",

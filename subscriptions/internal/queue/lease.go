@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
@@ -15,6 +16,7 @@ func (q *Queue) CanLease() bool {
 // Lease leases up to n messages to a consumer from now until the given time, oldest first,
 // and appends them to dst.
 func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time, consumer string) []Delivery {
+	dst = slices.Grow(dst, max(0, min(n, len(q.ready.items))))
 	for ; n > 0 && q.CanLease(); n-- {
 		m := q.ready.top()
 		q.ready.remove(m)

@@ -3,6 +3,7 @@
 package receipt
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -29,7 +30,7 @@ type Receipt struct {
 }
 
 const (
-	version = 1
+	version = 2
 	// signature is the length of the truncated HMAC-SHA-256.
 	signature = 16
 	// maxLength bounds the text of a receipt: names of 60, 249 and 255 bytes, and the
@@ -55,16 +56,19 @@ func New(key []byte) (*Signer, error) {
 	return s, nil
 }
 
-// mac computes signatures in its own memory.
+// mac computes signatures in its own memory, which also holds a receipt and its text.
 type mac struct {
-	hash hash.Hash
-	sum  [sha256.Size]byte
+	hash      hash.Hash
+	sum       [sha256.Size]byte
+	buf, text []byte
 }
 
 // Sign returns the text of the receipt, in the alphabet of base64url.
 func (s *Signer) Sign(r *Receipt) string {
-	buf := make([]byte, 0, 128+len(r.Topic)+len(r.Subscription)+len(r.Instance))
-	buf = append(buf, version)
+	m := s.macs.Get().(*mac) //nolint:forcetypeassert // New puts no other
+	defer s.macs.Put(m)
+	buf := append(m.buf[:0], version)
+	buf = appendText(buf, r.Instance)
 	buf = appendText(buf, r.Subscription)
 	buf = appendText(buf, r.Topic)
 	buf = binary.AppendUvarint(buf, uint64(r.Partition))
@@ -72,19 +76,16 @@ func (s *Signer) Sign(r *Receipt) string {
 	buf = binary.AppendUvarint(buf, uint64(r.Attempt))
 	buf = binary.AppendUvarint(buf, r.Lease)
 	buf = binary.AppendUvarint(buf, uint64(r.Epoch))
-	buf = appendText(buf, r.Instance)
-	buf = s.sum(buf, buf)
-	return base64.RawURLEncoding.EncodeToString(buf)
+	m.buf = append(buf, m.sign(buf)...)
+	m.text = base64.RawURLEncoding.AppendEncode(m.text[:0], m.buf)
+	return string(m.text)
 }
 
-// sum appends the signature of text to dst.
-func (s *Signer) sum(dst, text []byte) []byte {
-	m := s.macs.Get().(*mac) //nolint:forcetypeassert // New puts no other
+// sign returns the signature of body, which is valid until the next call.
+func (m *mac) sign(body []byte) []byte {
 	m.hash.Reset()
-	_, _ = m.hash.Write(text) // never fails
-	dst = append(dst, m.hash.Sum(m.sum[:0])[:signature]...)
-	s.macs.Put(m)
-	return dst
+	_, _ = m.hash.Write(body) // never fails
+	return m.hash.Sum(m.sum[:0])[:signature]
 }
 
 // Parse returns the receipt of a text that Sign has written under the same key, and
@@ -93,23 +94,50 @@ func (s *Signer) Parse(text string) (Receipt, error) {
 	if len(text) > maxLength {
 		return Receipt{}, ErrInvalid
 	}
-	buf, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	m := s.macs.Get().(*mac) //nolint:forcetypeassert // New puts no other
+	defer s.macs.Put(m)
+	m.text = append(m.text[:0], text...)
+	buf, err := strict.AppendDecode(m.buf[:0], m.text)
+	m.buf = buf
 	if err != nil || len(buf) < signature+1 || base64.RawURLEncoding.EncodedLen(len(buf)) != len(text) {
 		return Receipt{}, ErrInvalid // the decoder ignores line ends, which the length shows
 	}
 	body, sent := buf[:len(buf)-signature], buf[len(buf)-signature:]
-	if !hmac.Equal(sent, s.sum(make([]byte, 0, signature), body)) || body[0] != version {
+	if !hmac.Equal(sent, m.sign(body)) || body[0] != version {
 		return Receipt{}, ErrInvalid
 	}
 	d := decoder{buf: body[1:], texts: string(body[1:])}
 	r := Receipt{
-		Subscription: d.text(), Topic: d.text(), Partition: int32(d.number(math.MaxInt32)), Offset: int64(d.number(math.MaxInt64)),
-		Attempt: int(d.number(math.MaxInt32)), Lease: d.number(math.MaxUint64), Epoch: int64(d.number(math.MaxInt64)), Instance: d.text(),
+		Instance: d.text(), Subscription: d.text(), Topic: d.text(), Partition: int32(d.number(math.MaxInt32)), Offset: int64(d.number(math.MaxInt64)),
+		Attempt: int(d.number(math.MaxInt32)), Lease: d.number(math.MaxUint64), Epoch: int64(d.number(math.MaxInt64)),
 	}
 	if d.bad || len(d.buf) != 0 {
 		return Receipt{}, ErrInvalid
 	}
 	return r, nil
+}
+
+// strict refuses texts that have bits of no byte.
+var strict = base64.RawURLEncoding.Strict()
+
+// Names reports whether text begins as the receipts of an instance do: if Parse accepts it,
+// its Instance is this one. The rest and the signature are not verified. It is false for
+// names of more than 255 bytes.
+func Names(text, instance string) bool {
+	const most = 1 + 2 + 255 // a multiple of 3, which are 4 characters
+	if len(instance) > 255 {
+		return false
+	}
+	var want, got [most]byte
+	var chars [most / 3 * 4]byte
+	begin := appendText(append(want[:0], version), instance)
+	n := (len(begin) + 2) / 3 * 4
+	if len(text) < n {
+		return false
+	}
+	copy(chars[:], text[:n])
+	n, err := base64.RawURLEncoding.Decode(got[:], chars[:n])
+	return err == nil && bytes.HasPrefix(got[:n], begin)
 }
 
 func appendText(buf []byte, s string) []byte {

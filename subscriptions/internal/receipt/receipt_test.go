@@ -39,6 +39,10 @@ func TestReceipt_RoundTrip(t *testing.T) {
 		if got, err := s.Parse(text); err != nil || got != r {
 			t.Fatalf("Parse(%q) = %+v, %v; want %+v", text, got, err, r)
 		}
+		other := rapid.StringN(0, 255, 255).Draw(t, "other")
+		if !Names(text, r.Instance) || Names(text, other) != (other == r.Instance) {
+			t.Fatalf("Names(%q): %v for its instance, %v for %q", text, Names(text, r.Instance), Names(text, other), other)
+		}
 	})
 }
 
@@ -70,6 +74,27 @@ func TestNew_RefusesShortKey(t *testing.T) {
 	t.Parallel()
 	if _, err := New(make([]byte, 15)); err == nil {
 		t.Error("a key of 15 bytes is accepted")
+	}
+}
+
+// The name of an instance that is a part of another's, or whose length is a character of
+// it, does not make a receipt that of this instance.
+func TestNames_OfAnother(t *testing.T) {
+	t.Parallel()
+	s := signer(t, "k")
+	for _, at := range []string{"", "a", "host", "host-1", "host-10", "xhost-1", "\x06host-1", strings.Repeat("-", 45), strings.Repeat("-", 47), strings.Repeat("x", 255), strings.Repeat("x", 256)} {
+		for _, instance := range []string{"", "a", "host", "host-1", "host-10", strings.Repeat("-", 45), strings.Repeat("x", 255), strings.Repeat("x", 256)} {
+			r := sample
+			r.Instance = at
+			if got, want := Names(s.Sign(&r), instance), at == instance && len(at) < 256; got != want {
+				t.Errorf("the receipt of %.10q names %.10q: %v, want %v", at, instance, got, want)
+			}
+		}
+	}
+	for _, text := range []string{"", "A", "Ag", "AgA", "====", "Ag\n\n", "\n\n\n\n"} {
+		if Names(text, "host") || Names(text, "") {
+			t.Errorf("%q names an instance", text)
+		}
 	}
 }
 
