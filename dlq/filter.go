@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -25,12 +26,19 @@ type Filter struct {
 	// MinPriority, unless nil, selects by priority. There is no list of priorities, so
 	// a listing reads all dead letters that match the other criteria.
 	MinPriority *int `json:"min_priority,omitempty"`
+	// Text selects dead letters that contain it, in either case, in the class, code or text
+	// of the error, in the event type or in the aggregate id. It is at most MaxText bytes.
+	// As for MinPriority, a listing reads all that match the other criteria.
+	Text string `json:"text,omitempty"`
 	// Since and Until bound FirstFailedAt; Until itself is not in.
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 	// After continues a listing after a dead letter.
 	After Position `json:"after,omitzero"`
 }
+
+// MaxText bounds Filter.Text, in bytes.
+const MaxText = 200
 
 // Position is the position of a dead letter in listings.
 type Position struct {
@@ -57,6 +65,9 @@ func (f *Filter) Validate() error {
 	if f.MinPriority != nil {
 		errs = append(errs, checkPriority(*f.MinPriority))
 	}
+	if len(f.Text) > MaxText {
+		errs = append(errs, fmt.Errorf("text of %d bytes: at most %d are allowed", len(f.Text), MaxText))
+	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		errs = append(errs, fmt.Errorf("since %s is not before until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339)))
 	}
@@ -66,7 +77,7 @@ func (f *Filter) Validate() error {
 // Empty reports whether f selects every dead letter.
 func (f *Filter) Empty() bool {
 	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" && f.Table == "" && len(f.Tags) == 0 && f.MinPriority == nil &&
-		f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
+		f.Text == "" && f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
 }
 
 func known(s Status) bool {
@@ -88,6 +99,17 @@ func (f *Filter) labeled(l *DeadLetter) bool {
 	return f.MinPriority == nil || l.Priority >= *f.MinPriority
 }
 
+// contains reports whether f selects the texts of the dead letter.
+func (f *Filter) contains(l *DeadLetter) bool {
+	if f.Text == "" {
+		return true
+	}
+	text := strings.ToLower(f.Text)
+	return slices.ContainsFunc([]string{l.ErrorClass, l.ErrorCode, l.ErrorText, l.EventType, l.AggregateID}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), text)
+	})
+}
+
 // matches reports whether f selects the dead letter.
 func (f *Filter) matches(l *DeadLetter) bool {
 	ok := len(f.Status) == 0
@@ -96,5 +118,5 @@ func (f *Filter) matches(l *DeadLetter) bool {
 	}
 	return ok && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
 		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.labeled(l) && !l.FirstFailedAt.Before(f.Since) &&
-		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until))
+		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until)) && f.contains(l)
 }

@@ -3,6 +3,7 @@ package dlq
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rnd.IntN(20))*time.Millisecond)
 		}
 		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
+		l.ErrorText = fmt.Sprint("Text ", i%3)
 		l.Table, l.Priority, l.Tags = tables[rnd.IntN(2)], rnd.IntN(5)-2, tags[rnd.IntN(3):][:rnd.IntN(2)]
 		ls, all = append(ls, l), append(all, l.EventID)
 	}
@@ -103,6 +105,9 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			if rnd.IntN(4) == 0 {
 				f.MinPriority = new(rnd.IntN(5) - 2)
 			}
+			if rnd.IntN(4) == 0 {
+				f.Text = []string{"TEXT 1", "no such text", strings.ToUpper(types[0]), "a1"}[rnd.IntN(4)]
+			}
 			if rnd.IntN(3) == 0 {
 				f.Since = start.Add(time.Duration(rnd.IntN(4*3600)) * time.Second)
 			}
@@ -161,6 +166,29 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	}
 	if fmt.Sprint(st) != fmt.Sprint(want) {
 		t.Errorf("Stats() = %+v, want %+v", st, want)
+	}
+}
+
+// A text is found in either case in the error, the event type and the aggregate id, and
+// nowhere else.
+func TestFilter_Text(t *testing.T) {
+	t.Parallel()
+	l := testDeadLetter("Customer-7", 1)
+	l.ErrorClass, l.ErrorCode, l.ErrorText, l.EventType, l.Topic = "record_too_large", "MESSAGE_TOO_LARGE", "größer als ERLAUBT", "OrderCreated", "elsewhere"
+	for text, want := range map[string]bool{
+		"": true, "TOO_LARGE": true, "message_too": true, "GRÖSSER": false, "GRÖßER ALS": true, "erlaubt": true, "ordercreated": true, "customer-7": true,
+		"elsewhere": false, "erlaubtordercreated": false, l.EventID.String(): false,
+	} {
+		f := Filter{Text: text}
+		if got := f.matches(l); got != want {
+			t.Errorf("%q is found: %v, want %v", text, got, want)
+		}
+		if f.Empty() != (text == "") {
+			t.Errorf("Empty() = %v for %q", f.Empty(), text)
+		}
+	}
+	if err := (&Filter{Text: strings.Repeat("x", MaxText+1)}).Validate(); err == nil || !strings.Contains(err.Error(), "text of 201 bytes") {
+		t.Errorf("a text that is too long: %v", err)
 	}
 }
 

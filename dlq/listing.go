@@ -122,6 +122,9 @@ func (l *listing) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := l.addErrors(ctx, ids, deadLetters); err != nil {
+		return err
+	}
 	var last gocql.UUID
 	for i, r := range rows {
 		deadLetter, ok := deadLetters[r.event]
@@ -138,6 +141,24 @@ func (l *listing) flush(ctx context.Context) error {
 		last = r.event
 		if err := l.each(&deadLetter); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// addErrors adds the codes and texts of the errors if the filter asks for a text.
+func (l *listing) addErrors(ctx context.Context, ids []gocql.UUID, deadLetters map[gocql.UUID]DeadLetter) error {
+	if l.f.Text == "" {
+		return nil
+	}
+	texts, err := l.s.ErrorTexts(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for id, t := range texts {
+		if d, ok := deadLetters[id]; ok {
+			d.ErrorCode, d.ErrorText = t.Code, t.Text
+			deadLetters[id] = d
 		}
 	}
 	return nil

@@ -48,9 +48,9 @@ relay had not published all dead letters within --wait.`,
 // dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
 	cli.Listing
-	errorType, eventType, aggregate, table string
-	statuses, tags                         []string
-	minPriority                            *int
+	errorType, eventType, aggregate, table, text string
+	statuses, tags                               []string
+	minPriority                                  *int
 }
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
@@ -58,6 +58,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.errorType, "error-type", "", "dead letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
+	fl.StringVar(&f.text, "text", "", "dead letters that contain this text in the error, the event type or the aggregate id, in either case")
 	fl.StringVar(&f.table, "table", "", "dead letters of this outbox table, keyspace.table, or of subscription.NAME")
 	fl.StringSliceVar(&f.tags, "tag", nil, "dead letters with all of these tags")
 	fl.Func("min-priority", "dead letters with this `priority` or a higher one", func(text string) error {
@@ -72,7 +73,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 
 // filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
-	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority}
+	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
 	if err := out.Validate(); err != nil {
 		return out, cli.Usage(err)
 	}
@@ -92,7 +93,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 
 // empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.Since == "" && f.Until == "" &&
+	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.text == "" && f.Since == "" && f.Until == "" &&
 		len(f.statuses)+len(f.tags) == 0 && f.minPriority == nil
 }
 

@@ -239,7 +239,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	}
 	job.Filter = &admin.FilterBody{
 		ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate, Table: filter.Table, Tags: filter.Tags,
-		MinPriority: filter.MinPriority, Since: filter.Since, Until: filter.Until,
+		MinPriority: filter.MinPriority, Text: filter.Text, Since: filter.Since, Until: filter.Until,
 	}
 	for _, s := range filter.Status {
 		job.Filter.Status = append(job.Filter.Status, string(s))

@@ -32,6 +32,7 @@ type listInput struct {
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
 	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
 	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`
+	Text        string    `query:"text" maxLength:"200" doc:"Dead letters that contain this text in the error, the event type or the aggregate id, in either case"`
 	Since       time.Time `query:"since" doc:"Dead letters whose first failure was at this time or later (RFC 3339)"`
 	Until       time.Time `query:"until" doc:"Dead letters whose first failure was before this time"`
 	Limit       int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
@@ -150,7 +151,7 @@ func atLeast(priority int) *int {
 func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	f := dlq.Filter{
 		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
-		Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority),
+		Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text,
 	}
 	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
 		return nil, err

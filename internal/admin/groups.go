@@ -28,6 +28,7 @@ type groupsInput struct {
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
 	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
 	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`
+	Text        string    `query:"text" maxLength:"200" doc:"Dead letters that contain this text in the error, the event type or the aggregate id, in either case"`
 	Since       time.Time `query:"since"`
 	Until       time.Time `query:"until"`
 }
@@ -69,7 +70,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
 		return nil, err
 	}
-	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority)}
+	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
 	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type FilterBody struct {
 	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
 	Tags        []string  `json:"tags,omitempty" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags"`
 	MinPriority *int      `json:"min_priority,omitempty" minimum:"-100" maximum:"100" doc:"Dead letters with this priority or a higher one"`
+	Text        string    `json:"text,omitempty" maxLength:"200" doc:"Dead letters that contain this text in the error, the event type or the aggregate id, in either case"`
 	Since       time.Time `json:"since,omitempty,omitzero" doc:"Dead letters whose first failure was at this time or later"`
 	Until       time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
@@ -116,7 +117,7 @@ func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []d
 	}
 	w.filter = dlq.Filter{
 		Status: statusesOf(filter.Status), ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate,
-		Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority,
+		Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority, Text: filter.Text,
 	}
 	if len(w.filter.Status) == 0 {
 		w.filter.Status = statuses

@@ -4,7 +4,9 @@ package browser
 
 import (
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -154,4 +156,83 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.click("[data-key=job-resume]")
 	b.confirm("I am")
 	b.sees(".title .badge", "queued")
+}
+
+// A text finds dead letters, a click with Shift chooses a range of them, and a job acts on
+// what the text finds.
+func TestBulk_TextAndRange(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
+	other := w.writeDeadLetter(func(l *dlq.DeadLetter) { l.ErrorText = "the topic does not exist" })
+	for range 4 {
+		w.writeDeadLetter(nil)
+	}
+	b := w.open(access.Admin, "/dead-letters?status=manual")
+	b.sees("main", "5 dead letters, newest first")
+	rows := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((r) => r.dataset.id)`)
+	pick := func(row int, shift bool) {
+		eval[bool](b, `(document.querySelector("[data-key=pick-" + CSS.escape(%s) + "]").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true, shiftKey: %s})), true)`, rows[row], shift)
+	}
+	pick(1, false)
+	b.sees(".selection", "1 dead letter chosen")
+	pick(3, true)
+	b.sees(".selection", "3 dead letters chosen")
+	pick(2, false)
+	b.sees(".selection", "2 dead letters chosen")
+	b.click(".selection [data-key=none]")
+	pick(4, true) // no box was used before it
+	b.sees(".selection", "1 dead letter chosen")
+
+	b.fills("[data-key=f-text]", "DOES not")
+	b.types("\r")
+	b.sees("main", "1 dead letter, newest first")
+	b.at("/dead-letters?status=manual&text=DOES+not")
+	b.click("[data-key=pick-all]")
+	b.click(".selection [data-key=act-discard]")
+	b.confirm("test data")
+	w.until(other, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+}
+
+// A filter is saved under a name in the browser, chosen again, and deleted.
+func TestViews_AreSaved(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.writeDeadLetter(nil)
+	b := w.open(access.Viewer, "/dead-letters")
+	b.sees("main", "1 dead letter, newest first")
+	if b.count("[data-key=save-view], [data-key=f-view]") > 0 {
+		t.Error("a list without a filter offers to save it")
+	}
+	b.visit("/dead-letters?status=failed&text=<b>x")
+	b.click("[data-key=save-view]")
+	b.fills("dialog [data-key=view-name]", "<i>night</i>")
+	b.click("dialog [data-key=yes]")
+	b.gone("dialog")
+	b.sees("[data-key=f-view]", "<i>night</i>")
+	b.shoot("dead-letters-view")
+	b.visit("/dead-letters?status=open")
+	eval[bool](b, `(document.querySelector("[data-key=f-view]").value = "<i>night</i>", document.querySelector("[data-key=f-view]").dispatchEvent(new Event("change")), true)`)
+	b.at("/dead-letters?status=failed&text=%3Cb%3Ex")
+	b.click("[data-key=forget-view]")
+	b.sees("[data-key=save-view]", "Save view")
+	b.has("[data-key=f-view]", 0)
+}
+
+// Times are UTC, or those of the browser's time zone if its user prefers that.
+func TestTimes_Local(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.writeDeadLetter(nil)
+	b := w.window()
+	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
+	b.visit("/dead-letters/" + id.String() + "#token=" + w.tokens[access.Viewer])
+	failed := w.until(id, "manual", is(dlq.Manual)).FirstFailedAt
+	b.sees("dd", failed.Format("2006-01-02 15:04:05"))
+	b.types("?")
+	b.click("dialog [data-key=local]")
+	b.sees("dd", failed.In(time.FixedZone("", 5*3600+45*60)).Format("2006-01-02 15:04:05")+" GMT+5:45")
+	b.types("?")
+	b.click("dialog [data-key=local]")
+	b.sees("dd", failed.Format("2006-01-02 15:04:05"))
 }

@@ -33,6 +33,14 @@ var dlqMutants = []mutant{
 		old: "		if l.Status == Processing && !now.Before(l.ClaimedUntil) {", new: "		if false {",
 	},
 	{
+		name: "dlq: a text is not compared", file: "dlq/filter.go", pkg: "./dlq", run: "TestFilter_Text",
+		old: " && f.contains(l)\n", new: "\n",
+	},
+	{
+		name: "dlq: the texts of errors are not read", file: "dlq/listing.go", pkg: "./dlq", run: "TestList_IsWhatAScanFinds",
+		old: "	if l.f.Text == \"\" {\n", new: "	if true {\n",
+	},
+	{
 		name: "dlq: the record of another content resolves a dead letter", file: "dlq/store_claim.go", pkg: "./dlq", run: "TestResolveMany_AfterAnOperatorEndedTheClaim",
 		old: "return l.EditedID == st.DeadLetter.EditedID }", new: "return true }",
 	},

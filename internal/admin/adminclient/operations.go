@@ -50,6 +50,7 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 	set(q, "event_type", f.EventType)
 	set(q, "aggregate", f.Aggregate)
 	set(q, "table", f.Table)
+	set(q, "text", f.Text)
 	set(q, "tag", strings.Join(f.Tags, ","))
 	set(q, "since", timeOf(f.Since))
 	set(q, "until", timeOf(f.Until))

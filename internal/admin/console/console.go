@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -94,8 +95,8 @@ type file struct {
 }
 
 // Handler serves the console at Prefix and below, with GET and HEAD. A path that is not a
-// file is a page and receives the document that draws it. Handler is safe for concurrent
-// use.
+// file is a page and receives the document that draws it; the status is 404 if there is no
+// such page, which the document then shows. Handler is safe for concurrent use.
 func Handler(opts ...Option) http.Handler {
 	var s settings
 	for _, o := range opts {
@@ -105,9 +106,26 @@ func Handler(opts ...Option) http.Handler {
 		panic(err)
 	}
 	files := load(s)
+	pages := pagesOf(string(files["static/js/main.js"].body))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		serve(w, r, files)
+		serve(w, r, files, pages)
 	})
+}
+
+// routed matches a call that maps a pattern to a page, and variable a part of the pattern.
+var (
+	routed   = regexp.MustCompile(`(?m)^route\("([^"]*)"`)
+	variable = regexp.MustCompile(`:\w+`)
+)
+
+// pagesOf returns what the paths of the pages match, below Prefix: the patterns that a
+// script maps to pages. So they are in one place.
+func pagesOf(script string) *regexp.Regexp {
+	var all []string
+	for _, m := range routed.FindAllStringSubmatch(script, -1) {
+		all = append(all, variable.ReplaceAllString(regexp.QuoteMeta(strings.TrimSuffix(m[1], "/")), `[^/]+`))
+	}
+	return regexp.MustCompile(`^(?:` + strings.Join(all, "|") + `)$`)
 }
 
 // load reads the embedded files once.
@@ -138,7 +156,7 @@ func load(s settings) map[string]file {
 	return files
 }
 
-func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
+func serve(w http.ResponseWriter, r *http.Request, files map[string]file, pages *regexp.Regexp) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -169,5 +187,10 @@ func serve(w http.ResponseWriter, r *http.Request, files map[string]file) {
 	// Browsers revalidate every request and receive 304, so a new binary is visible
 	// immediately.
 	h.Set("Cache-Control", "no-cache")
+	if !strings.HasPrefix(name, "/static/") && !pages.MatchString(name) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write(f.body) // the browser has gone
+		return
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }

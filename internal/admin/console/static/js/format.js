@@ -1,4 +1,5 @@
-// Numbers, sizes and times for people. Times are UTC, as in logs and the CLI.
+// Numbers, sizes and times for people. Times are UTC, as in logs and the CLI, unless the
+// user of this browser prefers local time.
 import { h } from "./dom.js";
 
 const group = new Intl.NumberFormat("en-US");
@@ -21,12 +22,20 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} d${s % 86400 >= 3600 ? ` ${Math.floor((s % 86400) / 3600)} h` : ""}`;
 }
 
-export function utc(at) {
+const zone = "outbox.local";
+export const isLocal = () => { try { return localStorage.getItem(zone) === "on"; } catch { return false; } };
+export const useLocal = (on) => { try { on ? localStorage.setItem(zone, "on") : localStorage.removeItem(zone); } catch { /* storage is off: UTC */ } };
+
+// stamp is a moment, to the second or millisecond.
+export const stamp = (at) => (isLocal() ? local(at) : utc(at));
+
+function utc(at) {
   const d = new Date(at);
   return Number.isNaN(d.getTime()) ? String(at) : d.toISOString().replace("T", " ").replace(/\.(\d{3})Z$/, (_, ms) => (ms === "000" ? "Z" : `.${ms}Z`));
 }
 
-export const clock = (at) => new Date(at).toISOString().slice(11, 19) + "Z";
+// clock is the time of day.
+export const clock = (at) => (isLocal() ? new Date(at).toLocaleTimeString("sv-SE") : new Date(at).toISOString().slice(11, 19) + "Z");
 
 // Go's zero time stands for none.
 export const known = (at) => Boolean(at) && !String(at).startsWith("0001-");
@@ -40,9 +49,9 @@ function relative(at) {
 }
 
 // local is a time in the time zone of the browser.
-export function local(at) {
+function local(at) {
   const d = new Date(at);
-  return Number.isNaN(d.getTime()) ? String(at) : d.toLocaleString("sv-SE", { timeZoneName: "short" });
+  return Number.isNaN(d.getTime()) ? String(at) : d.toLocaleString("sv-SE", { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
 }
 
 // ago is a moment as its distance from now, kept right, with the time itself behind it.

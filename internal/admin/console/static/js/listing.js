@@ -3,6 +3,7 @@ import { h, fill } from "./dom.js";
 import { plural } from "./format.js";
 import * as keys from "./keys.js";
 import { go, href, query } from "./router.js";
+import { savedViews } from "./views.js";
 
 // hours are how long the spans of time are that a filter can name.
 const hours = { "1h": 1, "6h": 6, "1d": 24, "24h": 24, "7d": 168, "30d": 720, "365d": 8760 };
@@ -22,7 +23,8 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
   const trail = (q.trail ?? "").split(" ").filter(Boolean); // cursors of the pages before
   let next = "";
   const filtered = fields.some((k) => q[k]);
-  const change = (to) => go(href(path, { ...Object.fromEntries(fields.map((k) => [k, q[k]])), ...to }).slice("/console".length));
+  const current = Object.fromEntries(fields.map((k) => [k, q[k]]));
+  const change = (to) => go(href(path, { ...current, ...to }).slice("/console".length));
   const forward = () => change({ cursor: next, trail: q.cursor ? [...trail, q.cursor].join(" ") : "" });
   const back = () => change(trail.length ? { cursor: trail.at(-1), trail: trail.slice(0, -1).join(" ") } : {});
   // set acts at once on what is chosen, on Enter or on leaving on what is typed.
@@ -51,7 +53,7 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
   // form holds the fields, of which first is reached by the key "/".
   const form = (label, first, ...content) => {
     const el = h("form", { class: "panel filters", role: "search", "aria-label": label, onsubmit: (e) => { e.preventDefault(); document.activeElement?.blur(); } },
-      content, filtered && h("a", { class: "button quiet clear", href: href(path), "data-key": "clear" }, "Clear filters"));
+      content, savedViews(path, current), filtered && h("a", { class: "button quiet clear", href: href(path), "data-key": "clear" }, "Clear filters"));
     keys.onPage("/", `filter by ${first}`, () => el.querySelector(`[name=${first}]`).focus());
     return el;
   };
@@ -74,13 +76,26 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
 // and several; redraw draws the list, and calls show.
 export function chooser(list, [one, many], redraw) {
   const ids = new Set();
+  let last = null; // the row whose box was used last
   const bar = h("div", { class: "selection", role: "region", "aria-label": "What is chosen" });
   let whole = false; // all that match the filter, also those of other pages
-  const box = (says, key, here, on, indeterminate) => h("input", { type: "checkbox", "aria-label": says, checked: on, indeterminate, "data-key": key,
-    onchange: (e) => { for (const id of here) e.target.checked ? ids.add(id) : ids.delete(id); whole = false; redraw(); } });
-  const clear = () => { ids.clear(); whole = false; };
-
   const rows = () => [...list.querySelectorAll("tbody tr")];
+  // reach returns the ids from the row whose box was used last to this one, in the order of the list.
+  const reach = (id) => {
+    const all = rows().map((r) => r.dataset.id), [a, b] = [all.indexOf(last), all.indexOf(id)].sort((x, y) => x - y);
+    return a < 0 ? [id] : all.slice(a, b + 1);
+  };
+  let shift = false; // a change event does not have it
+  const box = (says, key, here, on, indeterminate) => h("input", { type: "checkbox", "aria-label": says, checked: on, indeterminate, "data-key": key,
+    onclick: (e) => { shift = e.shiftKey; },
+    onchange: (e) => {
+      const one = here.length === 1 ? here[0] : null;
+      for (const id of shift && one ? reach(one) : here) e.target.checked ? ids.add(id) : ids.delete(id);
+      last = one; shift = false; whole = false;
+      redraw();
+    } });
+  const clear = () => { ids.clear(); last = null; whole = false; };
+
   const current = () => rows().findIndex((r) => r.contains(document.activeElement));
   const step = (by) => {
     const all = rows(), at = current();

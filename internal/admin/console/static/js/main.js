@@ -2,7 +2,7 @@
 import { api, settings, whenUnauthorized } from "./api.js";
 import { dialog } from "./dialog.js";
 import { fill, h, icon } from "./dom.js";
-import { clock, span } from "./format.js";
+import { clock, isLocal, span, useLocal } from "./format.js";
 import * as keys from "./keys.js";
 import { live } from "./live.js";
 import { empty, failed, loading, sentence } from "./parts.js";
@@ -192,9 +192,10 @@ function help() {
         all.some((s) => s.page) && h("div", null, h("h3", null, "On this page"), h("dl", { class: "keys" }, all.filter((s) => s.page).map(row))),
         h("div", null, h("h3", null, "Everywhere"), h("dl", { class: "keys" }, all.filter((s) => !s.page).map(row), h("dt", null, h("kbd", null, "Esc")), h("dd", null, "close a dialog, change nothing")))),
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: keys.enabled(), onchange: (e) => keys.enable(e.target.checked) }), " Shortcuts are on. Tab and Enter reach everything without them."),
+      h("label", { class: "check" }, h("input", { type: "checkbox", checked: isLocal(), "data-key": "local", onchange: (e) => { useLocal(e.target.checked); location.reload(); } }), " Show times in the time zone of this browser. Filters remain in UTC."),
       h("div", { class: "prose small muted" },
         h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are parked behind it until it is replayed, released, resolved or discarded."),
-        h("p", null, "Only the relay publishes: an action here changes the dead letter, and the relay acts on it within about a second. Every change shows a preview, asks for a reason, and is recorded in the audit trail. Times are UTC. The command ", h("code", null, "outbox dlq"), " provides the same actions."))),
+        h("p", null, "Only the relay publishes: an action here changes the dead letter, and the relay acts on it within about a second. Every change shows a preview, asks for a reason, and is recorded in the audit trail. Times are UTC unless chosen otherwise above. The command ", h("code", null, "outbox dlq"), " provides the same actions."))),
   });
 }
 

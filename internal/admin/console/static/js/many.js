@@ -2,7 +2,7 @@
 // and the request. The results are what ask() takes.
 import { api } from "./api.js";
 import { h } from "./dom.js";
-import { ago, plural, utc, visible } from "./format.js";
+import { ago, plural, stamp, visible } from "./format.js";
 import { facts, tally } from "./parts.js";
 
 const kinds = {
@@ -41,7 +41,7 @@ export function changeMany(kind, chosen, done) {
       return { ok: true, view: [
         h("p", { class: `callout ${k.danger ? "bad" : ""}` }, h("b", null, plural(all.messages, "message"), ". ", k.says[0]), k.says[1]),
         h("div", { class: "preview" }, h("div", null, h("h3", null, "Topic"), tally(all.by_topic, { name })), h("div", null, h("h3", null, "Client"), tally(all.by_client, { name }))),
-        facts([["First due", [utc(all.first), " · ", ago(all.first)]], ["Last due", [utc(all.last), " · ", ago(all.last)]]])] };
+        facts([["First due", [stamp(all.first), " · ", ago(all.first)]], ["Last due", [stamp(all.last), " · ", ago(all.last)]]])] };
     },
     // One request has a limit; the next one resumes at the cursor.
     make: async (reason) => {

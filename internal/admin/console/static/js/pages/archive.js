@@ -2,7 +2,7 @@
 import { act } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, bytes, count, utc, visible } from "../format.js";
+import { ago, bytes, count, stamp, visible } from "../format.js";
 import { empty, failed, loading } from "../parts.js";
 import { go, href, query, search } from "../router.js";
 import { may } from "../session.js";
@@ -36,8 +36,8 @@ export function archive(ctx) {
         h("td", { "data-label": "Object" }, h("span", { class: "mono break", title: `SHA-256 ${o.sha256}` }, visible(o.object))),
         h("td", { "data-label": "Dead letters", class: "nowrap" }, count(o.dead_letters)),
         h("td", { "data-label": "Size", class: "nowrap" }, bytes(o.bytes)),
-        h("td", { "data-label": "Failed from", class: "nowrap" }, utc(o.from)),
-        h("td", { "data-label": "Failed until", class: "nowrap" }, utc(o.to)),
+        h("td", { "data-label": "Failed from", class: "nowrap" }, stamp(o.from)),
+        h("td", { "data-label": "Failed until", class: "nowrap" }, stamp(o.to)),
         h("td", { "data-label": "Written", class: "nowrap" }, ago(o.created_at)),
         h("td", { "data-label": "By" }, h("span", { class: "clip" }, visible(o.by))),
         h("td", { "data-label": "Expires", class: "nowrap" }, ago(o.expires_at, "never")),

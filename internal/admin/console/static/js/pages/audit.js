@@ -1,7 +1,7 @@
 // Who changed what, and why; newest first.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { short, utc, visible } from "../format.js";
+import { short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
 import { empty, failed, loading } from "../parts.js";
 import { href } from "../router.js";
@@ -49,7 +49,7 @@ export function audit(ctx) {
     fill(body, lines.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
       h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Result"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, lines.map((e, i) => h("tr", null,
-        h("td", { "data-label": "When", class: "nowrap" }, utc(e.at)),
+        h("td", { "data-label": "When", class: "nowrap" }, stamp(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replace("-", " ")),
         h("td", { "data-label": "On" }, on(e, i)),

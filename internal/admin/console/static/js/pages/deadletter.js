@@ -3,7 +3,7 @@ import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { first, headers, pairs, payload } from "../content.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, plural, short, utc, visible } from "../format.js";
+import { ago, count, known, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { badge, copyButton, facts, failed, loading, panel } from "../parts.js";
 import { go, href } from "../router.js";
@@ -76,9 +76,9 @@ export const editable = (l) => ["pending", "parked", "failed", "manual"].include
 // standing shows why this dead letter waits, and what to do about it.
 function standing(l) {
   if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
-  if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? utc(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
+  if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? stamp(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
   if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
-  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${utc(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
+  if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${stamp(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
   if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; no further automatic replay follows. `, l.failure_repeats > 1 ? `It failed ${count(l.failure_repeats)} times in a row with the same error. Fix the cause before you replay it.` : "");
   return null;
 }
@@ -90,10 +90,10 @@ function details(l, conf) {
   return panel("Event", {}, facts([
     ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/dead-letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
     ["Sequence", l.sequence ? count(l.sequence) : null], ["Priority", String(l.priority ?? 0)], ["Tags", (l.tags ?? []).join(", ")], ["Topic", l.topic], [l.table?.startsWith("subscription.") ? "Subscription" : "Table", l.table && h("a", { href: href("/dead-letters", { table: l.table }), "data-key": "table" }, l.table.replace(/^subscription\./, ""))],
-    ["Stored", known(l.created_at) ? utc(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? utc(l.deliver_at) : null],
-    ["First failed", [utc(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Last failed", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [utc(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
+    ["Stored", known(l.created_at) ? stamp(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? stamp(l.deliver_at) : null],
+    ["First failed", [stamp(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Last failed", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [stamp(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
     ["Attempts", count(l.attempts)], ["Failed replays", l.replays ? count(l.replays) : null],
-    ["Same error", l.failure_repeats > 1 ? `${count(l.failure_repeats)} times in a row` : null], ["Next attempt", known(l.next_attempt) && l.status === "pending" ? utc(l.next_attempt) : null], ["Strategy", l.strategy], ["Rule", l.rule],
+    ["Same error", l.failure_repeats > 1 ? `${count(l.failure_repeats)} times in a row` : null], ["Next attempt", known(l.next_attempt) && l.status === "pending" ? stamp(l.next_attempt) : null], ["Strategy", l.strategy], ["Rule", l.rule],
     ["Published as", l.edited_to && h("a", { class: "mono", href: href(`/events/${l.edited_to}`), "data-key": "edited" }, l.edited_to)],
     ["Trace", trace && (trace.href ? h("a", { href: trace.href, target: "_blank", rel: "noopener noreferrer", "data-key": "trace" }, h("span", { class: "mono" }, trace.id), " ", icon("out")) : h("span", { class: "mono" }, trace.id))],
   ]));
@@ -112,7 +112,7 @@ function timeline(l) {
   const all = l.history ?? [];
   return panel("History", { aside: h("span", { class: "small muted" }, plural(all.length, "change")) }, h("ol", { class: "timeline" }, all.map((c, i) => h("li", { class: `t-${c.to}` },
     h("p", null, h("b", null, said[c.action] ?? c.action), " ", h("span", { class: "muted" }, c.from && c.from !== c.to ? `${c.from} → ${c.to}` : c.to)),
-    h("p", { class: "small muted break" }, utc(c.at), i ? ` · ${gap(all[i - 1].at, c.at)} later` : "", c.by ? ` · ${c.by}` : ""),
+    h("p", { class: "small muted break" }, stamp(c.at), i ? ` · ${gap(all[i - 1].at, c.at)} later` : "", c.by ? ` · ${c.by}` : ""),
     c.why && h("p", { class: "small break" }, visible(c.why)), c.outcome && h("p", { class: "small break" }, visible(c.outcome))))));
 }
 

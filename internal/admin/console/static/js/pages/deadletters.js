@@ -9,7 +9,7 @@ import { badge, empty, failed, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { open, statuses } from "../words.js";
 
-const fields = ["status", "error_class", "event_type", "aggregate", "table", "tag", "min_priority", "since", "until"];
+const fields = ["status", "error_class", "event_type", "aggregate", "table", "tag", "min_priority", "text", "since", "until"];
 
 // asked is the filter as the API has it.
 function asked(q) {
@@ -94,7 +94,7 @@ function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
   const el = all.form("Filter dead letters", "aggregate",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
-    typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
+    all.text("text", "Contains", { placeholder: "in error, type, aggregate", maxlength: 200 }), typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
     all.text("min_priority", "Least priority", { type: "number", min: -100, max: 100 }),
     all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
   api.stats().then((s) => el.append(values("error_class", s.open_by_error_class ?? s.open_by_class), values("event_type", s.open_by_event_type ?? s.open_by_type))).catch(() => { /* it only helps typing */ });

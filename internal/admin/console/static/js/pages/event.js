@@ -1,7 +1,7 @@
 // The biography of an event: its complete recorded history.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, plural, short, utc, visible } from "../format.js";
+import { ago, count, plural, short, stamp, visible } from "../format.js";
 import { copyButton, facts, failed, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { progressStates } from "../words.js";
@@ -34,7 +34,7 @@ export function biography(life, alone) {
       ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/dead-letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),
     life.steps.length
       ? h("ol", { class: "timeline gap" }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
-        h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? utc(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
+        h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? stamp(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
         s.detail && h("p", { class: "small break" }, visible(s.detail)))))
       : h("p", { class: "muted" }, "Nothing is recorded."),
     life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Unknown"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
@@ -45,8 +45,8 @@ export function biography(life, alone) {
 export function subscribed(all) {
   if (!all?.length) return null;
   const detail = (p) => [
-    p.lease_until && ["leased until ", utc(p.lease_until)], p.next_attempt && ["next delivery ", ago(p.next_attempt)],
-    p.processed_at && ["acknowledged ", utc(p.processed_at)], p.processed_before && ["ended at or before ", utc(p.processed_before)],
+    p.lease_until && ["leased until ", stamp(p.lease_until)], p.next_attempt && ["next delivery ", ago(p.next_attempt)],
+    p.processed_at && ["acknowledged ", stamp(p.processed_at)], p.processed_before && ["ended at or before ", stamp(p.processed_before)],
     p.dead_letter_id && h("a", { href: href(`/dead-letters/${p.dead_letter_id}`) }, "dead letter"), p.detail && visible(p.detail), p.error && h("span", { class: "danger-text" }, visible(p.error)),
   ].filter(Boolean).flatMap((part, i) => i ? [" · ", part] : [part]);
   return panel("Subscriptions", {}, h("ul", { class: "plain" }, all.map((p) => h("li", { class: "break" },

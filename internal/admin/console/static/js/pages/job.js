@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { dialog, toast } from "../dialog.js";
 import { fill, h } from "../dom.js";
-import { ago, count, known, plural, span, utc, visible } from "../format.js";
+import { ago, count, known, plural, span, stamp, visible } from "../format.js";
 import { facts, failed, loading, meter, panel, sentence, tally } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
@@ -56,9 +56,9 @@ export function job(ctx) {
             again > 0 && h("div", null, h("h3", null, "Failed again with"), tally(p.failed_again, { link: (c) => href("/dead-letters", { status: "open", error_class: c }) })),
             skipped > 0 && h("div", null, h("h3", null, "Reasons for skipping"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay", missing: "no longer exist", "changed concurrently": "changed concurrently", "already in that state": "no change needed", "no copy": "in no readable archive", held: "other events wait behind them" })[k] ?? `${k}: not allowed in this status` }))))),
         h("div", { class: "stack" },
-          panel("Job", {}, facts([["Action", title], ["Dead letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [utc(j.created_at), " · ", ago(j.created_at)]], ["Started", known(began) && utc(began)], ["Ended", known(over) && utc(over)],
+          panel("Job", {}, facts([["Action", title], ["Dead letters", filterText(j)], ["By", visible(j.actor)], ["Why", visible(j.reason)], ["Made", [stamp(j.created_at), " · ", ago(j.created_at)]], ["Started", known(began) && stamp(began)], ["Ended", known(over) && stamp(over)],
             ["Took", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} dead letters/s at most` : "unlimited"], ["Batch", j.batch_size && plural(j.batch_size, "dead letter")], ["Force", j.force && "includes failed and manual dead letters"], ["Archive", j.no_archive && "none: the dead letters are deleted"], ["Order", j.by_priority && "higher priorities first"], ["Set", j.set && [j.set.priority != null && `priority ${j.set.priority}`, ...(j.set.add_tags ?? []).map((t) => `+${t}`), ...(j.set.remove_tags ?? []).map((t) => `-${t}`)].filter(Boolean).join(", ")], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
-          (j.history ?? []).length > 0 && panel("History", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, utc(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
+          (j.history ?? []).length > 0 && panel("History", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, stamp(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
   }
 
   function change(action) {

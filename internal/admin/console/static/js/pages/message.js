@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
-import { ago, short, utc, visible } from "../format.js";
+import { ago, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { copyButton, facts, failed, loading, mark, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
@@ -50,7 +50,7 @@ export function message(ctx) {
   const look = (says) => async () => {
     const now = await api.message(id);
     return now.state === "scheduled"
-      ? { ok: true, view: [says, facts([["Topic", visible(now.topic)], ["Key", now.key && visible(now.key)], ["Due", [utc(now.deliver_at), " · ", ago(now.deliver_at)]]])] }
+      ? { ok: true, view: [says, facts([["Topic", visible(now.topic)], ["Key", now.key && visible(now.key)], ["Due", [stamp(now.deliver_at), " · ", ago(now.deliver_at)]]])] }
       : { ok: false, view: h("p", { class: "callout warn" }, h("b", null, "It is too late. "), `The message is ${now.state}: ${messageStates[now.state]?.[1] ?? ""}`) };
   };
   const release = () => ask({
@@ -81,13 +81,13 @@ export function message(ctx) {
         h("div", { class: "stack" },
           panel("Message", {}, facts([
             ["Topic", visible(m.topic)], ["Key", m.key ? h("span", { class: "mono" }, visible(m.key)) : h("span", { class: "muted" }, "its id")],
-            ["Handed in", [utc(m.created_at), " · ", ago(m.created_at)]], ["Due", m.deliver_at && [utc(m.deliver_at), " · ", ago(m.deliver_at)]],
+            ["Handed in", [stamp(m.created_at), " · ", ago(m.created_at)]], ["Due", m.deliver_at && [stamp(m.deliver_at), " · ", ago(m.deliver_at)]],
             ["Record", m.record && h("span", { class: "mono" }, `${m.record.topic}[${m.record.partition}]@${m.record.offset}`)],
             ["Event", !["scheduled", "cancelled", "processing"].includes(m.state) && h("a", { href: href(`/events/${id}`), "data-key": "life" }, "what became of it")],
           ])),
           subscribed(m.subscriptions),
           panel("History", {}, h("ol", { class: "timeline" }, m.history.map((s) => h("li", { class: `t-${messageStates[s.state]?.[0] ?? "archived"}` },
-            h("p", null, h("b", null, s.state.replaceAll("_", " "))), h("p", { class: "small muted" }, utc(s.at)), s.detail && h("p", { class: "small break" }, visible(s.detail))))),
+            h("p", null, h("b", null, s.state.replaceAll("_", " "))), h("p", { class: "small muted" }, stamp(s.at)), s.detail && h("p", { class: "small break" }, visible(s.detail))))),
             m.note && h("p", { class: "gap small muted" }, visible(m.note)))))));
   }
 

@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, plural, short, span, utc } from "../format.js";
+import { ago, count, known, plural, short, span, stamp } from "../format.js";
 import { live } from "../live.js";
 import { badge, empty, facts, failed, loading, meter, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
@@ -116,13 +116,13 @@ function say(s, relays, relaysErr) {
   const waits = "Its events wait until it is back.";
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
-  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${utc(quiet[0].at)}.`; more.push(waits); }
+  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${stamp(quiet[0].at)}.`; more.push(waits); }
   else if (unowned) { tone = "bad"; title = `No instance owns shard ${unowned.shard.index} of relay ${whole(unowned)}.`; more.push(waits); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
   else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
   else if (s.open) { tone = "info"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} automatically.`; }
-  else if (off.length) { tone = "info"; title = `Relay ${whole(off[0])} was stopped at ${utc(off[0].at)}.`; }
+  else if (off.length) { tone = "info"; title = `Relay ${whole(off[0])} was stopped at ${stamp(off[0].at)}.`; }
   else title = "No dead letters are open.";
   // A relay that an operator stopped is a fact, not a problem.
   if (off.length && !unowned) more.push(tone !== "info" || s.open ? `Relay ${whole(off[0])} was stopped; its events wait until it is started.` : "Its events wait until it is started.");
@@ -213,7 +213,7 @@ function relayView(r) {
   const stale = r.silent || r.state === "stopped";
   const said = (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
-    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : "It was stopped.", " The data below is from ", utc(r.at), "."),
+    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : "It was stopped.", " The data below is from ", stamp(r.at), "."),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],

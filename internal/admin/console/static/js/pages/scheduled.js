@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
-import { ago, plural, short, utc, visible } from "../format.js";
+import { ago, plural, short, stamp, visible } from "../format.js";
 import { listing, until } from "../listing.js";
 import { changeMany } from "../many.js";
 import { empty, failed, finder, loading } from "../parts.js";
@@ -69,7 +69,7 @@ const table = (all) => h("div", { class: "scroll", role: "region", "aria-label":
     h("td", { "data-label": "Topic" }, h("span", { class: "clip wide", title: m.topic }, visible(m.topic))),
     h("td", { "data-label": "Key" }, h("span", { class: "clip" }, m.key ? visible(m.key) : "–")),
     h("td", { "data-label": "Due", class: "nowrap" }, Date.parse(m.deliver_at) < Date.now() ? h("span", { class: "warn-text" }, "overdue, ", ago(m.deliver_at)) : ago(m.deliver_at)),
-    h("td", { "data-label": "At (UTC)", class: "nowrap" }, utc(m.deliver_at).replace(/\.\d+Z$/, "Z")),
+    h("td", { "data-label": "At", class: "nowrap" }, stamp(m.deliver_at).replace(/\.\d+Z$/, "Z")),
     h("td", { "data-label": "Handed in", class: "nowrap" }, ago(m.created_at)))))));
 
 const filters = (all) => all.form("Filter messages", "topic", all.text("topic", "Topic"), all.text("key", "Key"), all.text("client", "Client"),

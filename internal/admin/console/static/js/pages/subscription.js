@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
-import { ago, count, plural, utc, visible } from "../format.js";
+import { ago, count, plural, stamp, visible } from "../format.js";
 import { copyButton, empty, facts, failed, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
@@ -31,7 +31,7 @@ export function subscription(ctx) {
   };
 
   // status is the view of the state that a change begins with.
-  const status = (s, note) => [note, facts([["Not settled", plural(s.lag, "record")], ["In flight", count(s.leased)], ["Waiting for another delivery", count(s.deferred)], ["Oldest", s.oldest && [utc(s.oldest), " · ", ago(s.oldest)]]])];
+  const status = (s, note) => [note, facts([["Not settled", plural(s.lag, "record")], ["In flight", count(s.leased)], ["Waiting for another delivery", count(s.deferred)], ["Oldest", s.oldest && [stamp(s.oldest), " · ", ago(s.oldest)]]])];
   const callout = (bold, text, bad) => h("p", { class: `callout ${bad ? "bad" : ""}` }, h("b", null, bold), " ", text);
 
   const pause = (paused) => () => ask({
@@ -88,7 +88,7 @@ export function subscription(ctx) {
     look: async () => {
       const there = (await api.leases(name)).leases.some((x) => x.id === l.id);
       return there
-        ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [utc(l.received_at), " · ", ago(l.received_at)]]])] }
+        ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [stamp(l.received_at), " · ", ago(l.received_at)]]])] }
         : { ok: false, view: callout("It is too late.", "The lease has ended.") };
     },
     make: (reason) => api.changeSubscription(name, "leases/release", { id: l.id }, reason),
@@ -121,7 +121,7 @@ export function subscription(ctx) {
       h("div", { class: "detail" },
         h("div", { class: "stack" },
           panel("Messages", {}, facts([
-            ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", now.oldest ? [utc(now.oldest), " · ", ago(now.oldest)] : "none"],
+            ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", now.oldest ? [stamp(now.oldest), " · ", ago(now.oldest)] : "none"],
             ["Waiting", count(now.waiting)], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
             ["Dead letters", h("a", { class: now.dead_letters ? "danger-text" : null, href: href("/dead-letters", dead), "data-key": "dead-letters" }, now.dead_letters >= 10_000 ? "10,000 or more open" : `${count(now.dead_letters)} open`)],
           ])),
@@ -135,7 +135,7 @@ export function subscription(ctx) {
             ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`],
             ["Dead letter queue", s.dead_letter?.name && h("a", { href: href("/dead-letters", { tag: s.dead_letter.name }) }, visible(s.dead_letter.name))], ["Retention", s.dead_letter?.retention_days && `${plural(s.dead_letter.retention_days, "day")} for resolved and failed dead letters`],
             ["Version", count(s.version)],
-            ["Changed", [utc(s.changed_at), s.changed_by && ` by ${visible(s.changed_by)}`]], ["Created", utc(s.created_at)],
+            ["Changed", [stamp(s.changed_at), s.changed_by && ` by ${visible(s.changed_by)}`]], ["Created", stamp(s.created_at)],
           ]))))));
   }
 
