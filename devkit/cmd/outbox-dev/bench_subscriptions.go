@@ -267,7 +267,7 @@ func (s *subscriptionBench) consume(ctx context.Context, p *place, child *bench.
 	work, working := errgroup.WithContext(ctx)
 	for i := range s.concurrency {
 		work.Go(func() (err error) {
-			last[i], err = s.caller(working, child, "consume", func(messages []received) bool { return seen.Add(int64(len(messages))) < s.messages })
+			last[i], err = s.caller(working, child, "consume", func(messages int, _ []byte) bool { return seen.Add(int64(messages)) < s.messages })
 			return err
 		})
 	}
@@ -378,34 +378,39 @@ func (s *subscriptionBench) pushTo(hook *webhook) func(context.Context, *place, 
 	}
 }
 
-// received is a received message, and when it was to be published if its data has that.
-type received struct {
-	receipt []byte
-	due     int64
+// receiptsIn returns the receipts of a response. It decodes nothing else, as the group does
+// not decode its records: the rate is the service's, not that of a JSON decoder.
+func receiptsIn(body []byte) [][]byte {
+	receipts := make([][]byte, 0, subscriptionBatch)
+	for {
+		_, rest, found := bytes.Cut(body, []byte(`"receipt":"`))
+		if !found {
+			return receipts
+		}
+		var receipt []byte
+		receipt, body, _ = bytes.Cut(rest, []byte{'"'})
+		receipts = append(receipts, receipt)
+	}
 }
 
-// receivedIn returns the messages of a response. It decodes nothing else, as the group does
-// not decode its records: the rate is the service's, not that of a JSON decoder.
-func receivedIn(body []byte) []received {
-	parts := bytes.Split(body, []byte(`"receipt":"`))
-	messages := make([]received, 0, len(parts))
-	for _, part := range parts[1:] {
-		receipt, rest, _ := bytes.Cut(part, []byte{'"'})
-		m := received{receipt: receipt}
-		if _, digits, found := bytes.Cut(rest, []byte(`"due":`)); found {
-			for i := 0; i < len(digits) && '0' <= digits[i] && digits[i] <= '9'; i++ {
-				m.due = 10*m.due + int64(digits[i]-'0')
-			}
+// duesIn returns the times at which the messages of a response were to be published.
+func duesIn(body []byte) (dues []time.Time) {
+	for {
+		_, rest, found := bytes.Cut(body, []byte(`"due":`))
+		if !found {
+			return dues
 		}
-		messages = append(messages, m)
+		digits, _, _ := bytes.Cut(rest, []byte{','})
+		ns, _ := strconv.ParseInt(string(digits), 10, 64) // publish writes a number
+		dues, body = append(dues, time.Unix(0, ns)), rest
 	}
-	return messages
 }
 
 // caller receives and acknowledges batches until next returns false, or no message comes for
 // benchPatience. It returns the time of its last acknowledgement.
-func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name string, next func([]received) bool) (acknowledged time.Time, err error) {
+func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name string, next func(messages int, body []byte) bool) (acknowledged time.Time, err error) {
 	var body bytes.Buffer
+	var ack []byte
 	c := bench.Caller{Addr: child.Attr("addr"), Timeout: callerTimeout, Body: &body}
 	defer c.Close()
 	path := "/v1/subscriptions/" + name
@@ -415,23 +420,24 @@ func (s *subscriptionBench) caller(ctx context.Context, child *bench.Child, name
 		if err != nil || status != http.StatusOK {
 			return acknowledged, fmt.Errorf("receive: status %d: %w", status, errors.Join(err, errors.New(body.String())))
 		}
-		messages := receivedIn(body.Bytes())
-		more := next(messages)
-		if len(messages) == 0 {
+		receipts := receiptsIn(body.Bytes())
+		more := next(len(receipts), body.Bytes())
+		if len(receipts) == 0 {
 			if !more || time.Since(last) > benchPatience {
 				return acknowledged, nil
 			}
 			continue
 		}
 		last = time.Now()
-		ack := append(make([]byte, 0, 256*len(messages)), `{"receipts":[`...)
-		for i := range messages {
+		ack = append(ack[:0], `{"receipts":[`...)
+		for i, receipt := range receipts {
 			if i > 0 {
 				ack = append(ack, ',')
 			}
-			ack = append(append(append(ack, '"'), messages[i].receipt...), '"')
+			ack = append(append(append(ack, '"'), receipt...), '"')
 		}
-		if status, err := c.Post(ctx, path+"/ack", "", append(ack, "]}"...)); err != nil || status != http.StatusOK {
+		ack = append(ack, "]}"...)
+		if status, err := c.Post(ctx, path+"/ack", "", ack); err != nil || status != http.StatusOK {
 			return acknowledged, fmt.Errorf("ack: status %d: %w", status, errors.Join(err, errors.New(body.String())))
 		}
 		acknowledged = time.Now()
@@ -457,14 +463,14 @@ func (s *subscriptionBench) deliver(ctx context.Context, p *place, child *bench.
 	work, working := errgroup.WithContext(ctx)
 	for range s.concurrency {
 		work.Go(func() error {
-			_, err := s.caller(working, child, "deliver", func(messages []received) bool {
+			_, err := s.caller(working, child, "deliver", func(messages int, body []byte) bool {
 				now := time.Now()
 				mu.Lock()
 				defer mu.Unlock()
-				for i := range messages {
-					all.Add(now.Sub(time.Unix(0, messages[i].due)))
+				for _, due := range duesIn(body) {
+					all.Add(now.Sub(due))
 				}
-				seen += int64(len(messages))
+				seen += int64(messages)
 				return seen < n
 			})
 			return err
