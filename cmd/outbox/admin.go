@@ -30,7 +30,7 @@ Clients authenticate by a token of admin.tokens, or by a JWT of admin.oidc_issue
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runAdmin),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionServer, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionServer, app.SectionWatch, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
 	return cmd
 }
 

@@ -19,7 +19,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"GET /v1/me": access.Viewer, "GET /v1/dlq/dead-letters": access.Viewer, "GET /v1/dlq/dead-letters/{event_id}": access.Viewer,
 		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
 		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer,
-		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
+		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
 		"POST /v1/dlq/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/release": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/park": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/set": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dlq/dead-letters/{event_id}/edit": access.Admin,
@@ -27,6 +27,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin,
 	}
 	b := setup(t, nil)
+	b.exampleTopic(t)
 	seen := 0
 	for path, item := range b.ops.api.OpenAPI().Paths {
 		for method, op := range map[string]any{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
@@ -40,7 +41,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 				continue
 			}
 			seen++
-			url := strings.NewReplacer("{event_id}", "01a2005c-395d-72e3-8401-994110828553", "{id}", "01a2005c-395d-11e3-8401-994110828553").Replace(path)
+			url := strings.NewReplacer("{event_id}", "01a2005c-395d-72e3-8401-994110828553", "{id}", "01a2005c-395d-11e3-8401-994110828553", "{topic}", "OrderCreated").Replace(path)
 			body := ""
 			if method == "POST" {
 				body = `{}`

@@ -50,9 +50,12 @@ type Config struct {
 	// Timeout bounds one statement. Default 5 s.
 	Timeout time.Duration
 
-	// Kafka connects to the topics for the biography of an event. Without it, biographies
-	// do not read the topics.
+	// Kafka connects to the topics, for their records and the biography of an event. Without
+	// it, records are unavailable and biographies do not read the topics.
 	Kafka Kafka
+	// Topics are patterns of the topics whose records can be read. Default:
+	// stream.DefaultTopics.
+	Topics []string
 	// Relay is the name of the relay that publishes to these topics, and Tables are its
 	// outbox tables, which are searched for an event's row. Default: outbox_messages in
 	// Keyspace.

@@ -10,9 +10,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // asking is an operation with the path and body of its example.
@@ -25,6 +29,7 @@ type asking struct {
 func exampleWorld(t *testing.T) (*bundle, []asking) {
 	t.Helper()
 	b, keeper := setupArchive(t)
+	b.exampleTopic(t)
 	const order = "01a2005c-395d-72e1-8345-2406e2489440"
 	n := 0
 	deadLetter := func(aggregate string, seq int64, change func(*dlq.DeadLetter)) string {
@@ -63,6 +68,7 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	out := []asking{
 		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dlq/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dlq/stats"),
 		get("list-groups", "/v1/dlq/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/dlq/archives"), get("list-relays", "/v1/relays"),
+		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
 		{"preview", "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
 		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
@@ -77,6 +83,34 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 		out = append(out, asking{st.name + "-job", "POST", "/v1/dlq/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
 	}
 	return b, append(out, get("list-audit", "/v1/dlq/audit?limit=1"))
+}
+
+// exampleTopic starts a broker with a topic that has two records.
+func (b *bundle) exampleTopic(t *testing.T) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "OrderCreated"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	seeds := kgo.SeedBrokers(cluster.ListenAddrs()...)
+	b.reconfigure(t, func(c *Config) { c.Kafka, c.Relay = world.Kafka{seeds}, "orders" })
+	client, err := kgo.NewClient(seeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for seq := range int64(2) {
+		e := outbox.Event{
+			ID: mustID(t, exampleID), AggregateText: "01a2005c-395d-72e1-8345-2406e2489440", AggregateType: "order", Sequence: seq + 1, Type: "OrderCreated",
+			CreatedAt: time.Date(2026, 11, 22, 2, 10, 5, 0, time.UTC), Payload: []byte(`{"total":"6.78"}`), ContentType: "application/json",
+			Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		}
+		r := &kgo.Record{Topic: "OrderCreated", Timestamp: e.CreatedAt, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/orders")}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Each example is a real response: the test sends the request, and the response has all

@@ -135,6 +135,33 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 	}
 }
 
+// The operations on topics are part of the API: a viewer may read records, a request
+// without a token may not, and without a broker they are unavailable.
+func TestRoutes_Topics(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for _, path := range []string{"/v1/topics", "/v1/topics/OrderCreated/records"} {
+		b.ask(t, "", "GET", path, "").problemIn(t, 401)
+		b.ask(t, access.Viewer, "GET", path, "").problemIn(t, 503)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/topics/payments/records", "").problemIn(t, 404)
+	b.exampleTopic(t)
+	for _, path := range []string{"/v1/topics", "/v1/topics/OrderCreated/records"} {
+		if a := b.ask(t, access.Viewer, "GET", path, ""); a.code != 200 || !strings.Contains(string(a.body), "OrderCreated") {
+			t.Errorf("%s = %d %s", path, a.code, a.body)
+		}
+	}
+	raw, err := b.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"list-topics", "list-records"} {
+		if !strings.Contains(string(raw), `"operationId":"`+id+`"`) {
+			t.Errorf("the description has no operation %s", id)
+		}
+	}
+}
+
 // The description contains the operations, and two schemas for two types of the same
 // name.
 func TestRoutes_AreDescribed(t *testing.T) {

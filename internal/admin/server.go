@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/topics"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
@@ -112,8 +113,10 @@ func (s *Server) registerEndpoints() {
 	relays.register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
+	routes := &routeEndpoints{ops, s.audit}
+	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Logger: cfg.Logger}).Register})
 	addExamples(s.ops.api.OpenAPI())
-	(&routeEndpoints{ops, s.audit}).register(cfg.Routes)
+	routes.register(cfg.Routes)
 }
 
 // Handler returns the routes, for a caller with its own HTTP server.

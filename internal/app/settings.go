@@ -160,7 +160,7 @@ type messagesConfig struct {
 
 // watchConfig is the event streams.
 type watchConfig struct {
-	Topics []string `setting:"topics" usage:"topics that clients may read as event streams, with * for any characters; those that begin with _ never"`
+	Topics []string `setting:"topics" usage:"topics that clients may read as event streams and the console shows, with * for any characters; those that begin with _ never"`
 }
 
 // AdminConfig is the admin listener of each process, and the admin API.

@@ -103,11 +103,14 @@ func (c Config) validate() error {
 }
 
 // allowed reports whether a topic is allowed.
-func (c *Config) allowed(topic string) bool {
+func (c *Config) allowed(topic string) bool { return Allowed(c.Topics, topic) }
+
+// Allowed reports whether patterns, as those of Config.Topics, allow a topic.
+func Allowed(patterns []string, topic string) bool {
 	if strings.HasPrefix(topic, "_") {
 		return false
 	}
-	for _, p := range c.Topics {
+	for _, p := range patterns {
 		if ok, _ := path.Match(p, topic); ok {
 			return true
 		}

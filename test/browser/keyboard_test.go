@@ -67,7 +67,9 @@ func TestKeyboard_AllReachedAndSeen(t *testing.T) {
 	id := w.furnish()
 	b := w.open(access.Admin, "/")
 	o, m := w.shop()
-	for _, path := range []string{"/groups", "/dead-letters", "/dead-letters/" + id, "/dead-letters/" + id + "/edit", "/orders?customer=17850", "/orders/" + o, "/scheduled", "/scheduled/" + m} {
+	w.topic()
+	w.publish(`{"total":1}`)
+	for _, path := range []string{"/groups", "/dead-letters", "/dead-letters/" + id, "/dead-letters/" + id + "/edit", "/orders?customer=17850", "/orders/" + o, "/scheduled", "/scheduled/" + m, "/topics", "/topics/" + topic} {
 		b.visit(path)
 		b.sees(".live", "Live")
 		b.gone(".loading")

@@ -124,6 +124,8 @@ func TestLook_Accessible(t *testing.T) {
 	}()
 	o, m := w.shop()
 	w.subscribed()
+	w.topic()
+	w.publish(`{"total":1}`)
 	pages := []struct{ name, path, sees string }{
 		{"orders", "/orders?customer=17850", "orders, newest first"},
 		{"orders-nobody", "/orders", "Whose orders?"},
@@ -141,6 +143,8 @@ func TestLook_Accessible(t *testing.T) {
 		{"subscriptions", "/subscriptions", "active"},
 		{"subscription", "/subscriptions/mail", "1 until another delivery"},
 		{"subscription_missing", "/subscriptions/gone", "There is no subscription with this name"},
+		{"topics", "/topics", topic},
+		{"topic", "/topics/" + topic, "record, newest first"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
 		{"nothing", "/dead-letters?aggregate=none", "No dead letter matches"},

@@ -82,6 +82,8 @@ export const api = {
   subscriptionStatus: (name, s) => get(`/v1/subscriptions/${id(name)}/status`, null, s),
   leases: (name, s) => get(`/v1/subscriptions/${id(name)}/leases`, { limit: 50 }, s),
   changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: reason ? why(reason) : {} }),
+  topics: (s) => get("/v1/topics", null, s),
+  records: (topic, query, s) => get(`/v1/topics/${id(topic)}/records`, { text: true, ...query }, s),
   audit: (query, s) => get("/v1/dlq/audit", query, s),
 };
 

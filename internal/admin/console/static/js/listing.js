@@ -69,7 +69,7 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
   keys.onPage("n", `${after.toLowerCase()} ${things}`, () => next && forward());
   keys.onPage("p", `${before.toLowerCase()} ${things}`, () => q.cursor && back());
 
-  return { q, filtered, text, choice, period, form, pager };
+  return { q, filtered, text, choice, time, period, form, pager };
 }
 
 // chooser is which rows of a list are chosen, by their ids. one and many name a row

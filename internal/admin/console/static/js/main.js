@@ -25,8 +25,10 @@ import { overview } from "./pages/overview.js";
 import { scheduled } from "./pages/scheduled.js";
 import { subscription } from "./pages/subscription.js";
 import { subscriptions } from "./pages/subscriptions.js";
+import { topic } from "./pages/topic.js";
+import { topics } from "./pages/topics.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/subscriptions", "Subscriptions", "u"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/subscriptions", "Subscriptions", "u"], ["/topics", "Topics", "t"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
 // Where the API has orders and messages, too.
 const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
@@ -213,6 +215,8 @@ route("/jobs", jobs);
 route("/jobs/:id", job);
 route("/subscriptions", subscriptions);
 route("/subscriptions/:name", subscription);
+route("/topics", topics);
+route("/topics/:name", topic);
 route("/archive", archive);
 route("/audit", audit);
 route("/orders", orders);

@@ -1,0 +1,64 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+)
+
+// Problem types. They identify the kind of problem and cannot be resolved.
+const (
+	problemNotFound = "urn:scylla-outbox:problem:topic-not-found"
+	problemBroker   = "urn:scylla-outbox:problem:broker-unavailable"
+	problemBusy     = "urn:scylla-outbox:problem:too-many-reads"
+)
+
+// retryAfter is the Retry-After of responses that a retry may change.
+const retryAfter = 2 * time.Second
+
+func newProblem(status int, typ, detail string) *httpapi.Problem {
+	p := httpapi.New(status, typ, detail)
+	return &p
+}
+
+// notFound is the problem of a topic that is not readable or does not exist. It does not
+// distinguish them: the names of other topics are not for every viewer.
+func notFound(topic string) *httpapi.Problem {
+	return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("Topic %q does not exist, or watch.topics does not allow it.", topic))
+}
+
+func invalid(location, message string) *httpapi.Problem {
+	p := newProblem(http.StatusUnprocessableEntity, httpapi.TypeInvalid, "The request has invalid fields; see errors.")
+	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
+	return p
+}
+
+func unavailable(detail string) *httpapi.Problem {
+	p := newProblem(http.StatusServiceUnavailable, problemBroker, detail)
+	p.RetryAfter(retryAfter)
+	return p
+}
+
+func busy() *httpapi.Problem {
+	p := newProblem(http.StatusTooManyRequests, problemBusy, "Too many topics are being read, or this caller has half of the reads. Retry later.")
+	p.RetryAfter(retryAfter)
+	return p
+}
+
+// toProblem converts an error of a read to a problem.
+func (b *Browser) toProblem(ctx context.Context, err error) error {
+	if p, ok := errors.AsType[*httpapi.Problem](err); ok {
+		return p
+	}
+	if httpapi.HungUp(ctx, err) {
+		return newProblem(httpapi.StatusHungUp, "about:blank", "The client has closed the request.")
+	}
+	b.cfg.Logger.WarnContext(ctx, "failed to read topics", "err", err)
+	return unavailable("The broker cannot be reached, is too slow, or refuses the read; see the log, and retry later.")
+}

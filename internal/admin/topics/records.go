@@ -1,0 +1,191 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+// maxPayload bounds the payload of a record in a page; larger ones are cut.
+const maxPayload = 64 << 10
+
+type recordsInput struct {
+	Topic     string    `path:"topic" minLength:"1" maxLength:"249"`
+	Limit     int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Partition int32     `query:"partition" minimum:"-1" default:"-1" doc:"Only this partition; -1 reads all"`
+	At        time.Time `query:"at" doc:"Begin with the records of this time and continue with older ones. A cursor replaces it"`
+	Before    string    `query:"before" maxLength:"20000" doc:"next of the previous page: older records"`
+	After     string    `query:"after" maxLength:"20000" doc:"after of an earlier page: the records that have arrived since"`
+	Text      bool      `query:"text" doc:"Return JSON payloads unchanged in data_text, for clients whose parser changes numbers"`
+}
+
+// TopicRecord is a record with its event.
+type TopicRecord struct {
+	kafkarecord.Event
+	Bytes     int  `json:"data_bytes" doc:"Size of the payload"`
+	Truncated bool `json:"data_truncated,omitempty" doc:"Only the first 64 KiB of the payload are returned"`
+}
+
+// RecordsBody is the records of a page with its cursors.
+type RecordsBody struct {
+	Topic   string        `json:"topic"`
+	Records []TopicRecord `json:"records" nullable:"false" doc:"Newest first"`
+	Next    string        `json:"next,omitempty" doc:"Cursor for before; absent if there are no older records"`
+	After   string        `json:"after" doc:"Cursor for after"`
+	Skipped int64         `json:"skipped,omitempty" doc:"With after: the number of new offsets that are not in the page, because there are more than limit"`
+}
+
+type recordsOutput struct{ Body RecordsBody }
+
+func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput, error) {
+	if !b.allowed(in.Topic) {
+		return nil, notFound(in.Topic)
+	}
+	if in.Before != "" && in.After != "" {
+		return nil, invalid("query.after", "cannot be combined with before")
+	}
+	before, err := parsePosition("query.before", in.Before)
+	if err != nil {
+		return nil, err
+	}
+	after, err := parsePosition("query.after", in.After)
+	if err != nil {
+		return nil, err
+	}
+	out := new(recordsOutput)
+	err = b.reading(ctx, func(ctx context.Context, client *kgo.Client) error {
+		spans, err := spansOf(ctx, kadm.NewClient(client), in, before, after)
+		if err != nil {
+			return err
+		}
+		out.Body, err = page(ctx, client, in, spans)
+		return err
+	})
+	if err != nil {
+		return nil, b.toProblem(ctx, err)
+	}
+	return out, nil
+}
+
+// page reads a page of the spans.
+func page(ctx context.Context, client *kgo.Client, in *recordsInput, spans []*span) (RecordsBody, error) {
+	out := RecordsBody{Topic: in.Topic, Records: []TopicRecord{}}
+	ends, older := position{}, position{}
+	for _, s := range spans {
+		ends[s.partition] = max(s.low, s.floor)
+	}
+	out.After = ends.String()
+	r := &reader{client: client, topic: in.Topic, spans: spans, limit: in.Limit}
+	records, err := r.page(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, x := range records {
+		out.Records = append(out.Records, recordOf(x, in.Text))
+	}
+	var left int64
+	for _, s := range spans {
+		older[s.partition] = s.next()
+		left += max(0, s.next()-s.floor)
+	}
+	switch {
+	case in.After != "":
+		out.Skipped = left
+	case left > 0:
+		out.Next = older.String()
+	}
+	return out, nil
+}
+
+// spansOf returns the part of each partition that a request reads.
+func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, after position) ([]*span, error) {
+	starts, err := listed(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, in.Topic) })
+	if err != nil {
+		return nil, err
+	}
+	ends, err := listed(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListCommittedOffsets(ctx, in.Topic) })
+	if err != nil {
+		return nil, err
+	}
+	if !in.At.IsZero() && before == nil && after == nil {
+		if before, err = listed(in.Topic, func() (kadm.ListedOffsets, error) {
+			return adm.ListOffsetsAfterMilli(ctx, in.At.UnixMilli()+1, in.Topic)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	var out []*span
+	for partition, end := range ends {
+		if in.Partition >= 0 && partition != in.Partition {
+			continue
+		}
+		s := &span{partition: partition, floor: starts[partition], low: end}
+		if before != nil { // a partition without an offset is newer than the cursor
+			s.low = min(end, before[partition])
+		}
+		if from := after[partition]; from <= end { // beyond the end, the topic was created again
+			s.floor = max(s.floor, from)
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, invalid("query.partition", fmt.Sprintf("the topic has partitions 0 to %d", len(ends)-1))
+	}
+	return out, nil
+}
+
+// listed returns the offsets of a topic by a request to the broker.
+func listed(topic string, list func() (kadm.ListedOffsets, error)) (position, error) {
+	offsets, err := list()
+	if err == nil {
+		err = offsets.Error()
+	}
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return nil, notFound(topic)
+	case err != nil:
+		return nil, fmt.Errorf("read the offsets of %s: %w", topic, err)
+	}
+	out := position{}
+	offsets.Each(func(o kadm.ListedOffset) { out[o.Partition] = o.Offset })
+	if len(out) == 0 {
+		return nil, notFound(topic)
+	}
+	return out, nil
+}
+
+// recordOf decodes a record. A payload that is cut is no JSON any more.
+func recordOf(r *kgo.Record, text bool) TopicRecord {
+	out := TopicRecord{Bytes: len(r.Value)}
+	isJSON := jsonform.Valid
+	if len(r.Value) > maxPayload {
+		cut := *r
+		cut.Value = cutTo(r.Value, maxPayload)
+		r, out.Truncated = &cut, true
+	}
+	if text || out.Truncated {
+		isJSON = func([]byte) bool { return false }
+	}
+	out.Event = kafkarecord.DecodeWith(r, isJSON)
+	return out
+}
+
+// cutTo returns the first n bytes of b, without the beginning of a character that would be
+// cut.
+func cutTo(b []byte, n int) []byte {
+	for i := n; i > n-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			return b[:i]
+		}
+	}
+	return b[:n]
+}
