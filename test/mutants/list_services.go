@@ -3,6 +3,22 @@ package main
 // serviceMutants break orders, messages, their schedule and the client.
 var serviceMutants = []mutant{
 	{
+		name: "topics: records of transactions that are not committed are listed", file: "internal/admin/topics/topics.go", pkg: "./internal/admin/topics", run: "CommittedOnly",
+		old: "	kgo.FetchIsolationLevel(kgo.ReadCommitted()), ", new: "	",
+	},
+	{
+		name: "topics: internal topics can be read", file: "internal/admin/topics/topics.go", pkg: "./internal/admin/topics", run: "AllowedTopics|OtherTopics",
+		old: "return !internal && ", new: "_ = internal\n	return ",
+	},
+	{
+		name: "topics: any number of reads run at a time", file: "internal/admin/topics/topics.go", pkg: "./internal/admin/topics", run: "ConcurrentReads",
+		old: "access.NewPlaces(maxReads)", new: "access.NewPlaces(1000 * maxReads)",
+	},
+	{
+		name: "topics: a live tail omits what it skips", file: "internal/admin/topics/records.go", pkg: "./internal/admin/topics", run: "Records_Follow",
+		old: "		out.Skipped = left\n", new: "",
+	},
+	{
 		name: "a migration adds the components that a keyspace does not have", file: "schema/migrate.go", pkg: "./schema", run: "Migrate_Components",
 		old: "case !ok && !slices.Contains(wanted, mig.component):", new: "case !ok && false:",
 	},

@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
-import { ago, bytes, count, plural, short, utc, visible } from "../format.js";
+import { ago, bytes, count, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { listing } from "../listing.js";
 import { copyButton, empty, failed, loading, sentence } from "../parts.js";
@@ -107,7 +107,7 @@ export function topic(ctx) {
 
   function expanded(r) {
     return h("tr", null, h("td", { colspan: "7" }, h("div", { class: "stack" },
-      h("p", { class: "small muted break" }, h("span", { class: "mono" }, `${visible(r.topic)}[${r.partition}]@${r.offset}`), ` · ${utc(r.at)}`, r.aggregate_id ? ` · ${visible(r.aggregate_type ?? "aggregate")} ${visible(r.aggregate_id)}` : "", r.sequence ? ` · sequence ${count(r.sequence)}` : ""),
+      h("p", { class: "small muted break" }, h("span", { class: "mono" }, `${visible(r.topic)}[${r.partition}]@${r.offset}`), ` · ${stamp(r.at)}`, r.aggregate_id ? ` · ${visible(r.aggregate_type ?? "aggregate")} ${visible(r.aggregate_id)}` : "", r.sequence ? ` · sequence ${count(r.sequence)}` : ""),
       r.data_truncated && h("p", { class: "callout warn" }, `Only the beginning of the payload is here; all of it has ${bytes(r.data_bytes)}.`),
       payload(content(r), open, draw), headers(r.headers, open, draw))));
   }
