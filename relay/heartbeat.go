@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -88,8 +89,17 @@ type heartbeat struct {
 		Failures  float64            `json:"failures"`
 		Found     map[string]float64 `json:"found"` // accepted events by the reader that found them
 	} `json:"rates"`
-	MemoryBytes uint64 `json:"memory_bytes"` // of the heap in use
-	Goroutines  int    `json:"goroutines"`
+	// Latency is the time from the write's timestamp to the acknowledgement of the events
+	// since the previous heartbeat, nil if there were none.
+	Latency     *heartbeatLatency `json:"latency,omitempty"`
+	MemoryBytes uint64            `json:"memory_bytes"` // of the heap in use
+	Goroutines  int               `json:"goroutines"`
+}
+
+// heartbeatLatency are quantiles in milliseconds.
+type heartbeatLatency struct {
+	P50 float64 `json:"p50_ms"`
+	P99 float64 `json:"p99_ms"`
 }
 
 // heartbeatShard is a Shard in the JSON of relay_instances.
@@ -105,7 +115,7 @@ type heartbeatShard struct {
 // It uses Status and does not affect publishing: an unavailable or slow database delays
 // only the heartbeat.
 func (r *Relay) Heartbeat(ctx context.Context, version string, every time.Duration) {
-	b := &beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC()}
+	b := newBeating(r, version)
 	tick := time.NewTicker(cmp.Or(every, DefaultHeartbeat))
 	defer tick.Stop()
 	for {
@@ -126,6 +136,11 @@ type beating struct {
 	started           time.Time
 	silent            bool // the last write failed
 	last              counted
+	latency           latency.Recent
+}
+
+func newBeating(r *Relay, version string) *beating {
+	return &beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC(), latency: latency.Recent{Of: r.metrics.CommitSeconds}}
 }
 
 // counted contains counter values.
@@ -225,6 +240,9 @@ func (b *beating) rates(h *heartbeat, now time.Time) {
 		}
 	}
 	b.last = c
+	if q := b.latency.Read(.5, .99); q != nil {
+		h.Latency = &heartbeatLatency{1000 * q[0].Seconds(), 1000 * q[1].Seconds()}
+	}
 }
 
 // sum returns the sum of the counters of a collector.

@@ -69,6 +69,7 @@ type RelayStatus struct {
 	Tail        relayTail     `json:"tail"`
 	Backfill    relayBackfill `json:"backfill"`
 	Rates       relayRates    `json:"rates"`
+	Latency     *relayLatency `json:"latency,omitempty"`
 	MemoryBytes int64         `json:"memory_bytes" doc:"Heap of the process"`
 	Goroutines  int           `json:"goroutines"`
 }
@@ -127,6 +128,11 @@ type relayRates struct {
 	Published float64            `json:"published" doc:"Events per second since the previous heartbeat"`
 	Failures  float64            `json:"failures"`
 	Found     map[string]float64 `json:"found" doc:"Events per second by reader: tail, sweep, key, backfill"`
+}
+
+type relayLatency struct {
+	P50 float64 `json:"p50_ms" doc:"Time from the write's timestamp to the acknowledgement of half of the events since the previous heartbeat, to the width of a bucket of the histogram"`
+	P99 float64 `json:"p99_ms"`
 }
 
 type relaysOutput struct {

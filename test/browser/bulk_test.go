@@ -194,6 +194,25 @@ func TestBulk_TextAndRange(t *testing.T) {
 	w.until(other, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 }
 
+// A list of several pages says how many dead letters there are.
+func TestList_Total(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for i := range 52 {
+		w.writeDeadLetter(func(l *dlq.DeadLetter) { l.ErrorClass = []string{"a", "b"}[i/51] })
+	}
+	b := w.open(access.Viewer, "/dead-letters?status=open")
+	b.sees(".pager", "50 of 52 dead letters, newest first")
+	b.visit("/dead-letters?status=open&error_class=a")
+	b.sees(".pager", "50 of 51 dead letters, newest first")
+	b.click("[data-key=next]")
+	b.sees(".pager", "1 of 51 dead letters, newest first, page 2")
+	b.visit("/dead-letters?status=open&error_class=b")
+	b.sees(".pager", "1 dead letter, newest first")
+	b.visit("/dead-letters?status=open&text=bytes")
+	b.sees(".pager", "50 dead letters, newest first") // the counts do not tell it
+}
+
 // A filter is saved under a name in the browser, chosen again, and deleted.
 func TestViews_AreSaved(t *testing.T) {
 	t.Parallel()

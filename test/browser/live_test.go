@@ -61,3 +61,22 @@ func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {
 		b.sees(".live", "Live")
 	}
 }
+
+// The overview shows the rate and the latency of what the relays publish.
+func TestLive_RateAndLatency(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	b := w.open(access.Viewer, "/")
+	b.sees(".charts", "Events published per second")
+	b.sees(".charts", "No event was published since this tab was opened.")
+	label := `[...document.querySelectorAll(".charts svg[role=img]")].map((s) => s.getAttribute("aria-label")).find((l) => l.startsWith("Latency"))`
+	if !eventually(func() bool {
+		w.store(10, 10, 10)
+		return eval[bool](b, `/^Latency from commit to broker in milliseconds, of the slowest relay: median [0-9.]+, 99th percentile [0-9.]+$/.test(`+label+`)`)
+	}) {
+		t.Errorf("the chart of the latency is %q", eval[string](b, label+` ?? ""`))
+	}
+	b.sees("dd", "from commit to broker")
+	b.shoot("overview-rate")
+}

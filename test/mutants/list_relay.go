@@ -2,6 +2,10 @@ package main
 
 // relayMutants break the relay and its shards.
 var relayMutants = []mutant{
+	{
+		name: "the latency of a heartbeat is that since the start", file: "internal/latency/quantile.go", pkg: "./internal/latency", run: "TestRecent",
+		old: "	r.counts = now\n", new: "",
+	},
 	sharing("TestMember_FencesItself", mutant{
 		name: "an instance works on past its lease", file: "relay/share/lease.go",
 		old: "return end == nil || past(time.Now(), *end)",

@@ -13,7 +13,7 @@ import (
 type Metrics struct {
 	Published      *prometheus.CounterVec
 	publishSeconds prometheus.Histogram
-	commitSeconds  prometheus.Histogram
+	CommitSeconds  prometheus.Histogram
 	Failures       *prometheus.CounterVec
 	Repeated       prometheus.Counter
 	Late           prometheus.Counter
@@ -32,7 +32,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"topic"}),
 		publishSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_publish_duration_seconds", "From handing an event to the producer to its acknowledgement.",
 			prometheus.ExponentialBuckets(0.0005, 2, 17))),
-		commitSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_commit_to_publish_seconds", "From the write's timestamp to the acknowledgement.",
+		CommitSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_commit_to_publish_seconds", "From the write's timestamp to the acknowledgement.",
 			prometheus.ExponentialBuckets(0.0005, 2, 22))),
 		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
@@ -54,7 +54,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for by, name := range FoundBy {
 		m.Found[by] = found.WithLabelValues(name)
 	}
-	reg.MustRegister(found, m.Published, m.publishSeconds, m.commitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss)
+	reg.MustRegister(found, m.Published, m.publishSeconds, m.CommitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss)
 	return m
 }
 

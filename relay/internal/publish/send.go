@@ -161,7 +161,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	exemplar := p.spans.Exemplar(it.event.Headers)
 	latency.Observe(p.Metrics.publishSeconds, now.Sub(it.sentAt), exemplar)
 	if it.written > 0 {
-		latency.Observe(p.Metrics.commitSeconds, time.Duration(now.UnixMicro()-it.written)*time.Microsecond, exemplar)
+		latency.Observe(p.Metrics.CommitSeconds, time.Duration(now.UnixMicro()-it.written)*time.Microsecond, exemplar)
 	}
 	p.spans.Published(&it.event, r.Topic, r.Partition, r.Offset, it.captured)
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {

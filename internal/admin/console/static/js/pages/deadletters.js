@@ -30,12 +30,22 @@ function filterOf(q) {
   return f;
 }
 
+// totalOf is the number of dead letters that the filter finds, as far as the counts tell it.
+function totalOf(s, q) {
+  const by = fields.filter((k) => q[k] && k !== "status"), [only] = by;
+  if (!s || by.length > 1) return null;
+  if (!by.length) return !q.status ? s.total : q.status === "open" ? s.open : s.by_status?.[q.status] ?? null;
+  const counts = { error_class: s.open_by_error_class, event_type: s.open_by_event_type }[only];
+  return q.status === "open" && counts ? counts[q[only]] ?? 0 : null;
+}
+
 export function deadLetters(ctx) {
   ctx.title("Dead letters");
   const all = listing("/dead-letters", fields, "dead letters"), { q } = all;
-  let page = null;
+  let page = null, stats = null;
   const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw);
   fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
+  const counted = (s) => { const before = totalOf(stats, q); stats = s; if (page && totalOf(s, q) !== before) draw(); };
 
   async function read() {
     try {
@@ -49,13 +59,13 @@ export function deadLetters(ctx) {
   }
 
   function draw() {
-    const deadLetters = page.dead_letters;
+    const deadLetters = page.dead_letters, total = page.next || q.cursor ? totalOf(stats, q) : null;
     if (!deadLetters.length) {
       fill(list, all.filtered || q.cursor
         ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/dead-letters") }, "Show all dead letters"))
         : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, table(deadLetters, chosen), all.pager(page, `${plural(deadLetters.length, "dead letter")}, newest first`));
+      fill(list, table(deadLetters, chosen), all.pager(page, `${total === null ? "" : `${count(deadLetters.length)} of `}${plural(total ?? deadLetters.length, "dead letter")}, newest first`));
     }
     const here = deadLetters.filter((l) => chosen.has(l.event_id));
     chosen.show(here.length === deadLetters.length && (page.next || q.cursor), () => {
@@ -68,7 +78,9 @@ export function deadLetters(ctx) {
     act(action, chosen.target(filterOf(q)), (job) => { chosen.clear(); if (job?.id) go(`/jobs/${job.id}`); else read(); });
   }
 
+  ctx.on(["stats"], counted);
   ctx.soon(["dead_letters"], read);
+  api.stats(ctx.signal).then((s) => { counted(s); list.after(values("error_class", s.open_by_error_class), values("event_type", s.open_by_event_type)); }).catch(() => { /* it only counts, and helps typing */ });
   for (const [key, name] of [["r", "replay"], ["d", "discard"]]) keys.onPage(key, `${name} what is chosen`, () => chosen.bar.querySelector(`[data-key="act-${name}"]`)?.click());
   read();
 }
@@ -92,13 +104,11 @@ function table(deadLetters, chosen) {
 
 function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
-  const el = all.form("Filter dead letters", "aggregate",
+  return all.form("Filter dead letters", "aggregate",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
     all.text("text", "Contains", { placeholder: "in error, type, aggregate", maxlength: 200 }), typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
     all.text("min_priority", "Least priority", { type: "number", min: -100, max: 100 }),
     all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
-  api.stats().then((s) => el.append(values("error_class", s.open_by_error_class ?? s.open_by_class), values("event_type", s.open_by_event_type ?? s.open_by_type))).catch(() => { /* it only helps typing */ });
-  return el;
 }
 
 const values = (name, map) => h("datalist", { id: `known-${name}` }, Object.keys(map ?? {}).map((v) => h("option", { value: v }, count(map[v]))));

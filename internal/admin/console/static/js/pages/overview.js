@@ -11,13 +11,22 @@ import { classMeans, open, statusMeans, statuses } from "../words.js";
 const kept = 15 * 60_000, every = 2000, over = 20_000;
 // seen is the data of the stream since this tab was opened: the charts. It outlives
 // the page, so that going to a dead letter and back does not empty them.
-const seen = [];
+const seen = [], flow = []; // of dead letters, and of the relays
 let latest = null;
 
 // The stream sends an event when something changes; silence while it is live means that
 // nothing did. While it is lost there are no points.
 live.addEventListener("stats", ({ detail }) => { latest = detail; sample(); });
 setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
+
+// A heartbeat of a relay has its rate and its latency since the one before.
+live.addEventListener("relays", ({ detail }) => {
+  const on = heard(detail.relays).filter((r) => !r.silent && r.state !== "stopped"), now = Date.now();
+  if (flow.length && now - flow[flow.length - 1].at < every / 2) flow.pop(); // shards beat one after the other
+  const slowest = (q) => Math.max(0, ...on.map((r) => r.latency?.[q] ?? 0));
+  flow.push({ at: now, published: on.reduce((n, r) => n + (r.rates?.published ?? 0), 0), p50: slowest("p50_ms"), p99: slowest("p99_ms") });
+  while (flow[0].at < now - kept) flow.shift();
+});
 
 function sample() {
   const now = Date.now();
@@ -166,6 +175,19 @@ function charts() {
     h("div", null, h("h3", null, "Open dead letters"), chart({ from, to: now, label: `Open dead letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
     h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to: now, label: `Dead letters per minute: ${at(failed).toFixed(1)} new, ${at(settled).toFixed(1)} settled`,
       series: [{ name: "New", colour: "in", points: failed }, { name: "Settled", colour: "out", points: settled }] })),
+    ...flowCharts(from, now),
+  ];
+}
+
+// flowCharts show what the relays publish. Without events there is no latency.
+function flowCharts(from, to) {
+  if (!flow.length) return [];
+  const points = (of) => flow.filter(of).map((f) => [f.at, of(f)]), last = flow[flow.length - 1];
+  const published = flow.map((f) => [f.at, f.published]), p50 = points((f) => f.p50), p99 = points((f) => f.p99);
+  return [
+    h("div", null, h("h3", null, "Events published per second"), chart({ from, to, label: `Events published per second, by all relays: now ${last.published.toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: published }] })),
+    h("div", null, h("h3", null, "Latency from commit to broker"), p99.length ? chart({ from, to, unit: " ms", label: `Latency from commit to broker in milliseconds, of the slowest relay: median ${p50[p50.length - 1][1].toFixed(1)}, 99th percentile ${p99[p99.length - 1][1].toFixed(1)}`,
+      series: [{ name: "Median", colour: "out", points: p50 }, { name: "p99", colour: "in", points: p99 }] }) : h("p", { class: "muted" }, "No event was published since this tab was opened.")),
   ];
 }
 
@@ -219,6 +241,7 @@ function relayView(r) {
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
       ["Cause", !said.some((p) => p.includes(b.cause)) && b.cause],
       ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
+      ["Latency", r.latency && `median ${span(r.latency.p50_ms)}, p99 ${span(r.latency.p99_ms)}, from commit to broker`],
       ["Sweep lag", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
       ["In flight", r.in_flight !== undefined && plural(r.in_flight, "event")],
       ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and reads the CDC log later"],

@@ -1,0 +1,39 @@
+package latency
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Quantiles are those of the observations since the previous reading, to the width of a
+// bucket.
+func TestRecent(t *testing.T) {
+	t.Parallel()
+	h := prometheus.NewHistogram(Opts("x_seconds", "X.", prometheus.ExponentialBuckets(0.001, 2, 10)))
+	r := Recent{Of: h}
+	if got := r.Read(.5); got != nil {
+		t.Errorf("without observations: %v", got)
+	}
+	for i := range 1000 {
+		h.Observe(float64(i+1) / 1000 * 0.512) // evenly up to the last bound
+	}
+	for i, got := range r.Read(.25, .5, .99) {
+		want := []time.Duration{128, 256, 507}[i] * time.Millisecond
+		if d := (got - want).Abs(); d > 5*time.Millisecond {
+			t.Errorf("quantile %d is %s, want %s", i, got, want)
+		}
+	}
+	if got := r.Read(.5); got != nil {
+		t.Errorf("after the reading: %v", got)
+	}
+	h.Observe(0.0005)
+	if got := r.Read(.5, 1); len(got) != 2 || got[0] != 500*time.Microsecond || got[1] != time.Millisecond {
+		t.Errorf("of one observation: %v", got)
+	}
+	h.Observe(1000)
+	if got := r.Read(.5); len(got) != 1 || got[0] != 512*time.Millisecond {
+		t.Errorf("beyond the last bound: %v", got)
+	}
+}
