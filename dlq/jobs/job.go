@@ -267,6 +267,16 @@ type Job struct {
 // Created returns the time of creation.
 func (j *Job) Created() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
 
+// CanaryFailed returns the dead letters that failed again with their error and so paused the
+// job, at most those of its first batches; none unless it is paused. A resumed job changes
+// no dead letter twice: replay these by another job.
+func (j *Job) CanaryFailed() []gocql.UUID {
+	if j.State != Paused {
+		return nil
+	}
+	return j.cursor.Failed
+}
+
 // JobChange is a line of a job's history.
 type JobChange struct {
 	At   time.Time `json:"at"`
@@ -286,6 +296,8 @@ type cursor struct {
 	Canary int `json:"canary,omitempty"`
 	// Warned is up to which batch the canary has paused the job already.
 	Warned int64 `json:"warned,omitempty"`
+	// Failed are the dead letters for which it paused the job last.
+	Failed []gocql.UUID `json:"failed,omitempty"`
 	// Acted counts the batches before the current one.
 	Acted acted `json:"acted,omitzero"`
 	// Followed is the number of batches, from the first on, whose results are known or

@@ -454,11 +454,14 @@ func TestRunner_Canary(t *testing.T) {
 	if n := b.actedOnce(t, j.ID, -1, ids); n != 3 || j.Error == "" || j.Progress.Failed() < 1 {
 		t.Errorf("paused after %d dead letters: %q %+v, want 1 and 2", n, j.Error, j.Progress)
 	}
+	if got := j.CanaryFailed(); !slices.Equal(got, ids[2:3]) {
+		t.Errorf("the canary failed with %v, want %v", got, ids[2])
+	}
 	if err := b.jobs.Resume(ctx, j.ID, eve); err != nil {
 		t.Fatal(err)
 	}
 	j = b.jobWhen(t, j.ID, "done", finished)
-	if j.State != Done || j.Progress.Replayed != 38 || j.Progress.Failed() != 2 || j.Error != "" {
+	if j.State != Done || j.Progress.Replayed != 38 || j.Progress.Failed() != 2 || j.Error != "" || j.CanaryFailed() != nil {
 		t.Errorf("the report is %s %+v %q", j.State, j.Progress, j.Error)
 	}
 	b.actedOnce(t, j.ID, 1, ids)

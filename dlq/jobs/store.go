@@ -195,7 +195,7 @@ func (s *Store) Resume(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 		case j.State != Paused:
 			return false, nil
 		}
-		j.State, j.Error = Queued, ""
+		j.State, j.Error, j.cursor.Failed = Queued, "", nil
 		return true, nil
 	})
 }

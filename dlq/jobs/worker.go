@@ -373,6 +373,7 @@ func (w *worker) follow(ctx context.Context) error {
 	known := before
 	var seen followed
 	var same string
+	var failing []gocql.UUID
 	for batch := at + 1; batch <= last; batch++ {
 		deadLetters, ok := w.batches[batch]
 		if !ok {
@@ -387,7 +388,7 @@ func (w *worker) follow(ctx context.Context) error {
 		}
 		for _, l := range deadLetters {
 			if batch > w.j.cursor.Warned && l.result.failed != "" && l.result.failed == l.class {
-				same = l.class
+				same, failing = l.class, append(failing, l.event)
 			}
 		}
 		f, waiting := countResults(deadLetters)
@@ -404,7 +405,7 @@ func (w *worker) follow(ctx context.Context) error {
 		w.mu.Unlock()
 		j.cursor.Followed, j.cursor.Known = at, known
 		if same != "" && j.Canary && j.State == Running && !j.cursor.End {
-			j.State, j.cursor.Warned = Paused, last
+			j.State, j.cursor.Warned, j.cursor.Failed = Paused, last, failing
 			j.Error = "canary: dead letters failed again with " + same + "; resume continues, cancel ends the job"
 			j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "pause", By: "canary", Why: "failed again with " + same})
 		}

@@ -17,30 +17,31 @@ import (
 
 // JobBody is a bulk operation.
 type JobBody struct {
-	ID         string           `json:"id" format:"uuid"`
-	Action     dlq.Action       `json:"action"`
-	Filter     *dlq.Filter      `json:"filter,omitempty"`
-	IDs        int              `json:"ids,omitempty" doc:"Number of dead letters that it names"`
-	Limit      int              `json:"limit,omitempty"`
-	Rate       float64          `json:"rate,omitempty" doc:"Dead letters per second; absent if unlimited"`
-	BatchSize  int              `json:"batch_size"`
-	Canary     bool             `json:"canary"`
-	Force      bool             `json:"force,omitempty" doc:"For a purge: includes failed and manual dead letters"`
-	ByPriority bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
-	Set        *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
-	NoArchive  bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
-	Actor      string           `json:"actor"`
-	Reason     string           `json:"reason,omitempty"`
-	State      jobs.State       `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
-	Version    int64            `json:"version"`
-	Progress   jobs.Progress    `json:"progress"`
-	Failed     int              `json:"failed" doc:"Dead letters whose replay failed"`
-	Error      string           `json:"error,omitempty" doc:"Why it paused automatically or failed"`
-	RunBy      string           `json:"run_by,omitempty"`
-	CreatedAt  time.Time        `json:"created_at"`
-	StartedAt  *time.Time       `json:"started_at,omitempty"`
-	FinishedAt *time.Time       `json:"finished_at,omitempty" doc:"The report is final from this time"`
-	History    []jobs.JobChange `json:"history"`
+	ID           string           `json:"id" format:"uuid"`
+	Action       dlq.Action       `json:"action"`
+	Filter       *dlq.Filter      `json:"filter,omitempty"`
+	IDs          int              `json:"ids,omitempty" doc:"Number of dead letters that it names"`
+	Limit        int              `json:"limit,omitempty"`
+	Rate         float64          `json:"rate,omitempty" doc:"Dead letters per second; absent if unlimited"`
+	BatchSize    int              `json:"batch_size"`
+	Canary       bool             `json:"canary"`
+	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and manual dead letters"`
+	ByPriority   bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
+	Set          *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
+	NoArchive    bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
+	Actor        string           `json:"actor"`
+	Reason       string           `json:"reason,omitempty"`
+	State        jobs.State       `json:"state" enum:"queued,running,paused,done,cancelled,failed"`
+	Version      int64            `json:"version"`
+	Progress     jobs.Progress    `json:"progress"`
+	Failed       int              `json:"failed" doc:"Dead letters whose replay failed"`
+	Error        string           `json:"error,omitempty" doc:"Why it paused automatically or failed"`
+	CanaryFailed []string         `json:"canary_failed,omitempty" nullable:"false" doc:"While its canary has paused it: the dead letters that failed again. A resumed job does not replay them; another job with these ids does"`
+	RunBy        string           `json:"run_by,omitempty"`
+	CreatedAt    time.Time        `json:"created_at"`
+	StartedAt    *time.Time       `json:"started_at,omitempty"`
+	FinishedAt   *time.Time       `json:"finished_at,omitempty" doc:"The report is final from this time"`
+	History      []jobs.JobChange `json:"history"`
 }
 
 func jobOf(j *jobs.Job) JobBody {
@@ -52,6 +53,9 @@ func jobOf(j *jobs.Job) JobBody {
 	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
 		f := j.Filter
 		b.Filter = &f
+	}
+	for _, id := range j.CanaryFailed() {
+		b.CanaryFailed = append(b.CanaryFailed, id.String())
 	}
 	if b.History == nil {
 		b.History = []jobs.JobChange{}

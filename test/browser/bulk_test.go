@@ -52,6 +52,38 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	b.sees("main", "There are no groups, because no dead letter is open")
 }
 
+// A canary pauses its job while the cause is there. After the fix the job is resumed, and the
+// dead letters of the canary are replayed, too.
+func TestBulk_CanaryIsReplayedAgain(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
+	var ids []gocql.UUID
+	for range 4 {
+		ids = append(ids, w.store(4000)...)
+	}
+	for _, id := range ids {
+		w.until(id, "manual", is(dlq.Manual))
+	}
+	b := w.open(access.Operator, "/groups")
+	b.click(".group [data-key=act-replay]")
+	b.confirm("INC-312 is it fixed?")
+	b.sees(".title .badge", "paused")
+	w.raiseLimit()
+	b.click("[data-key=job-resume]")
+	b.sees("dialog", "Also replay what failed again in the canary, as another job: 1 dead letter")
+	b.confirm("INC-312 now it is")
+	b.sees("#toasts", "Job started: replay 1 dead letter of the canary.")
+	b.sees(".title .badge", "done")
+	for _, id := range ids {
+		w.until(id, "resolved", is(dlq.Resolved))
+	}
+	b.click("#toasts a")
+	b.sees("main h1", "Replay: 1 chosen")
+	b.sees(".outcome.o-resolved", "1")
+}
+
 // A dead letter written between the preview and the confirmation is not
 // included: the confirmed number is that of the preview.
 func TestBulk_LaterDeadLettersAreExcluded(t *testing.T) {

@@ -33,6 +33,10 @@ var dlqMutants = []mutant{
 		old: "		if l.Status == Processing && !now.Before(l.ClaimedUntil) {", new: "		if false {",
 	},
 	{
+		name: "dlq: a paused job does not name what failed in its canary", file: "dlq/jobs/worker.go", pkg: "./dlq/jobs", run: "TestRunner_Canary",
+		old: "j.cursor.Failed = Paused, last, failing\n", new: "j.cursor.Failed = Paused, last, nil\n",
+	},
+	{
 		name: "dlq: a text is not compared", file: "dlq/filter.go", pkg: "./dlq", run: "TestFilter_Text",
 		old: " && f.contains(l)\n", new: "\n",
 	},

@@ -12,7 +12,7 @@ import { filterText, progressBar, share, stateBadge } from "./jobs.js";
 const offered = { queued: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"] };
 const says = {
   pause: ["Pause", "It stops until it is resumed. Completed changes are kept."],
-  resume: ["Resume", "It continues where it stopped. Dead letters that failed again stay as they are; replay them separately."],
+  resume: ["Resume", "It continues where it stopped, with the dead letters that it has not replayed yet."],
   cancel: ["Cancel the job", "It stops permanently. Completed changes are kept."],
 };
 
@@ -65,19 +65,30 @@ export function job(ctx) {
     const reason = h("input", { type: "text", maxlength: 500, required: true, autocomplete: "off", autofocus: true, oninput: () => { yes.disabled = !reason.value.trim(); }, "data-key": "reason" });
     const trouble = h("p", { class: "danger-text", role: "alert" });
     const yes = h("button", { type: "submit", class: `button primary ${action === "cancel" ? "danger" : ""}`, disabled: true, "data-key": "yes" }, says[action][0]);
-    const p = j.progress ?? {};
-    const box = dialog({ title: says[action][0], content: h("div", { class: "stack" }, h("p", { class: "callout" }, `${count(p.done ?? 0)} of ${count(p.total ?? 0)} dead letters examined. `, says[action][1]), h("label", null, "Why", reason), trouble),
+    const p = j.progress ?? {}, canary = action === "resume" && may("replay") ? j.canary_failed ?? [] : [];
+    const again = h("input", { type: "checkbox", checked: true, "data-key": "again" });
+    const box = dialog({ title: says[action][0], content: h("div", { class: "stack" }, h("p", { class: "callout" }, `${count(p.done ?? 0)} of ${count(p.total ?? 0)} dead letters examined. `, says[action][1]), canary.length > 0 && h("label", { class: "check" }, again, ` Also replay what failed again in the canary, as another job: ${plural(canary.length, "dead letter")}`), h("label", null, "Why", reason), trouble),
       buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Close"), yes] });
     box.el.querySelector("form").addEventListener("submit", async (e) => {
       e.preventDefault();
       yes.disabled = true;
       try {
-        await api.changeJob(id, action, { reason: reason.value.trim() });
+        const why = reason.value.trim();
+        await api.changeJob(id, action, { reason: why });
         box.close();
         toast({ pause: "The job is paused.", resume: "The job is resumed.", cancel: "The job is cancelled." }[action]);
         read();
+        if (canary.length && again.checked) await replayAgain(canary, why);
       } catch (err) { fill(trouble, sentence(err.message)); yes.disabled = false; }
     });
+  }
+
+  // replayAgain replays dead letters of the canary by another job, because a job changes none twice.
+  async function replayAgain(ids, why) {
+    try {
+      const other = await api.startJob({ action: "replay", ids, reason: why });
+      toast(`Job started: replay ${plural(ids.length, "dead letter")} of the canary.`, { link: href(`/jobs/${other.id}`), label: "Show it" });
+    } catch (err) { toast(`The job is resumed, but ${plural(ids.length, "dead letter")} of its canary could not be replayed: ${sentence(err.message)}`, { bad: true }); }
   }
 
   ctx.on(["job"], (x) => { if (!x?.id || x.id === id) read(); });
