@@ -15,16 +15,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
+// maxPartitions bounds the partitions of a request, so that cursors have at most 1,000
+// characters: an address is no place for more.
+const maxPartitions = 64
+
 // maxPayload bounds the payload of a record in a page; larger ones are cut.
 const maxPayload = 64 << 10
 
 type recordsInput struct {
 	Topic     string    `path:"topic" minLength:"1" maxLength:"249"`
 	Limit     int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
-	Partition int32     `query:"partition" minimum:"-1" default:"-1" doc:"Only this partition; -1 reads all"`
+	Partition int64     `query:"partition" minimum:"-1" maximum:"2147483647" default:"-1" doc:"Only this partition; -1 reads all"`
 	At        time.Time `query:"at" doc:"Begin with the records of this time and continue with older ones. A cursor replaces it"`
-	Before    string    `query:"before" maxLength:"20000" doc:"next of the previous page: older records"`
-	After     string    `query:"after" maxLength:"20000" doc:"after of an earlier page: the records that have arrived since"`
+	Before    string    `query:"before" maxLength:"1000" doc:"next of the previous page: older records"`
+	After     string    `query:"after" maxLength:"1000" doc:"after of an earlier page: the records that have arrived since"`
 	Text      bool      `query:"text" doc:"Return JSON payloads unchanged in data_text, for clients whose parser changes numbers"`
 }
 
@@ -125,7 +129,7 @@ func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, af
 	}
 	var out []*span
 	for partition, end := range ends {
-		if in.Partition >= 0 && partition != in.Partition {
+		if in.Partition >= 0 && int64(partition) != in.Partition {
 			continue
 		}
 		s := &span{partition: partition, floor: starts[partition], low: end}
@@ -137,8 +141,11 @@ func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, af
 		}
 		out = append(out, s)
 	}
-	if len(out) == 0 {
+	switch {
+	case len(out) == 0:
 		return nil, invalid("query.partition", fmt.Sprintf("the topic has partitions 0 to %d", len(ends)-1))
+	case len(out) > maxPartitions:
+		return nil, invalid("query.partition", fmt.Sprintf("required: the topic has %d partitions, and a page has the records of at most %d", len(ends), maxPartitions))
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2/humatest"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -340,6 +342,30 @@ func TestRecords_InvalidRequests(t *testing.T) {
 		if p := get[RecordsBody](t, b, 200, "/v1/topics/things/records?"+query); len(p.Records) != want {
 			t.Errorf("%s: %d records, want %d", query, len(p.Records), want)
 		}
+	}
+}
+
+// A topic with many partitions is read by partition: a cursor of all is too long for an
+// address.
+func TestRecords_ManyPartitions(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "wide")
+	if _, err := kadm.NewClient(b.producer).CreateTopic(t.Context(), maxPartitions+1, 1, nil, "wide"); err != nil {
+		t.Fatal(err)
+	}
+	b.put(t, "wide", maxPartitions, 1, []byte(`{"n":1}`))
+	if p := get[httpapi.Problem](t, b, http.StatusUnprocessableEntity, "/v1/topics/wide/records"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "required: the topic has 65 partitions") {
+		t.Errorf("without a partition: %+v", p.Errors)
+	}
+	if p := get[RecordsBody](t, b, 200, fmt.Sprintf("/v1/topics/wide/records?partition=%d", maxPartitions)); len(p.Records) != 1 {
+		t.Errorf("by partition: %d records, want 1", len(p.Records))
+	}
+	longest := position{}
+	for i := range int32(maxPartitions) {
+		longest[i] = math.MaxInt64
+	}
+	if n := len(longest.String()); n > 1000 {
+		t.Errorf("the longest cursor of %d partitions has %d characters, the limit is 1000", maxPartitions, n)
 	}
 }
 

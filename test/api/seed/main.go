@@ -1,4 +1,4 @@
-// Command seed writes dead letters, so that the admin API has
+// Command seed writes dead letters and records of a topic, so that the admin API has
 // data when test/api/run tests it against its description.
 package main
 
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -20,10 +22,33 @@ import (
 
 func main() {
 	addr := flag.String("cql", "", "address of the database")
+	broker := flag.String("kafka", "", "address of the broker")
 	flag.Parse()
 	if err := run(context.Background(), *addr); err != nil {
 		log.Fatal(err)
 	}
+	if err := publish(context.Background(), *broker); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// publish writes records to a topic that the admin API may read.
+func publish(ctx context.Context, broker string) error {
+	c, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.DefaultProduceTopic("OrderCreated"))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := kadm.NewClient(c).CreateTopic(ctx, 2, 1, nil, "OrderCreated"); err != nil {
+		return err
+	}
+	for i := range 20 {
+		r := &kgo.Record{Key: []byte(strconv.Itoa(i)), Value: fmt.Appendf(nil, `{"n":%d}`, i), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("application/json")}}}
+		if err := c.ProduceSync(ctx, r).FirstErr(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func run(ctx context.Context, addr string) error {
