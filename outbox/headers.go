@@ -79,7 +79,7 @@ func reserved(key string) bool {
 }
 
 // EventHeader reports whether an event may have a header with the key in Headers: every
-// key except those that are set from its fields.
+// key except the ones set from its fields.
 func EventHeader(key string) bool {
 	return key == HeaderPartitionKey || key == HeaderDataRef || !reserved(key)
 }

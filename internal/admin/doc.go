@@ -7,7 +7,7 @@
 // and its result afterwards. The API changes dead letters in the database; publishing is
 // the relay's task.
 //
-// The exported types with the suffix Body and those that they contain are the bodies of
+// The exported types with the suffix Body, and the types of their members, are the bodies of
 // requests and responses. Package adminclient sends and receives them; the command line
 // uses it, also to call a Server in its own process.
 package admin

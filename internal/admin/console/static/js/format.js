@@ -70,7 +70,7 @@ setInterval(() => {
 // short is an id that fits a table; its title and its link have all of it.
 export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-5)}` : id ?? "");
 
-// visible shows control characters, and those that turn text around, as what
-// they are: an error text must not look like something else.
+// visible shows control and bidirectional characters as what they are: an error text must
+// not look like something else.
 export const visible = (s) => String(s ?? "").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
   (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);

@@ -1,4 +1,4 @@
-// The records of a topic, newest first, and those that arrive while it is followed.
+// The records of a topic, newest first, and new ones while it is followed.
 import { api } from "../api.js";
 import { first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
@@ -40,7 +40,7 @@ export function topic(ctx) {
     draw();
   }
 
-  // more reads the records that arrived after those that are shown.
+  // more reads the records that arrived since.
   async function more() {
     if (!following || !page) return;
     try {
