@@ -280,6 +280,42 @@ func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
 	})
 }
 
+// A request waited for the sweep reader, which has published its event since, under a relay
+// that does not remember it. The request publishes nothing.
+func TestRepair_OfAnEventThatTheSweepPublished(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+		defer w.close()
+		_, stop := w.run()
+		time.Sleep(30 * time.Second)
+		e := relaytest.Event(1, 1, "OrderCreated")
+		w.write(e)
+		time.Sleep(time.Hour)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
+		q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+		if err := requests.Ask(t.Context(), &q); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := requests.Answer(t.Context(), q.ID, backfill.RepairAsked, backfill.RepairAsked, backfill.IsBeforeSweep); err != nil {
+			t.Fatal(err)
+		}
+		_, stop = w.run()
+		if got := w.answers(requests, 2*time.Minute)[e.ID]; got.State != backfill.RepairUnknown {
+			t.Errorf("the request is %+v, want unknown", got)
+		}
+		if n := len(w.consume("OrderCreated")); n != 1 {
+			t.Errorf("the topic has %d records, want 1", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An event whose dead letter an operator has discarded is not published by a request,
 // before and after a restart.
 func TestRepair_OfADiscardedEvent(t *testing.T) {

@@ -79,8 +79,8 @@ var verifyMutants = []mutant{
 		old: "f.CDCTTL == 0 || f.CDCTTL > window {", new: "f.CDCTTL == 0 || f.CDCTTL >= window {",
 	},
 	{
-		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go", pkg: "./test/sim", run: "TestKept/301.json",
-		old: "q.Detail == isBeforeScan || q.Detail == isBeforeSweep", new: "q.Detail == isBeforeScan",
+		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go", pkg: "./relay", run: "TestRepair_OfAnEventThatTheSweepPublished",
+		old: "q.Detail == isBeforeScan || q.Detail == IsBeforeSweep", new: "q.Detail == isBeforeScan",
 	},
 	{
 		name: "verify: events deleted from a former topic are missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",

@@ -132,11 +132,11 @@ func (r *Repairer) poll(ctx context.Context) error {
 	return g.Wait()
 }
 
-// isBeforeScan, isBeforeSweep and IsBehindEarlier are reasons why a request waits: the
+// isBeforeScan, IsBeforeSweep and IsBehindEarlier are reasons why a request waits: the
 // event may be published without the request.
 const (
 	isBeforeScan    = "the scan of the outbox table has not reached it"
-	isBeforeSweep   = "the relay has not reached it in the CDC log"
+	IsBeforeSweep   = "the relay has not reached it in the CDC log"
 	IsBehindEarlier = "the relay has not reached an earlier event of its aggregate in the CDC log"
 )
 
@@ -201,7 +201,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		return r.wait(ctx, q, isBeforeScan)
 	}
 	if !time.UnixMicro(row.Written).Before(passed) {
-		return r.wait(ctx, q, isBeforeSweep)
+		return r.wait(ctx, q, IsBeforeSweep)
 	}
 	if behind, err := r.behindEarlier(ctx, q, passed); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
 		r.publisher.Forget(q.EventID)
-	} else if q.Detail == isBeforeScan || q.Detail == isBeforeSweep || q.Detail == IsBehindEarlier || o.Old(row.Written) && r.doubt(q) {
+	} else if q.Detail == isBeforeScan || q.Detail == IsBeforeSweep || q.Detail == IsBehindEarlier || o.Old(row.Written) && r.doubt(q) {
 		// The scan or the sweep reader may have published it, and the index does not keep all events.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
