@@ -3,6 +3,10 @@ package main
 // relayMutants break the relay and its shards.
 var relayMutants = []mutant{
 	{
+		name: "a stream that is opened after the end of its reader is read", file: "relay/internal/capture/sweep.go", pkg: "./relay/internal/capture", run: "TestSweep_StreamOpenedAfterTheEnd",
+		old: "	if ctx.Err() != nil {\n		return context.Cause(ctx)\n	}\n	s := c.sweep\n", new: "	s := c.sweep\n",
+	},
+	{
 		name: "the latency of a heartbeat is that since the start", file: "internal/latency/quantile.go", pkg: "./internal/latency", run: "TestRecent",
 		old: "	r.counts = now\n", new: "",
 	},

@@ -45,7 +45,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
 	sequencer.aside.fail = fail
 	s.sequencer.Store(sequencer)
-	err := s.read(reading)
+	err := s.read(reading, sequencer)
 	fail(nil)
 	sequencer.aside.wg.Wait()
 	s.sequencer.Store(nil)
@@ -67,13 +67,13 @@ const maxFailedDelay = 5 * time.Second
 
 // read reads until ctx ends or the reader fails. Either way the checkpoints that can be
 // saved are saved.
-func (s *Sweep) read(ctx context.Context) error {
+func (s *Sweep) read(ctx context.Context, sequencer *Sequencer) error {
 	s.skipped = checkpoint.NewSkipped(s.in.Own, s.in.Generations, s.log)
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
 		TableNames:            []string{s.in.Table.String()},
 		Consistency:           gocql.LocalQuorum,
-		ChangeConsumerFactory: s,
+		ChangeConsumerFactory: &consumers{s, sequencer},
 		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
 		Logger:                clientlog.CDC(s.log, s.metrics.readerErrors.Inc),
 		Advanced: scyllacdc.AdvancedReaderConfig{
@@ -108,13 +108,20 @@ func (s *Sweep) read(ctx context.Context) error {
 	return nil
 }
 
+// consumers opens the streams of one Run. The library may open one, and read it, after its
+// Run has returned an error.
+type consumers struct {
+	sweep     *Sweep
+	sequencer *Sequencer
+}
+
 // CreateChangeConsumer opens a stream. It never fails: the library would continue
 // with a nil consumer.
-func (s *Sweep) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
-	if s.skipped.Has(in.StreamID) {
+func (c *consumers) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateChangeConsumerInput) (scyllacdc.ChangeConsumer, error) {
+	if c.sweep.skipped.Has(in.StreamID) {
 		return passedOver{}, nil
 	}
-	return &consumer{sweep: s, sequencer: s.sequencer.Load(), progress: s.streams.Begin(in.StreamID)}, nil
+	return &consumer{sweep: c.sweep, sequencer: c.sequencer, progress: c.sweep.streams.Begin(in.StreamID)}, nil
 }
 
 // consumer takes the changes of one stream. The library calls it from one
@@ -131,6 +138,9 @@ var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 // Consume submits the events of a change. It blocks while the publisher is full, which
 // throttles the reader.
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	s := c.sweep
 	s.streams.SawWindow()
 	var events []cdclog.StoredEvent
