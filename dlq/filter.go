@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gocql/gocql"
 )
@@ -27,7 +28,7 @@ type Filter struct {
 	// a listing reads all dead letters that match the other criteria.
 	MinPriority *int `json:"min_priority,omitempty"`
 	// Text selects dead letters that contain it, in either case, in the class, code or text
-	// of the error, in the event type or in the aggregate id. It is at most MaxText bytes.
+	// of the error, in the event type or in the aggregate id. It has at most MaxText characters.
 	// As for MinPriority, a listing reads all that match the other criteria.
 	Text string `json:"text,omitempty"`
 	// Since and Until bound FirstFailedAt; Until itself is not in.
@@ -37,7 +38,7 @@ type Filter struct {
 	After Position `json:"after,omitzero"`
 }
 
-// MaxText bounds Filter.Text, in bytes.
+// MaxText bounds Filter.Text, in characters.
 const MaxText = 200
 
 // Position is the position of a dead letter in listings.
@@ -65,8 +66,8 @@ func (f *Filter) Validate() error {
 	if f.MinPriority != nil {
 		errs = append(errs, checkPriority(*f.MinPriority))
 	}
-	if len(f.Text) > MaxText {
-		errs = append(errs, fmt.Errorf("text of %d bytes: at most %d are allowed", len(f.Text), MaxText))
+	if n := utf8.RuneCountInString(f.Text); n > MaxText {
+		errs = append(errs, fmt.Errorf("text of %d characters: at most %d are allowed", n, MaxText))
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
 		errs = append(errs, fmt.Errorf("since %s is not before until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339)))

@@ -187,7 +187,10 @@ func TestFilter_Text(t *testing.T) {
 			t.Errorf("Empty() = %v for %q", f.Empty(), text)
 		}
 	}
-	if err := (&Filter{Text: strings.Repeat("x", MaxText+1)}).Validate(); err == nil || !strings.Contains(err.Error(), "text of 201 bytes") {
+	if err := (&Filter{Text: strings.Repeat("ü", MaxText)}).Validate(); err != nil {
+		t.Errorf("the longest text: %v", err)
+	}
+	if err := (&Filter{Text: strings.Repeat("x", MaxText+1)}).Validate(); err == nil || !strings.Contains(err.Error(), "text of 201 characters") {
 		t.Errorf("a text that is too long: %v", err)
 	}
 }

@@ -146,7 +146,7 @@ func (l *listing) flush(ctx context.Context) error {
 	return nil
 }
 
-// addErrors adds the codes and texts of the errors if the filter asks for a text.
+// addErrors adds the codes and texts of the errors if the filter has a text.
 func (l *listing) addErrors(ctx context.Context, ids []gocql.UUID, deadLetters map[gocql.UUID]DeadLetter) error {
 	if l.f.Text == "" {
 		return nil

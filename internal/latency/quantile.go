@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,9 @@ func (r *Recent) Read(quantiles ...float64) []time.Duration {
 	now := make([]uint64, 0, len(h.GetBucket())+1)
 	bounds := make([]float64, 0, cap(now))
 	for _, b := range h.GetBucket() {
+		if math.IsInf(b.GetUpperBound(), 1) {
+			continue // listed only if it has an exemplar
+		}
 		now, bounds = append(now, b.GetCumulativeCount()), append(bounds, b.GetUpperBound())
 	}
 	now = append(now, h.GetSampleCount())

@@ -32,7 +32,7 @@ func TestRecent(t *testing.T) {
 	if got := r.Read(.5, 1); len(got) != 2 || got[0] != 500*time.Microsecond || got[1] != time.Millisecond {
 		t.Errorf("of one observation: %v", got)
 	}
-	h.Observe(1000)
+	Observe(h, 1000*time.Second, prometheus.Labels{"trace_id": "7"})
 	if got := r.Read(.5); len(got) != 1 || got[0] != 512*time.Millisecond {
 		t.Errorf("beyond the last bound: %v", got)
 	}

@@ -74,8 +74,8 @@ type step struct {
 }
 
 // Owner returns the instance that leased the message of a receipt; false if it is no
-// receipt of the subscription, or Run has not read the key yet. Whether a text that names
-// this instance is a receipt is left to Settle, which verifies it in any case.
+// receipt of the subscription, or Run has not read the key yet. A text that names this
+// instance is not verified: Settle does that.
 func (e *Engine) Owner(name, text string) (instance string, ok bool) {
 	if receipt.Names(text, e.cfg.Instance) {
 		return e.cfg.Instance, true

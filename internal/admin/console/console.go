@@ -189,7 +189,7 @@ func serve(w http.ResponseWriter, r *http.Request, files map[string]file, pages 
 	h.Set("Cache-Control", "no-cache")
 	if !strings.HasPrefix(name, "/static/") && !pages.MatchString(name) {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(f.body) // the browser has gone
+		_, _ = w.Write(f.body) // the client has disconnected
 		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))

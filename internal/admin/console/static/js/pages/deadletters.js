@@ -30,7 +30,7 @@ function filterOf(q) {
   return f;
 }
 
-// totalOf is the number of dead letters that the filter finds, as far as the counts tell it.
+// totalOf is the number of dead letters that the filter finds, if the counts contain it.
 function totalOf(s, q) {
   const by = fields.filter((k) => q[k] && k !== "status"), [only] = by;
   if (!s || by.length > 1) return null;

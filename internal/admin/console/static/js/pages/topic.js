@@ -27,7 +27,7 @@ export function topic(ctx) {
 
   // page is the records that are shown with the cursors, open the row that is expanded,
   // with the view of its payload.
-  let page = null, skipped = 0, following = false, open = null;
+  let page = null, reading = null, skipped = 0, following = false, open = null;
 
   async function read() {
     try {
@@ -42,10 +42,11 @@ export function topic(ctx) {
 
   // more reads the records that arrived since.
   async function more() {
-    if (!following || !page) return;
+    if (!following || !page || reading) return;
+    const shown = reading = page;
     try {
       const now = await api.records(name, { limit: 200, partition: q.partition, after: page.after }, ctx.signal);
-      if (!following) return;
+      if (!following || page !== shown) return;
       page.after = now.after;
       skipped += now.skipped ?? 0;
       show(skipped ? `Following; ${plural(skipped, "record")} arrived too fast to be shown.` : "Following.");
@@ -53,8 +54,8 @@ export function topic(ctx) {
       page.records = [...now.records, ...page.records].slice(0, most);
       draw();
     } catch (err) {
-      if (!ctx.signal.aborted) show(`Not following: ${sentence(err.message)} It is tried again.`);
-    }
+      if (!ctx.signal.aborted) show(`Not following: ${sentence(err.message)} Retrying.`);
+    } finally { reading = null; }
   }
 
   function show(text) { if (state.textContent !== text) state.textContent = text; }

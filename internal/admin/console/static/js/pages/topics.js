@@ -8,7 +8,7 @@ import { href } from "../router.js";
 export function topics(ctx) {
   ctx.title("Topics");
   const body = h("div", null, loading("the topics"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Topics"), h("p", { class: "muted" }, "The topics that watch.topics allows, with their committed records.")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Topics"), h("p", { class: "muted" }, "The topics that watch.topics allows, with all records, also uncommitted ones.")), body));
   const open = new Set();
   let drawn = "";
 
