@@ -27,7 +27,7 @@ type Filter struct {
 	// MinPriority, unless nil, selects by priority. There is no list of priorities, so
 	// a listing reads all dead letters that match the other criteria.
 	MinPriority *int `json:"min_priority,omitempty"`
-	// Text selects dead letters that contain it, in either case, in the class, code or text
+	// Text selects dead letters that contain it, case-insensitive, in the class, code or text
 	// of the error, in the event type or in the aggregate id. It has at most MaxText characters.
 	// As for MinPriority, a listing reads all that match the other criteria.
 	Text string `json:"text,omitempty"`

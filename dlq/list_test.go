@@ -169,7 +169,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	}
 }
 
-// A text is found in either case in the error, the event type and the aggregate id, and
+// A text is found, case-insensitive, in the error, the event type and the aggregate id, and
 // nowhere else.
 func TestFilter_Text(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.errorType, "error-type", "", "dead letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
-	fl.StringVar(&f.text, "text", "", "dead letters that contain this text in the error, the event type or the aggregate id, in either case")
+	fl.StringVar(&f.text, "text", "", "dead letters whose error, event type or aggregate id contains this text, case-insensitive")
 	fl.StringVar(&f.table, "table", "", "dead letters of this outbox table, keyspace.table, or of subscription.NAME")
 	fl.StringSliceVar(&f.tags, "tag", nil, "dead letters with all of these tags")
 	fl.Func("min-priority", "dead letters with this `priority` or a higher one", func(text string) error {

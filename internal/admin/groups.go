@@ -28,7 +28,7 @@ type groupsInput struct {
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
 	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
 	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`
-	Text        string    `query:"text" maxLength:"200" doc:"Dead letters that contain this text in the error, the event type or the aggregate id, in either case"`
+	Text        string    `query:"text" maxLength:"200" doc:"Dead letters whose error, event type or aggregate id contains this text, case-insensitive"`
 	Since       time.Time `query:"since"`
 	Until       time.Time `query:"until"`
 }

@@ -27,7 +27,7 @@ type FilterBody struct {
 	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
 	Tags        []string  `json:"tags,omitempty" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags"`
 	MinPriority *int      `json:"min_priority,omitempty" minimum:"-100" maximum:"100" doc:"Dead letters with this priority or a higher one"`
-	Text        string    `json:"text,omitempty" maxLength:"200" doc:"Dead letters that contain this text in the error, the event type or the aggregate id, in either case"`
+	Text        string    `json:"text,omitempty" maxLength:"200" doc:"Dead letters whose error, event type or aggregate id contains this text, case-insensitive"`
 	Since       time.Time `json:"since,omitempty,omitzero" doc:"Dead letters whose first failure was at this time or later"`
 	Until       time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
