@@ -238,9 +238,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 				time.Sleep(time.Minute)
 				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 				ask := func() {
-					if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-						t.Fatal(err)
-					}
+					askFor(t, requests, e)
 				}
 				stopRelay := func() {
 					if err := stop(); err != nil {

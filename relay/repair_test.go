@@ -35,6 +35,16 @@ func (w *world) answers(requests *backfill.Repairs, limit time.Duration) map[goc
 	}
 }
 
+// askFor requests the repair of an event.
+func askFor(t *testing.T, requests *backfill.Repairs, e outbox.Event) backfill.Repair {
+	t.Helper()
+	q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+	if err := requests.Ask(t.Context(), &q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
 // Events that the log showed to nobody are published on request, in sequence;
 // one that the relay has published already is not published again; and what the
 // outbox does not have is said.
@@ -61,10 +71,7 @@ func TestRepair(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func(e outbox.Event) backfill.Repair {
 			t.Helper()
-			q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
-			if err := requests.Ask(t.Context(), &q); err != nil {
-				t.Fatal(err)
-			}
+			q := askFor(t, requests, e)
 			return q
 		}
 		for i := range 8 { // the last first: they go out in sequence
@@ -145,9 +152,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		w.skipLog() // the relay never sees it
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for _, e := range []outbox.Event{before, after} {
-			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-				t.Fatal(err)
-			}
+			askFor(t, requests, e)
 		}
 		_, stop = w.run()
 		time.Sleep(time.Minute)
@@ -192,9 +197,7 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func() {
 			t.Helper()
-			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-				t.Fatal(err)
-			}
+			askFor(t, requests, e)
 		}
 		check := func(want backfill.RepairState, records int) {
 			t.Helper()
@@ -248,10 +251,7 @@ func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func(want backfill.RepairState, records int) {
 			t.Helper()
-			q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
-			if err := requests.Ask(t.Context(), &q); err != nil {
-				t.Fatal(err)
-			}
+			q := askFor(t, requests, e)
 			if stop == nil {
 				scanAll(0)(&w.cfg)
 				_, stop = w.run()
@@ -296,10 +296,7 @@ func TestRepair_OfAnEventThatTheSweepPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
-		q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
-		if err := requests.Ask(t.Context(), &q); err != nil {
-			t.Fatal(err)
-		}
+		q := askFor(t, requests, e)
 		if _, err := requests.Answer(t.Context(), q.ID, backfill.RepairAsked, backfill.RepairAsked, backfill.IsBeforeSweep); err != nil {
 			t.Fatal(err)
 		}
@@ -338,9 +335,7 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 		end()
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		for range 2 {
-			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-				t.Fatal(err)
-			}
+			askFor(t, requests, e)
 			for _, q := range w.answers(requests, time.Minute) {
 				if q.State != backfill.RepairUnknown {
 					t.Errorf("%+v, want unknown", q)
@@ -459,9 +454,7 @@ func TestRepair_PublishesEarlierMissingEvents(t *testing.T) {
 				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 				each(func(a int) {
 					e := relaytest.Event(a, tt.late[len(tt.late)-1], "OrderUpdated")
-					if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-						t.Fatal(err)
-					}
+					askFor(t, requests, e)
 				})
 				for _, q := range w.answers(requests, time.Minute) {
 					if q.State != backfill.RepairPublished {

@@ -170,9 +170,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		want := make(map[gocql.UUID]backfill.RepairState)
 		for _, e := range all[60:] {
 			want[e.ID] = backfill.RepairAsked
-			if err := requests.Ask(t.Context(), &backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}); err != nil {
-				t.Fatal(err)
-			}
+			askFor(t, requests, e)
 		}
 		// A request waits for the shard of its aggregate, which alone knows what is published.
 		for i := range 3 {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -66,9 +65,7 @@ func newProblem(ctx context.Context, status int, typ, detail string) *problem {
 // invalid returns the problem of one invalid field, in huma's form. It does not repeat
 // the value.
 func invalid(ctx context.Context, location, message string) *problem {
-	p := newProblem(ctx, http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; see errors.")
-	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
-	return p
+	return &problem{Problem: httpapi.Invalid(location, message), RequestID: access.RequestIDOf(ctx)}
 }
 
 // toProblem is the only place that converts errors to problems. changing reports that the

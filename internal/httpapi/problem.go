@@ -26,6 +26,14 @@ func New(status int, typ, detail string) Problem {
 	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail}, header: http.Header{}}
 }
 
+// Invalid returns the problem of one invalid field, in huma's form. message does not repeat
+// the value.
+func Invalid(location, message string) Problem {
+	p := New(http.StatusUnprocessableEntity, TypeInvalid, "The request has invalid fields; see errors.")
+	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
+	return p
+}
+
 // Header returns the response headers of the problem, which may be changed.
 func (p *Problem) Header() http.Header { return p.header }
 

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
@@ -40,9 +38,8 @@ func newProblem(status int, typ, detail string) *httpapi.Problem {
 
 // bad returns the problem of an invalid parameter.
 func bad(location, message string) *httpapi.Problem {
-	p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; see errors.")
-	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
-	return p
+	p := httpapi.Invalid(location, message)
+	return &p
 }
 
 // notLetIn returns the problem of a request that the gate refuses.

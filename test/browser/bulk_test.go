@@ -20,13 +20,7 @@ func TestBulk_GroupIsReplayed(t *testing.T) {
 	w := start(t)
 	w.relay()
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
-	var ids []gocql.UUID
-	for range 9 {
-		ids = append(ids, w.store(4000)...)
-	}
-	for _, id := range ids {
-		w.until(id, "manual", is(dlq.Manual))
-	}
+	ids := w.tooLarge(9)
 	w.raiseLimit()
 	b := w.open(access.Operator, "/groups")
 	b.sees(".group", "record_too_large")
@@ -59,13 +53,7 @@ func TestBulk_CanaryIsReplayedAgain(t *testing.T) {
 	w := start(t)
 	w.relay()
 	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
-	var ids []gocql.UUID
-	for range 4 {
-		ids = append(ids, w.store(4000)...)
-	}
-	for _, id := range ids {
-		w.until(id, "manual", is(dlq.Manual))
-	}
+	ids := w.tooLarge(4)
 	b := w.open(access.Operator, "/groups")
 	b.click(".group [data-key=act-replay]")
 	b.confirm("INC-312 is it fixed?")

@@ -279,6 +279,18 @@ func (w *world) records(want int) map[string][]string {
 	return out
 }
 
+// tooLarge stores n events that the topic refuses, and waits for their dead letters.
+func (w *world) tooLarge(n int) (ids []gocql.UUID) {
+	w.t.Helper()
+	for range n {
+		ids = append(ids, w.store(4000)...)
+	}
+	for _, id := range ids {
+		w.until(id, "manual", is(dlq.Manual))
+	}
+	return ids
+}
+
 // writeDeadLetter writes a dead letter directly.
 func (w *world) writeDeadLetter(change func(*dlq.DeadLetter)) gocql.UUID {
 	w.t.Helper()

@@ -78,10 +78,10 @@ var verifyMutants = []mutant{
 		name: "doctor: a CDC log as short as the confidence window is no problem", file: "relay/internal/cdclog/table_info.go", pkg: "./internal/doctor", run: "TestDoctor_ChecksEveryTable",
 		old: "f.CDCTTL == 0 || f.CDCTTL > window {", new: "f.CDCTTL == 0 || f.CDCTTL >= window {",
 	},
-	{
-		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go", pkg: "./relay", run: "TestRepair_OfAnEventThatTheSweepPublished",
+	unit("TestRepair_OfAnEventThatTheSweepPublished", mutant{
+		name: "repair: a request that waited for the sweep publishes", file: "relay/internal/backfill/repair.go",
 		old: "q.Detail == isBeforeScan || q.Detail == IsBeforeSweep", new: "q.Detail == isBeforeScan",
-	},
+	}),
 	{
 		name: "verify: events deleted from a former topic are missing", file: "internal/verify/verifier_topics.go", pkg: "./internal/verify", run: "TestVerifier_FormerTopics",
 		old: "horizon = max(horizon, s.absence)", new: "_ = s.absence",

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
@@ -34,9 +32,8 @@ func notFound(topic string) *httpapi.Problem {
 }
 
 func invalid(location, message string) *httpapi.Problem {
-	p := newProblem(http.StatusUnprocessableEntity, httpapi.TypeInvalid, "The request has invalid fields; see errors.")
-	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
-	return p
+	p := httpapi.Invalid(location, message)
+	return &p
 }
 
 func unavailable(detail string) *httpapi.Problem {
