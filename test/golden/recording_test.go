@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const dir = "../../../test/testdata/golden"
+const dir = "../testdata/golden"
 
 // scripted are the recordings made with scripts, frames the ones of drivers.
 var (

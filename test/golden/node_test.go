@@ -1,4 +1,4 @@
-package scyllafake_test
+package golden_test
 
 import (
 	"context"
@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/golden"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+	"github.com/scylla-outbox/scylla-outbox/test/golden"
 )
 
-const goldenDir = "../../test/testdata/golden"
+const goldenDir = "../testdata/golden"
 
 // goldenScripts are the scripted recordings and the parameters of their nodes.
 var goldenScripts = []struct {
@@ -49,7 +49,7 @@ var goldenScripts = []struct {
 
 // TestGolden plays recordings of a real node against a node of this package and
 // compares every response. Steps that may differ are listed, each with its reason, in
-// testdata/golden-left-out.txt.
+// testdata/left-out.txt.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	left := readLeftOut(t)
@@ -87,7 +87,7 @@ func TestGolden(t *testing.T) {
 
 func readLeftOut(t *testing.T) golden.LeftOuts {
 	t.Helper()
-	f, err := os.Open("testdata/golden-left-out.txt")
+	f, err := os.Open("testdata/left-out.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
