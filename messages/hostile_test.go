@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
+	"github.com/scylla-outbox/scylla-outbox/test/hostile"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 

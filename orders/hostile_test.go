@@ -9,7 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform/hostile"
+	"github.com/scylla-outbox/scylla-outbox/test/hostile"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 

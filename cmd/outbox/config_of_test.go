@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 )
 
 // configOf returns the configuration of a file, an environment and flags.

@@ -28,7 +28,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
 )
 

@@ -4,7 +4,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/cli/clitest"
+	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 )
 
 // Every command and flag that a document names exists.
