@@ -121,15 +121,17 @@ func (w *change) alterType(keyspace string, s *cql.AlterType) error {
 	w.answer(catalog.Updated, catalog.TargetType, n.Keyspace, n.Name)
 	ks.Types[n.Name] = cqltype.NewUDT(n.Keyspace, n.Name, fields...)
 	w.putType(ks.Types[n.Name])
-	return w.retype(ks, n.Name)
+	w.retype(ks, n.Name)
+	return nil
 }
 
 func errNoType(n cql.Name) error {
 	return cqlerr.Invalidf("No user type named %s.%s exists.", n.Keyspace, n.Name)
 }
 
-// retype gives every user of a changed user type its new form.
-func (w *change) retype(ks *catalog.Keyspace, name string) error {
+// retype gives every user of a changed user type, also one that uses it within another
+// type, its new form, with one event each.
+func (w *change) retype(ks *catalog.Keyspace, name string) {
 	for _, other := range slices.Sorted(maps.Keys(ks.Types)) {
 		if t := ks.Types[other]; other != name && t.References(ks.Name, name) {
 			fields := slices.Clone(t.Fields)
@@ -138,9 +140,6 @@ func (w *change) retype(ks *catalog.Keyspace, name string) error {
 			}
 			ks.Types[other] = cqltype.NewUDT(ks.Name, other, fields...)
 			w.notify(catalog.Updated, catalog.TargetType, ks.Name, other)
-			if err := w.retype(ks, other); err != nil {
-				return err
-			}
 		}
 	}
 	tables := slices.Sorted(maps.Keys(ks.Tables))
@@ -159,7 +158,6 @@ func (w *change) retype(ks *catalog.Keyspace, name string) error {
 			w.notify(catalog.Updated, catalog.TargetTable, ks.Name, tn)
 		}
 	}
-	return nil
 }
 
 func usesType(t *catalog.Table, keyspace, name string) bool {
