@@ -153,7 +153,7 @@ func bareHost(t *testing.T, command, arguments []string, service bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	log := &watched{want: "database not ready"}
 	go func() {

@@ -170,12 +170,12 @@ react:
 	}
 
 	url, _ := b.startSubscriptionsWith(t, h.config())
-	world.Eventually(t, "the rest is delivered", func() bool { return len(h.received()) == 3 })
+	world.Eventually(t, "the rest is delivered", func() bool { return len(h.received()) >= 3 })
 	b.things(t, 2, since, 0)
 	c := &client.Client{URL: url}
 	world.Eventually(t, "nothing is left", func() bool {
 		st, err := c.SubscriptionStatus(t.Context(), "big")
-		return err == nil && len(h.received()) == 4 && st.Lag == 0 && len(st.Partitions) == 3
+		return err == nil && len(h.received()) >= 4 && st.Lag == 0 && len(st.Partitions) == 3
 	})
 	if got, want := h.received(), []string{"big 0/3", "big 1/2", "big 1/3", "big 2/0"}; !slices.Equal(got, want) {
 		t.Errorf("delivered %v, want %v", got, want)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const untilASecondSignal = "DAEMON_TEST_UNTIL_A_SECOND_SIGNAL"
@@ -26,7 +27,9 @@ func TestSignals_SecondSignalEndsTheProcess(t *testing.T) {
 		fmt.Println("\nstopping")
 		select {} // a drain without an end
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a process that drains is killed
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), untilASecondSignal+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -42,7 +42,7 @@ func TestServer_AReaderWhoDoesNotRead(t *testing.T) {
 		if err == nil {
 			t.Error("all was written, although nobody read")
 		}
-	case <-time.After(5 * time.Minute):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the answer is still being written")
 	}
 	stop()

@@ -222,7 +222,7 @@ func TestFollow_OverHTTP(t *testing.T) {
 	url := serve(t, b.Hub)
 	next, stop := openStream(t, url+"/v1/events/stream?event_types=Type1", "")
 	next() // subscribed
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c, resp, err := websocket.Dial(ctx, url+"/v1/ws", nil)
 	if err != nil {

@@ -90,6 +90,9 @@ func number(t testing.TB, event []byte) int {
 	return e.Data.N
 }
 
+// patience is how long a test waits for what only a defect withholds.
+const patience = 30 * time.Second
+
 func (b *bundle) subscribe(t testing.TB, f Filter, from Position) *Subscription {
 	t.Helper()
 	s, err := b.Subscribe(t.Context(), f, from)
@@ -102,7 +105,7 @@ func (b *bundle) subscribe(t testing.TB, f Filter, from Position) *Subscription 
 // read reads n events and counts each number.
 func read(t testing.TB, s *Subscription, n int) map[int]int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	seen := map[int]int{}
 	for range n {

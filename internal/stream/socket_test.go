@@ -17,7 +17,7 @@ func TestSocket_AsManyAsThereMayBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
 	url := serve(t, b.Hub) + "/v1/ws"
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var open []*websocket.Conn
 	for range 2 {
@@ -160,7 +160,7 @@ type talk struct {
 
 func dialSocket(t *testing.T, h *Hub) talk {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	c, _, err := websocket.Dial(ctx, serve(t, h)+"/v1/ws", nil)
 	if err != nil {
