@@ -68,7 +68,7 @@ func TestHub_SlowOneIsDroppedAndCostsOthersNothing(t *testing.T) {
 	}
 	seen := map[int]int{}
 	for {
-		e, err := slow.nextWithin(t.Context(), time.Minute)
+		e, err := slow.nextWithin(t.Context(), patience)
 		if errors.Is(err, ErrSlow) {
 			break
 		}
