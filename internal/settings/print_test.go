@@ -1,0 +1,182 @@
+package settings_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/settings"
+)
+
+// A document of the settings is one that the file could be: durations as text, off where it
+// is off. Secrets are in it only as such.
+func TestFields_Document(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte(`
+shop:
+  password: swordfish
+  wait: 5s
+  keep: off
+  size: off
+  hosts: [one, two]
+  waits: [0s, 90s]
+  topics: {A: b}
+  rules:
+    - {name: on, delays: [1m], most: off}
+    - {most: 3}
+other: {level: debug}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fields := settings.Of(new(config))
+	if err := fields.Load(file, func(string) (string, bool) { return "", false }, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.MarshalIndent(fields.Document(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "other": {
+    "level": "debug",
+    "url": ""
+  },
+  "shop": {
+    "hosts": [
+      "one",
+      "two"
+    ],
+    "keep": "off",
+    "mode": "fast",
+    "name": "corner",
+    "password": "(redacted)",
+    "rate": "off",
+    "rules": [
+      {
+        "delays": [
+          "1m"
+        ],
+        "most": "off",
+        "name": "on"
+      },
+      {
+        "most": 3
+      }
+    ],
+    "size": "off",
+    "tls": false,
+    "topics": {
+      "A": "b"
+    },
+    "wait": "5s",
+    "waits": [
+      "0s",
+      "1m30s"
+    ]
+  }
+}`
+	if string(got) != want {
+		t.Errorf("the document is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestField_Redacted(t *testing.T) {
+	t.Parallel()
+	for password, want := range map[string]string{"": "", "swordfish": "(redacted)"} {
+		c := new(config)
+		fields := settings.Of(c)
+		c.Shop.Password = password
+		for _, f := range fields {
+			switch f.Key {
+			case "shop.password":
+				if got := f.Redacted(); got != want {
+					t.Errorf("the password %q is shown as %q, want %q", password, got, want)
+				}
+			case "shop.name":
+				if got := f.Redacted(); got != "corner" {
+					t.Errorf("the name is shown as %q", got)
+				}
+			}
+		}
+	}
+}
+
+// A variable with the prefix of settings that is none is probably misspelt, unless it is one
+// that Kubernetes sets for a service.
+func TestFields_Strangers(t *testing.T) {
+	t.Parallel()
+	got := settings.Of(new(config)).Strangers([]string{
+		"PATH=/bin", "SHOP_NAME=x", "OUTBOX_SHOP_NAME=x", "OUTBOX_SHOP_NAME2=x", "OUTBOX_SHOP=", "OUTBOX_NOTHING",
+		"OUTBOX_RELAY_SERVICE_HOST=10.0.0.1", "OUTBOX_RELAY_SERVICE_PORT=80", "OUTBOX_RELAY_SERVICE_PORT_HTTP=80", "OUTBOX_RELAY_PORT=tcp://10.0.0.1:80",
+		"OUTBOX_RELAY_PORT_80_TCP=tcp://10.0.0.1:80", "OUTBOX_RELAY_PORT_80_TCP_PROTO=tcp", "OUTBOX_RELAY_PORT_80_UDP_PORT=80", "OUTBOX_RELAY_PORT_80_SCTP_ADDR=10.0.0.1",
+		"OUTBOX_RELAY_PORT_X_TCP=", "OUTBOX_RELAY_PORTS=", "OUTBOX_SHOP_RULES=[]",
+	})
+	want := []string{"OUTBOX_NOTHING", "OUTBOX_RELAY_PORTS", "OUTBOX_RELAY_PORT_X_TCP", "OUTBOX_SHOP", "OUTBOX_SHOP_NAME2", "OUTBOX_SHOP_RULES"}
+	if !slices.Equal(got, want) {
+		t.Errorf("Strangers() = %v, want %v", got, want)
+	}
+}
+
+// --help shows the type and the default of a setting, and the name of its variable.
+func TestFields_AddFlags(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	settings.Of(new(config)).AddFlags(flags, "shop")
+	for name, want := range map[string][2]string{ // type and default
+		"shop-name": {"string", "corner"}, "shop-wait": {"duration", "1m30s"}, "shop-size": {"int", "5"}, "shop-rate": {"float", "off"},
+		"shop-tls": {"bool", "false"}, "shop-hosts": {"stringSlice", "[a,b]"}, "shop-waits": {"stringSlice", "[]"},
+	} {
+		f := flags.Lookup(name)
+		if f == nil || f.Value.Type() != want[0] || f.DefValue != want[1] {
+			t.Errorf("--%s is %+v, want the type %s and the default %s", name, f, want[0], want[1])
+		}
+	}
+	if f := flags.Lookup("shop-tls"); f.Usage != "use TLS [OUTBOX_SHOP_TLS]" {
+		t.Errorf("the usage of --shop-tls is %q", f.Usage)
+	}
+	for _, none := range []string{"shop-password", "shop-rules", "other-level", "other"} { // a secret, a list of structs, another section
+		if flags.Lookup(none) != nil {
+			t.Errorf("there is a flag --%s", none)
+		}
+	}
+}
+
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	type wait time.Duration
+	type common struct{ Level string }
+	from := struct {
+		Name  string
+		Wait  time.Duration
+		Extra int
+		Level string
+		own   int
+	}{"a", time.Second, 7, "debug", 3}
+	to := struct {
+		Name  string
+		Wait  wait
+		Kept  string
+		own   int
+		Hosts []string
+		common
+	}{Kept: "kept", own: 1, Hosts: []string{"x"}}
+	settings.Copy(&to, &from)
+	want := to
+	want.Name, want.Wait, want.Kept, want.own, want.Level = "a", wait(time.Second), "kept", 1, "debug"
+	if !reflect.DeepEqual(to, want) || to.Name != "a" || to.Wait != wait(time.Second) || to.Level != "debug" || to.own != 1 {
+		t.Errorf("Copy() = %+v, want %+v", to, want)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a field of another type is copied")
+		}
+	}()
+	settings.Copy(&struct{ Name int }{}, &from)
+}
