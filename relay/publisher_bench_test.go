@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,4 +73,28 @@ func (r *benchRelay) publish(b *testing.B, first, n int) {
 	if left := r.publisher.Drain(context.Background()); left > 0 {
 		b.Errorf("%d events are left", left)
 	}
+}
+
+// BenchmarkPublisher_Readers is what an offer of a published event costs, as the sweep reader
+// makes for each event of the tail reader, when as many readers as there are cores make them
+// (-cpu 1,2).
+func BenchmarkPublisher_Readers(b *testing.B) {
+	const published = 50_000
+	r := newBenchRelay(b, startBenchBroker(b, "T"))
+	r.publish(b, 0, published)
+	offers := make([]publish.Offer, published)
+	for i := range offers {
+		offers[i] = publish.Offer{Event: relaytest.BenchEvent(i), By: publish.ByKey}
+	}
+	b.ReportAllocs()
+	var readers atomic.Int64
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := int(readers.Add(1)) * 7919; pb.Next(); i++ {
+			if v, err := r.publisher.Offer(b.Context(), &offers[i%published]); v != publish.Repeated || err != nil {
+				b.Errorf("offer() = %v, %v, want it repeated", v, err)
+				return
+			}
+		}
+	})
 }

@@ -74,8 +74,8 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestReadback_PublishesNoMoreThanAStartRemembers", mutant{
 		name: "more events are published while a partition is unread than a start reads back", file: "relay/internal/publish/gates.go",
-		old: "return g.left >= 0, g.left == -1",
-		new: "return true, g.left == -1",
+		old: "return left >= 0, left == -1",
+		new: "return true, left == -1",
 	}),
 	unit("TestReadback_StopsWhileAPartitionIsUnread", mutant{
 		name: "a stop waits for events of an unread partition", file: "relay/internal/publish/lane.go",

@@ -172,11 +172,11 @@ var dlqMutants = []mutant{
 	},
 	unit("TestDeadLetters_AnArchivedOneIsNotInItsTopic", mutant{
 		name: "a dead letter that was archived before is in its topic", file: "relay/internal/publish/dead_letter.go",
-		old: "p.mu.published(it, false)", new: "p.mu.published(it, true)",
+		old: "p.ids.add(it, false)", new: "p.ids.add(it, true)",
 	}),
 	unit("TestReplayer_IsOutOnlyInItsTopic", mutant{
 		name: "a replay ends for an event whose dead letter is settled", file: "relay/internal/publish/replay.go",
-		old: "	return bool(in)\n", new: "	return bool(in) || r.p.mu.dedup.Has(id)\n",
+		old: "	_, _, in := r.p.ids.find(id)\n	return bool(in)\n", new: "	_, in, _ := r.p.ids.find(id)\n	return in\n",
 	}),
 	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
 		name: "a dead letter that cannot be stored keeps its place", file: "relay/internal/publish/dead_letter.go",

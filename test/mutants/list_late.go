@@ -13,7 +13,7 @@ var lateMutants = []mutant{
 		old: "(f.Rewritten() || f.FirstWrite() <= known)", new: "f.Rewritten()",
 	},
 	unit("TestRewritten", mutant{
-		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/aggregates.go",
+		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/judge.go",
 		old: "	case !o.Owner:\n		return Left, nil\n",
 		new: "	case false:\n		return Left, nil\n",
 	}),
@@ -28,8 +28,8 @@ var lateMutants = []mutant{
 		new: "				if false {",
 	}),
 	unit("TestRewritten", mutant{
-		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/aggregates.go",
-		old: "o.Anyway || e.Sequence == 1 && !a.rewritten(e, o.Written)):",
+		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/judge.go",
+		old: "o.Anyway || e.Sequence == 1 && !p.rewrittenLocked(e, o.Written)):",
 		new: "o.Anyway || e.Sequence == 1):\n		_ = cdclog.Rewritten",
 	}),
 	unit("TestRewritten", mutant{
@@ -49,7 +49,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "a chain is replayed while a reader searches for the events before it", file: "relay/internal/publish/replay.go",
-		old: "_, claimed := p.mu.claims[c.Key]",
+		old: "_, claimed := s.claims[c.Key]",
 		new: "claimed := false",
 	}),
 	unit("TestReplayer_DeadLettersAroundAWaitingEvent", mutant{
@@ -73,8 +73,8 @@ var lateMutants = []mutant{
 		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
 	}),
 	unit("TestRewritten_AcrossACheckpoint", mutant{
-		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/aggregates.go",
-		old: "cdclog.Due(e) < a.readFrom",
+		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/judge.go",
+		old: "cdclog.Due(e) < p.mu.readFrom",
 		new: "cdclog.Due(e) < 0",
 	}),
 	unit("TestRewritten_AcrossACheckpoint", mutant{
@@ -134,21 +134,21 @@ var lateMutants = []mutant{
 	}),
 	unit("TestPublisher_FateOfAForgottenEvent", mutant{
 		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/lookup.go",
-		old: "max(began, min(p.mu.dedup.Horizon(), remembered))",
+		old: "max(began, min(p.ids.horizon(f.ID), remembered))",
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "gaps of an aggregate with events in progress are forgotten", file: "relay/internal/dedup/index.go",
+		name: "gaps of an aggregate with events in progress are forgotten", file: "relay/internal/dedup/lines.go",
 		old: "!ok && !x.busy(a) {",
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "a skipped number counts as published", file: "relay/internal/publish/aggregates.go",
-		old: "	case a.dedup.IsGap(e.AggregateID, e.Sequence):",
+		name: "a skipped number counts as published", file: "relay/internal/publish/judge.go",
+		old: "	case s.lines.IsGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
-		name: "no gaps are remembered", file: "relay/internal/dedup/index.go",
+		name: "no gaps are remembered", file: "relay/internal/dedup/lines.go",
 		old: "		if seq > l.Next {\n			x.skip(",
 		new: "		if false {\n			x.skip(",
 	}),
@@ -163,7 +163,7 @@ var lateMutants = []mutant{
 		new: "g.step = 0",
 	}),
 	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
-		name: "a claim does not exclude other callers", file: "relay/internal/publish/aggregates.go",
+		name: "a claim does not exclude other callers", file: "relay/internal/publish/judge.go",
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),
@@ -199,7 +199,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_DiscardedInProgress", mutant{
 		name: "the index counts an event twice whose dead letter was settled during its replay", file: "relay/internal/publish/send.go",
-		old: "	p.mu.dedup.Forget(it.event.ID)\n",
+		old: "	p.ids.forget(it.event.ID)\n",
 		new: "",
 	}),
 	scenario("TestLate_EveryKind", mutant{

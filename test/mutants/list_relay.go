@@ -101,8 +101,8 @@ var relayMutants = []mutant{
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
-		name: "events of the tail reader are not added to the dedup index", file: "relay/internal/publish/aggregates.go",
-		old: "		a.dedup.Add(it.event.ID, it.written, in)",
+		name: "events of the tail reader are not added to the dedup index", file: "relay/internal/publish/event_ids.go",
+		old: "		s.mu.index.Add(it.event.ID, it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
@@ -120,13 +120,25 @@ var relayMutants = []mutant{
 		old: "since := mark.Add(-r.cfg.ReadBackMargin)",
 		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
+	{
+		name: "publisher: all aggregates have one lock", file: "relay/internal/dedup/stripe.go", pkg: "./relay/internal/publish", run: "TestPublisher_StripesProceedByThemselves",
+		old: "return int(h * 0x9e3779b97f4a7c15 >> 60)", new: "return int(h >> 63 >> 1)",
+	},
+	{
+		name: "publisher: an event is taken although it has just been offered with another aggregate", file: "relay/internal/publish/event_ids.go", pkg: "./relay/internal/publish", run: "TestPublisher_AnEventOfferedWithTwoAggregates",
+		old: "	if s.mu.items[id] != nil || s.mu.index.Has(id) {", new: "	if false {",
+	},
+	{
+		name: "publisher: an acknowledged event leaves those in progress before it is in the index", file: "relay/internal/publish/event_ids.go", pkg: "./relay/internal/publish", run: "TestPublisher_",
+		old: "	if published {\n		s.addLocked(it, true)", new: "	if false {\n		s.addLocked(it, true)",
+	},
 	seeds(mutant{
-		name: "the sequencer ignores gaps", file: "relay/internal/publish/aggregates.go",
+		name: "the sequencer ignores gaps", file: "relay/internal/publish/judge.go",
 		old: "case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:",
 		new: "case e.Sequence >= l.Next:",
 	}),
 	seeds(mutant{
-		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/aggregates.go",
+		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/judge.go",
 		old: "case !known && (o.Anyway || e.Sequence == 1 && !",
 		new: "case !known && (true || !",
 	}),
@@ -146,7 +158,7 @@ var relayMutants = []mutant{
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/internal/publish/suspects.go",
 		old: "	case p.table.exists():\n		p.writer.writeForLocked(l, err)\n",
-		new: "	case p.table.exists():\n		l.suspect, l.failed = false, nil\n		p.settleLocked(l, front, false)\n		p.pumpLocked(l)\n		p.mu.rest(l)\n",
+		new: "	case p.table.exists():\n		l.suspect, l.failed = false, nil\n		p.settleLocked(l, front, false)\n		p.pumpLocked(l)\n		l.home.rest(l)\n",
 	}),
 	scenario("TestGeneration_CrashAtTheEndOfOne", mutant{
 		name: "a generation is entered before the previous one is drained", file: "relay/internal/checkpoint/streams.go",
@@ -370,7 +382,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestDeadLetters_DiscardedOfATableWithoutNumbers", mutant{
 		name: "a discarded event is not added to the dedup index", file: "relay/internal/publish/replay_adopt.go",
-		old: "		r.p.mu.dedup.AddUnsent(id, written)\n",
+		old: "	r.p.ids.addUnsent(id, written)\n",
 		new: "",
 	}),
 	unit("TestDeadLetters_ARestoredOneIsReplayed", mutant{

@@ -1,6 +1,9 @@
 // Package dedup remembers which events are published, so that each is published once.
 //
-//   - Index: the ids of published events, and the line of each aggregate.
+//   - stripe: a sixteenth of the ids, by a hash. The state of a relay is divided into
+//     stripes, so that several goroutines can use it.
+//   - Index: the ids of published events, a stripe of them by event id.
+//   - Lines: the line of each aggregate, a stripe of them by aggregate id.
 //   - fresh: an event whose row the sweep reader has not read yet. Its id is kept.
 //   - shown: an event whose row the sweep reader has read. Its id is kept for some time,
 //     because a retry or a batchlog replay may have written the row twice.
@@ -9,6 +12,6 @@
 //     it that were skipped.
 //   - Found: events that a start found in the topics, with which an Index is seeded.
 //
-// The package has no locks: Index and Found are not safe for concurrent use. The lock of the
-// publish.Publisher guards its Index.
+// The package has no locks: Index, Lines and Found are not safe for concurrent use. Package
+// publish has a lock for each stripe.
 package dedup

@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"iter"
 	"math/bits"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 // Found contains the events that read-back found in the topics.
 type Found struct {
-	ids  *idSet
+	ids  [Stripes]*idSet
 	runs map[gocql.UUID]run
 }
 
@@ -22,12 +23,16 @@ type run struct {
 
 // NewFound returns an empty set.
 func NewFound() Found {
-	return Found{ids: newIDSet(), runs: make(map[gocql.UUID]run)}
+	b := Found{runs: make(map[gocql.UUID]run)}
+	for i := range b.ids {
+		b.ids[i] = newIDSet()
+	}
+	return b
 }
 
 // Add adds an event; sequence is 0 where the table has no numbers.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
-	b.ids.set(id, true)
+	b.ids[StripeOf(id)].set(id, true)
 	if sequence == 0 {
 		return
 	}
@@ -44,7 +49,23 @@ func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 }
 
 // Size returns the number of events.
-func (b *Found) Size() int { return b.ids.len() }
+func (b *Found) Size() (n int) {
+	for _, ids := range b.ids {
+		n += ids.len()
+	}
+	return n
+}
+
+// Lines returns the lines of the aggregates.
+func (b *Found) Lines() iter.Seq2[gocql.UUID, Line] {
+	return func(yield func(gocql.UUID, Line) bool) {
+		for aggregate, r := range b.runs {
+			if !yield(aggregate, r.line()) {
+				return
+			}
+		}
+	}
+}
 
 // Line returns the events up to the last one that have no gap between them. Only their
 // ids identify earlier events.
@@ -52,16 +73,14 @@ func (r run) line() Line {
 	return Line{First: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, Next: r.last + 1}
 }
 
-// Seed adds events that were published before this relay started; newest limits their write
-// times, in microseconds.
-func (x *Index) Seed(found *Found, newest int64, now time.Time) {
-	if found.ids.len() > 0 {
-		// Later events are added to another part, which is evicted later.
-		x.fresh = append(x.fresh, freshEvents{ids: found.ids, since: now, newest: newest},
-			freshEvents{ids: newIDSet(), since: now})
-		x.freshN += found.ids.len()
+// Seed adds the events of a stripe that were published before this relay started; newest
+// limits their write times, in microseconds. The index takes over their memory.
+func (x *Index) Seed(found *Found, stripe int, newest int64, now time.Time) {
+	ids := found.ids[stripe]
+	if ids.len() == 0 {
+		return
 	}
-	for aggregate, r := range found.runs {
-		x.Keep(aggregate, r.line())
-	}
+	// Later events are added to another part, which is evicted later.
+	x.fresh = append(x.fresh, freshEvents{ids: ids, since: now, newest: newest}, freshEvents{ids: newIDSet(), since: now})
+	x.freshN += ids.len()
 }

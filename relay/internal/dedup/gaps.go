@@ -38,7 +38,7 @@ func (g *gaps) found(seq int64) {
 
 // skip records that the aggregate continues with seq although the numbers from next to
 // seq-1 are missing.
-func (x *Index) skip(aggregate gocql.UUID, next, seq int64) {
+func (x *Lines) skip(aggregate gocql.UUID, next, seq int64) {
 	g := x.gaps[aggregate]
 	if g == nil {
 		g = &gaps{step: 1, due: seq + 1, at: time.Now()}
@@ -53,7 +53,7 @@ func (x *Index) skip(aggregate gocql.UUID, next, seq int64) {
 }
 
 // IsGap reports whether the aggregate continued without event seq.
-func (x *Index) IsGap(aggregate gocql.UUID, seq int64) bool {
+func (x *Lines) IsGap(aggregate gocql.UUID, seq int64) bool {
 	g := x.gaps[aggregate]
 	if g == nil {
 		return false
@@ -64,7 +64,7 @@ func (x *Index) IsGap(aggregate gocql.UUID, seq int64) bool {
 
 // GapsDue reports whether the skipped numbers of the aggregate are due for another lookup
 // before event seq.
-func (x *Index) GapsDue(aggregate gocql.UUID, seq int64) bool {
+func (x *Lines) GapsDue(aggregate gocql.UUID, seq int64) bool {
 	if len(x.gaps) == 0 {
 		return false
 	}
@@ -74,13 +74,13 @@ func (x *Index) GapsDue(aggregate gocql.UUID, seq int64) bool {
 
 // GapRange returns the range that contains the skipped numbers of an aggregate that has
 // some; it excludes to.
-func (x *Index) GapRange(aggregate gocql.UUID) (from, to int64) {
+func (x *Lines) GapRange(aggregate gocql.UUID) (from, to int64) {
 	n := x.gaps[aggregate].numbers
 	return n[0], n[len(n)-1] + 1
 }
 
 // LookedUp records a lookup before event seq and schedules the next one.
-func (x *Index) LookedUp(aggregate gocql.UUID, seq int64) {
+func (x *Lines) LookedUp(aggregate gocql.UUID, seq int64) {
 	if g := x.gaps[aggregate]; g != nil {
 		g.step = min(2*g.step, maxGapStep)
 		g.due, g.at = seq+g.step, time.Now()
@@ -88,11 +88,11 @@ func (x *Index) LookedUp(aggregate gocql.UUID, seq int64) {
 }
 
 // HasGaps reports whether the aggregate skipped numbers.
-func (x *Index) HasGaps(aggregate gocql.UUID) bool { return x.gaps[aggregate] != nil }
+func (x *Lines) HasGaps(aggregate gocql.UUID) bool { return x.gaps[aggregate] != nil }
 
 // Missing returns how many of the last recentNumbers numbers before next are gaps of the
 // aggregate.
-func (x *Index) Missing(aggregate gocql.UUID, next int64) int {
+func (x *Lines) Missing(aggregate gocql.UUID, next int64) int {
 	g := x.gaps[aggregate]
 	if g == nil {
 		return 0

@@ -10,8 +10,8 @@ import (
 
 const (
 	// segments is the number of tables of a set. Each grows by itself, so that an insertion
-	// copies at most a 64th of the set.
-	segments = 64
+	// copies at most an eighth of the set, which has one stripe of the ids.
+	segments = 8
 	// groupSize is the number of ids in a group, whose tags fit into one word.
 	groupSize = 8
 
@@ -63,29 +63,29 @@ func (s *idSet) len() int {
 	return s.n
 }
 
+// hashOf returns the hash of an id, which is the same for all sets.
+func hashOf(id *gocql.UUID) uint64 { return maphash.Bytes(seed, id[:]) }
+
 // of returns the table of an id, and its hash.
 func (s *idSet) of(id *gocql.UUID) (t *idTable, hash uint64) {
-	hash = maphash.Bytes(seed, id[:])
+	hash = hashOf(id)
 	return &s.table[hash%segments], hash
 }
 
 // find reports whether the set contains the id, and what is known of it.
-func (s *idSet) find(id gocql.UUID) (in InTopic, ok bool) {
+func (s *idSet) find(id gocql.UUID) (in InTopic, ok bool) { return s.findHash(&id, hashOf(&id)) }
+
+// findHash is find of an id with the given hash.
+func (s *idSet) findHash(id *gocql.UUID, hash uint64) (in InTopic, ok bool) {
 	if s.len() == 0 {
 		return false, false
 	}
-	t, hash := s.of(&id)
-	g, i := t.find(&id, hash)
+	t := &s.table[hash%segments]
+	g, i := t.find(id, hash)
 	if g < 0 {
 		return false, false
 	}
 	return t.tag(g, i)&tagInTopic != 0, true
-}
-
-// has reports whether the set contains the id.
-func (s *idSet) has(id gocql.UUID) bool {
-	_, ok := s.find(id)
-	return ok
 }
 
 // set adds the id, or changes what is known of it.

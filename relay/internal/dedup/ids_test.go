@@ -59,10 +59,16 @@ func TestIDSet_IsSmall(t *testing.T) { //nolint:paralleltest // it measures the 
 	}
 }
 
+// in reports whether the set contains the id.
+func in(s *idSet, id gocql.UUID) bool {
+	_, ok := s.find(id)
+	return ok
+}
+
 func TestIDSet_Nil(t *testing.T) {
 	t.Parallel()
 	var s *idSet
-	if s.len() != 0 || s.has(relaytest.EventID(1)) || s.remove(relaytest.EventID(1)) {
+	if s.len() != 0 || in(s, relaytest.EventID(1)) || s.remove(relaytest.EventID(1)) {
 		t.Error("the nil set is not empty")
 	}
 	for range s.all() {
@@ -100,7 +106,7 @@ func BenchmarkIDSet(b *testing.B) {
 	}
 	b.Run("miss", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			if s.has(ids[200_000+i%800_000]) {
+			if in(s, ids[200_000+i%800_000]) {
 				b.Fatal("found")
 			}
 		}

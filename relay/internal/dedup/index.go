@@ -7,39 +7,26 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Index contains the ids of published events, and the next number of each aggregate. It is
-// not safe for concurrent use.
+// Index is one stripe of the ids of published events. It is not safe for concurrent use.
 //
 // The tail reader and later the sweep reader read every row of the log. An id is
 // fresh until the sweep has read its row, and shown for some time after that,
 // because a retry or a batchlog replay may have written the row twice. Ids are in
 // sets of BytesPerID bytes per id, which are evicted one at a time.
 type Index struct {
-	maxFresh, maxShown, maxAggregates int
+	maxShown int
 
 	// fresh contains the events whose rows the sweep has not read, by time of
 	// publication, the newest last.
 	fresh  []freshEvents
 	freshN int
-	isNear bool // freshN is near maxFresh, see Near
 	// shown contains the events whose rows the sweep read last, older those before them.
 	shown, older shownEvents
 	horizon      int64 // see Horizon
-
-	// lines contains the aggregates published last, olderLines those before them.
-	lines, olderLines map[gocql.UUID]Line
-	// gaps contains the skipped numbers by aggregate. busy reports whether events of
-	// an aggregate are in progress; its lane then has its line.
-	gaps map[gocql.UUID]*gaps
-	busy func(gocql.UUID) bool
 }
 
 // InTopic reports whether an event that counts as published is known to be in its topic.
 type InTopic bool
-
-// Line is the known part of an aggregate's sequence: events first to next-1 were
-// accepted, except gaps.
-type Line struct{ First, Next int64 }
 
 type freshEvents struct {
 	ids    *idSet
@@ -52,27 +39,16 @@ type shownEvents struct {
 	newest int64
 }
 
-// New returns an index with room for maxEvents events that the sweep reader has not read,
-// and for maxAggregates idle aggregates. busy reports whether events of an aggregate are in
-// progress; the index calls it only within its methods.
-func New(maxEvents, maxAggregates int, busy func(aggregate gocql.UUID) bool) *Index {
-	return &Index{
-		maxFresh: maxEvents, maxShown: max(maxEvents/4, 1), maxAggregates: max(maxAggregates/2, 1),
-		shown: shownEvents{ids: newIDSet()},
-		lines: make(map[gocql.UUID]Line),
-		gaps:  make(map[gocql.UUID]*gaps),
-		busy:  busy,
-	}
+// New returns a stripe of an index that has room for maxEvents events which the sweep
+// reader has not read. The caller keeps that limit, for all stripes together: see Fresh.
+func New(maxEvents int) *Index {
+	return &Index{maxShown: max(maxEvents/4/Stripes, 1), shown: shownEvents{ids: newIDSet()}}
 }
 
 // Has reports whether the event is in the dedup index.
 func (x *Index) Has(id gocql.UUID) bool {
-	for i := range slices.Backward(x.fresh) {
-		if x.fresh[i].ids.has(id) {
-			return true
-		}
-	}
-	return x.shown.ids.has(id) || x.older.ids.has(id)
+	has, _ := x.Find(id)
+	return has
 }
 
 // AddUnsent adds an event that counts as published although it may be in no topic:
@@ -115,22 +91,20 @@ func (x *Index) Show(id gocql.UUID, written int64) {
 	}
 }
 
-// Full reports whether the index has no room for events that the sweep has not read.
-func (x *Index) Full() bool { return x.freshN >= x.maxFresh }
-
 // Find reports whether the event counts as published, and whether it is known to be
 // in its topic.
-func (x *Index) Find(id gocql.UUID) (out bool, in InTopic) {
-	for i := range x.fresh {
-		if in, ok := x.fresh[i].ids.find(id); ok {
+func (x *Index) Find(id gocql.UUID) (has bool, in InTopic) {
+	hash := hashOf(&id)
+	for i := range slices.Backward(x.fresh) {
+		if in, ok := x.fresh[i].ids.findHash(&id, hash); ok {
 			return true, in
 		}
 	}
-	if in, ok := x.shown.ids.find(id); ok {
+	if in, ok := x.shown.ids.findHash(&id, hash); ok {
 		return true, in
 	}
-	in, out = x.older.ids.find(id)
-	return out, in
+	in, has = x.older.ids.findHash(&id, hash)
+	return has, in
 }
 
 // Forget removes an event.
@@ -164,52 +138,12 @@ func (x *Index) Pass(upTo int64, now time.Time, every time.Duration) {
 	}
 }
 
-// Line returns the line of an aggregate that has no events in progress.
-func (x *Index) Line(aggregate gocql.UUID) (Line, bool) {
-	if l, ok := x.lines[aggregate]; ok {
-		return l, true
-	}
-	l, ok := x.olderLines[aggregate]
-	return l, ok
-}
-
-// Keep stores the line of an aggregate and evicts the least recently published ones.
-func (x *Index) Keep(aggregate gocql.UUID, l Line) {
-	if len(x.lines) >= x.maxAggregates {
-		for a := range x.gaps {
-			if _, ok := x.lines[a]; !ok && !x.busy(a) {
-				delete(x.gaps, a)
-			}
-		}
-		x.olderLines, x.lines = x.lines, make(map[gocql.UUID]Line)
-	}
-	x.lines[aggregate] = l
-}
-
-// Advance returns the line after event seq of the aggregate is accepted.
-func (x *Index) Advance(aggregate gocql.UUID, l Line, seq int64) Line {
-	switch {
-	case l.Next == 0:
-		return Line{First: seq, Next: seq + 1}
-	case seq >= l.Next:
-		if seq > l.Next {
-			x.skip(aggregate, l.Next, seq)
-		}
-		l.Next = seq + 1
-	case x.IsGap(aggregate, seq):
-		g := x.gaps[aggregate]
-		if g.found(seq); len(g.numbers) == 0 {
-			delete(x.gaps, aggregate)
-		}
-	}
-	return l
-}
-
 // Horizon returns the newest write time, in microseconds, of all evicted ids: the id of a
 // published event with a later write time is in the index.
 func (x *Index) Horizon() int64 { return x.horizon }
 
-// Size returns the number of events and aggregates in the index.
-func (x *Index) Size() (fresh, shown, aggregates int) {
-	return x.freshN, x.shown.ids.len() + x.older.ids.len(), len(x.lines) + len(x.olderLines)
-}
+// Fresh returns the number of events that the sweep reader has not read.
+func (x *Index) Fresh() int { return x.freshN }
+
+// Shown returns the number of events that the sweep reader has read.
+func (x *Index) Shown() int { return x.shown.ids.len() + x.older.ids.len() }

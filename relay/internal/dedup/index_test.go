@@ -1,13 +1,17 @@
 package dedup
 
 import (
+	"encoding/binary"
 	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -16,7 +20,7 @@ func idle(gocql.UUID) bool { return false }
 
 func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	t.Parallel()
-	x := New(100, 100, idle)
+	x := New(100 * Stripes)
 	for i := range 50 {
 		x.Add(relaytest.EventID(i), int64(i), true)
 	}
@@ -29,8 +33,8 @@ func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 			t.Fatalf("event %d is evicted before the sweep has read it", i)
 		}
 	}
-	if fresh, shown, _ := x.Size(); fresh != 50 || shown > 50 {
-		t.Errorf("size() = %d, %d, want 50 fresh and at most 50 shown", fresh, shown)
+	if x.Fresh() != 50 || x.Shown() > 50 {
+		t.Errorf("%d fresh and %d shown, want 50 and at most 50", x.Fresh(), x.Shown())
 	}
 	for i := range 1000 {
 		if id := relaytest.EventID(1000 + i); !x.Has(id) && x.horizon < int64(1000+i) {
@@ -38,8 +42,8 @@ func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 		}
 	}
 	x.Show(relaytest.EventID(7), 7)
-	if fresh, _, _ := x.Size(); fresh != 49 || !x.Has(relaytest.EventID(7)) {
-		t.Errorf("fresh = %d, want 49, and the event as shown", fresh)
+	if x.Fresh() != 49 || !x.Has(relaytest.EventID(7)) {
+		t.Errorf("fresh = %d, want 49, and the event as shown", x.Fresh())
 	}
 }
 
@@ -48,7 +52,7 @@ func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const every = 30 * time.Second
-		x := New(1000, 1000, idle)
+		x := New(1000)
 		for i := range 10 {
 			for j := range 10 {
 				x.Add(relaytest.EventID(10*i+j), time.Now().UnixMicro(), true)
@@ -56,40 +60,59 @@ func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 			time.Sleep(every)
 			x.Pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
 		}
-		if fresh, _, _ := x.Size(); fresh < 40 || fresh > 60 {
+		if fresh := x.Fresh(); fresh < 40 || fresh > 60 {
 			t.Errorf("fresh = %d, want the events of the last two minutes", fresh)
 		}
 		for range 3 {
 			time.Sleep(every)
 			x.Pass(time.Now().UnixMicro(), time.Now(), every)
 		}
-		if fresh, _, _ := x.Size(); fresh != 0 || len(x.fresh) > 1 {
+		if fresh := x.Fresh(); fresh != 0 || len(x.fresh) > 1 {
 			t.Errorf("fresh = %d in %d parts, want none", fresh, len(x.fresh))
 		}
 	})
 }
 
-func TestIndex_FillsUp(t *testing.T) {
+// A report that the index is nearly full ends at a lower percentage than it begins.
+func TestNear(t *testing.T) {
 	t.Parallel()
-	x := New(10, 10, idle)
-	for i := range 10 {
-		if x.Full() {
-			t.Fatalf("full at %d of 10", i)
+	var n Near
+	for i, tt := range []struct {
+		events        int
+		near, changed bool
+	}{{79, false, false}, {80, true, true}, {100, true, false}, {60, true, false}, {59, false, true}, {79, false, false}} {
+		if near, changed := n.Update(tt.events, 100); near != tt.near || changed != tt.changed || n.Is() != near {
+			t.Errorf("step %d, %d of 100: near %t, changed %t, want %t and %t", i, tt.events, near, changed, tt.near, tt.changed)
 		}
-		x.Add(relaytest.EventID(i), 0, true)
-	}
-	if !x.Full() {
-		t.Error("not full at 10 of 10")
-	}
-	x.Show(relaytest.EventID(3), 0)
-	if x.Full() {
-		t.Error("full at 9 of 10")
 	}
 }
 
-func TestIndex_ForgetsAggregatesThatRestLongest(t *testing.T) {
+// Ids of each kind that occurs are in all stripes: random ones, names, and times with a
+// counter and a node.
+func TestStripeOf_DividesIDs(t *testing.T) {
 	t.Parallel()
-	x := New(10, 100, idle)
+	const n = 16_000
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	for name, id := range map[string]func(i int) gocql.UUID{
+		"random":  func(int) gocql.UUID { return gocql.MustRandomUUID() },
+		"names":   func(i int) gocql.UUID { return outbox.NameID(gocql.UUID{}, strconv.Itoa(i)) },
+		"times":   func(i int) gocql.UUID { return gocql.UUIDFromTime(now.Add(time.Duration(i) * time.Millisecond)) },
+		"numbers": func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[8:], uint64(i)); return id },
+		"first":   func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[:], uint64(i)); return id },
+	} {
+		var of [Stripes]int
+		for i := range n {
+			of[StripeOf(id(i))]++
+		}
+		if least, most := slices.Min(of[:]), slices.Max(of[:]); least < n/Stripes*3/4 || most > n/Stripes*5/4 {
+			t.Errorf("%s: stripes have %d to %d of %d ids", name, least, most, n)
+		}
+	}
+}
+
+func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
+	t.Parallel()
+	x := NewLines(100*Stripes, idle)
 	for i := range 1000 {
 		x.Keep(relaytest.EventID(i), Line{1, 2})
 		x.skip(relaytest.EventID(i), 5, 6)
@@ -99,7 +122,7 @@ func TestIndex_ForgetsAggregatesThatRestLongest(t *testing.T) {
 			t.Fatalf("aggregate %d is evicted", i)
 		}
 	}
-	if _, _, n := x.Size(); n > 100 {
+	if n := x.Len(); n > 100 {
 		t.Errorf("%d aggregates in the index, want at most 100", n)
 	}
 	if len(x.gaps) > 150 {
@@ -109,21 +132,28 @@ func TestIndex_ForgetsAggregatesThatRestLongest(t *testing.T) {
 
 // The bounds in the documentation of the configuration.
 func TestIndex_IsSmall(t *testing.T) {
-	x := New(1_000_000, 500_000, idle)
+	var indexes [Stripes]*Index
+	var lines [Stripes]*Lines
+	for i := range Stripes {
+		indexes[i], lines[i] = New(1_000_000), NewLines(500_000, idle)
+	}
 	before := heapInUse()
 	for i := range 1_000_000 {
-		x.Add(relaytest.EventID(i), 0, true)
+		id := relaytest.EventID(i)
+		indexes[StripeOf(id)].Add(id, 0, true)
 	}
 	events := heapInUse() - before
 	for i := range 500_000 {
-		x.Keep(relaytest.EventID(i), Line{1, 2})
+		id := relaytest.EventID(i)
+		lines[StripeOf(id)].Keep(id, Line{1, 2})
 	}
 	aggregates := heapInUse() - before - events
 	t.Logf("%d bytes per event, %d per aggregate", events/1_000_000, aggregates/500_000)
 	if events > BytesPerID*1_000_000 || aggregates > 100*500_000 {
 		t.Errorf("%d MB for events, %d MB for aggregates", events>>20, aggregates>>20)
 	}
-	runtime.KeepAlive(x)
+	runtime.KeepAlive(indexes)
+	runtime.KeepAlive(lines)
 }
 
 func heapInUse() int {

@@ -1,5 +1,7 @@
 package dedup
 
+import "sync/atomic"
+
 // A stopped tail reader raises the latency from milliseconds to minutes, so the relay
 // reports a nearly full dedup index while events are still published quickly. The
 // report ends at a lower percentage than it begins, so that it does not change with
@@ -9,18 +11,20 @@ const (
 	nearClearPercent = 60
 )
 
-// Near reports whether the events that the sweep reader has not read are near their limit,
-// and whether that changed since the last call.
-func (x *Index) Near() (near, changed bool) {
+// Near is whether a number of events is near its limit. It is safe for concurrent use.
+type Near struct{ is atomic.Bool }
+
+// Is returns the result of the last Update.
+func (n *Near) Is() bool { return n.is.Load() }
+
+// Update reports whether the number of events is near their limit, and whether that
+// changed since the last call.
+func (n *Near) Update(events, limit int) (near, changed bool) {
 	percent := nearFullPercent
-	if x.isNear {
+	was := n.is.Load()
+	if was {
 		percent = nearClearPercent
 	}
-	was := x.isNear
-	x.isNear = int64(x.freshN)*100 >= int64(x.maxFresh)*int64(percent)
-	return x.isNear, x.isNear != was
+	near = int64(events)*100 >= int64(limit)*int64(percent)
+	return near, near != was && n.is.CompareAndSwap(was, near)
 }
-
-// Use returns the number of events that the sweep reader has not read, their limit, and the
-// last result of Near.
-func (x *Index) Use() (events, limit int, near bool) { return x.freshN, x.maxFresh, x.isNear }

@@ -145,7 +145,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	if it == nil || l.failed != nil || !w.mayWriteLocked(l, it) {
 		l.writing = false
 		p.pumpLocked(l)
-		p.mu.rest(l)
+		l.home.rest(l)
 		p.mu.Unlock()
 		return false
 	}
@@ -173,7 +173,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
 	} else {
-		p.mu.published(it, false) // its dead letter exists and is settled; an operator may restore it
+		p.ids.add(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
 	p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
 	p.releaseLocked(l)
@@ -279,7 +279,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: priorityOf(e.Headers),
 		Metadata: map[string]string{
 			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.calls.State().String(),
-			"in_flight": fmt.Sprint(len(p.mu.items)), metaCaptured: FoundBy[it.by],
+			"in_flight": fmt.Sprint(p.ids.open.Load()), metaCaptured: FoundBy[it.by],
 		},
 	}
 	p.load.addTo(deadLetter.Metadata)

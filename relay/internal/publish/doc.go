@@ -15,19 +15,23 @@
 //
 // An event passes through the states of EventState, see docs/design/README.md.
 //
-// The parts: aggregates (lanes, events in progress, dedup index, claims) judges offers;
-// flows has what each partition has outstanding, and which ones are stalled; probes sends
-// suspects alone; deadLetterWriter writes dead letters; deadLetters has the open ones, and
-// Replayer replays them; topicMaker creates topics. The Publisher moves events between them.
+// The parts: stripes have the aggregates with their lanes, lines and claims; eventIDs has the
+// events in progress and the dedup index; judgeLocked judges offers; flows has what each
+// partition has outstanding, and which ones are stalled; probes sends suspects alone;
+// deadLetterWriter writes dead letters; deadLetters has the open ones, and Replayer replays
+// them; topicMaker creates topics. The Publisher moves events between them.
 //
-// Locks: Publisher.mu guards the fields in the struct of that name, with the lanes, items
-// and chains in them, and the fields of Replayer that are marked so. Methods that end in
-// Locked need it. It is taken before batch.mu and before the locks of packages calls,
-// producer, older, topics and swept; no two of those are held together.
+// Locks: a stripe has the lock of its aggregates, lanes and items. Publisher.mu locks all
+// stripes, in their order; nobody locks several single ones. The other fields in the struct of
+// that name, with the chains in them, are read with any stripe locked and changed with all of
+// them; so are the fields of Replayer that are marked so. Methods that end in Locked need all
+// stripes, or, if their comment says so, the one of their lane or event. These locks are taken
+// before batch.mu, before flows.hot, before those of eventIDs, and before the locks of packages
+// calls, producer, older, topics and swept; no two of those are held together.
 //
 // Callbacks: Offer.Settled is called once, when its event is acknowledged or stored as a
 // dead letter, or from Offer if it was published before. It must not call the Publisher,
-// because Publisher.mu may be held. The methods of replay are called with Publisher.mu, the
+// because a stripe is locked. The methods of replay are called with all stripes locked, the
 // TopicNames and the Prover without it.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers

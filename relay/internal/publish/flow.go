@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -50,9 +51,10 @@ type StalledTopic struct {
 }
 
 // flows contains the partitions with outstanding records or waiting events. Publisher.mu
-// guards it.
+// guards it, and so does a single stripe together with hot, which waits, begin and end take.
 type flows struct {
 	cfg *Config
+	hot sync.Mutex
 	of  map[Partition]*partFlow
 	// stuck counts the records of stalled partitions in the producer.
 	stuck struct {
@@ -61,7 +63,8 @@ type flows struct {
 	}
 }
 
-func newFlows(cfg *Config) flows { return flows{cfg: cfg, of: make(map[Partition]*partFlow)} }
+// init prepares empty flows.
+func (f *flows) init(cfg *Config) { f.cfg, f.of = cfg, make(map[Partition]*partFlow) }
 
 // stalled returns the stalled partitions, sorted by topic and partition.
 func (f *flows) stalled() []StalledTopic {
@@ -85,6 +88,8 @@ var errStalled = errors.New("its partition is stalled")
 // waits reports whether the lane has to wait because the partition is stalled or the
 // producer has the partition's full share, and then adds it to the waiting lanes.
 func (f *flows) waits(key Partition, l *lane) bool {
+	f.hot.Lock()
+	defer f.hot.Unlock()
 	pf := f.of[key]
 	if pf == nil || !pf.stalled && !f.hasShare(pf) {
 		return false
@@ -96,7 +101,8 @@ func (f *flows) waits(key Partition, l *lane) bool {
 // hasShare reports whether the partition uses its full share of the in-flight budget. The
 // share is 2/(n+1), where n is the number of partitions with flows or 2, whichever is
 // larger. Records of stalled partitions stay with the producer, so the share is taken of
-// the rest: a partition without a leader never uses the whole budget.
+// the rest: a partition without a leader never uses the whole budget. Lanes of different
+// stripes that send at the same time may exceed it by a record each.
 func (f *flows) hasShare(pf *partFlow) bool {
 	parts := max(2, len(f.of)) + 1
 	return pf.open >= max(1, 2*(f.cfg.MaxInFlightRecords-f.stuck.open)/parts) ||
@@ -105,6 +111,8 @@ func (f *flows) hasShare(pf *partFlow) bool {
 
 // begin counts the item as outstanding on the partition.
 func (f *flows) begin(it *item, key Partition) {
+	f.hot.Lock()
+	defer f.hot.Unlock()
 	pf := f.get(key)
 	it.part = key
 	pf.open++
@@ -124,6 +132,8 @@ func (f *flows) get(key Partition) *partFlow {
 // end removes a returned record from its flow. It reports whether it was the last
 // outstanding one, and returns the lanes that no longer have to wait for the partition.
 func (f *flows) end(it *item, acked bool) (last bool, resumed map[*lane]struct{}) {
+	f.hot.Lock()
+	defer f.hot.Unlock()
 	pf := f.of[it.part]
 	pf.open--
 	pf.bytes -= it.bytes

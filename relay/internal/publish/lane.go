@@ -13,9 +13,10 @@ import (
 )
 
 // lane is the ordered queue of one aggregate: first the events that the producer
-// has, then the waiting ones. Publisher.mu guards it.
+// has, then the waiting ones. Its stripe guards it; all stripes, if it is a replay's.
 type lane struct {
 	id   gocql.UUID
+	home *stripe
 	line dedup.Line
 
 	items       []*item
@@ -79,8 +80,8 @@ type item struct {
 	one   [1]func() // usual storage of settled
 }
 
-func newLane(id gocql.UUID, known dedup.Line, p *producer.Producer) *lane {
-	l := &lane{id: id, line: known}
+func newLane(id gocql.UUID, home *stripe, known dedup.Line, p *producer.Producer) *lane {
+	l := &lane{id: id, home: home, line: known}
 	l.flight.Init(p)
 	return l
 }
@@ -132,7 +133,7 @@ type deadLetterCause struct {
 }
 
 // replay is the replay of a dead letter, in a lane of its own. Its methods are called with
-// Publisher.mu held.
+// all stripes locked.
 type replay interface {
 	// isClaimed reports whether the dead letter is still claimed.
 	isClaimed() bool

@@ -15,38 +15,41 @@ import (
 
 // Expect returns the next number of the aggregate, and whether the aggregate is known.
 func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, known := p.mu.line(aggregate)
+	s := p.mu.of(aggregate)
+	s.Lock()
+	defer s.Unlock()
+	l, known := s.line(aggregate)
 	return l.Next, known
 }
 
 // Missing returns how many of the last numbers of an aggregate are missing.
 func (p *Publisher) Missing(aggregate gocql.UUID) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, _ := p.mu.line(aggregate)
-	return p.mu.dedup.Missing(aggregate, l.Next)
+	s := p.mu.of(aggregate)
+	s.Lock()
+	defer s.Unlock()
+	l, _ := s.line(aggregate)
+	return s.lines.Missing(aggregate, l.Next)
 }
 
 // FindGaps queries the skipped numbers of an aggregate if a lookup is due before event
 // seq, and offers the events that became visible since. A lookup is one query. The caller
 // must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
-	p.mu.Lock()
-	due := p.mu.dedup.GapsDue(of.AggregateID, seq)
+	s := p.mu.of(of.AggregateID)
+	s.Lock()
+	due := s.lines.GapsDue(of.AggregateID, seq)
 	var from, to int64
 	if due {
-		from, to = p.mu.dedup.GapRange(of.AggregateID)
+		from, to = s.lines.GapRange(of.AggregateID)
 	}
-	p.mu.Unlock()
+	s.Unlock()
 	if !due {
 		return nil
 	}
 	err := find(ctx, of, from, to, func(f cdclog.StoredEvent) error {
-		p.mu.Lock()
-		missed := p.mu.dedup.IsGap(of.AggregateID, f.Sequence)
-		p.mu.Unlock()
+		s.Lock()
+		missed := s.lines.IsGap(of.AggregateID, f.Sequence)
+		s.Unlock()
 		if !missed {
 			return nil
 		}
@@ -58,9 +61,9 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.dedup.LookedUp(of.AggregateID, seq)
+	s.Lock()
+	defer s.Unlock()
+	s.lines.LookedUp(of.AggregateID, seq)
 	return nil
 }
 
@@ -94,11 +97,13 @@ func (f Fate) Missed() bool { return f == FateUnpublished || f == FateRewritten 
 
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := max(began, min(p.mu.dedup.Horizon(), remembered)) // later rows would be in the dedup index
+	s := p.mu.of(f.AggregateID)
+	s.Lock()
+	defer s.Unlock()
+	it, published, _ := p.ids.find(f.ID)
+	known := max(began, min(p.ids.horizon(f.ID), remembered)) // later rows would be in the dedup index
 	switch {
-	case p.mu.items[f.ID] != nil, p.mu.dedup.Has(f.ID), p.mu.deadLetters.Has(f.ID):
+	case it != nil, published, p.mu.deadLetters.Has(f.ID):
 		return FatePublished
 	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
 		return FateRewritten
@@ -128,46 +133,37 @@ func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (bool, erro
 // Begins sets the next number of an unknown aggregate, so that skipped numbers are
 // recorded.
 func (p *Publisher) Begins(aggregate gocql.UUID, next int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.mu.line(aggregate); !known {
-		p.mu.dedup.Keep(aggregate, dedup.Line{First: next, Next: next})
+	s := p.mu.of(aggregate)
+	s.Lock()
+	defer s.Unlock()
+	if _, known := s.line(aggregate); !known {
+		s.lines.Keep(aggregate, dedup.Line{First: next, Next: next})
 	}
 }
 
 // Indexed reports whether the dedup index contains an event that is not in progress,
 // and whether that event is known to be in its topic.
 func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.items[id] != nil {
-		return false, false
-	}
-	out, in := p.mu.dedup.Find(id)
-	return out, bool(in)
+	_, published, in := p.ids.find(id)
+	return published, bool(in)
 }
 
 // Forget removes an event from the dedup index.
-func (p *Publisher) Forget(id gocql.UUID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.dedup.Forget(id)
-}
+func (p *Publisher) Forget(id gocql.UUID) { p.ids.forget(id) }
 
 // MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
 // when the dedup index becomes nearly full and when it has room again.
 func (p *Publisher) MemoryFull() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if near, changed := p.mu.dedup.Near(); changed {
-		events, limit, _ := p.mu.dedup.Use()
+	events, _ := p.ids.size()
+	limit := p.ids.limit
+	if near, changed := p.ids.near.Update(events, limit); changed {
 		if near {
 			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory", "events", events, "limit", limit)
 		} else {
 			p.log.Info("dedup index has room again", "events", events, "limit", limit)
 		}
 	}
-	return p.mu.dedup.Full()
+	return events >= limit
 }
 
 // Seed adds published events that were written before the given time. Their records are from
@@ -175,14 +171,18 @@ func (p *Publisher) MemoryFull() bool {
 func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.dedup.Seed(found, before.UnixMicro(), time.Now())
+	p.ids.seed(found, before.UnixMicro())
+	for aggregate, l := range found.Lines() {
+		p.mu.of(aggregate).lines.Keep(aggregate, l)
+	}
 	p.mu.readFrom = since.UnixMicro()
 }
 
 // IsDeadLetter reports whether the event is an open dead letter.
 func (p *Publisher) IsDeadLetter(event gocql.UUID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s := p.mu.of(event)
+	s.Lock()
+	defer s.Unlock()
 	return p.mu.deadLetters.Has(event)
 }
 
@@ -208,7 +208,7 @@ func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
 		return
 	}
 	p.mu.Lock()
-	it := p.mu.items[id]
+	it, _, _ := p.ids.find(id)
 	if it != nil {
 		it.settled = append(it.settled, settled)
 	}

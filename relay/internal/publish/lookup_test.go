@@ -4,10 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gocql/gocql"
-
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -51,13 +49,11 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 	began := time.Now()
 	at := func(seconds int) int64 { return began.Add(time.Duration(seconds) * time.Second).UnixMicro() }
 	p := b.publisher
-	p.mu.Lock()
-	p.mu.dedup = dedup.New(2, 10, func(gocql.UUID) bool { return false })
-	for i := range 10 {
-		p.mu.dedup.AddShown(relaytest.EventID(100+i), at(i), true)
+	p.ids.init(2)
+	for i := range 1000 { // some of each stripe
+		p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(100 + i)}, written: at(i / 100), shown: true}, true)
 	}
-	forgotten := p.mu.dedup.Horizon()
-	p.mu.Unlock()
+	forgotten := p.ids.horizon(relaytest.Event(1, 1, "OrderCreated").ID)
 	if forgotten <= at(0) {
 		t.Fatalf("the index has forgotten nothing after the start: horizon %d, start %d", forgotten, at(0))
 	}

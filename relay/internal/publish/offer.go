@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -72,16 +73,23 @@ type Offer struct {
 func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) {
 	var size int64
 	paid := false
+	s := p.mu.of(o.Event.AggregateID)
+	var lock sync.Locker = s
 	for {
-		p.mu.Lock()
+		lock.Lock()
 		if p.mu.closed {
 			err = failure.ErrStopping
 			break
 		}
 		var it *item
-		if v, it = p.mu.judge(o, p.mu.deadLetters.Has(o.Event.ID)); v != Taken {
-			settle := p.repeatLocked(o, v, it)
-			p.mu.Unlock()
+		if v, it = p.judgeLocked(s, o); v != Taken {
+			if lock == s && it != nil && p.mu.of(it.event.AggregateID) != s {
+				s.Unlock()
+				lock = &p.mu.stripes
+				continue
+			}
+			settle := p.repeatLocked(s, o, v, it)
+			lock.Unlock()
 			if paid {
 				p.budget.Give(size)
 			}
@@ -95,11 +103,19 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 			paid = p.budget.Try(size)
 		}
 		if paid {
-			p.takeLocked(o, size)
-			p.mu.Unlock()
-			return Taken, nil
+			l, taken := p.takeLocked(s, o, size)
+			more := taken && p.pump(l, lock != s)
+			lock.Unlock()
+			switch {
+			case more:
+				p.pumpAll(l)
+				fallthrough
+			case taken:
+				return Taken, nil
+			}
+			continue // the event was just offered with another aggregate
 		}
-		p.mu.Unlock()
+		lock.Unlock()
 		if err := p.budget.Take(ctx, size); err != nil {
 			return v, err
 		}
@@ -108,7 +124,7 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 		}
 		paid = true // while it waited, another caller may have offered the event
 	}
-	p.mu.Unlock()
+	lock.Unlock()
 	if paid {
 		p.budget.Give(size)
 	}
@@ -123,7 +139,7 @@ func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source,
 }
 
 // repeatLocked records a repeated event and reports whether the caller must settle it.
-func (p *Publisher) repeatLocked(o *Offer, v Verdict, it *item) (settle bool) {
+func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (settle bool) {
 	if v != Repeated {
 		return false
 	}
@@ -132,10 +148,12 @@ func (p *Publisher) repeatLocked(o *Offer, v Verdict, it *item) (settle bool) {
 	}
 	if it == nil {
 		if o.Event.Sequence == 0 {
-			p.lateBy(o, p.mu.noteAgain(o))
+			if _, published, _ := p.ids.find(o.Event.ID); published {
+				p.lateBy(o, s.noteAgain(o))
+			}
 		}
 		if o.By == BySweep {
-			p.mu.dedup.Show(o.Event.ID, o.Written)
+			p.ids.show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
 	}
@@ -146,26 +164,13 @@ func (p *Publisher) repeatLocked(o *Offer, v Verdict, it *item) (settle bool) {
 	return false
 }
 
-// takeLocked puts the event into its aggregate's lane.
-func (p *Publisher) takeLocked(o *Offer, size int64) {
-	l := p.mu.lane(o.Event.AggregateID, p.producer)
-	switch {
-	case o.Event.Sequence == 0:
-		p.lateBy(o, p.mu.noteTime(l, o))
-	case l.line.Next > o.Event.Sequence:
-		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
-		fallthrough
-	default:
-		l.line = p.mu.dedup.Advance(l.id, l.line, o.Event.Sequence)
-	}
+// takeLocked puts the event into its aggregate's lane. It returns false if the event is in
+// progress or published: it was offered with another aggregate since it was judged.
+func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken bool) {
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
-	if o.By != ByBackfill && p.mu.older != nil {
-		p.mu.older.Took(&o.Event, o.Written)
-	}
-	topic, topicErr := p.mu.names.Of(&o.Event)
+	topic, topicErr := p.names.Of(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
@@ -178,14 +183,29 @@ func (p *Publisher) takeLocked(o *Offer, size int64) {
 	if o.Settled != nil {
 		it.settled = append(it.one[:0], o.Settled)
 	}
+	if !p.ids.begin(it) {
+		return nil, false
+	}
+	l = s.lane(o.Event.AggregateID, p.producer)
+	switch {
+	case o.Event.Sequence == 0:
+		p.lateBy(o, noteTime(l, o))
+	case l.line.Next > o.Event.Sequence:
+		p.Metrics.Late.Inc()
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
+		fallthrough
+	default:
+		l.line = s.lines.Advance(l.id, l.line, o.Event.Sequence)
+	}
+	if o.By != ByBackfill && p.mu.older != nil {
+		p.mu.older.Took(&o.Event, o.Written)
+	}
 	l.items = append(l.items, it)
-	p.mu.items[o.Event.ID] = it
-	p.mu.bytes += size
 	p.Metrics.Found[o.By].Inc()
 	if o.By == BySweep {
 		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID, o.Written)].Inc()
 	}
-	p.pumpLocked(l)
+	return l, true
 }
 
 // Claim waits until no other caller fills a gap of the aggregate. Until release is
@@ -207,26 +227,27 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 // tryClaim is Claim without waiting. If release is nil, another caller has the claim,
 // and busy is closed when that caller releases it.
 func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c, ok := p.mu.claims[aggregate]; ok {
+	s := p.mu.of(aggregate)
+	s.Lock()
+	defer s.Unlock()
+	if c, ok := s.claims[aggregate]; ok {
 		return nil, c
 	}
 	c := make(chan struct{})
-	p.mu.claims[aggregate] = c
+	s.claims[aggregate] = c
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.mu.claims, aggregate)
+		s.Lock()
+		defer s.Unlock()
+		delete(s.claims, aggregate)
 		close(c)
 	}, nil
 }
 
 // Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
+	p.ids.pass(upTo, time.Now(), every)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.dedup.Pass(upTo, time.Now(), every)
 	p.mu.deadLetters.passed = max(p.mu.deadLetters.passed, upTo)
 }
 
@@ -243,11 +264,7 @@ func (p *Publisher) settleLocked(l *lane, it *item, published bool) {
 	for _, f := range it.settled {
 		f()
 	}
-	delete(p.mu.items, it.event.ID)
-	p.mu.bytes -= it.bytes
-	if published {
-		p.mu.published(it, true)
-	}
+	p.ids.end(it, published)
 }
 
 // lateBy counts an event that is published after a later one of its aggregate, unless by

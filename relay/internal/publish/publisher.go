@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -31,7 +32,8 @@ import (
 // ones. An event for another topic waits until the earlier events are acknowledged.
 // The budget bounds events that are sent and not acknowledged; Offer waits for room.
 //
-// It is safe for concurrent use. Events of one aggregate that several callers offer
+// It is safe for concurrent use, and publishes events of different aggregates concurrently.
+// Events of one aggregate that several callers offer
 // concurrently are published by their numbers: a caller that finds one missing claims
 // the aggregate until the gap is filled.
 type Publisher struct {
@@ -57,19 +59,24 @@ type Publisher struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	woken chan struct{} // wakes the replayer
+	names *topics.Names
+	// ids contains the events in progress and the dedup index. Its locks are taken last.
+	ids      eventIDs
+	gateRoom gateRoom
 
+	// mu locks all stripes; p.mu.of(aggregate) is the stripe of an aggregate and its lock.
+	// The other fields are read with any stripe locked, and changed with all of them.
 	mu struct {
-		sync.Mutex
+		stripes
 		closed bool
-		aggregates
+		// readFrom is the record time from which the start read the topics, in
+		// microseconds; 0 if it read none.
+		readFrom int64
+		older    *older.Rows // rows that a backfill has not offered yet, nil without one
 		*deadLetters
 		flows     flows
 		probes    probes
-		gateRoom  gateRoom
-		sending   map[*lane]struct{} // lanes with records outstanding
 		replaying map[*lane]struct{} // lanes of replays
-		refused   map[*lane]struct{} // lanes that the breaker refused
-		names     *topics.Names
 	}
 }
 
@@ -88,12 +95,13 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		woken:  make(chan struct{}, 1),
 	}
 	p.writer = newDeadLetterWriter(p)
-	p.mu.aggregates.init(cfg)
+	p.ids.init(cfg.MaxRememberedEvents)
+	p.mu.stripes.init(cfg.MaxAggregates)
 	p.mu.deadLetters = newDeadLetters(cfg)
-	p.mu.flows = newFlows(cfg)
+	p.mu.flows.init(cfg)
 	p.mu.probes = make(probes)
-	p.mu.sending, p.mu.replaying, p.mu.refused = make(map[*lane]struct{}), make(map[*lane]struct{}), make(map[*lane]struct{})
-	p.mu.names = topics.NewNames(cfg.Topics, cfg.TopicTemplate)
+	p.mu.replaying = make(map[*lane]struct{})
+	p.names = topics.NewNames(cfg.Topics, cfg.TopicTemplate)
 	var err error
 	p.producer, err = producer.New(producer.Config{
 		Brokers: cfg.Brokers, Kafka: cfg.Kafka, Fence: cfg.Fence, Source: cfg.Source, MaxRecordBytes: cfg.MaxRecordBytes,
@@ -157,7 +165,10 @@ func (p *Publisher) replays() bool {
 func (p *Publisher) shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls.State() == BreakerOpen && len(p.mu.sending) == 0 && p.mu.deadLetters.writing == 0
+	for range p.mu.sending() {
+		return false
+	}
+	return p.calls.State() == BreakerOpen && p.mu.deadLetters.writing == 0
 }
 
 // Close stops the publisher. Unacknowledged events count as not published, although the
@@ -172,11 +183,7 @@ func (p *Publisher) Close() {
 }
 
 // TopicName returns the topic of an event.
-func (p *Publisher) TopicName(e *outbox.Event) (string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.names.Of(e)
-}
+func (p *Publisher) TopicName(e *outbox.Event) (string, error) { return p.names.Of(e) }
 
 // EnsureTopic creates the topic if it is missing and retries as long as the broker is
 // unavailable. The error is Permanent, Stopped or Fatal; a Fatal one is already reported.
@@ -216,9 +223,7 @@ func (p *Publisher) wake() {
 // Checkpoints do not pass the waiting events, so the next start has to remember all
 // events that were published since.
 func (p *Publisher) Limit(events int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.gateRoom = gateRoom{limited: true, left: max(events, 0)}
+	p.gateRoom.limit(events)
 }
 
 // Gate prevents publishing to a partition until the publisher is closed. partitions is

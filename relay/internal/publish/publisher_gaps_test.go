@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -28,18 +29,19 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 20})
 		defer refused.Remove()
 		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
+		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
 		p.mu.Lock()
+		lines := p.mu.of(late.AggregateID).lines
 		for i := range 100 {
-			p.mu.dedup.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
-		}
-		for i := range 6 { // more than are kept
-			p.mu.dedup.AddShown(relaytest.EventID(1000+i), 1000, true)
-		}
-		if p.mu.dedup.Horizon() != 1000 {
-			t.Error("no id is evicted")
+			lines.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
 		}
 		p.mu.Unlock()
-		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
+		for i := range 200 { // more than are kept
+			p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(1000 + i)}, written: 1000, shown: true}, true)
+		}
+		if p.ids.horizon(late.ID) != 1000 {
+			t.Error("no id is evicted")
+		}
 		v, err := p.Offer(t.Context(), &Offer{Event: late.Event, Written: late.Written, By: BySweep})
 		if err != nil || v != Taken {
 			t.Errorf("offer() = %d, %v, want it taken", v, err)

@@ -42,7 +42,8 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
-		l := newLane(relaytest.Event(9, 1, "OrderUpdated").AggregateID, dedup.Line{}, p.producer)
+		aggregate := relaytest.Event(9, 1, "OrderUpdated").AggregateID
+		l := newLane(aggregate, p.mu.of(aggregate), dedup.Line{}, p.producer)
 		l.replay = claimedReplay{ended}
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.suspect = true // it was refused once, together with others

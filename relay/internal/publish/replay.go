@@ -206,8 +206,9 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	if !c.Strict {
 		return false
 	}
-	l := p.mu.lanes[c.Key]
-	_, claimed := p.mu.claims[c.Key] // a reader searches for earlier events
+	s := p.mu.of(c.Key)
+	l := s.lanes[c.Key]
+	_, claimed := s.claims[c.Key] // a reader searches for earlier events
 	return l != nil && l.outstanding > 0 || claimed || r.followsUnreadLocked(c, c.Head()) || c.Head().Seq > r.firstLocked(l)
 }
 
@@ -244,7 +245,7 @@ func sooner(wait *time.Duration, now, at time.Time) {
 // resumeLaneLocked lets later events of the aggregate be added to the chain as dead
 // letters, because the chain is not replayed now.
 func (r *Replayer) resumeLaneLocked(c *chains.Chain) {
-	if l, busy := r.p.mu.lanes[c.Key]; busy {
+	if l, busy := r.p.mu.of(c.Key).lanes[c.Key]; busy {
 		r.p.pumpLocked(l)
 	}
 }
@@ -270,7 +271,7 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 		run = min(replayRun, most)
 	}
 	w := &replayWork{chain: c}
-	first := r.firstLocked(p.mu.lanes[c.Key])
+	first := r.firstLocked(p.mu.of(c.Key).lanes[c.Key])
 	for i, ref := range c.DeadLetters {
 		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || r.followsUnreadLocked(c, &ref))) {
 			break
@@ -288,8 +289,6 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 
 // isOut reports whether the event is known to be in its topic.
 func (r *Replayer) isOut(id gocql.UUID) bool {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	_, in := r.p.mu.dedup.Find(id)
+	_, _, in := r.p.ids.find(id)
 	return bool(in)
 }

@@ -95,9 +95,7 @@ func (r *Replayer) drop(id gocql.UUID) {
 // it is in no topic, because its row in the log may not have been read yet.
 func (r *Replayer) settledLocked(id gocql.UUID, written int64) {
 	r.p.mu.deadLetters.Remove(id)
-	if !r.p.mu.dedup.Has(id) {
-		r.p.mu.dedup.AddUnsent(id, written)
-	}
+	r.p.ids.addUnsent(id, written)
 }
 
 // later sets when a dead letter is due.

@@ -118,9 +118,9 @@ func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay)
 	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := newLane(e.AggregateID, dedup.Line{}, p.producer)
+	l := newLane(e.AggregateID, p.mu.of(e.AggregateID), dedup.Line{}, p.producer)
 	l.replay = of
-	topic, topicErr := p.mu.names.Of(&e)
+	topic, topicErr := p.names.Of(&e)
 	it := &item{
 		event: e, written: deadLetter.WrittenAt, captured: p.spans.Now(), topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),

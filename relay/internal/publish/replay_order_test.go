@@ -36,7 +36,7 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := chain(1, 3, 4)
-	l := p.mu.lane(first.AggregateID, p.producer)
+	l := p.mu.of(first.AggregateID).lane(first.AggregateID, p.producer)
 	two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
 	l.items = append(l.items, two)
 
@@ -97,7 +97,8 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 	if published {
 		p.mu.Lock()
 		e := relaytest.Event(1, 2, "OrderUpdated")
-		p.mu.dedup.Keep(e.AggregateID, p.mu.dedup.Advance(e.AggregateID, dedup.Line{}, 2))
+		lines := p.mu.of(e.AggregateID).lines
+		lines.Keep(e.AggregateID, lines.Advance(e.AggregateID, dedup.Line{}, 2))
 		p.mu.Unlock()
 	}
 	open.Know(p)

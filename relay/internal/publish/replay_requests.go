@@ -58,7 +58,8 @@ func (r *Replayer) Answer(q *dlq.Request) {
 	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
 	r.followLocked(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
-	if l, ok := p.mu.lanes[outbox.IDOf(e.AggregateID)]; ok {
+	aggregate := outbox.IDOf(e.AggregateID)
+	if l, ok := p.mu.of(aggregate).lanes[aggregate]; ok {
 		p.pumpLocked(l)
 	}
 	p.wake()

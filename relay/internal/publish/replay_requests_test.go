@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -39,11 +40,11 @@ func TestFailureLog(t *testing.T) {
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
 	p := new(Publisher)
-	p.mu.dedup = dedup.New(100, 100, nil)
-	p.mu.dedup.Add(relaytest.EventID(1), 1, false)
-	p.mu.dedup.Add(relaytest.EventID(2), 1, true)
+	p.ids.init(100)
+	p.ids.addUnsent(relaytest.EventID(1), 1)
+	p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(2)}}, true)
 	r := &Replayer{p: p}
-	if !p.mu.dedup.Has(relaytest.EventID(1)) || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
+	if _, published, _ := p.ids.find(relaytest.EventID(1)); !published || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
 	}
@@ -60,16 +61,14 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 		r := &Replayer{p: p}
 		p.mu.Lock()
 		r.settledLocked(e.ID, 10)
-		l := newLane(e.AggregateID, dedup.Line{}, p.producer)
+		l := newLane(e.AggregateID, p.mu.of(e.AggregateID), dedup.Line{}, p.producer)
 		p.replayedLocked(l, &item{event: e, written: 10}, new(kgo.Record))
 		p.mu.Unlock()
 		if !r.isOut(e.ID) {
 			t.Error("the event does not count as one in its topic")
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.mu.dedup.Show(e.ID, 10)
-		if fresh, shown, _ := p.mu.dedup.Size(); fresh != 0 || shown != 1 {
+		p.ids.show(e.ID, 10)
+		if fresh, shown := p.ids.size(); fresh != 0 || shown != 1 {
 			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,47 +17,70 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
-// pumpLocked sends the events of the lane that may be sent now.
-func (p *Publisher) pumpLocked(l *lane) {
+// pumpLocked sends the events of the lane that may be sent now. Called with all stripes
+// locked.
+func (p *Publisher) pumpLocked(l *lane) { p.pump(l, true) }
+
+// pumpAll is pumpLocked, without locks.
+func (p *Publisher) pumpAll(l *lane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pumpLocked(l)
+}
+
+// pump sends the events of the lane that may be sent now. Called with the lane's stripe
+// locked, or with all. If the next step changes what other stripes read, as a dead letter or
+// a probe does, and only one is locked, it returns more: pumpAll continues.
+func (p *Publisher) pump(l *lane, all bool) (more bool) {
 	for !p.mu.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
 		it := l.firstQueued()
 		switch {
 		case it == nil, p.gatedLocked(l, it):
-			return
+			return false
+		case !all && (l.replay != nil || l.suspect || it.topicErr != nil || p.staysLocked(l, it)):
+			return true
 		case l.replay != nil && !l.replay.isClaimed():
 			p.endReplayLocked(l, replayEnd{err: errClaimLost})
-			return
+			return false
 		case p.staysLocked(l, it):
 			if l.outstanding > 0 && (l.replay != nil || !p.behindLocked(l, it)) {
-				return
+				return false
 			}
 			if l.replay != nil {
 				p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())})
 			} else if p.writer.mayWriteLocked(l, it) {
 				p.writer.startLocked(l)
 			}
-			return
+			return false
 		case l.outstanding > 0 && p.mu.flows.waits(l.part, l):
-			return
+			return false
 		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):
-			return
+			return false
 		case it.topicErr != nil:
 			p.refuseLocked(l, it.topicErr)
-			return
+			return false
 		}
 		if wait := time.Until(it.event.DeliverAt); !it.event.DeliverAt.IsZero() && wait > 0 {
 			p.resumeLocked(l, wait)
-			return
+			return false
 		}
 		if !p.producer.Catalog.Known(it.topic) {
-			p.makeTopicLocked(it.topic, l)
-			return
+			if all {
+				p.makeTopicLocked(it.topic, l)
+			}
+			return !all
 		}
 		key := p.partOfLocked(l, it)
-		if p.mu.flows.waits(key, l) || p.mu.probes.waits(l, key, &p.mu.flows) || !p.sendLocked(l, it, key) {
-			return
+		switch {
+		case p.mu.flows.waits(key, l):
+			return false
+		case !all && p.mu.probes[key] != nil:
+			return true
+		case p.mu.probes.waits(l, key, &p.mu.flows), !p.sendLocked(l, it, key):
+			return false
 		}
 	}
+	return false
 }
 
 // staysLocked reports whether the item must not be sent now.
@@ -79,7 +103,7 @@ func (p *Publisher) behindLocked(l *lane, it *item) bool {
 // callback before it returns.
 func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	if it.call = p.calls.Admit(); it.call == nil {
-		p.mu.refused[l] = struct{}{}
+		l.home.refused[l] = struct{}{}
 		return false
 	}
 	it.state = sent
@@ -87,7 +111,7 @@ func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	it.sentAt = time.Now()
 	if l.outstanding == 0 {
 		l.flight.Begin()
-		p.mu.sending[l] = struct{}{}
+		l.home.sending[l] = struct{}{}
 	}
 	l.outstanding++
 	l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)
@@ -97,13 +121,27 @@ func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	return true
 }
 
+// lockFor locks what the result of a record of the lane needs: the lane's stripe if the
+// record was acknowledged or rejected, and nothing before it failed, otherwise all stripes.
+func (p *Publisher) lockFor(l *lane, r *kgo.Record, err error) sync.Locker {
+	if l.replay == nil && (err == nil || producer.Rejected(r)) {
+		l.home.Lock()
+		if l.failed == nil && !l.suspect {
+			return l.home
+		}
+		l.home.Unlock()
+	}
+	p.mu.Lock()
+	return &p.mu.stripes
+}
+
 // done processes the producer's result.
 func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
-	p.mu.Lock()
+	lock := p.lockFor(l, r, err)
 	l.outstanding--
 	if l.outstanding == 0 {
 		l.flight.End()
-		delete(p.mu.sending, l)
+		delete(l.home.sending, l)
 	}
 	if err == nil {
 		p.calls.Acknowledged()
@@ -117,8 +155,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		it.state, it.attempts = queued, it.attempts-1
 		p.calls.Answered(it.call, calls.ErrUncounted)
 		it.call = nil
-		p.nextLocked(l)
-		p.mu.Unlock()
+		p.nextUnlock(l, lock)
 		return
 	}
 	made := p.calls.Attempt(it.call)
@@ -130,7 +167,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	it.call = nil
 	if err != nil {
 		p.backLocked(l, it, err)
-		p.mu.Unlock()
+		lock.Unlock()
 		return
 	}
 	if l.suspect {
@@ -141,14 +178,13 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if l.replay != nil {
 		it.state = acked
 		p.replayedLocked(l, it, r)
+		lock.Unlock()
 	} else {
 		p.settleLocked(l, it, true)
-		p.nextLocked(l)
-		p.mu.rest(l)
+		p.nextUnlock(l, lock)
 	}
-	mayGive, used := p.mu.gateRoom.spend()
-	p.mu.Unlock()
 
+	mayGive, used := p.gateRoom.spend()
 	if used {
 		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",
 			"dedup_ids", p.cfg.MaxRememberedEvents)
@@ -204,6 +240,22 @@ func (p *Publisher) backLocked(l *lane, it *item, err error) {
 	p.nextLocked(l)
 }
 
+// nextUnlock continues the lane after a result, removes it if it has no items left, and
+// unlocks the lock that lockFor returned.
+func (p *Publisher) nextUnlock(l *lane, lock sync.Locker) {
+	more := false
+	if lock == l.home {
+		more = p.pump(l, false)
+	} else {
+		p.nextLocked(l)
+	}
+	l.home.rest(l)
+	lock.Unlock()
+	if more {
+		p.pumpAll(l)
+	}
+}
+
 // nextLocked continues the lane, after a failure once all its sent items are returned.
 func (p *Publisher) nextLocked(l *lane) {
 	if l.failed == nil {
@@ -257,7 +309,7 @@ func (p *Publisher) releaseLocked(l *lane) {
 		return
 	}
 	p.log.Info("aggregate released", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
-	delete(p.mu.held, l.id)
+	delete(l.home.held, l.id)
 	l.hold = nil
 }
 
@@ -338,8 +390,8 @@ func (p *Publisher) endReplayLocked(l *lane, end replayEnd) {
 // replayedLocked ends an acknowledged replay. The dedup index contains the event if an
 // operator settled its dead letter during the replay.
 func (p *Publisher) replayedLocked(l *lane, it *item, r *kgo.Record) {
-	p.mu.dedup.Forget(it.event.ID)
-	p.mu.published(it, true)
+	p.ids.forget(it.event.ID)
+	p.ids.add(it, true)
 	p.endReplayLocked(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }
 

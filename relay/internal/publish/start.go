@@ -68,11 +68,7 @@ func ownDeadLetter(p *Publisher, own *cdclog.Portion, event gocql.UUID, aggregat
 		return true
 	}
 	if chains.ByItself(event, aggregate) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if !p.mu.dedup.Has(event) {
-			p.mu.dedup.AddUnsent(event, written)
-		}
+		p.ids.addUnsent(event, written)
 	}
 	return false
 }
@@ -103,16 +99,14 @@ func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since ti
 		if l.Table != p.table.name || !own.HasText(l.AggregateID) {
 			return nil
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.mu.dedup.Has(l.EventID) {
+		if _, published, _ := p.ids.find(l.EventID); published {
 			return nil // the read-back found it
 		}
 		if n++; n > most {
 			p.log.Warn("more dead letters were settled than the relay holds in memory; the oldest may be published when their rows are read again", "remembered", most)
 			return dlq.ErrStop
 		}
-		p.mu.dedup.AddUnsent(l.EventID, l.WrittenAt)
+		p.ids.addUnsent(l.EventID, l.WrittenAt)
 		return nil
 	})
 }
@@ -204,13 +198,14 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
-			if known, ok := p.mu.dedup.Line(agg); ok {
+			lines := p.mu.of(agg).lines
+			if known, ok := lines.Line(agg); ok {
 				if known.Next == e.Sequence && !d.follows(i) {
 					if ref, _ := p.mu.deadLetters.Ref(e.EventID); ref != nil {
 						ref.After = 0 // the previous event is in its topic
 					}
 				}
-				p.mu.dedup.Keep(agg, p.mu.dedup.Advance(agg, known, e.Sequence))
+				lines.Keep(agg, lines.Advance(agg, known, e.Sequence))
 			}
 		}
 	}

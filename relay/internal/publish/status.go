@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // The states of an event.
@@ -43,8 +46,9 @@ func (p *Publisher) State() publisherState {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := publisherState{Open: len(p.mu.items), Bytes: p.mu.bytes, Held: len(p.mu.held)}
-	s.Fresh, s.Shown, s.Aggregates = p.mu.dedup.Size()
+	s := publisherState{Open: int(p.ids.open.Load()), Bytes: p.ids.bytes.Load(), Held: len(p.mu.holds())}
+	s.Fresh, s.Shown = p.ids.size()
+	s.Aggregates = p.mu.idle()
 	s.DeadLetters, _, s.Parked = p.mu.deadLetters.Size()
 	s.Spilled = p.mu.deadLetters.Spilled()
 	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
@@ -62,11 +66,13 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, it := range p.mu.items {
-		if it.state == sent && (oldest.IsZero() || it.sentAt.Before(oldest)) {
-			oldest = it.sentAt
+	p.ids.each(func(items map[gocql.UUID]*item, _ *dedup.Index) {
+		for _, it := range items {
+			if it.state == sent && (oldest.IsZero() || it.sentAt.Before(oldest)) {
+				oldest = it.sentAt
+			}
 		}
-	}
+	})
 	return oldest
 }
 
@@ -74,11 +80,7 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 func (p *Publisher) Holds() []Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]Hold, 0, len(p.mu.held))
-	for _, h := range p.mu.held {
-		out = append(out, *h)
-	}
-	return out
+	return p.mu.holds()
 }
 
 // Remaining returns how many events are not acknowledged, and how many of them wait for an
@@ -86,16 +88,16 @@ func (p *Publisher) Holds() []Hold {
 func (p *Publisher) Remaining() (open, blocked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.mu.items) == 0 {
+	if open = int(p.ids.open.Load()); open == 0 {
 		return 0, 0
 	}
 	now := time.Now()
-	for _, l := range p.mu.lanes {
+	for l := range p.mu.lanes() {
 		if l.blocked(now) {
 			blocked += len(l.items)
 		}
 	}
-	return len(p.mu.items), blocked
+	return open, blocked
 }
 
 // EventState returns the state of the event, empty if the publisher does not know it.
@@ -103,8 +105,10 @@ func (p *Publisher) Remaining() (open, blocked int) {
 func (p *Publisher) EventState(e *outbox.Event) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if it := p.mu.items[e.ID]; it != nil {
-		l := p.mu.lanes[e.AggregateID]
+	s := p.mu.of(e.AggregateID)
+	it, published, _ := p.ids.find(e.ID)
+	if it != nil {
+		l := s.lanes[e.AggregateID]
 		front := l.items[0] == it
 		switch {
 		case front && l.hold != nil:
@@ -125,7 +129,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventQueued
 		}
 	}
-	if p.mu.dedup.Has(e.ID) {
+	if published {
 		return EventOut
 	}
 	if ref, c := p.mu.deadLetters.Ref(e.ID); ref != nil {
@@ -138,7 +142,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventDead
 		}
 	}
-	if l, ok := p.mu.line(e.AggregateID); ok && l.Next > e.Sequence {
+	if l, ok := s.line(e.AggregateID); ok && l.Next > e.Sequence {
 		return EventOut
 	}
 	return ""
@@ -181,7 +185,6 @@ func (p *Publisher) DataLoss(now time.Time) *DataLoss {
 // MemoryUse returns the number of events that wait for the sweep reader, their limit,
 // and whether the number is near the limit.
 func (p *Publisher) MemoryUse() (events, limit int, near bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.dedup.Use()
+	events, _ = p.ids.size()
+	return events, p.ids.limit, p.ids.near.Is()
 }

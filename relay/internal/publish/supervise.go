@@ -42,12 +42,10 @@ func (p *Publisher) checkLocked() time.Duration {
 
 // pumpRefusedLocked retries the lanes that the breaker refused.
 func (p *Publisher) pumpRefusedLocked() {
-	if p.calls.State() != BreakerClosed || len(p.mu.refused) == 0 {
+	if p.calls.State() != BreakerClosed {
 		return
 	}
-	refused := p.mu.refused
-	p.mu.refused = make(map[*lane]struct{})
-	for l := range refused {
+	for l := range p.mu.takeRefused() {
 		if len(l.items) > 0 {
 			p.pumpLocked(l)
 		}
@@ -66,17 +64,17 @@ func (p *Publisher) answerBreakerLocked() {
 	switch state {
 	case BreakerOpen:
 		// Records that the broker cannot have are returned, then spilled or kept in their lanes.
-		for l := range p.mu.sending {
+		for l := range p.mu.sending() {
 			l.flight.Recall()
 		}
 	case BreakerHalfOpen, BreakerClosed:
 		p.wake() // an aggregate's dead letters are published before its newer events
 	}
-	clear(p.mu.refused)
+	p.mu.takeRefused() // they are among the lanes
 	for l := range p.mu.replaying {
 		p.pumpLocked(l)
 	}
-	for _, l := range p.mu.lanes {
+	for l := range p.mu.lanes() {
 		p.pumpLocked(l)
 	}
 }
@@ -117,7 +115,7 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 	if !p.table.exists() {
 		return
 	}
-	filling := p.mu.filling()
+	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
 	for key, f := range stalled {
 		if silent := now.Sub(f.since); filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout) {
 			p.spillLocked(key, f, silent)
@@ -128,7 +126,7 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 // stallLocked marks the partition as stalled.
 func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
 	f.stalled = true
-	for l := range p.mu.sending {
+	for l := range p.mu.sending() {
 		if l.part == key && l.firstQueued() != nil {
 			f.waiting[l] = struct{}{}
 		}

@@ -54,7 +54,7 @@ func (p *Publisher) refuseLocked(l *lane, err error) {
 		l.hold = &Hold{
 			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
 		}
-		p.mu.held[l.id] = l.hold
+		l.home.held[l.id] = l.hold
 		p.log.Error("event cannot be published, aggregate held",
 			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}

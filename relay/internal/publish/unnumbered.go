@@ -6,7 +6,7 @@ package publish
 
 // noteTime records that the lane accepts an event without a number. It returns how much
 // older than the last accepted event it is, in microseconds, 0 if it is not.
-func (a *aggregates) noteTime(l *lane, o *Offer) (late int64) {
+func noteTime(l *lane, o *Offer) (late int64) {
 	if o.Written > 0 && o.Written < l.line.Next {
 		late = l.line.Next - o.Written
 	}
@@ -14,15 +14,15 @@ func (a *aggregates) noteTime(l *lane, o *Offer) (late int64) {
 	return late
 }
 
-// noteAgain records the write time of an event that was already published, by this
+// noteAgain records the write time of an event of the dedup index: it was published by this
 // process or an earlier one: after a start nothing else is known of its aggregate. An
 // older event accepted since the start was late; noteAgain returns by how much, in
 // microseconds.
-func (a *aggregates) noteAgain(o *Offer) (late int64) {
-	if o.Written == 0 || !a.dedup.Has(o.Event.ID) {
+func (s *stripe) noteAgain(o *Offer) (late int64) {
+	if o.Written == 0 {
 		return 0
 	}
-	l, _ := a.line(o.Event.AggregateID)
+	l, _ := s.line(o.Event.AggregateID)
 	if o.Written <= l.Next {
 		return 0
 	}
@@ -30,10 +30,10 @@ func (a *aggregates) noteAgain(o *Offer) (late int64) {
 		late = o.Written - l.Next
 	}
 	l.Next = o.Written
-	if lane, ok := a.lanes[o.Event.AggregateID]; ok {
+	if lane, ok := s.lanes[o.Event.AggregateID]; ok {
 		lane.line = l
 	} else {
-		a.dedup.Keep(o.Event.AggregateID, l)
+		s.lines.Keep(o.Event.AggregateID, l)
 	}
 	return late
 }

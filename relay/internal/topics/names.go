@@ -3,6 +3,7 @@ package topics
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -20,12 +21,16 @@ func Expand(template, eventType, aggregateType string) string {
 		"{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(template)
 }
 
-// Names are the topics of events, by event type or by a template. It is not safe for
+// Names are the topics of events, by event type or by a template. It is safe for
 // concurrent use.
 type Names struct {
 	topics   map[string]string // by event type
 	template string
-	cache    map[nameKey]nameEntry
+
+	mu struct {
+		sync.RWMutex
+		cache map[nameKey]nameEntry
+	}
 }
 
 // maxNames bounds the cached names; event types are few.
@@ -41,21 +46,28 @@ type nameEntry struct {
 // NewNames returns the names of topics; the template names the topic of an event type that
 // topics does not contain.
 func NewNames(topics map[string]string, template string) *Names {
-	return &Names{topics: topics, template: template, cache: make(map[nameKey]nameEntry)}
+	n := &Names{topics: topics, template: template}
+	n.mu.cache = make(map[nameKey]nameEntry)
+	return n
 }
 
 // Of returns the topic of an event. The error is a *failure.TopicError if the name is not
 // valid.
 func (n *Names) Of(e *outbox.Event) (string, error) {
 	k := nameKey{e.Type, e.AggregateType}
-	t, ok := n.cache[k]
-	if !ok {
-		t.name, t.err = n.find(e)
-		if len(n.cache) >= maxNames {
-			clear(n.cache)
-		}
-		n.cache[k] = t
+	n.mu.RLock()
+	t, ok := n.mu.cache[k]
+	n.mu.RUnlock()
+	if ok {
+		return t.name, t.err
 	}
+	t.name, t.err = n.find(e)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.mu.cache) >= maxNames {
+		clear(n.mu.cache)
+	}
+	n.mu.cache[k] = t
 	return t.name, t.err
 }
 

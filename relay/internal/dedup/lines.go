@@ -1,0 +1,73 @@
+package dedup
+
+import "github.com/gocql/gocql"
+
+// Line is the known part of an aggregate's sequence: events first to next-1 were
+// accepted, except gaps.
+type Line struct{ First, Next int64 }
+
+// Lines is one stripe of the lines of aggregates without events in progress, and of the
+// numbers that aggregates skipped. It is not safe for concurrent use.
+type Lines struct {
+	limit int // of lines, and of older
+
+	// lines contains the aggregates published last, older those before them.
+	lines, older map[gocql.UUID]Line
+	// gaps contains the skipped numbers by aggregate. busy reports whether events of
+	// an aggregate are in progress; its lane then has its line.
+	gaps map[gocql.UUID]*gaps
+	busy func(gocql.UUID) bool
+}
+
+// NewLines returns a stripe of lines of maxAggregates aggregates. busy reports whether
+// events of an aggregate are in progress; it is called only within the methods.
+func NewLines(maxAggregates int, busy func(aggregate gocql.UUID) bool) *Lines {
+	return &Lines{
+		limit: max(maxAggregates/2/Stripes, 1), lines: make(map[gocql.UUID]Line),
+		gaps: make(map[gocql.UUID]*gaps), busy: busy,
+	}
+}
+
+// Len returns the number of aggregates.
+func (x *Lines) Len() int { return len(x.lines) + len(x.older) }
+
+// Line returns the line of an aggregate that has no events in progress.
+func (x *Lines) Line(aggregate gocql.UUID) (Line, bool) {
+	if l, ok := x.lines[aggregate]; ok {
+		return l, true
+	}
+	l, ok := x.older[aggregate]
+	return l, ok
+}
+
+// Keep stores the line of an aggregate and evicts the least recently published ones.
+func (x *Lines) Keep(aggregate gocql.UUID, l Line) {
+	if len(x.lines) >= x.limit {
+		for a := range x.gaps {
+			if _, ok := x.lines[a]; !ok && !x.busy(a) {
+				delete(x.gaps, a)
+			}
+		}
+		x.older, x.lines = x.lines, make(map[gocql.UUID]Line)
+	}
+	x.lines[aggregate] = l
+}
+
+// Advance returns the line after event seq of the aggregate is accepted.
+func (x *Lines) Advance(aggregate gocql.UUID, l Line, seq int64) Line {
+	switch {
+	case l.Next == 0:
+		return Line{First: seq, Next: seq + 1}
+	case seq >= l.Next:
+		if seq > l.Next {
+			x.skip(aggregate, l.Next, seq)
+		}
+		l.Next = seq + 1
+	case x.IsGap(aggregate, seq):
+		g := x.gaps[aggregate]
+		if g.found(seq); len(g.numbers) == 0 {
+			delete(x.gaps, aggregate)
+		}
+	}
+	return l
+}

@@ -1,0 +1,146 @@
+package publish
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// Events of other stripes are published while one stripe is locked, and those of its own
+// aggregates wait.
+func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:paralleltest // it holds a lock, in real time
+	b := setup(t, nil)
+	defer b.close()
+	p := b.publisher
+	b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil) // creates the topic
+	b.drain(time.Minute)
+	locked := &p.mu.stripes[0] // a caller that locks all of them waits for it, and holds none
+	own, other := outbox.Event{}, outbox.Event{}
+	for n := 1; own.Sequence == 0 || other.Sequence == 0; n++ {
+		if e := relaytest.Event(n, 1, "OrderUpdated"); p.mu.of(e.AggregateID) == locked {
+			own = e
+		} else {
+			other = e
+		}
+	}
+	locked.Lock()
+	published := make(chan string, 2)
+	go b.submit(own, func() { published <- "of the locked stripe" })
+	go b.submit(other, func() { published <- "of another stripe" })
+	select {
+	case which := <-published:
+		if which != "of another stripe" {
+			t.Errorf("the event %s is published first", which)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no event is published while a stripe is locked")
+	}
+	select {
+	case which := <-published:
+		t.Errorf("the event %s is published too, while its stripe is locked", which)
+	case <-time.After(50 * time.Millisecond):
+	}
+	locked.Unlock()
+	if which := <-published; which != "of the locked stripe" {
+		t.Errorf("the event %s is published twice", which)
+	}
+}
+
+// A row whose aggregate could not be read is offered with its own id as aggregate, and with
+// the right one after it is corrected, perhaps by another reader at the same time. The event
+// is published once, and both callers learn of it.
+func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		var all []outbox.Event
+		var settled atomic.Int32
+		var offers sync.WaitGroup
+		for n := range 300 {
+			e := relaytest.Event(n, 1, "OrderUpdated")
+			unread := e
+			unread.AggregateID, unread.Sequence = e.ID, 0
+			all = append(all, e)
+			for _, offered := range []outbox.Event{e, unread} {
+				offers.Go(func() {
+					b.submit(offered, func() { settled.Add(1) })
+				})
+			}
+		}
+		offers.Wait()
+		b.drain(time.Minute)
+		if got := settled.Load(); got != 600 {
+			t.Errorf("%d offers are settled, want 600", got)
+		}
+		count := make(map[string]int)
+		for _, d := range b.consume("OrderUpdated") {
+			count[d.IDString()]++
+		}
+		for i := range all {
+			if n := count[all[i].IDString()]; n != 1 {
+				t.Errorf("event %d is published %d times", i, n)
+			}
+		}
+	})
+}
+
+// Several readers offer events of different aggregates, most of them twice, while the broker
+// refuses requests and the breaker opens: each event is published once, in sequence.
+func TestPublisher_ManyReadersBesideFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, func(c *Config) { c.Spill = false })
+		defer b.close()
+		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 3})
+		const readers, aggregates, events = 8, 12, 40
+		var all []outbox.Event
+		var settled atomic.Int32
+		var work sync.WaitGroup
+		for r := range readers {
+			for a := range aggregates {
+				for seq := range int64(events) {
+					all = append(all, relaytest.Event(r*aggregates+a, seq+1, "OrderUpdated"))
+				}
+			}
+			work.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(r), 1))
+				for seq := range int64(events) {
+					for a := range aggregates {
+						e := relaytest.Event(r*aggregates+a, seq+1, "OrderUpdated")
+						b.submit(e, func() { settled.Add(1) })
+						if random.IntN(2) == 0 {
+							b.submit(e, func() { settled.Add(1) })
+						} else {
+							settled.Add(1)
+						}
+					}
+					time.Sleep(time.Duration(random.IntN(int(50 * time.Millisecond))))
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond)
+		away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		time.Sleep(10 * time.Second)
+		if s := b.publisher.State().Breaker.State; s == BreakerClosed {
+			t.Error("the breaker is closed in the outage")
+		}
+		away.Remove()
+		work.Wait()
+		b.drain(10 * time.Minute)
+		if got := settled.Load(); got != 2*int32(len(all)) {
+			t.Errorf("%d offers are settled, want %d", got, 2*len(all))
+		}
+		relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
+	})
+}

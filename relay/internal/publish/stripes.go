@@ -1,0 +1,148 @@
+package publish
+
+import (
+	"iter"
+	"maps"
+	"sync"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
+)
+
+// stripe is the state of a part of the aggregates: their lanes with the items in them,
+// their lines and claims. Its lock guards it.
+type stripe struct {
+	sync.Mutex
+	lanes   map[gocql.UUID]*lane // aggregates with events in progress
+	held    map[gocql.UUID]*Hold
+	claims  map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
+	lines   *dedup.Lines
+	sending map[*lane]struct{} // lanes with records outstanding
+	refused map[*lane]struct{} // lanes that the breaker refused
+	_       [64]byte           // no two locks are in one cache line
+}
+
+// stripes contains the aggregates in stripes by aggregate id. Lock and Unlock are for all
+// stripes, in their order; a caller that has locked a single one locks no other.
+type stripes [dedup.Stripes]stripe
+
+// init prepares empty stripes.
+func (s *stripes) init(maxAggregates int) {
+	for i := range s {
+		a := &s[i]
+		a.lanes, a.held, a.claims = make(map[gocql.UUID]*lane), make(map[gocql.UUID]*Hold), make(map[gocql.UUID]chan struct{})
+		a.sending, a.refused = make(map[*lane]struct{}), make(map[*lane]struct{})
+		a.lines = dedup.NewLines(maxAggregates, func(aggregate gocql.UUID) bool { return a.lanes[aggregate] != nil })
+	}
+}
+
+// Lock locks all stripes.
+func (s *stripes) Lock() {
+	for i := range s {
+		s[i].Lock()
+	}
+}
+
+// Unlock unlocks all stripes.
+func (s *stripes) Unlock() {
+	for i := range s {
+		s[i].Unlock()
+	}
+}
+
+// of returns the stripe of an aggregate.
+func (s *stripes) of(aggregate gocql.UUID) *stripe { return &s[dedup.StripeOf(aggregate)] }
+
+// lanes returns the lanes of all aggregates. Called with all stripes locked.
+func (s *stripes) lanes() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		for i := range s {
+			for _, l := range s[i].lanes {
+				if !yield(l) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sending returns the lanes with records outstanding, including those of replays. Called
+// with all stripes locked.
+func (s *stripes) sending() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		for i := range s {
+			for l := range s[i].sending {
+				if !yield(l) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// takeRefused removes and returns the lanes that the breaker refused. Called with all
+// stripes locked.
+func (s *stripes) takeRefused() map[*lane]struct{} {
+	var out map[*lane]struct{}
+	for i := range s {
+		if len(s[i].refused) == 0 {
+			continue
+		}
+		if out == nil {
+			out = make(map[*lane]struct{})
+		}
+		maps.Copy(out, s[i].refused)
+		clear(s[i].refused)
+	}
+	return out
+}
+
+// holds returns the held aggregates. Called with all stripes locked.
+func (s *stripes) holds() []Hold {
+	var out []Hold
+	for i := range s {
+		for _, h := range s[i].held {
+			out = append(out, *h)
+		}
+	}
+	return out
+}
+
+// idle returns the number of aggregates that have a line and no lane. Called with all
+// stripes locked.
+func (s *stripes) idle() (n int) {
+	for i := range s {
+		n += s[i].lines.Len()
+	}
+	return n
+}
+
+// line returns the line of an aggregate.
+func (s *stripe) line(aggregate gocql.UUID) (dedup.Line, bool) {
+	if l, ok := s.lanes[aggregate]; ok {
+		return l.line, true
+	}
+	return s.lines.Line(aggregate)
+}
+
+// lane returns the aggregate's lane and creates it if necessary.
+func (s *stripe) lane(aggregate gocql.UUID, of *producer.Producer) *lane {
+	l, ok := s.lanes[aggregate]
+	if !ok {
+		known, _ := s.lines.Line(aggregate)
+		l = newLane(aggregate, s, known, of)
+		s.lanes[aggregate] = l
+	}
+	return l
+}
+
+// rest removes a lane without items and keeps its line.
+func (s *stripe) rest(l *lane) {
+	if len(l.items) > 0 || l.replay != nil || l.writing {
+		return
+	}
+	s.lines.Keep(l.id, l.line)
+	delete(s.lanes, l.id)
+}
