@@ -31,6 +31,8 @@ packages = go list ./... $(MODULE)/devkit/...
 lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check: export GOGC = 400
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Without the pages of grpc's own traces and html/template, which nobody reads here.
+TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 3000x
 SEEDS ?= 300
@@ -47,15 +49,21 @@ dev: ## run it all: embedded engines, schema, order API, relay, sample orders
 
 .PHONY: build
 build: ## build bin/outbox and bin/outbox-dev
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox ./cmd/outbox
-	CGO_ENABLED=0 go build -C devkit -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
+	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox ./cmd/outbox
+	CGO_ENABLED=0 go build -C devkit -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
 
 .PHONY: build-cloud
 build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and Azure too
-	CGO_ENABLED=0 go build -tags cloud -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
+	CGO_ENABLED=0 go build -tags cloud,$(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
+
+.PHONY: size
+size: ## the production binary has at most 45 MiB
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/size ./cmd/outbox
+	@n=$$(wc -c <bin/size); rm bin/size; echo "outbox: $$n bytes"; \
+		((n <= 45 << 20)) || { echo "more than 45 MiB: go list -deps ./cmd/outbox shows what is linked" >&2; exit 1; }
 
 # Two run side by side. The longest come first, so that both lanes are full until the end.
-TIERS := test-race lint test-virtual test-full test-go test-peers fuzz-short test-fault test-api test-browser bench-smoke test-library alerts cloud-check vuln compose-check
+TIERS := test-race lint test-virtual test-full test-go test-peers fuzz-short test-fault test-api test-browser bench-smoke test-library alerts cloud-check vuln compose-check size
 
 .PHONY: test
 test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
