@@ -34,8 +34,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Without the pages of grpc's own traces and html/template, which nobody reads here.
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
-FUZZTIME ?= 3000x
-SEEDS ?= 300
+FUZZTIME ?= 10000x
+SEEDS ?= 150
 FIRST ?= 1
 
 .PHONY: help
@@ -109,7 +109,7 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$($(packages) | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
-test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 300 seeds
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 150 seeds
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 
@@ -138,7 +138,7 @@ mutants: ## break the code in one line at a time; the tests must notice each bre
 	go run ./test/mutants
 
 .PHONY: fuzz-short
-fuzz-short: ## every fuzz target with some thousand inputs (FUZZTIME=10m for long)
+fuzz-short: ## every fuzz target with ten thousand inputs (FUZZTIME=10m for long)
 	./test/fuzz-all $(FUZZTIME)
 
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults

@@ -226,6 +226,9 @@ func TestFail_Delays(t *testing.T) {
 // which, unless the database is down for good.
 func TestChange_ThroughFaults(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for _, a := range []Action{ActionClaim, ActionFail, ActionSettle, ActionDiscard, ActionRelease} {
 		from := Processing
 		if a == ActionClaim || a == ActionDiscard || a == ActionRelease {

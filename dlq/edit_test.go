@@ -126,6 +126,9 @@ func TestEdit_Refuses(t *testing.T) {
 // and never loses its position.
 func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	places := []place{
 		{"dead_letter_edit_ids", engine.OpWrite},
 		{"dead_letter_edits", engine.OpWrite},

@@ -108,6 +108,9 @@ func TestSet_Refuses(t *testing.T) {
 // A change of tags is interrupted at each statement; the same change again completes it.
 func TestSet_ThroughFaultsAndCrashes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	places := []place{{"dead_letter_lookups", engine.OpWrite}, {"dead_letter_queue", engine.OpCAS}}
 	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
 		l := testDeadLetter("a", 1)

@@ -43,6 +43,9 @@ func TestHTTP_QuotaIsEachClients(t *testing.T) {
 // none, and a retry with the same key leads to exactly one.
 func TestHTTP_AnswersAreTrueWhenWritesFail(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for name, tt := range map[string]struct {
 		count  int
 		effect faults.Effect

@@ -196,6 +196,9 @@ func TestHTTP_ReleasesRace(t *testing.T) {
 // unknown.
 func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	timeout := faults.WriteTimeout(faults.CAS, 1, 2)
 	for name, tt := range map[string]struct {
 		count  int

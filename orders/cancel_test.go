@@ -88,6 +88,9 @@ func TestService_CancelAtOnce(t *testing.T) {
 // times or always.
 func TestService_CancelThroughFaults(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for name, tt := range map[string]struct {
 		effect  faults.Effect
 		refused bool

@@ -90,6 +90,9 @@ var batchFaults = []batchFault{
 // After any outcome of one batch, the response is right and there is one event.
 func TestService_CreateThroughOneFault(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for _, f := range batchFaults {
 		for _, key := range []string{"", "k"} {
 			t.Run(fmt.Sprintf("%s key=%q", f.name, key), func(t *testing.T) {
@@ -129,6 +132,9 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 // for one that does not, and a retry with the key completes just that order.
 func TestService_CreateThroughLastingFault(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for _, f := range batchFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

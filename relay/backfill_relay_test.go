@@ -45,6 +45,7 @@ func (w *world) backfills() (rows []checkpoint.Scan) {
 // what is not in the topics, once, and the same time asks once.
 func TestBackfill_Forced(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
@@ -205,6 +206,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 // milliseconds, behind their older rows, which are read by key.
 func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(1))
 		defer w.close()

@@ -24,6 +24,7 @@ func without(all []outbox.Event, ids ...gocql.UUID) []outbox.Event {
 // still to come: to this relay's sweep, or to the next relay's readers.
 func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, how := range []string{"goes on", "is killed"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
@@ -198,6 +199,7 @@ func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
 // the limit says.
 func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.SpillLimit, c.BreakerOpen = 20, 5*time.Minute

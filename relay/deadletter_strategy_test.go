@@ -222,6 +222,7 @@ func patient(c *Config) {
 // came to is written down; nothing of it is published again.
 func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, patient)
 		defer w.close()

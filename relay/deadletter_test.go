@@ -27,6 +27,7 @@ import (
 // out by themselves, in order and once, before newer ones of their aggregates.
 func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
@@ -251,6 +252,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 // attempts are used up, and goes out by itself, in order.
 func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
@@ -294,6 +296,7 @@ func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 // only later.
 func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = time.Minute })
 		defer w.close()
@@ -347,6 +350,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 // Nothing is lost, out of order or twice.
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for seed := range seeds.Range(t, relaytest.Fewer(8)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

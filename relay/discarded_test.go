@@ -17,6 +17,7 @@ import (
 // though the broker would take it now, nor after a restart.
 func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for name, restart := range map[string]bool{"same relay": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

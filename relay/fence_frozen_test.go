@@ -18,6 +18,7 @@ import (
 // replays it.
 func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	const still = 10 * time.Minute
 	for _, how := range []string{"with the owner at work", "after it stopped", "asked for by an operator"} {
 		t.Run(how, func(t *testing.T) {

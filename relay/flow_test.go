@@ -40,6 +40,7 @@ func (w *world) noLeader(topic string, partition int32, metadata bool) (end func
 // and in order.
 func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for name, tt := range map[string]struct {
 		metadata bool
 		every    time.Duration
@@ -153,6 +154,7 @@ func TestFlow_AKillKeepsTheOrderBehindAStalledRecord(t *testing.T) {
 // breaker stays closed for others.
 func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()

@@ -8,6 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/orders"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // The answer to a change of an order is lost, its caller gives up, and the relay is
@@ -15,6 +17,7 @@ import (
 // visible, with its old time: both are published, in order, with and without the tail.
 func TestLateOrder_IsPublishedWithTheNextChange(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for name, tail := range map[string]string{"tail": TailOn, "sweep alone": TailOff} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,7 @@ func (w *world) once(want []outbox.Event, topics ...string) {
 // that it is missing, however much later, with the tail and without.
 func TestLate_FirstEvent(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range []struct {
 		name   string
 		late   time.Duration

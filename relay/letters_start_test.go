@@ -55,6 +55,7 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 // What a start cannot read it says.
 func TestDeadLetters_AStartSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()

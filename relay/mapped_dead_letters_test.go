@@ -22,6 +22,7 @@ import (
 // ids are in another order.
 func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
@@ -110,6 +111,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 // dedup index prevents it, because without numbers no proof is made.
 func TestDeadLetters_DiscardedOfATableWithoutNumbers(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for name, restart := range map[string]bool{"same relay": false, "restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

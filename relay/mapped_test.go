@@ -55,6 +55,7 @@ func (w *world) count(stmt string, args ...any) (n int) {
 // tail and by the sweep, across a restart, beside the relay of outbox_messages.
 func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tail := range []string{TailOn, TailOff} {
 		t.Run("tail="+tail, func(t *testing.T) {
 			t.Parallel()
@@ -321,6 +322,7 @@ func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 // their write times.
 func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for seed := range seeds.Range(t, 3) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

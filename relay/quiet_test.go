@@ -16,6 +16,7 @@ import (
 // the same.
 func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1, Shards: 4}, nil)
 		defer w.close()
@@ -36,6 +37,7 @@ func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
 // Without numbers the tail begins where the sweep is, in all of its streams.
 func TestRelay_TheTailBeginsBesideABusyStream(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1, Shards: 4}, nil)
 		defer w.close()

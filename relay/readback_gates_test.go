@@ -172,6 +172,7 @@ func TestReadback_AGatedEventIsNoDeadLetter(t *testing.T) {
 // made in the meantime is none that has to be read back.
 func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w, all, away := unreadWorld(t)
 		defer w.close()
@@ -212,6 +213,7 @@ func TestReadback_StopsWhileAPartitionIsUnread(t *testing.T) {
 // next start can remember, and so none twice.
 func TestReadback_PublishesNoMoreThanAStartRemembers(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w, all, away := unreadWorld(t)
 		defer w.close()

@@ -20,6 +20,7 @@ import (
 // at random moments during a load. Nothing is lost, nothing is there twice.
 func TestRelay_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for seed := range seeds.Range(t, relaytest.Fewer(4)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

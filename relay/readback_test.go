@@ -253,6 +253,7 @@ func TestReadback_AfterTheGrant(t *testing.T) {
 // While the broker is away nothing is published, and the relay says why.
 func TestReadback_WaitsForTheBroker(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, nil)
 		defer c.close()

@@ -14,6 +14,7 @@ import (
 // restart lies between.
 func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()

@@ -284,6 +284,7 @@ func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
 // that does not remember it. The request publishes nothing.
 func TestRepair_OfAnEventThatTheSweepPublished(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
@@ -317,6 +318,7 @@ func TestRepair_OfAnEventThatTheSweepPublished(t *testing.T) {
 // before and after a restart.
 func TestRepair_OfADiscardedEvent(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.IdleCheckpoint = 5 * time.Second

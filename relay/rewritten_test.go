@@ -129,6 +129,7 @@ func TestRewritten(t *testing.T) {
 // back.
 func TestRewritten_AcrossACheckpoint(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tail := range []string{TailOff, TailOn} { // of the second run
 		t.Run("tail "+tail, func(t *testing.T) {
 			t.Parallel()

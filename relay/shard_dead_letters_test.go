@@ -119,6 +119,7 @@ func TestShards_DeadLetters(t *testing.T) {
 // A scan and requests for repairs are about the shard's own aggregates.
 func TestShards_ScansAndRepairs(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()

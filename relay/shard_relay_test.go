@@ -103,6 +103,7 @@ func TestShards_OneThatNeverRunsLeavesNoMetrics(t *testing.T) {
 // Shards side by side carry each their own, and nothing else, while streams change.
 func TestShards_CarryEachTheirOwn(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range shardEngines {
 		for _, tail := range []string{TailOn, TailOff} {
 			t.Run(tt.name+" tail "+tail, func(t *testing.T) {
@@ -192,6 +193,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 // each aggregate's events stay in sequence.
 func TestShards_ChangeTheirNumber(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range shardEngines {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -243,6 +245,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 // carried to, not from where its own name was last, or from the very beginning.
 func TestShards_GoOnWhereOthersWere(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range shardEngines {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -286,6 +289,7 @@ func TestShards_GoOnWhereOthersWere(t *testing.T) {
 // streams or within one: those after it go on where that one was.
 func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range shardEngines {
 		for _, change := range []bool{false, true} {
 			t.Run(fmt.Sprint(tt.name, " change=", change), func(t *testing.T) {

@@ -90,6 +90,7 @@ func TestStatus_CheckpointsAreNotSaved(t *testing.T) {
 // A relay to which nothing comes learns soon that its checkpoints can be saved again.
 func TestStatus_CheckpointsAreSavedAgain(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.StallAfter, c.IdleCheckpoint = 30*time.Second, 2*time.Minute })
 		defer w.close()

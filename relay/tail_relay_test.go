@@ -30,6 +30,7 @@ func wideWindow(c *Config) {
 // minutes later; and it alone moves the checkpoints.
 func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, conf := range []scyllafake.Config{{Tokens: 4}, {Version: "2025.4", Tablets: true}} {
 		t.Run(fmt.Sprint("tablets=", conf.Tablets), func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +86,7 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 // When a generation begins, its streams are read from its first moment on.
 func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for _, tt := range []struct {
 		conf   scyllafake.Config
 		change func(*faults.Node) error
@@ -141,6 +143,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 // Nothing is lost, nothing is double, nothing is out of order.
 func TestTail_WithoutACrashEveryEventGoesOutOnce(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for seed := range seeds.Range(t, relaytest.Fewer(4)) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

@@ -86,6 +86,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 // back. Other topics do not wait for it, and the breaker stays closed: the broker answers.
 func TestTopics_WaitsForBrokersThatHoldTheReplicas(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	for name, fault := range map[string]kfake.Fault{
 		"too few brokers": {Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidReplicationFactor},
 		"no leaders":      {Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.LeaderNotAvailable},

@@ -24,6 +24,7 @@ import (
 // failed replay has one; the replay that publishes it has one without an error.
 func TestTraces_OfDeadLetters(t *testing.T) {
 	t.Parallel()
+	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		exporter := tracetest.NewInMemoryExporter()
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))

@@ -109,6 +109,9 @@ func TestStore_HastenTwice(t *testing.T) {
 // due; it is released once.
 func TestStore_HasteningCutOff(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
 		for step, kind := range []engine.OpKind{engine.OpLoggedBatch, engine.OpCAS, engine.OpWrite} { // slot, time, old slot
 			if fate == engine.FateDecided && kind != engine.OpCAS {

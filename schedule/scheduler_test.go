@@ -81,6 +81,9 @@ func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
 
 func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	b, rnd := setup(t), seeds.Rand(t)
 	now := time.Now()
 	var ms []*Message

@@ -290,6 +290,9 @@ func TestMigrate_KeepsAnExistingKeyspace(t *testing.T) {
 // Conditional statements that time out, decided or not, in any place.
 func TestMigrate_ThroughCASTimeouts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for _, decided := range []bool{true, false} {
 		for skip := range lastVersion + len(Components()) + 1 { // the lock, the declarations, the records, the release
 			t.Run(fmt.Sprintf("decided=%v skip=%d", decided, skip), func(t *testing.T) {

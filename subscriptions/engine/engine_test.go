@@ -109,6 +109,9 @@ func TestEngine_FailedDeliveries(t *testing.T) {
 // 1,000 messages that always fail do not stop the others, also when the window is full.
 func TestEngine_FailuresDoNotStallOtherKeys(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	inBubble(t, func(w *world) {
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, MaxReceive: 1000, Backoff: time.Minute})
 		p := w.start()

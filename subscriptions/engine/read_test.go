@@ -14,6 +14,9 @@ import (
 // A partition is paused while its queue is full, and the broker meanwhile keeps a fetch of
 // partitions that have no records. Reading continues soon after the queue has room.
 func TestEngine_ContinuesBesideIdlePartitions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	inBubble(t, func(w *world) {
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest})
 		client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MaxBufferedRecords(1e6))

@@ -163,6 +163,9 @@ func TestReplay_IsDeliveredUntilItIsAcknowledged(t *testing.T) {
 // delivery.
 func TestEngine_CrashAfterTheDeadLetter(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many variants")
+	}
 	for _, ordering := range []subscriptions.Ordering{subscriptions.OrderingKey, subscriptions.OrderingStrict, subscriptions.OrderingNone} {
 		for _, action := range []subscriptions.Action{subscriptions.ActionReject, subscriptions.ActionNack} {
 			for _, op := range []string{"save", "dead letter", "fail"} {

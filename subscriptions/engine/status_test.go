@@ -55,6 +55,9 @@ func (w *world) idle() *Idle {
 // nothing that is not.
 func TestEngine_ProgressOfEachStep(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("many hours of virtual time")
+	}
 	inBubble(t, func(w *world) {
 		early := w.record("k", "early")
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, MaxReceive: 3, Backoff: time.Hour, MaxBackoff: time.Hour})
