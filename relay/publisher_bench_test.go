@@ -78,7 +78,7 @@ func (r *benchRelay) publish(b *testing.B, first, n int) {
 
 // BenchmarkPublisher_Readers publishes events of different aggregates that as many readers
 // offer as there are cores (-cpu 1,2). wait-ns/event is how long goroutines waited for locks
-// of any kind, those of client and broker included.
+// of any kind, also of client and broker.
 func BenchmarkPublisher_Readers(b *testing.B) {
 	r := newBenchRelay(b, startBenchBroker(b, "T"))
 	r.publish(b, 0, 1000)

@@ -403,7 +403,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// The cache of the driver's hosts is bounded; the nodes are those of the addresses.
+// The cache of the driver's hosts is bounded; the nodes are at these addresses.
 func TestNodes_HostsAreBounded(t *testing.T) {
 	t.Parallel()
 	nodes := NewNodes(slog.New(slog.DiscardHandler), nil)

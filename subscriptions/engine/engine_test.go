@@ -158,7 +158,7 @@ func TestEngine_LongLeasePassesTheWindow(t *testing.T) {
 		w.produce("a", "k0", "first")
 		w.sleep(time.Second)
 		first := p.all()
-		// Those of the same key wait behind it, in the same partition as the last one.
+		// Messages of the same key wait behind it, in the same partition as the last one.
 		w.many("a", 0, 12_000, 1)
 		other := event("a", "k0", "last")
 		other.Headers = slices.DeleteFunc(other.Headers, func(h kgo.RecordHeader) bool { return h.Key == outbox.HeaderSubject })

@@ -163,7 +163,7 @@ func (v validator) checkAs(kind string, o object) error {
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(o) // YAML's numbers as those of JSON
+	b, err := json.Marshal(o) // YAML's numbers as in JSON
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ var lateMutants = []mutant{
 		old: "(f.Rewritten() || f.FirstWrite() <= known)", new: "f.Rewritten()",
 	},
 	unit("TestRewritten", mutant{
-		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/judge.go",
+		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",
 		old: "	case !o.Owner:\n		return Left, nil\n",
 		new: "	case false:\n		return Left, nil\n",
 	}),
@@ -28,7 +28,7 @@ var lateMutants = []mutant{
 		new: "				if false {",
 	}),
 	unit("TestRewritten", mutant{
-		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/judge.go",
+		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/offer.go",
 		old: "o.Anyway || e.Sequence == 1 && !p.rewrittenLocked(e, o.Written)):",
 		new: "o.Anyway || e.Sequence == 1):\n		_ = cdclog.Rewritten",
 	}),
@@ -73,7 +73,7 @@ var lateMutants = []mutant{
 		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
 	}),
 	unit("TestRewritten_AcrossACheckpoint", mutant{
-		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/judge.go",
+		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/offer.go",
 		old: "cdclog.Due(e) < p.mu.readFrom",
 		new: "cdclog.Due(e) < 0",
 	}),
@@ -143,7 +143,7 @@ var lateMutants = []mutant{
 		new: "!ok {",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
-		name: "a skipped number counts as published", file: "relay/internal/publish/judge.go",
+		name: "a skipped number counts as published", file: "relay/internal/publish/offer.go",
 		old: "	case s.lines.IsGap(e.AggregateID, e.Sequence):",
 		new: "	case false:",
 	}),
@@ -163,7 +163,7 @@ var lateMutants = []mutant{
 		new: "g.step = 0",
 	}),
 	unit("TestPublisher_AClaimKeepsOthersOut", mutant{
-		name: "a claim does not exclude other callers", file: "relay/internal/publish/judge.go",
+		name: "a claim does not exclude other callers", file: "relay/internal/publish/offer.go",
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),

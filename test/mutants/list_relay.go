@@ -133,12 +133,12 @@ var relayMutants = []mutant{
 		old: "	if published {\n		s.addLocked(it, true)", new: "	if false {\n		s.addLocked(it, true)",
 	},
 	seeds(mutant{
-		name: "the sequencer ignores gaps", file: "relay/internal/publish/judge.go",
+		name: "the sequencer ignores gaps", file: "relay/internal/publish/offer.go",
 		old: "case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:",
 		new: "case e.Sequence >= l.Next:",
 	}),
 	seeds(mutant{
-		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/judge.go",
+		name: "an unknown aggregate begins anywhere", file: "relay/internal/publish/offer.go",
 		old: "case !known && (o.Anyway || e.Sequence == 1 && !",
 		new: "case !known && (true || !",
 	}),

@@ -78,7 +78,7 @@ var tailMutants = []mutant{
 		new: "\t\t_ = g.wideWidth",
 	}),
 	unit("TestTailOrder_TheIndexIsFull", mutant{
-		name: "without numbers the tail reader leaves a row to the sweep reader and passes the next one on", file: "relay/internal/publish/judge.go",
+		name: "without numbers the tail reader leaves a row to the sweep reader and passes the next one on", file: "relay/internal/publish/offer.go",
 		old: "	if e.Sequence == 0 {\n",
 		new: "	if e.Sequence == 0 {\n		if o.By == ByTail && o.Written > 0 && o.Written <= p.ids.horizon(e.ID) {\n			return Left, nil\n		}\n",
 	}),

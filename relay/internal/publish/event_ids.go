@@ -163,8 +163,8 @@ func (x *eventIDs) seed(found *dedup.Found, before int64) {
 	})
 }
 
-// size returns the number of published events that the sweep reader has not read, and of
-// those that it has.
+// size returns the numbers of published events that the sweep reader has not read, and that
+// it has.
 func (x *eventIDs) size() (fresh, shown int) {
 	x.each(func(_ map[gocql.UUID]*item, index *dedup.Index) {
 		fresh, shown = fresh+index.Fresh(), shown+index.Shown()

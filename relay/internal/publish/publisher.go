@@ -165,8 +165,10 @@ func (p *Publisher) replays() bool {
 func (p *Publisher) shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for range p.mu.sending() {
-		return false
+	for i := range p.mu.stripes {
+		if len(p.mu.stripes[i].sending) > 0 {
+			return false
+		}
 	}
 	return p.calls.State() == BreakerOpen && p.mu.deadLetters.writing == 0
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Events of other stripes are published while one stripe is locked, and those of its own
+// Events of other stripes are published while one stripe is locked, and events of its own
 // aggregates wait.
 func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:paralleltest // it holds a lock, in real time
 	b := setup(t, nil)

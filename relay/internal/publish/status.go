@@ -46,9 +46,12 @@ func (p *Publisher) State() publisherState {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := publisherState{Open: int(p.ids.open.Load()), Bytes: p.ids.bytes.Load(), Held: len(p.mu.holds())}
+	s := publisherState{Open: int(p.ids.open.Load()), Bytes: p.ids.bytes.Load()}
 	s.Fresh, s.Shown = p.ids.size()
-	s.Aggregates = p.mu.idle()
+	for i := range p.mu.stripes {
+		s.Held += len(p.mu.stripes[i].held)
+		s.Aggregates += p.mu.stripes[i].lines.Len()
+	}
 	s.DeadLetters, _, s.Parked = p.mu.deadLetters.Size()
 	s.Spilled = p.mu.deadLetters.Spilled()
 	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
@@ -80,7 +83,13 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 func (p *Publisher) Holds() []Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.holds()
+	out := []Hold{}
+	for i := range p.mu.stripes {
+		for _, h := range p.mu.stripes[i].held {
+			out = append(out, *h)
+		}
+	}
+	return out
 }
 
 // Remaining returns how many events are not acknowledged, and how many of them wait for an
@@ -92,9 +101,11 @@ func (p *Publisher) Remaining() (open, blocked int) {
 		return 0, 0
 	}
 	now := time.Now()
-	for l := range p.mu.lanes() {
-		if l.blocked(now) {
-			blocked += len(l.items)
+	for i := range p.mu.stripes {
+		for _, l := range p.mu.stripes[i].lanes {
+			if l.blocked(now) {
+				blocked += len(l.items)
+			}
 		}
 	}
 	return open, blocked

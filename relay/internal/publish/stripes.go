@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"iter"
 	"maps"
 	"sync"
 
@@ -55,33 +54,6 @@ func (s *stripes) Unlock() {
 // of returns the stripe of an aggregate.
 func (s *stripes) of(aggregate gocql.UUID) *stripe { return &s[dedup.StripeOf(aggregate)] }
 
-// lanes returns the lanes of all aggregates. Called with all stripes locked.
-func (s *stripes) lanes() iter.Seq[*lane] {
-	return func(yield func(*lane) bool) {
-		for i := range s {
-			for _, l := range s[i].lanes {
-				if !yield(l) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// sending returns the lanes with records outstanding, including those of replays. Called
-// with all stripes locked.
-func (s *stripes) sending() iter.Seq[*lane] {
-	return func(yield func(*lane) bool) {
-		for i := range s {
-			for l := range s[i].sending {
-				if !yield(l) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // takeRefused removes and returns the lanes that the breaker refused. Called with all
 // stripes locked.
 func (s *stripes) takeRefused() map[*lane]struct{} {
@@ -97,26 +69,6 @@ func (s *stripes) takeRefused() map[*lane]struct{} {
 		clear(s[i].refused)
 	}
 	return out
-}
-
-// holds returns the held aggregates. Called with all stripes locked.
-func (s *stripes) holds() []Hold {
-	var out []Hold
-	for i := range s {
-		for _, h := range s[i].held {
-			out = append(out, *h)
-		}
-	}
-	return out
-}
-
-// idle returns the number of aggregates that have a line and no lane. Called with all
-// stripes locked.
-func (s *stripes) idle() (n int) {
-	for i := range s {
-		n += s[i].lines.Len()
-	}
-	return n
 }
 
 // line returns the line of an aggregate.

@@ -64,8 +64,10 @@ func (p *Publisher) answerBreakerLocked() {
 	switch state {
 	case BreakerOpen:
 		// Records that the broker cannot have are returned, then spilled or kept in their lanes.
-		for l := range p.mu.sending() {
-			l.flight.Recall()
+		for i := range p.mu.stripes {
+			for l := range p.mu.stripes[i].sending {
+				l.flight.Recall()
+			}
 		}
 	case BreakerHalfOpen, BreakerClosed:
 		p.wake() // an aggregate's dead letters are published before its newer events
@@ -74,8 +76,10 @@ func (p *Publisher) answerBreakerLocked() {
 	for l := range p.mu.replaying {
 		p.pumpLocked(l)
 	}
-	for l := range p.mu.lanes() {
-		p.pumpLocked(l)
+	for i := range p.mu.stripes {
+		for _, l := range p.mu.stripes[i].lanes {
+			p.pumpLocked(l)
+		}
 	}
 }
 
@@ -126,9 +130,11 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 // stallLocked marks the partition as stalled.
 func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
 	f.stalled = true
-	for l := range p.mu.sending() {
-		if l.part == key && l.firstQueued() != nil {
-			f.waiting[l] = struct{}{}
+	for i := range p.mu.stripes {
+		for l := range p.mu.stripes[i].sending {
+			if l.part == key && l.firstQueued() != nil {
+				f.waiting[l] = struct{}{}
+			}
 		}
 	}
 	p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,

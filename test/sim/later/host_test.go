@@ -82,6 +82,6 @@ func service(at *atomic.Pointer[messages.Service]) process {
 		}
 		at.Store(one)
 		<-ctx.Done()
-		time.Sleep(2 * (5*time.Second + statementTimeout)) // those who ask hear something, or nothing any more
+		time.Sleep(2 * (5*time.Second + statementTimeout)) // queries have a result or an error
 	}
 }

@@ -119,7 +119,7 @@ func (w *world) everythingFails() {
 	}
 }
 
-// allIsWell ends all failures; those of consumers, too.
+// allIsWell ends all failures, also of consumers.
 func (w *world) allIsWell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
