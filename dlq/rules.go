@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/glob"
 )
 
 // StrategyRule chooses the strategy of dead letters. Every criterion that is not empty
@@ -16,7 +17,7 @@ type StrategyRule struct {
 	Name string `setting:"name"`
 
 	// ErrorClasses, ErrorCodes, EventTypes, AggregateTypes and Tables match if one of
-	// their patterns does; * and ? match any text, as in path.Match.
+	// their patterns does; * and ? match any text, as in glob.Match.
 	ErrorClasses   []string `setting:"error_classes"`
 	ErrorCodes     []string `setting:"error_codes"`
 	EventTypes     []string `setting:"event_types"`
@@ -147,7 +148,7 @@ func (r StrategyRule) compile(bad func(format string, args ...any)) *compiled {
 		{"tables", r.Tables},
 	} {
 		for _, v := range list.values {
-			if _, err := path.Match(v, ""); err != nil || v == "" {
+			if !glob.Valid(v) {
 				bad("%s: %q is not a pattern: write a name, with * and ? for any text", list.key, v)
 			}
 		}
@@ -287,8 +288,5 @@ func (c *compiled) matches(s *Subject, now time.Time) bool {
 
 // anyMatch reports whether there are no patterns, or one matches.
 func anyMatch(patterns []string, value string) bool {
-	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
-		ok, _ := path.Match(p, value) // checked by compile
-		return ok
-	})
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, value) })
 }

@@ -1,10 +1,11 @@
 package subscriptions
 
 import (
-	"path"
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/glob"
 )
 
 // Place is the place of a record in a topic.
@@ -77,5 +78,5 @@ func (s *Subscription) SelectsTopic(topic string) bool {
 
 // SelectsType reports whether the subscription selects an event type.
 func (s *Subscription) SelectsType(typ string) bool {
-	return len(s.Types) == 0 || slices.ContainsFunc(s.Types, func(p string) bool { ok, _ := path.Match(p, typ); return ok })
+	return len(s.Types) == 0 || slices.ContainsFunc(s.Types, func(p string) bool { return glob.Match(p, typ) })
 }

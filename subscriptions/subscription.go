@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/glob"
 )
 
 // Defaults and limits of a Subscription.
@@ -154,7 +155,7 @@ func (s *Subscription) Validate() error {
 	}
 	for field, patterns := range map[string][]string{"topics": s.Topics, "types": s.Types} {
 		for _, p := range patterns {
-			if _, err := path.Match(p, "x"); err != nil || p == "" || len(p) > 249 {
+			if !glob.Valid(p) || len(p) > 249 {
 				bad("%s: %q is no pattern; write names, with * for any characters", field, p)
 			}
 		}

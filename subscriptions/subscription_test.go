@@ -159,6 +159,8 @@ func TestSubscription_Selects(t *testing.T) {
 		{[]string{"a.b"}, []string{"a.b"}, "aXb", "aXb", [2]bool{false, false}},
 		{[]string{"x*", "a.b"}, nil, "aXb", "", [2]bool{false, true}},
 		{[]string{"*"}, []string{"*"}, "anything", "anything", [2]bool{true, true}},
+		{[]string{"*"}, []string{"*"}, "orders", "shop/order/created", [2]bool{true, true}},
+		{[]string{"*"}, []string{"shop/*"}, "orders", "shop/order/created", [2]bool{true, true}},
 		{[]string{"*"}, nil, "_internal", "", [2]bool{false, true}},
 		{[]string{"_in*"}, nil, "_internal", "", [2]bool{false, true}},
 		{[]string{"_internal"}, nil, "_internal", "", [2]bool{true, true}},

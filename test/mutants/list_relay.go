@@ -121,6 +121,10 @@ var relayMutants = []mutant{
 		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
 	}),
 	{
+		name: "patterns: a slash in an event type ends what * matches", file: "internal/glob/glob.go", pkg: "./internal/glob", run: "TestMatch",
+		old: "ReplaceAll(s, \"/\", \"\\x00\")", new: "ReplaceAll(s, \"/\", \"/\")",
+	},
+	{
 		name: "publisher: all aggregates have one lock", file: "relay/internal/dedup/stripe.go", pkg: "./relay/internal/publish", run: "TestPublisher_StripesProceedByThemselves",
 		old: "return int(h * 0x9e3779b97f4a7c15 >> 60)", new: "return int(h >> 63 >> 1)",
 	},
