@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -212,6 +213,40 @@ func TestBulk_TextAndRange(t *testing.T) {
 	b.click(".selection [data-key=act-discard]")
 	b.confirm("test data")
 	w.until(other, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
+}
+
+// A click on the name of a column sorts the rows of the page, a second one in reverse, and a
+// third one as the server does. The choice of rows stays.
+func TestList_Sorts(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for i := range 4 {
+		w.writeDeadLetter(func(l *dlq.DeadLetter) {
+			l.Attempts, l.ErrorClass = []int{9, 100, 1, 20}[i], []string{"refused", "timeout", "refused", "broker"}[i]
+		})
+	}
+	b := w.open(access.Viewer, "/dead-letters?status=manual")
+	b.sees("main", "4 dead letters, newest first")
+	column := func(label string) string {
+		return strings.Join(eval[[]string](b, `[...document.querySelectorAll("tbody td[data-label=" + CSS.escape(%s) + "]")].map((c) => (c.querySelector(".clip") ?? c).textContent)`, label), " ")
+	}
+	b.click("[data-key^=pick-]:not([data-key=pick-all])")
+	b.sees(".selection", "1 dead letter chosen")
+	unsorted := column("Attempts")
+	for i, want := range []string{"1 9 20 100", "100 20 9 1", unsorted} {
+		b.click("[data-key=sort-Attempts]")
+		if got := column("Attempts"); got != want {
+			t.Errorf("after %d clicks the attempts are %s, want %s", i+1, got, want)
+		}
+		if got, want := eval[string](b, `document.querySelector("[aria-sort]")?.getAttribute("aria-sort") ?? "none"`), []string{"ascending", "descending", "none"}[i]; got != want {
+			t.Errorf("aria-sort is %s, want %s", got, want)
+		}
+	}
+	b.click("[data-key=sort-Error]")
+	if got := column("Error"); got != "broker refused refused timeout" {
+		t.Errorf("by error class: %s", got)
+	}
+	b.sees(".selection", "1 dead letter chosen")
 }
 
 // A list of several pages says how many dead letters there are.

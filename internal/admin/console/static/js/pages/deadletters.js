@@ -7,6 +7,7 @@ import * as keys from "../keys.js";
 import { chooser, listing, since } from "../listing.js";
 import { badge, empty, failed, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
+import { sorter } from "../sort.js";
 import { open, statuses } from "../words.js";
 
 const fields = ["status", "error_class", "event_type", "aggregate", "table", "tag", "min_priority", "text", "since", "until"];
@@ -43,7 +44,7 @@ export function deadLetters(ctx) {
   ctx.title("Dead letters");
   const all = listing("/dead-letters", fields, "dead letters"), { q } = all;
   let page = null, stats = null;
-  const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw);
+  const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw), order = sorter(draw);
   fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
   const counted = (s) => { const before = totalOf(stats, q); stats = s; if (page && totalOf(s, q) !== before) draw(); };
 
@@ -65,7 +66,7 @@ export function deadLetters(ctx) {
         ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/dead-letters") }, "Show all dead letters"))
         : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, table(deadLetters, chosen), all.pager(page, `${total === null ? "" : `${count(deadLetters.length)} of `}${plural(total ?? deadLetters.length, "dead letter")}, newest first`));
+      fill(list, table(deadLetters, chosen, order), all.pager(page, `${total === null ? "" : `${count(deadLetters.length)} of `}${plural(total ?? deadLetters.length, "dead letter")}, newest first`));
     }
     const here = deadLetters.filter((l) => chosen.has(l.event_id));
     chosen.show(here.length === deadLetters.length && (page.next || q.cursor), () => {
@@ -85,12 +86,16 @@ export function deadLetters(ctx) {
   read();
 }
 
-function table(deadLetters, chosen) {
+// columns are those of the table; the rows of a page are sorted by them.
+const columns = [["Event"], ["Status", (l) => l.status], ["Priority", (l) => l.priority ?? 0, true], ["Error", (l) => l.error_class], ["Type", (l) => l.event_type], ["Aggregate", (l) => l.aggregate_id],
+  ["Attempts", (l) => l.attempts, true], ["Failed", (l) => l.first_failed_at], ["Next attempt", (l) => (l.status !== "pending" ? null : known(l.next_attempt) ? l.next_attempt : "0")]];
+
+function table(deadLetters, chosen, order) {
   return h("div", { class: "scroll", role: "region", "aria-label": "Dead letters, newest first", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Dead letters, newest first"),
     h("thead", null, h("tr", null, chosen.head(deadLetters.map((l) => l.event_id)),
-      ["Event", "Status", "Priority", "Error", "Type", "Aggregate", "Attempts", "Failed", "Next attempt"].map((t) => h("th", { scope: "col", class: t === "Attempts" || t === "Priority" ? "num" : null }, t)))),
-    h("tbody", null, deadLetters.map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
+      order.head(columns))),
+    h("tbody", null, order.rows(deadLetters, columns).map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
       h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/dead-letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
       h("td", { "data-label": "Status" }, badge(l.status, l.released)),
       h("td", { "data-label": "Priority", class: "num", title: (l.tags ?? []).join(", ") }, String(l.priority ?? 0), (l.tags ?? []).length > 0 && h("span", { class: "muted" }, ` ${l.tags.join(", ")}`)),

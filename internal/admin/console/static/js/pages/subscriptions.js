@@ -4,6 +4,7 @@ import { fill, h } from "../dom.js";
 import { ago, count, visible } from "../format.js";
 import { empty, failed, loading, mark } from "../parts.js";
 import { href } from "../router.js";
+import { sorter } from "../sort.js";
 import { subscriptionStates } from "../words.js";
 
 // most bounds the subscriptions whose status is read: each needs the database, the broker
@@ -34,21 +35,25 @@ export function subscriptions(ctx) {
   }
 
   let drawn = "";
+  const order = sorter(() => { drawn = ""; draw(); });
   function draw() {
     const now = JSON.stringify([all, ...known]);
     if (now === drawn) return;
     drawn = now;
-    fill(body, all.length ? table(all, known) : empty("There are no subscriptions.", "outbox subscriptions apply -f FILE creates one; outbox subscriptions serve runs it."));
+    fill(body, all.length ? table(all, known, order) : empty("There are no subscriptions.", "outbox subscriptions apply -f FILE creates one; outbox subscriptions serve runs it."));
   }
 
   ctx.every(10_000, read);
   read();
 }
 
-const table = (all, known) => h("div", { class: "scroll", role: "region", "aria-label": "Subscriptions", tabindex: "0" }, h("table", { class: "cards" },
+const columns = (known) => [["Subscription", (s) => s.name], ["State", stateOf], ["Topics", (s) => s.topics.join(", ")], ["Lag", (s) => known.get(s.name)?.lag, true], ["In flight", (s) => known.get(s.name)?.leased, true],
+  ["Oldest", (s) => known.get(s.name)?.oldest], ["Dead letters", (s) => known.get(s.name)?.dead_letters, true]];
+
+const table = (all, known, order) => h("div", { class: "scroll", role: "region", "aria-label": "Subscriptions", tabindex: "0" }, h("table", { class: "cards" },
   h("caption", { class: "hidden-text" }, "Subscriptions, by name"),
-  h("thead", null, h("tr", null, ["Subscription", "State", "Topics", "Lag", "In flight", "Oldest", "Dead letters"].map((t, i) => h("th", { scope: "col", class: [3, 4, 6].includes(i) ? "num" : null }, t)))),
-  h("tbody", null, all.map((s) => {
+  h("thead", null, h("tr", null, order.head(columns(known)))),
+  h("tbody", null, order.rows(all, columns(known)).map((s) => {
     const now = known.get(s.name), number = (n) => (now ? count(n) : "–");
     return h("tr", { "data-id": s.name },
       h("td", { "data-label": "Subscription" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `row-${s.name}` }, visible(s.name))),
