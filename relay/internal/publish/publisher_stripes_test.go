@@ -13,8 +13,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
+
+// offer is submit for other goroutines than that of the test.
+func (b *bundle) offer(e outbox.Event, settled func()) {
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, BySweep, settled); err != nil {
+		b.t.Errorf("submit(%s) error = %v", e.ID, err)
+	}
+}
 
 // Events of other stripes are published while one stripe is locked, and events of its own
 // aggregates wait.
@@ -35,8 +43,8 @@ func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:parallelt
 	}
 	locked.Lock()
 	published := make(chan string, 2)
-	go b.submit(own, func() { published <- "of the locked stripe" })
-	go b.submit(other, func() { published <- "of another stripe" })
+	go b.offer(own, func() { published <- "of the locked stripe" })
+	go b.offer(other, func() { published <- "of another stripe" })
 	select {
 	case which := <-published:
 		if which != "of another stripe" {
@@ -74,7 +82,7 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 			all = append(all, e)
 			for _, offered := range []outbox.Event{e, unread} {
 				offers.Go(func() {
-					b.submit(offered, func() { settled.Add(1) })
+					b.offer(offered, func() { settled.Add(1) })
 				})
 			}
 		}
@@ -118,9 +126,9 @@ func TestPublisher_ManyReadersBesideFailures(t *testing.T) {
 				for seq := range int64(events) {
 					for a := range aggregates {
 						e := relaytest.Event(r*aggregates+a, seq+1, "OrderUpdated")
-						b.submit(e, func() { settled.Add(1) })
+						b.offer(e, func() { settled.Add(1) })
 						if random.IntN(2) == 0 {
-							b.submit(e, func() { settled.Add(1) })
+							b.offer(e, func() { settled.Add(1) })
 						} else {
 							settled.Add(1)
 						}
