@@ -34,15 +34,17 @@ func (p *Publisher) pumpAll(l *lane) {
 func (p *Publisher) pump(l *lane, all bool) (more bool) {
 	for !p.mu.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
 		it := l.firstQueued()
-		switch {
-		case it == nil, p.gatedLocked(l, it):
+		if it == nil || p.gatedLocked(l, it) {
 			return false
-		case !all && (l.replay != nil || l.suspect || it.topicErr != nil || p.staysLocked(l, it)):
+		}
+		stays := p.staysLocked(l, it) // read once: the breaker may open between two readings
+		switch {
+		case !all && (l.replay != nil || l.suspect || it.topicErr != nil || stays):
 			return true
 		case l.replay != nil && !l.replay.isClaimed():
 			p.endReplayLocked(l, replayEnd{err: errClaimLost})
 			return false
-		case p.staysLocked(l, it):
+		case stays:
 			if l.outstanding > 0 && (l.replay != nil || !p.behindLocked(l, it)) {
 				return false
 			}
