@@ -25,7 +25,7 @@
 // stripes, in their order; nobody locks several single ones. The other fields in the struct of
 // that name, with the chains in them, are read with any stripe locked and changed with all of
 // them; so are the fields of Replayer that are marked so. Methods that end in Locked need all
-// stripes, or, if their comment says so, the one of their lane or event. These locks are taken
+// stripes, or, if their comment states it, the one of their lane or event. These locks are taken
 // before batch.mu, before flows.hot, before the locks of eventIDs, and before the locks of packages
 // calls, producer, older, topics and swept; no two of those are held together.
 //

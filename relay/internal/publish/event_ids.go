@@ -40,7 +40,12 @@ func (x *eventIDs) init(limit int) {
 	}
 }
 
-func (x *eventIDs) of(id gocql.UUID) *idStripe { return &x.stripes[dedup.StripeOf(id)] }
+// lock returns the stripe of an event, locked.
+func (x *eventIDs) lock(id gocql.UUID) *idStripe {
+	s := &x.stripes[dedup.StripeOf(id)]
+	s.mu.Lock()
+	return s
+}
 
 // each calls f with each stripe's items and index, locked.
 func (x *eventIDs) each(f func(items map[gocql.UUID]*item, index *dedup.Index)) {
@@ -55,8 +60,7 @@ func (x *eventIDs) each(f func(items map[gocql.UUID]*item, index *dedup.Index)) 
 // find returns the event's item if it is in progress. published reports whether the index
 // has the event, and inTopic whether it is then known to be in its topic.
 func (x *eventIDs) find(id gocql.UUID) (it *item, published bool, inTopic dedup.InTopic) {
-	s := x.of(id)
-	s.mu.Lock()
+	s := x.lock(id)
 	defer s.mu.Unlock()
 	if it = s.mu.items[id]; it != nil {
 		return it, false, false
@@ -68,8 +72,7 @@ func (x *eventIDs) find(id gocql.UUID) (it *item, published bool, inTopic dedup.
 // horizon returns the newest write time, in microseconds, of the evicted ids of the event's
 // stripe: the event, if published and written later, is in the index.
 func (x *eventIDs) horizon(id gocql.UUID) int64 {
-	s := x.of(id)
-	s.mu.Lock()
+	s := x.lock(id)
 	defer s.mu.Unlock()
 	return s.mu.index.Horizon()
 }
@@ -77,8 +80,7 @@ func (x *eventIDs) horizon(id gocql.UUID) int64 {
 // begin adds an item, and reports whether its event was neither in progress nor published.
 func (x *eventIDs) begin(it *item) bool {
 	id := it.event.ID
-	s := x.of(id)
-	s.mu.Lock()
+	s := x.lock(id)
 	defer s.mu.Unlock()
 	if s.mu.items[id] != nil || s.mu.index.Has(id) {
 		return false
@@ -91,8 +93,7 @@ func (x *eventIDs) begin(it *item) bool {
 
 // end removes an item, and adds its event to the index if it is published.
 func (x *eventIDs) end(it *item, published bool) {
-	s := x.of(it.event.ID)
-	s.mu.Lock()
+	s := x.lock(it.event.ID)
 	defer s.mu.Unlock()
 	delete(s.mu.items, it.event.ID)
 	x.open.Add(-1)
@@ -104,8 +105,7 @@ func (x *eventIDs) end(it *item, published bool) {
 
 // add adds an event to the index; in reports whether it is in its topic.
 func (x *eventIDs) add(it *item, in dedup.InTopic) {
-	s := x.of(it.event.ID)
-	s.mu.Lock()
+	s := x.lock(it.event.ID)
 	defer s.mu.Unlock()
 	s.addLocked(it, in)
 }
@@ -120,31 +120,25 @@ func (s *idStripe) addLocked(it *item, in dedup.InTopic) {
 	}
 }
 
-// addUnsent adds an event whose dead letter is settled, and reports whether the index did
-// not have it.
-func (x *eventIDs) addUnsent(id gocql.UUID, written int64) bool {
-	s := x.of(id)
-	s.mu.Lock()
+// addUnsent adds an event whose dead letter is settled, unless the index has it.
+func (x *eventIDs) addUnsent(id gocql.UUID, written int64) {
+	s := x.lock(id)
 	defer s.mu.Unlock()
-	if s.mu.index.Has(id) {
-		return false
+	if !s.mu.index.Has(id) {
+		s.mu.index.AddUnsent(id, written)
 	}
-	s.mu.index.AddUnsent(id, written)
-	return true
 }
 
 // show records that the sweep reader has read the row of a published event.
 func (x *eventIDs) show(id gocql.UUID, written int64) {
-	s := x.of(id)
-	s.mu.Lock()
+	s := x.lock(id)
 	defer s.mu.Unlock()
 	s.mu.index.Show(id, written)
 }
 
 // forget removes an event from the index.
 func (x *eventIDs) forget(id gocql.UUID) {
-	s := x.of(id)
-	s.mu.Lock()
+	s := x.lock(id)
 	defer s.mu.Unlock()
 	s.mu.index.Forget(id)
 }

@@ -15,8 +15,7 @@ import (
 
 // Expect returns the next number of the aggregate, and whether the aggregate is known.
 func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
-	s := p.mu.of(aggregate)
-	s.Lock()
+	s := p.mu.lock(aggregate)
 	defer s.Unlock()
 	l, known := s.line(aggregate)
 	return l.Next, known
@@ -24,8 +23,7 @@ func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 
 // Missing returns how many of the last numbers of an aggregate are missing.
 func (p *Publisher) Missing(aggregate gocql.UUID) int {
-	s := p.mu.of(aggregate)
-	s.Lock()
+	s := p.mu.lock(aggregate)
 	defer s.Unlock()
 	l, _ := s.line(aggregate)
 	return s.lines.Missing(aggregate, l.Next)
@@ -35,8 +33,7 @@ func (p *Publisher) Missing(aggregate gocql.UUID) int {
 // seq, and offers the events that became visible since. A lookup is one query. The caller
 // must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
-	s := p.mu.of(of.AggregateID)
-	s.Lock()
+	s := p.mu.lock(of.AggregateID)
 	due := s.lines.GapsDue(of.AggregateID, seq)
 	var from, to int64
 	if due {
@@ -97,8 +94,7 @@ func (f Fate) Missed() bool { return f == FateUnpublished || f == FateRewritten 
 
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
-	s := p.mu.of(f.AggregateID)
-	s.Lock()
+	s := p.mu.lock(f.AggregateID)
 	defer s.Unlock()
 	it, published, _ := p.ids.find(f.ID)
 	known := max(began, min(p.ids.horizon(f.ID), remembered)) // later rows would be in the dedup index
@@ -133,8 +129,7 @@ func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (bool, erro
 // Begins sets the next number of an unknown aggregate, so that skipped numbers are
 // recorded.
 func (p *Publisher) Begins(aggregate gocql.UUID, next int64) {
-	s := p.mu.of(aggregate)
-	s.Lock()
+	s := p.mu.lock(aggregate)
 	defer s.Unlock()
 	if _, known := s.line(aggregate); !known {
 		s.lines.Keep(aggregate, dedup.Line{First: next, Next: next})
@@ -180,8 +175,7 @@ func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 
 // IsDeadLetter reports whether the event is an open dead letter.
 func (p *Publisher) IsDeadLetter(event gocql.UUID) bool {
-	s := p.mu.of(event)
-	s.Lock()
+	s := p.mu.lock(event)
 	defer s.Unlock()
 	return p.mu.deadLetters.Has(event)
 }

@@ -106,14 +106,13 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 			l, taken := p.takeLocked(s, o, size)
 			more := taken && p.pump(l, lock != s)
 			lock.Unlock()
-			switch {
-			case more:
-				p.pumpAll(l)
-				fallthrough
-			case taken:
-				return Taken, nil
+			if !taken {
+				continue // the event was just offered with another aggregate
 			}
-			continue // the event was just offered with another aggregate
+			if more {
+				p.pumpAll(l)
+			}
+			return Taken, nil
 		}
 		lock.Unlock()
 		if err := p.budget.Take(ctx, size); err != nil {
@@ -277,8 +276,7 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 // tryClaim is Claim without waiting. If release is nil, another caller has the claim,
 // and busy is closed when that caller releases it.
 func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
-	s := p.mu.of(aggregate)
-	s.Lock()
+	s := p.mu.lock(aggregate)
 	defer s.Unlock()
 	if c, ok := s.claims[aggregate]; ok {
 		return nil, c

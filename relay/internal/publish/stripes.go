@@ -54,6 +54,13 @@ func (s *stripes) Unlock() {
 // of returns the stripe of an aggregate.
 func (s *stripes) of(aggregate gocql.UUID) *stripe { return &s[dedup.StripeOf(aggregate)] }
 
+// lock returns the stripe of an aggregate, locked.
+func (s *stripes) lock(aggregate gocql.UUID) *stripe {
+	own := s.of(aggregate)
+	own.Lock()
+	return own
+}
+
 // takeRefused removes and returns the lanes that the breaker refused. Called with all
 // stripes locked.
 func (s *stripes) takeRefused() map[*lane]struct{} {

@@ -30,12 +30,12 @@ func Fewer(n uint64) uint64 {
 	return n
 }
 
-// Long skips a test of many hours or many variants with -short. The race detector finds
-// in it only what it finds in the first minutes, and in the tests beside it.
+// Long skips a test with -short, which the race detector uses: one of many hours or many
+// variants, or one whose code the tests beside it run too. The tier test-full runs it.
 func Long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("hours of virtual time, or many variants")
+		t.Skip("hours of virtual time, many variants, or code that other tests run")
 	}
 }
 

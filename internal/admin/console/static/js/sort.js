@@ -14,11 +14,11 @@ export function sorter(redraw) {
   };
 
   return {
-    // head is the cells of the table's head. A column is its name, the function that has a
-    // row's value, null if it cannot be sorted by, and whether it contains numbers.
+    // head returns the cells of the table's head. A column is its name, the function that
+    // returns the value of a row, if rows can be sorted by it, and whether it has numbers.
     head: (columns) => columns.map(([name, of, num]) => h("th", { scope: "col", class: num ? "num" : null, "aria-sort": by === name ? (sign === 1 ? "ascending" : "descending") : null },
       of ? h("button", { type: "button", class: "sort", "data-key": `sort-${name}`, onclick: () => choose(name) }, name, h("span", { "aria-hidden": "true" }, by !== name ? "" : sign === 1 ? " ↑" : " ↓")) : name)),
-    // rows is the rows in their order; a row without a value comes last.
+    // rows returns the rows in their order; a row without a value comes last.
     rows(all, columns) {
       const of = columns.find(([name]) => name === by)?.[1];
       if (!of) return all;
