@@ -88,8 +88,8 @@ type Service interface {
 	// letters stay.
 	Delete(ctx context.Context, name string, version int64, principal string) error
 
-	// Receive returns messages with leases. No messages within Wait is no error. It uses
-	// no goroutine, query or poll of its own while it waits.
+	// Receive returns messages with leases. No messages within Wait, or until ctx ends, is
+	// no error. It uses no goroutine, query or poll of its own while it waits.
 	Receive(ctx context.Context, name string, r Receive) ([]Message, error)
 	// Settle applies the actions, at most MaxReceipts, and returns a Result for each, in
 	// order. CodeOK means that the result is durable.

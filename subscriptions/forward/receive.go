@@ -54,7 +54,8 @@ func (s *Service) Receive(ctx context.Context, name string, r subscriptions.Rece
 		left := max(0, time.Until(end))
 		r.Wait = min(left, round)
 		out, err := s.wait(ctx, g, name, r, peers, end)
-		if err != nil || len(out) > 0 || left <= round {
+		// A caller that has gone is not waited for: each round would end at once.
+		if err != nil || len(out) > 0 || left <= round || ctx.Err() != nil {
 			return out, err
 		}
 		peers = s.peers(ctx, name)

@@ -39,6 +39,10 @@ var subscriptionAPIMutants = []mutant{
 		name: "subscriptions client: a stop ends the handlers", file: "outbox/client/consume.go",
 		old: "context.WithCancel(context.WithoutCancel(ctx))\n	defer abort()", new: "context.WithCancel(ctx)\n	defer abort()",
 	}),
+	inForward("TestReceive_EndsWithItsCaller", mutant{
+		name: "forward: a request outlives its caller", file: "subscriptions/forward/receive.go",
+		old: " || ctx.Err() != nil {", new: " {",
+	}),
 	inForward("TestReceive_LateMessagesAreReleased", mutant{
 		name: "forward: late messages stay leased", file: "subscriptions/forward/receive.go",
 		old: "len(rest) > 0 {\n			s.release(name, rest)", new: "len(rest) > 0 {\n			_ = rest",

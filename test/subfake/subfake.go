@@ -233,14 +233,13 @@ func (s *Service) Receive(ctx context.Context, name string, r subscriptions.Rece
 		case <-changed:
 		case <-due.C:
 		case <-ctx.Done():
-			err = ctx.Err()
 		}
 		due.Stop()
 		s.mu.Lock()
 		s.mu.waiting--
 		s.mu.Unlock()
-		if err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, nil
 		}
 	}
 }
