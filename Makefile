@@ -35,7 +35,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 10000x
-SEEDS ?= 150
+SEEDS ?= 60
 FIRST ?= 1
 
 .PHONY: help
@@ -62,12 +62,27 @@ size: ## the production binary has at most 45 MiB
 	@n=$$(wc -c <bin/size); rm bin/size; echo "outbox: $$n bytes"; \
 		((n <= 45 << 20)) || { echo "more than 45 MiB: go list -deps ./cmd/outbox shows what is linked" >&2; exit 1; }
 
-# Two run side by side. The longest come first, so that both lanes are full until the end.
-TIERS := test-race lint test-virtual test-full test-go test-peers fuzz-short test-fault test-api test-browser bench-smoke test-library alerts cloud-check vuln compose-check size
+# Three run side by side, since some wait most of the time. The longest come first, so that
+# all lanes are full until the end.
+TIERS := test-race lint test-fault test-virtual test-peers test-full test-go test-browser test-api bench-smoke fuzz-short test-library alerts vuln compose-check size
+
+# What takes too long for each change: more seeds, more inputs, each mutant, and what links
+# the SDKs of three clouds.
+NIGHTLY := nightly-seeds nightly-fuzz cloud-check mutants
 
 .PHONY: test
 test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
+
+.PHONY: test-nightly
+test-nightly: modules ## what takes too long for make test: 3,000 seeds, a minute for each fuzz target, all mutants, the build with cloud SDKs
+	@go run ./test/tiers -k -lanes 1 -limit 3h $(NIGHTLY)
+
+.PHONY: nightly-seeds nightly-fuzz
+nightly-seeds:
+	$(MAKE) sim SEEDS=3000
+nightly-fuzz:
+	$(MAKE) fuzz-short FUZZTIME=1m
 
 .PHONY: modules
 modules:
@@ -109,7 +124,7 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$($(packages) | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
-test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 150 seeds
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 60 more
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -294,10 +295,14 @@ func defaults() *Config {
 		},
 		Verify: VerifyConfig{RowsPerSecond: verify.DefaultVerifyRate},
 	}
-	of := relay.DefaultConfig()
+	of := relayDefaults()
 	settings.Copy(&c.Relay, &of)
 	return c
 }
+
+// relayDefaults are read once, since each command has them and they ask the system for
+// its limits.
+var relayDefaults = sync.OnceValue(relay.DefaultConfig)
 
 // Settings are all settings, with their defaults as values.
 var Settings = settings.Of(defaults())
