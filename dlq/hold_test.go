@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestHolds_AreWhatADeadLetterWaitsFor(t *testing.T) {
+func TestHolds_ListWhatADeadLetterWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)

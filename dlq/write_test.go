@@ -79,7 +79,7 @@ func TestWrite_KeepsEveryByte(t *testing.T) {
 	}
 }
 
-func TestWrite_RefusesWhatIsNoDeadLetter(t *testing.T) {
+func TestWrite_RefusesAnInvalidDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for want, change := range map[string]func(*DeadLetter){

@@ -171,7 +171,7 @@ func TestMany_ByTimes(t *testing.T) {
 	}
 }
 
-func TestMany_RefusesWhatSaysTooLittle(t *testing.T) {
+func TestMany_RefusesAMissingFilter(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t)
 	b.laterMany(t, "a", "shop", 2)

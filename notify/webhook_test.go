@@ -190,7 +190,7 @@ func TestWebhook_WhatAnswersMean(t *testing.T) {
 	}
 }
 
-func TestParseKeys_SaysWhichAndNotWhat(t *testing.T) {
+func TestParseKeys_ErrorNamesTheKeyWithoutItsValue(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "hunter2hunter2", "whsec_hunter2", "whsec_" + strings.Repeat("QUJD", 40), strings.TrimPrefix(oldSecret, "whsec_")} {
 		_, err := ParseKeys(oldSecret, bad)

@@ -114,7 +114,7 @@ func headers(key, column string) Mapping {
 	return Mapping{Preset: PresetDebezium, RecordHeaders: map[string]string{key: column}}
 }
 
-func TestMapping_SaysWhatDoesNotFit(t *testing.T) {
+func TestMapping_NamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -283,7 +283,7 @@ func TestTable_KeepsWhatCanBeRead(t *testing.T) {
 	}
 }
 
-func TestTable_AppendSaysWhatDoesNotFit(t *testing.T) {
+func TestTable_AppendNamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	deb, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", debezium())
 	if err != nil {

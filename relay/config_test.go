@@ -19,7 +19,7 @@ func TestConfig_DefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestConfig_SaysEverythingThatIsWrong(t *testing.T) {
+func TestConfig_NamesEveryProblem(t *testing.T) {
 	t.Parallel()
 	c := Config{
 		Keyspace: `"Quoted"`, Table: "two words", Topics: map[string]string{"OrderCreated": "no spaces"},

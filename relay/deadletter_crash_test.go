@@ -45,7 +45,7 @@ func (w *world) readsFail(table string) (end func()) {
 }
 
 // No checkpoint passes an event before its dead letter is written.
-func TestDeadLetters_TheCheckpointWaitsForTheLetter(t *testing.T) {
+func TestDeadLetters_CheckpointWaitsForTheDeadLetter(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 
 // A released dead letter stays behind while its aggregate goes on. A relay that
 // starts then does not take the number of the dead letter for the aggregate's last.
-func TestDeadLetters_ReleasedLetterAndARestart(t *testing.T) {
+func TestDeadLetters_ReleasedBeforeARestart(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 
 // Events for a later time that an open breaker made dead letters of do not keep
 // the others from going out.
-func TestDeadLetters_DelayedOnesKeepNobodyWaiting(t *testing.T) {
+func TestDeadLetters_DelayedReplaysBlockNoOthers(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 
 // A replay of a mended row that the broker does not take is tried again with the
 // row, not with what could be read of it when it was none.
-func TestDeadLetters_AMendedRowStaysMended(t *testing.T) {
+func TestDeadLetters_ACorrectedRowStaysCorrected(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -267,7 +267,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 
 // A claim can run out while the database is away and a replay is under way. What
 // an operator asks for then is done, whatever becomes of that replay.
-func TestDeadLetters_AnOperatorsWordOutlivesTheClaim(t *testing.T) {
+func TestDeadLetters_AnOperatorsActionOutlivesTheClaim(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, patient)

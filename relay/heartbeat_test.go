@@ -33,7 +33,7 @@ func (w *world) lastBeat() (h heartbeat, at time.Time, ttl int) {
 
 // A relay says what it does; while the database does not take that, the relay
 // carries events as before, and says it again afterwards. At its end it says so.
-func TestHeartbeat_SaysWhatTheRelayDoesAndDisturbsNothing(t *testing.T) {
+func TestHeartbeat_ReportsTheRelayAndDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)

@@ -53,7 +53,7 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 }
 
 // What a start cannot read it says.
-func TestDeadLetters_AStartSaysWhatItWaitsFor(t *testing.T) {
+func TestDeadLetters_AStartReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestDeadLetters_AStartSaysWhatItWaitsFor(t *testing.T) {
 
 // Dead letters that a relay before had claimed hold back their own aggregates alone
 // while the database takes no conditional write.
-func TestDeadLetters_ClaimsThatCannotBeSettledStopNobodyElse(t *testing.T) {
+func TestDeadLetters_UnsettledClaimsBlockNoOthers(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (w *world) count(stmt string, args ...any) (n int) {
 
 // A relay carries a table with Debezium's columns and text for aggregates: by the
 // tail and by the sweep, across a restart, beside the relay of outbox_messages.
-func TestRelay_CarriesSomebodysOwnTable(t *testing.T) {
+func TestRelay_CarriesAnOwnTable(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	for _, tail := range []string{TailOn, TailOff} {
@@ -238,7 +238,7 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 }
 
 // What does not fit is said at once, with the column and the fix.
-func TestRelay_SaysWhatDoesNotFit(t *testing.T) {
+func TestRelay_NamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)

@@ -14,7 +14,7 @@ import (
 // The library reads the streams of a vnode together, and says that there was nothing
 // only where there was nothing in any of them. A stream beside a busy one moves on all
 // the same.
-func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
+func TestRelay_AQuietStreamBesideABusyOneAdvances(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestRelay_AQuietStreamBesideABusyOneMovesOn(t *testing.T) {
 }
 
 // Without numbers the tail begins where the sweep is, in all of its streams.
-func TestRelay_TheTailBeginsBesideABusyStream(t *testing.T) {
+func TestRelay_TailBeginsBesideABusyStream(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {

@@ -208,7 +208,7 @@ func TestReadback_WithoutTheRight(t *testing.T) {
 
 // A topic that could not be read at a start is published to again there; once it can be
 // read, no start repeats anything.
-func TestReadback_AfterTheGrant(t *testing.T) {
+func TestReadback_AfterTheShardIsGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrashing(t, 1, nil)
@@ -285,7 +285,7 @@ func TestReadback_WaitsForTheBroker(t *testing.T) {
 
 // One partition that nobody leads does not keep the others from going on, and nothing is
 // published to it.
-func TestReadback_GatesAPartitionNobodyLeads(t *testing.T) {
+func TestReadback_GatesAPartitionWithoutALeader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// A pause between attempts does not prolong the patience.

@@ -115,7 +115,7 @@ func (w *world) writeAt(e outbox.Event, at time.Time) {
 	}
 }
 
-func TestRelay_CarriesEventsAndGoesOn(t *testing.T) {
+func TestRelay_CarriesEventsAndResumes(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)

@@ -194,7 +194,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 
 // Aggregates that are named by text have shards as well. A table whose partitions
 // are not its aggregates has none: shard 0 carries it whole.
-func TestShards_OfSomebodysOwnTable(t *testing.T) {
+func TestShards_OfAnOwnTable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		key   string
@@ -275,7 +275,7 @@ func TestShards_OfSomebodysOwnTable(t *testing.T) {
 
 // A scan of the outbox table that is not done when the number of shards changes is
 // done by those after it, each of its own part, and again when it changes back.
-func TestShards_GoOnWithAScan(t *testing.T) {
+func TestShards_ContinueAScan(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })

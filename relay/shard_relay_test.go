@@ -243,7 +243,7 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 
 // However the number of shards changes, a relay goes on from where the table was
 // carried to, not from where its own name was last, or from the very beginning.
-func TestShards_GoOnWhereOthersWere(t *testing.T) {
+func TestShards_ResumeWhereOthersStopped(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	for _, tt := range shardEngines {

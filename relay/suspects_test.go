@@ -15,7 +15,7 @@ import (
 // What waits for a suspect's answer becomes dead letters when its topic is silent
 // for as long as all attempts would take, as all others of the topic do: further
 // suspects too.
-func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
+func TestSuspects_EventsBehindOneBecomeDeadLetters(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -56,7 +56,7 @@ func TestSuspects_WhatWaitsForOneIsBuried(t *testing.T) {
 
 // A topic that takes nothing, with more events for it than may become dead
 // letters, fills the relay's memory and stops its reading. It says so.
-func TestSuspects_AStalledTopicPastTheLimitIsSaid(t *testing.T) {
+func TestSuspects_AStalledTopicPastTheLimitIsReported(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

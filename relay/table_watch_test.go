@@ -31,7 +31,7 @@ func (w *world) exec(stmt string, args ...any) {
 
 // The log of a table whose CDC is disabled stays where it is, and a relay that only
 // looked whether there is one would wait for rows for ever.
-func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
+func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for option, broken := range map[string]string{
 		"'enabled': false":                 "CDC is disabled",
@@ -86,7 +86,7 @@ func TestRelay_SaysThatNewEventsDoNotComeToTheLog(t *testing.T) {
 
 // A table without the columns of outbox_messages cannot be scanned, so a relay that
 // was away for longer than its log keeps rows says that events may be missing.
-func TestRelay_SaysThatATableThatCannotBeScannedHasLost(t *testing.T) {
+func TestRelay_ReportsLossesOfATableThatCannotBeScanned(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)

@@ -265,7 +265,7 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 
 // How long the oldest event waits for its acknowledgement counts from when the
 // producer has it: an event of the tail waits long before the sweep comes to it.
-func TestTail_TellsForHowLongItsEventsWait(t *testing.T) {
+func TestTail_ReportsHowLongItsEventsWait(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {

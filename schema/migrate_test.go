@@ -313,7 +313,7 @@ func TestMigrate_ThroughCASTimeouts(t *testing.T) {
 	}
 }
 
-func TestMigrate_SaysWhoHoldsTheLock(t *testing.T) {
+func TestMigrate_NamesTheHolderOfTheLock(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})

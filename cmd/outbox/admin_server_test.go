@@ -36,7 +36,7 @@ func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 
 // A relay whose database is away when it starts is there all the same: /readyz says
 // for what it waits, and /metrics that nothing is reached.
-func TestRelay_SaysThatItWaitsForItsDatabase(t *testing.T) {
+func TestRelay_ReportsThatItWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	addr, stop, ended := waitingRelay(t)
 	get := func(path string) (int, string) {

@@ -40,7 +40,7 @@ func token(t *testing.T, role string) (secret, file string) {
 }
 
 // The entry that 'outbox token' prints lets the token in that it prints.
-func TestAdmin_TokenIsLetIn(t *testing.T) {
+func TestAdmin_TokenIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	event := b.writeDeadLetter(1, nil)

@@ -46,7 +46,7 @@ func TestClients_HalfALogin(t *testing.T) {
 
 // Who waits for the database asks whether somebody listens before it makes another
 // session, and finds the database when it is there.
-func TestSessionOnceUp_AsksWhetherSomebodyListens(t *testing.T) {
+func TestSessionOnceUp_ChecksForAListener(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -63,7 +63,7 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 }
 
 // What is wrong is said before the database is waited for.
-func TestHTTP_SaysWhatIsWrongAtOnce(t *testing.T) {
+func TestHTTP_ReportsEveryProblemImmediately(t *testing.T) {
 	t.Setenv("OUTBOX_HTTP_TOKENS", "shop")
 	var out, errOut bytes.Buffer
 	code := run([]string{"orders", "--scylla-hosts", "127.0.0.1:1", "--http-trusted-proxies", "::/0"}, &out, &errOut)

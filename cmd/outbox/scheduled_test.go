@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-func TestScheduled_ReleasesAndTakesBack(t *testing.T) {
+func TestScheduled_ReleasesAndCancels(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})

@@ -293,7 +293,7 @@ func TestSharing_TakesOverFromARelayWithoutShards(t *testing.T) {
 }
 
 // Another number of shards than the others have is refused, with what to do.
-func TestSharing_SaysHowManyShardsThereAre(t *testing.T) {
+func TestSharing_ReportsTheNumberOfShards(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	one := b.share(2)

@@ -106,7 +106,7 @@ func (b *verifyBundle) verify(args ...string) (stdout, stderr string, code int) 
 	return out.String(), errOut.String(), code
 }
 
-func TestVerify_SaysWhatIsWrongAndFails(t *testing.T) {
+func TestVerify_ReportsProblemsAndFails(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	a := outbox.NewID()
@@ -337,7 +337,7 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 	}
 }
 
-func TestVerify_SaysWhatToDo(t *testing.T) {
+func TestVerify_NamesTheFix(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	other := filepath.Join(t.TempDir(), "notes")

@@ -212,7 +212,7 @@ func TestSweeper_ChangedMeanwhileStays(t *testing.T) {
 	}
 }
 
-func TestSweeper_GoesOnAfterACrash(t *testing.T) {
+func TestSweeper_ContinuesAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	var ids []gocql.UUID

@@ -282,7 +282,7 @@ func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 
 // Invalid tokens do not lock out valid ones of the same address, and however many arrive,
 // the issuer's keys are requested once within keysPause.
-func TestGate_WrongJWTsLockNobodyOut(t *testing.T) {
+func TestGate_WrongJWTsLockNoClientOut(t *testing.T) {
 	t.Parallel()
 	f := newFakeIssuer(t)
 	c := &clock{time.Now()}

@@ -33,7 +33,7 @@ func remoteOf(t testing.TB, p Proxies, remote string, header http.Header) (seen 
 	return seen
 }
 
-func TestProxies_WhoAsked(t *testing.T) {
+func TestProxies_ClientAddress(t *testing.T) {
 	t.Parallel()
 	type lines []string
 	for name, tt := range map[string]struct {

@@ -57,7 +57,7 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 }
 
 // The partial result of a failed change is recorded with its error.
-func TestAudit_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
+func TestAudit_RecordsWhatWasDoneBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	err := Audited(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages", Reason: "a test"}, func(context.Context) (string, string, error) {

@@ -336,7 +336,7 @@ func TestBiography_OfADeadEventAndItsEdit(t *testing.T) {
 }
 
 // Sources that cannot be read become gaps, and the rest is returned.
-func TestBiography_SaysWhatItDoesNotKnow(t *testing.T) {
+func TestBiography_NamesUnknownParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	e := b.event(t)

@@ -67,7 +67,7 @@ func TestList_CursorsCrossHours(t *testing.T) {
 	}
 }
 
-func TestDeadLetter_HasAllOfIt(t *testing.T) {
+func TestDeadLetter_IsComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	binary := testDeadLetter("a", 1)

@@ -66,7 +66,7 @@ func (s *sse) next(name string, ok func(data []byte) bool) {
 	}
 }
 
-func TestLive_TellsWhatChanges(t *testing.T) {
+func TestLive_SendsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	s := b.listen(t)
@@ -145,7 +145,7 @@ func TestLive_SlowReadersAreDropped(t *testing.T) {
 }
 
 // Polling stops with the last listener and starts with the next.
-func TestLive_LooksWhileSomebodyListens(t *testing.T) {
+func TestLive_PollsWhileAClientListens(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	for range 3 {

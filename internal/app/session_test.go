@@ -12,7 +12,7 @@ import (
 
 // A database that is there and has no keyspace is waited for as one that is away is;
 // what to do about it is said all the same.
-func TestSession_SaysWhatToDoWhileItWaits(t *testing.T) {
+func TestSession_NamesTheFixWhileItWaits(t *testing.T) {
 	t.Parallel()
 	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
 	if err != nil {

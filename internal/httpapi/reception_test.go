@@ -50,7 +50,7 @@ func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask 
 
 // Until the server is ready its address responds with the reason; afterwards the server
 // responds there, also to the same client.
-func TestReception_HandsItsAddressOver(t *testing.T) {
+func TestReception_PassesItsListenerOn(t *testing.T) {
 	t.Parallel()
 	why := "starting: the database is waited for"
 	r, ln, ask := received(t, Starting(func() string { return why }))
@@ -107,7 +107,7 @@ func TestReception_ClosesWithoutAServer(t *testing.T) {
 }
 
 // The next owner of a failed listener receives its error.
-func TestReception_TellsOfAListenerThatFailed(t *testing.T) {
+func TestReception_ReportsAFailedListener(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	r := Receive(failing{broken}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))

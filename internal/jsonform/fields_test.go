@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPlain_TellsNamesAlone(t *testing.T) {
+func TestPlain_SendsNamesOnly(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
 		"": "", "body": "body", "body.lines[2].unit_price": "body.lines[2].unit_price", "header.If-Match": "header.If-Match",

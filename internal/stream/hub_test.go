@@ -186,7 +186,7 @@ func heap() int64 {
 
 // An unreachable broker delays each subscription by one timeout, not by the ones of all
 // previous ones.
-func TestHub_NobodyWaitsForOthersWhileTheBrokerIsSilent(t *testing.T) {
+func TestHub_ClientsAreIndependentWhileTheBrokerIsSilent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	asked, end := make(chan struct{}), make(chan struct{})

@@ -66,7 +66,7 @@ func TestHub_ResumesWithoutLossOrDouble(t *testing.T) {
 	}
 }
 
-func TestHub_SaysWhatIsNoLongerThere(t *testing.T) {
+func TestHub_ReportsDeletedRecords(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.produce(t, "a", 0, 30)
@@ -102,7 +102,7 @@ func TestHub_SaysWhatIsNoLongerThere(t *testing.T) {
 
 // Events that are removed from a topic while missed events are read, or while a follower
 // adds topics, are reported and not skipped silently.
-func TestHub_SaysWhatGoesWhileItIsRead(t *testing.T) {
+func TestHub_ReportsRecordsDeletedDuringARead(t *testing.T) {
 	t.Parallel()
 	for name, torn := range map[string]bool{"behind": false, "with more topics": true} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestSocket_SubscribesAndUnsubscribes(t *testing.T) {
 
 // After the last message of a subscription, or its refusal, its id and place are free
 // immediately.
-func TestSocket_AnIDAndAPlaceAreFreeWithTheLastWord(t *testing.T) {
+func TestSocket_IDAndSlotAreFreeAfterTheLastMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
 	c := dialSocket(t, b.Hub)

@@ -163,7 +163,7 @@ func TestStream_ResumesByLastEventID(t *testing.T) {
 }
 
 // After the last event of a stream its place is free immediately.
-func TestStream_APlaceIsFreeWithTheLastWord(t *testing.T) {
+func TestStream_SlotIsFreeAfterTheLastMessage(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 1 })
 	w := &listening{ResponseRecorder: httptest.NewRecorder()}

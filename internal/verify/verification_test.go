@@ -264,7 +264,7 @@ func TestVerification_TopicThatDeletedItsOldRecords(t *testing.T) {
 // errStop ends a verification as a crash would.
 var errStop = errors.New("stopped here")
 
-func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
+func TestVerification_ResumesAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := b.plant()
@@ -327,7 +327,7 @@ func TestVerification_GoesOnAfterAnInterruption(t *testing.T) {
 }
 
 // A run that was stopped while it read the topics resumes at the offsets.
-func TestVerification_GoesOnInTheTopics(t *testing.T) {
+func TestVerification_ResumesInTheTopics(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := b.plant()

@@ -199,7 +199,7 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 	}
 }
 
-func TestNewSender_SaysWhatIsWrong(t *testing.T) {
+func TestNewSender_NamesTheProblem(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []SenderConfig{
 		{Addrs: []string{"127.0.0.1:1"}, Key: []byte("short")},

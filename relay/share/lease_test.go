@@ -41,7 +41,7 @@ func TestLease(t *testing.T) {
 
 // A rebalance may begin right after the answer to a heartbeat and end without the member,
 // which receives no notice of it.
-func TestLease_IsNoLongerThanARebalanceThatNobodyToldOf(t *testing.T) {
+func TestLease_IsNoLongerThanAnUnreportedRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{session: time.Minute, rebalance: 40 * time.Second, margin: 12 * time.Second}
 		l.renew(time.Now(), false)

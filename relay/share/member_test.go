@@ -286,7 +286,7 @@ func TestMember_RefusesAnotherNumberOfShards(t *testing.T) {
 
 // The protocol name contains the number of shards: the broker rejects a member that found
 // the topic in another state.
-func TestMember_IsNotLetInWithAnotherNumber(t *testing.T) {
+func TestMember_IsRefusedWithAnotherNumberOfShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.close()
@@ -320,7 +320,7 @@ func TestConfig_Validate(t *testing.T) {
 }
 
 // The error of a value that the broker rejects contains the setting to change.
-func TestMember_SaysWhatTheBrokerDoesNotAllow(t *testing.T) {
+func TestMember_NamesMissingRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kfake.GroupMinSessionTimeout(6*time.Second))
 		defer w.close()

@@ -184,7 +184,7 @@ func TestOrder_ShipAndCancel(t *testing.T) {
 }
 
 // A message that waits is found by its topic and key, and taken back.
-func TestScheduled_FindTakeBack(t *testing.T) {
+func TestScheduled_FindAndCancel(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	for i := range 3 {

@@ -107,7 +107,7 @@ func TestDevOnce_SkipsBrokenLines(t *testing.T) {
 	}
 }
 
-func TestDev_SaysWhatIsInTheWay(t *testing.T) {
+func TestDev_NamesWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

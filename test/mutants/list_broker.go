@@ -113,7 +113,7 @@ var brokerMutants = []mutant{
 		old: "		kgo.ProducerOnDataLossDetected(p.observer.DataLost),\n",
 		new: "",
 	}),
-	unit("TestReadback_AfterTheGrant", mutant{
+	unit("TestReadback_AfterTheShardIsGranted", mutant{
 		name: "read-back begins at the ends of the topics", file: "relay/internal/readback/fetch.go",
 		old: "max(since.UnixMilli(), 0)", new: "time.Now().UnixMilli()",
 	}),

@@ -115,7 +115,7 @@ var internalMutants = []mutant{
 		old: "if err != nil || !p.trusts(clean(peer.Addr())) {", new: "if err != nil {",
 	},
 	{
-		name: "a client behind a proxy can set its client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "TestProxies_WhoAsked",
+		name: "a client behind a proxy can set its client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "TestProxies_ClientAddress",
 		old: "\t\tif !p.trusts(at) {\n\t\t\treturn at", new: "\t\tif false {\n\t\t\treturn at",
 	},
 	{

@@ -167,12 +167,12 @@ var lateMutants = []mutant{
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),
-	unit("TestAside_NumbersWithHoles", mutant{
+	unit("TestParked_NumbersWithHoles", mutant{
 		name: "repeated gaps are waited for as long as the first", file: "relay/internal/capture/sequencer.go",
 		old: "s.gapWait>>s.sink.Missing(aggregate)",
 		new: "s.gapWait",
 	}),
-	unit("TestAside_WaitsForTheDatabase", mutant{
+	unit("TestParked_WaitsForTheDatabase", mutant{
 		name: "events overtake waiting events of their aggregate", file: "relay/internal/capture/sequencer.go",
 		old: "	if !s.aside.has(e.AggregateID) {",
 		new: "	if s.aside.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",

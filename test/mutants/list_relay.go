@@ -189,7 +189,7 @@ var relayMutants = []mutant{
 		old: "if p := f.partition.Load(); p >= 0 && int(p) < n {",
 		new: "if p := f.partition.Load(); p >= 0 && n < 0 {",
 	}),
-	unit("TestReadback_GatesAPartitionNobodyLeads", mutant{
+	unit("TestReadback_GatesAPartitionWithoutALeader", mutant{
 		name: "a pause between attempts prolongs the patience of a start", file: "relay/internal/readback/readback.go",
 		old: "most = min(most, Patience-now.Sub(patience))",
 		new: "most = min(most, Patience)",
@@ -209,7 +209,7 @@ var relayMutants = []mutant{
 		old: "			err = t.names.Remember(ctx, topic)",
 		new: "			_ = t.names",
 	}),
-	unit("TestDeadLetters_TheCheckpointWaitsForTheLetter", mutant{
+	unit("TestDeadLetters_CheckpointWaitsForTheDeadLetter", mutant{
 		name: "a dead letter is settled before it is written", file: "relay/internal/publish/dead_letter.go",
 		old: "	p.mu.deadLetters.writing++\n	p.mu.Unlock()\n",
 		new: "	p.mu.deadLetters.writing++\n	p.settleLocked(l, it, true)\n	p.mu.Unlock()\n",
@@ -294,7 +294,7 @@ var relayMutants = []mutant{
 		old: " || !r.own.HasAggregate(q.Aggregate) })",
 		new: " })",
 	}),
-	unit("TestShards_GoOnWithAScan", mutant{
+	unit("TestShards_ContinueAScan", mutant{
 		name: "a scan is not taken over by shards of another number", file: "relay/internal/layouts/layouts.go",
 		old: "	if err := followScans(ctx, own, before, time.Now()); err != nil {\n",
 		new: "	if err := error(nil); err != nil {\n",
@@ -359,7 +359,7 @@ var relayMutants = []mutant{
 		old: "(left == blocked || p.shut()) && !p.replays() ||",
 		new: "left == blocked || p.shut() ||",
 	}),
-	unit("TestDeadLetters_AnOperatorsWordOutlivesTheClaim", mutant{
+	unit("TestDeadLetters_AnOperatorsActionOutlivesTheClaim", mutant{
 		name: "an operator's change is lost with a claim", file: "relay/internal/publish/replay_end.go",
 		old: "			r.adopt(id)\n			return false\n",
 		new: "			r.later(id, chains.AtOperator)\n			return false\n",

@@ -18,7 +18,7 @@ func fakeJava(t *testing.T, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestJava_SaysWhyItEnded(t *testing.T) {
+func TestJava_ReportsWhyItEnded(t *testing.T) {
 	fakeJava(t, "echo no such disk; exit 3")
 	s, err := newSetup("kafka", Config{Dir: t.TempDir()})
 	if err != nil {

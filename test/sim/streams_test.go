@@ -108,7 +108,7 @@ func TestTablets_SplitAndMerge(t *testing.T) {
 // rows, up to ten minutes late. The library does not report streams without rows next to
 // one with rows, so the relay moves their checkpoints itself: never past rows that appear
 // within the confidence window.
-func TestStreams_RowsTurnUpLateBesideABusyOne(t *testing.T) {
+func TestStreams_LateRowsBesideABusyOne(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) {
 		s.node.Tokens, s.node.Shards = 1, 8
 		s.relay.ConfidenceWindow = wideWindow

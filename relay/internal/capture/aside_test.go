@@ -14,7 +14,7 @@ import (
 )
 
 // Many aggregates with holes wait at the same time, each for itself.
-func TestAside_ManyAggregates(t *testing.T) {
+func TestParked_ManyAggregates(t *testing.T) {
 	t.Parallel()
 	many := 1000
 	if testing.Short() {
@@ -56,7 +56,7 @@ func TestAside_ManyAggregates(t *testing.T) {
 
 // What waits beside a stream holds its checkpoint back, no later event of the aggregate
 // overtakes it, and the sequencer reports it.
-func TestAside_WaitsForTheDatabase(t *testing.T) {
+func TestParked_WaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)

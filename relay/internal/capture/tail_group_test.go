@@ -224,7 +224,7 @@ func TestTail_ReadsQuicklyWhereRowsAreAndSeldomElsewhere(t *testing.T) {
 	})
 }
 
-func TestTail_AsksASlowDatabaseLess(t *testing.T) {
+func TestTail_QueriesASlowDatabaseLess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newTailBench(t, nil)

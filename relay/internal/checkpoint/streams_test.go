@@ -65,7 +65,7 @@ func TestProgressManager_FinishesAGenerationBeforeTheNext(t *testing.T) {
 	})
 }
 
-func TestStreams_GoOnFromTheCheckpoint(t *testing.T) {
+func TestStreams_ResumeFromTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	s, _, m := newTestStreams(t)
 	p := open(t, m, relaytest.Start, "a")
@@ -151,7 +151,7 @@ func TestStreams_SaveIdleProgressSeldom(t *testing.T) {
 
 // The library opens streams one by one, over up to Config.BusyDelay; the answers for the
 // tail reader must be the same before and after.
-func TestStreams_KnowWhereStreamsGoOnBeforeTheyAreOpened(t *testing.T) {
+func TestStreams_KnowThePositionBeforeTheyAreOpened(t *testing.T) {
 	t.Parallel()
 	s, store, m := newTestStreams(t)
 	gen, both := relaytest.Start, [][]byte{[]byte("a"), []byte("b")}

@@ -42,7 +42,7 @@ func TestBreaker_CountsALostConnectionOnce(t *testing.T) {
 
 // Without a dead-letter table the publisher holds all events while the breaker is open,
 // and publishes them once and in order when it closes.
-func TestBreaker_HoldsAndGoesOn(t *testing.T) {
+func TestBreaker_HoldsAndResumes(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]kfake.Fault{
 		"refuses": {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1},

@@ -14,7 +14,7 @@ import (
 )
 
 // Added partitions move keys, which is logged once.
-func TestPublisher_SaysThatPartitionsWereAdded(t *testing.T) {
+func TestPublisher_ReportsAddedPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said logtest.Buffer

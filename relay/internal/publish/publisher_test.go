@@ -232,7 +232,7 @@ func TestPublisher_HoldsEventsWithoutATopic(t *testing.T) {
 	})
 }
 
-func TestPublisher_SaysWhatEndsTheRelay(t *testing.T) {
+func TestPublisher_ReportsWhatEndsTheRelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)

@@ -12,7 +12,7 @@ import (
 
 // The headers that describe the publication follow the event's own headers, and contain
 // only unusual values.
-func TestRecord_TellsOfTheWay(t *testing.T) {
+func TestRecord_ContainsTheTrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string

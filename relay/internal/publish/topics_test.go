@@ -39,7 +39,7 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 }
 
 // Another process creates a deleted topic again before the relay notices the deletion.
-func TestPublisher_GoesOnInATopicThatAnotherMadeAnew(t *testing.T) {
+func TestPublisher_ContinuesInARecreatedTopic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
