@@ -32,7 +32,7 @@ func TestClaim_OneOfMany(t *testing.T) {
 			b := setup(t)
 			id := b.bring(t, Pending)
 			for _, r := range rules {
-				b.node.Faults().MustAdd(r)
+				b.Node.Faults().MustAdd(r)
 			}
 			var won, lost atomic.Int32
 			var wg sync.WaitGroup
@@ -68,24 +68,24 @@ func TestClaim_OneOfMany(t *testing.T) {
 func TestResolveMany_AfterAnOperatorEndedTheClaim(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change  func(context.Context, *bundle, gocql.UUID) error
+		change  func(context.Context, *fixture, gocql.UUID) error
 		refused bool
 	}{
-		"replay": {change: func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Replay(ctx, id, eve) }},
-		"park":   {change: func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Park(ctx, id, eve) }},
+		"replay": {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Replay(ctx, id, eve) }},
+		"park":   {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Park(ctx, id, eve) }},
 		"discard": {
-			change:  func(ctx context.Context, b *bundle, id gocql.UUID) error { return b.Discard(ctx, id, eve) },
+			change:  func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Discard(ctx, id, eve) },
 			refused: true,
 		},
 		"edit": {
-			change: func(ctx context.Context, b *bundle, id gocql.UUID) error {
+			change: func(ctx context.Context, b *fixture, id gocql.UUID) error {
 				_, err := b.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
 				return err
 			},
 			refused: true,
 		},
 		"claim": {
-			change: func(ctx context.Context, b *bundle, id gocql.UUID) error {
+			change: func(ctx context.Context, b *fixture, id gocql.UUID) error {
 				_, err := b.Claim(ctx, id, "relay-2", time.Minute)
 				return err
 			},
@@ -283,8 +283,8 @@ func TestStore_Storm(t *testing.T) {
 		b.mustWrite(t, l)
 		ids = append(ids, l.EventID)
 	}
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["decided"]})
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["undecided"]})
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["decided"]})
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.05, Effect: casFaults["undecided"]})
 	var wg sync.WaitGroup
 	for w := range 8 {
 		s := b.another(t)
@@ -319,7 +319,7 @@ func TestStore_Storm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	for _, id := range ids {
 		// A change may have been decided and left undone.
 		if _, err := b.read(t.Context(), id, b.stmt.entry, (*DeadLetter).entryDest, b.db.Serial); err != nil {

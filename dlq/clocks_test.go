@@ -16,7 +16,7 @@ func TestClocks_TheLaterWriteCounts(t *testing.T) {
 	b := setup(t)
 	fast := new(scyllatest.Clock)
 	fast.Set(2 * time.Minute)
-	ahead, err := Open(fast.Connect(t, b.node), schema.DefaultKeyspace, WithClock(fast), steady)
+	ahead, err := Open(fast.Connect(t, b.Node), schema.DefaultKeyspace, WithClock(fast), steady)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,21 +8,19 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const testTable = "outbox.outbox_messages"
 
-// bundle is a store on a node in memory, with a clock that tests move.
-type bundle struct {
+// fixture is a store on a node in memory, with a clock that tests move.
+type fixture struct {
 	*Store
-	node    *scyllafake.Server
-	session *gocql.Session
-	clock   *clock
+	world.World
+	clock *clock
 }
 
 type clock struct {
@@ -38,19 +36,19 @@ func (c *clock) advance(d time.Duration) {
 	c.node.SetSkew(c.node.Skew() + d)
 }
 
-func setup(t testing.TB, opts ...Option) *bundle {
+func setup(t testing.TB, opts ...Option) *fixture {
 	t.Helper()
-	node, session := scyllatest.Start(t)
-	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond), node.Faults().Clock()}}
+	w := world.Start(t)
+	b := &fixture{World: w, clock: &clock{time.Now().UTC().Truncate(time.Millisecond), w.Node.Faults().Clock()}}
 	b.Store = b.another(t, opts...)
 	return b
 }
 
 // another is a second store on the same tables: another process, or the same one
 // after a crash.
-func (b *bundle) another(t testing.TB, opts ...Option) *Store {
+func (b *fixture) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
-	s, err := Open(b.session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock), steady}, opts...)...)
+	s, err := Open(b.Session, schema.DefaultKeyspace, append([]Option{WithClock(b.clock), steady}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,20 +71,20 @@ func counts() []int {
 }
 
 // fault adds a rule for operations on one table of a kind; count 0 means all.
-func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) (hits func() int) {
-	id := b.node.Faults().MustAdd(faults.Rule{
+func (b *fixture) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) (hits func() int) {
+	id := b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Count: count, Effect: e,
 	})
-	return func() int { return b.node.Faults().Hits(id) }
+	return func() int { return b.Node.Faults().Hits(id) }
 }
 
 // trouble adds a fault and returns the context of the process: with count 0 the process
 // crashes at the second statement.
-func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count int, e faults.Effect) (life context.Context, hits func() int) {
+func (b *fixture) trouble(t testing.TB, table string, kind engine.OpKind, count int, e faults.Effect) (life context.Context, hits func() int) {
 	life, die := context.WithCancel(t.Context())
 	t.Cleanup(die)
 	seen := 0
-	id := b.node.Faults().MustAdd(faults.Rule{
+	id := b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}, Func: func(op engine.Op) bool {
 			if seen++; count == 0 && seen == 2 {
 				die()
@@ -95,7 +93,7 @@ func (b *bundle) trouble(t testing.TB, table string, kind engine.OpKind, count i
 		}},
 		Count: count, Effect: e,
 	})
-	return life, func() int { return b.node.Faults().Hits(id) }
+	return life, func() int { return b.Node.Faults().Hits(id) }
 }
 
 // testDeadLetter returns a dead letter of aggregate a with sequence number seq.
@@ -109,14 +107,14 @@ func testDeadLetter(a string, seq int64) *DeadLetter {
 	}
 }
 
-func (b *bundle) mustWrite(t testing.TB, l *DeadLetter) {
+func (b *fixture) mustWrite(t testing.TB, l *DeadLetter) {
 	t.Helper()
 	if _, err := b.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bundle) mustRead(t testing.TB, id gocql.UUID) DeadLetter {
+func (b *fixture) mustRead(t testing.TB, id gocql.UUID) DeadLetter {
 	t.Helper()
 	l, err := b.Read(t.Context(), id)
 	if err != nil {
@@ -125,7 +123,7 @@ func (b *bundle) mustRead(t testing.TB, id gocql.UUID) DeadLetter {
 	return l
 }
 
-func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
+func (b *fixture) chainsOf(t testing.TB, table string) []ChainEntry {
 	t.Helper()
 	var out []ChainEntry
 	if err := b.Chains(t.Context(), table, func(e ChainEntry) error { out = append(out, e); return nil }); err != nil {
@@ -135,7 +133,7 @@ func (b *bundle) chainsOf(t testing.TB, table string) []ChainEntry {
 }
 
 // writeMany stores dead letters of as many aggregates.
-func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *DeadLetter)) (ids []gocql.UUID) {
+func (b *fixture) writeMany(t testing.TB, n int, f func(i int, l *DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {
 		l := testDeadLetter(fmt.Sprint("many-", i), 1)

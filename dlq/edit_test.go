@@ -135,7 +135,7 @@ func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 		{"dead_letter_requests", engine.OpWrite},
 		{"dead_letter_queue", engine.OpCAS},
 	}
-	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
+	throughTrouble(t, places, func(t *testing.T, b *fixture, begin beginTrouble, count int) {
 		id := b.bring(t, Manual)
 		before := b.mustRead(t, id)
 		life, hits := begin()

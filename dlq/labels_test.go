@@ -112,7 +112,7 @@ func TestSet_ThroughFaultsAndCrashes(t *testing.T) {
 		t.Skip("many variants")
 	}
 	places := []place{{"dead_letter_lookups", engine.OpWrite}, {"dead_letter_queue", engine.OpCAS}}
-	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
+	throughTrouble(t, places, func(t *testing.T, b *fixture, begin beginTrouble, count int) {
 		l := testDeadLetter("a", 1)
 		l.Tags = []string{"old"}
 		b.mustWrite(t, l)
@@ -182,7 +182,7 @@ func TestTidy_TablesAndTags(t *testing.T) {
 	}
 	var kinds []string
 	var kind string
-	iter := b.session.Query("SELECT kind FROM dead_letter_buckets").Iter()
+	iter := b.Session.Query("SELECT kind FROM dead_letter_buckets").Iter()
 	for iter.Scan(&kind) {
 		kinds = append(kinds, kind)
 	}

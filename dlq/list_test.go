@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-func (b *bundle) listed(t testing.TB, f Filter) []DeadLetter {
+func (b *fixture) listed(t testing.TB, f Filter) []DeadLetter {
 	t.Helper()
 	var out []DeadLetter
 	if err := b.List(t.Context(), f, func(l *DeadLetter) error { out = append(out, *l); return nil }); err != nil {

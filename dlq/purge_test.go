@@ -13,7 +13,7 @@ import (
 )
 
 // resolved returns a replayed dead letter with all columns.
-func (b *bundle) resolved(t *testing.T) *DeadLetter {
+func (b *fixture) resolved(t *testing.T) *DeadLetter {
 	t.Helper()
 	l := testDeadLetter("a", 1)
 	l.Payload, l.Raw = []byte{0, 0xff, '\n'}, map[string]string{"c": "0x00"}
@@ -146,7 +146,7 @@ func TestForget_OnlyWhatWasPurged(t *testing.T) {
 		t.Errorf("Read() = %v", err)
 	}
 	var n int
-	if err := b.session.Query("SELECT COUNT(*) FROM dead_letter_lookups").Scan(&n); err != nil || n != 0 {
+	if err := b.Session.Query("SELECT COUNT(*) FROM dead_letter_lookups").Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d entries of lists are left, %v", n, err)
 	}
 	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrNotFound) {
@@ -189,7 +189,7 @@ func TestCopy_OfAnEditThatTheHistoryHasForgotten(t *testing.T) {
 		err = b.Discard(t.Context(), l.EventID, eve)
 	}
 	if err == nil { // as a thousand changes do
-		err = b.session.Query("DELETE history[2] FROM dead_letter_queue WHERE event_id = ?", l.EventID).Exec()
+		err = b.Session.Query("DELETE history[2] FROM dead_letter_queue WHERE event_id = ?", l.EventID).Exec()
 	}
 	if err != nil {
 		t.Fatal(err)

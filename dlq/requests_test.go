@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-func (b *bundle) requested(t testing.TB) []Request {
+func (b *fixture) requested(t testing.TB) []Request {
 	t.Helper()
 	rs, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestRequests_WithoutTheirChange(t *testing.T) {
 		t.Errorf("Requests() = %+v before the change", got)
 	}
 	rows := func() (n int) {
-		if err := b.session.Query("SELECT COUNT(*) FROM dead_letter_requests").Scan(&n); err != nil {
+		if err := b.Session.Query("SELECT COUNT(*) FROM dead_letter_requests").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -202,7 +202,7 @@ func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 	begin := time.Now().Add(-5 * time.Minute)
 	write := func(at time.Time, aggregate string) {
 		t.Helper()
-		if err := b.session.Query("INSERT INTO dead_letter_requests (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, 'replay', ?, 'eve')",
+		if err := b.Session.Query("INSERT INTO dead_letter_requests (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, 'replay', ?, 'eve')",
 			testTable, gocql.UUIDFromTime(at), id, aggregate, l.Version).Exec(); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // announcedHours returns the number of hours of lists that readers query.
-func (b *bundle) announcedHours(t testing.TB) (n int) {
+func (b *fixture) announcedHours(t testing.TB) (n int) {
 	t.Helper()
 	for _, kind := range announcedKinds {
 		iter := b.db.Select(t.Context(), b.lists.stmt.allBuckets, kind).Iter()
@@ -71,7 +71,7 @@ func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 	b := setup(t)
 	id := b.bring(t, Pending)
 	b.clock.advance(5 * time.Hour)
-	b.node.Faults().MustAdd(faults.Rule{
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match:  faults.Match{Table: "dead_letter_lookups"},
 		Effect: faults.Effect{Decide: func(engine.Op) (engine.Verdict, bool) { return engine.Verdict{DeadPage: true}, true }},
 	})
@@ -81,7 +81,7 @@ func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	if l := b.mustRead(t, id); !stats.Oldest.Equal(l.FirstFailedAt) {
 		t.Errorf("the oldest open dead letter first failed %s, want %s", stats.Oldest, l.FirstFailedAt)
 	}
@@ -92,7 +92,7 @@ func TestTidy_LeavesAnHourThatBeginsWithTombstones(t *testing.T) {
 }
 
 // mustBeFound checks that listings by each field of the dead letter contain it.
-func (b *bundle) mustBeFound(t testing.TB, id gocql.UUID) {
+func (b *fixture) mustBeFound(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	for _, f := range []Filter{

@@ -16,7 +16,7 @@ const me = "relay-1"
 var eve = Actor{Name: "eve", Reason: "because"}
 
 // bring returns a dead letter with the status in which a test begins.
-func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
+func (b *fixture) bring(t *testing.T, to Status) gocql.UUID {
 	t.Helper()
 	ctx := t.Context()
 	l := testDeadLetter("a", 1)
@@ -60,7 +60,7 @@ func (b *bundle) bring(t *testing.T, to Status) gocql.UUID {
 }
 
 // do does an action as its usual caller does.
-func (b *bundle) do(t *testing.T, id gocql.UUID, a Action) error {
+func (b *fixture) do(t *testing.T, id gocql.UUID, a Action) error {
 	t.Helper()
 	return doIn(t.Context(), t, b.Store, id, a)
 }
@@ -183,7 +183,7 @@ func TestTransitions_Walk(t *testing.T) {
 	}
 }
 
-func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []Change {
+func (b *fixture) mustHistory(t testing.TB, id gocql.UUID) []Change {
 	t.Helper()
 	h, err := b.History(t.Context(), id)
 	if err != nil {
@@ -194,7 +194,7 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []Change {
 
 // mustBeListed checks that lists and chain contain the dead letter at its current place
 // only.
-func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
+func (b *fixture) mustBeListed(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	want := make(map[listKey]bool)
@@ -205,7 +205,7 @@ func (b *bundle) mustBeListed(t testing.TB, id gocql.UUID) {
 	var f listKey
 	var bucket, at time.Time
 	var event gocql.UUID
-	iter := b.session.Query("SELECT kind, value, bucket, first_failed_at, event_id FROM dead_letter_lookups").Iter()
+	iter := b.Session.Query("SELECT kind, value, bucket, first_failed_at, event_id FROM dead_letter_lookups").Iter()
 	for iter.Scan(&f.kind, &f.value, &bucket, &at, &event) {
 		if event == id {
 			got[f]++

@@ -117,9 +117,9 @@ type place struct {
 // may crash, hits returns the number of failures.
 type beginTrouble func() (life context.Context, hits func() int)
 
-// throughTrouble runs f, with a bundle of its own, for every fault of statements at
+// throughTrouble runs f, with a fixture of its own, for every fault of statements at
 // each of the places: count of them, or with 0 one, and the process crashes.
-func throughTrouble(t *testing.T, places []place, f func(t *testing.T, b *bundle, begin beginTrouble, count int)) {
+func throughTrouble(t *testing.T, places []place, f func(t *testing.T, b *fixture, begin beginTrouble, count int)) {
 	t.Helper()
 	for _, at := range places {
 		for name, effect := range casFaults {
@@ -146,7 +146,7 @@ func TestWrite_ThroughFaultsAndCrashes(t *testing.T) {
 		{"dead_letter_buckets", engine.OpWrite},
 		{"dead_letter_queue", engine.OpCAS},
 	}
-	throughTrouble(t, places, func(t *testing.T, b *bundle, begin beginTrouble, count int) {
+	throughTrouble(t, places, func(t *testing.T, b *fixture, begin beginTrouble, count int) {
 		life, hits := begin()
 		l := testDeadLetter("a", 1)
 		st, err := b.another(t, patient).Write(life, l)
@@ -220,7 +220,7 @@ func TestChainsAndBegun(t *testing.T) {
 
 // mustShow checks that listings contain the dead letter once, at its current place.
 // They remove what a crash left.
-func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {
+func (b *fixture) mustShow(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Table: l.Table}, {Aggregate: l.AggregateID}} {
@@ -231,9 +231,9 @@ func (b *bundle) mustShow(t testing.TB, id gocql.UUID) {
 }
 
 // heal ends all faults and waits until connections are back.
-func (b *bundle) heal(t testing.TB) {
+func (b *fixture) heal(t testing.TB) {
 	t.Helper()
-	b.node.Faults().Clear()
+	b.Node.Faults().Clear()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := b.Read(t.Context(), gocql.UUID{1}); errors.Is(err, ErrNotFound) {
 			return

@@ -26,7 +26,7 @@ func BenchmarkIntake(b *testing.B) {
 			Payload: []byte(`{"n":1,"text":"some payload of a usual kind"}`), CreatedAt: time.Now().Truncate(time.Millisecond),
 		}
 	}
-	insert := func(x *bundle) error {
+	insert := func(x *fixture) error {
 		one := x.Session.Batch(gocql.UnloggedBatch)
 		if err := outbox.Append(one, row()); err != nil {
 			return err
@@ -56,7 +56,7 @@ func BenchmarkIntake(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "messages/s")
 	})
-	single := func(name string, f func(x *bundle) error) {
+	single := func(name string, f func(x *fixture) error) {
 		b.Run("single/"+name, func(b *testing.B) {
 			x := setup(b)
 			var took []time.Duration
@@ -72,7 +72,7 @@ func BenchmarkIntake(b *testing.B) {
 		})
 	}
 	single("raw client", insert)
-	single("handler", func(x *bundle) error {
+	single("handler", func(x *fixture) error {
 		if r := world.Request(b, x.handler, "POST", "/v1/messages", `{"topic":"t","payload":{"n":1,"text":"some payload of a usual kind"}}`); r.Status != 202 {
 			return fmt.Errorf("POST = %d %s", r.Status, r.Text)
 		}

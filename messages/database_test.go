@@ -15,16 +15,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a service on an in-memory node.
-type bundle struct {
+// fixture is a service on an in-memory node.
+type fixture struct {
 	*Service
 	world.World
 	handler http.Handler
 }
 
-func setup(t testing.TB, change ...func(*Config)) *bundle {
+func setup(t testing.TB, change ...func(*Config)) *fixture {
 	t.Helper()
-	b := &bundle{World: world.Start(t)}
+	b := &fixture{World: world.Start(t)}
 	b.Service = b.another(t, change...)
 	b.handler = newHandler(b.Service)
 	return b
@@ -32,7 +32,7 @@ func setup(t testing.TB, change ...func(*Config)) *bundle {
 
 // another returns a second service on the same tables. It has timeouts that a
 // paused machine does not exceed.
-func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
+func (b *fixture) another(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	cfg := Config{Topics: []string{"*"}, AttemptTimeout: 20 * time.Second, WriteBudget: time.Minute}
 	for _, f := range change {
@@ -47,7 +47,7 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 
 // brief sets a short retry budget with long attempts, which no configuration
 // allows.
-func (b *bundle) brief() { b.cfg.WriteBudget = time.Second }
+func (b *fixture) brief() { b.cfg.WriteBudget = time.Second }
 
 func newHandler(s *Service) http.Handler {
 	mux := http.NewServeMux()
@@ -58,7 +58,7 @@ func newHandler(s *Service) http.Handler {
 }
 
 // events are the outbox's, by id; the CDC log must have each at one time only.
-func (b *bundle) events(t testing.TB) map[gocql.UUID]outbox.Event {
+func (b *fixture) events(t testing.TB) map[gocql.UUID]outbox.Event {
 	t.Helper()
 	out := map[gocql.UUID]outbox.Event{}
 	for _, e := range b.Outbox(t) {
@@ -78,7 +78,7 @@ func (b *bundle) events(t testing.TB) map[gocql.UUID]outbox.Event {
 }
 
 // waiting are the scheduled messages.
-func (b *bundle) waiting(t testing.TB) []View {
+func (b *fixture) waiting(t testing.TB) []View {
 	t.Helper()
 	page, _, _, err := b.List(t.Context(), schedule.Position{DeliverAt: time.Now().Add(-time.Hour)}, schedule.Filter{Until: time.Now().Add(schedule.MaxAhead)}, 1000)
 	if err != nil {

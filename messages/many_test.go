@@ -23,7 +23,7 @@ import (
 )
 
 // setupMany is setup with the operators' routes for bulk operations.
-func setupMany(t *testing.T, change ...func(*Config)) *bundle {
+func setupMany(t *testing.T, change ...func(*Config)) *fixture {
 	t.Helper()
 	b := setup(t, change...)
 	mux := http.NewServeMux()
@@ -37,7 +37,7 @@ func setupMany(t *testing.T, change ...func(*Config)) *bundle {
 }
 
 // laterMany submits n messages of a client for a topic that are due in an hour.
-func (b *bundle) laterMany(t *testing.T, topic, client string, n int) {
+func (b *fixture) laterMany(t *testing.T, topic, client string, n int) {
 	t.Helper()
 	items := make([]Item, n)
 	for i := range items {
@@ -62,7 +62,7 @@ type manyAnswer struct {
 	Next    string
 }
 
-func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
+func (b *fixture) many(t *testing.T, what, body string) manyAnswer {
 	t.Helper()
 	r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
 	if r.Status != 200 {
@@ -76,7 +76,7 @@ func (b *bundle) many(t *testing.T, what, body string) manyAnswer {
 }
 
 // due returns the number of due messages of a topic, and of waiting ones.
-func (b *bundle) due(t *testing.T, topic string) (due, waits int) {
+func (b *fixture) due(t *testing.T, topic string) (due, waits int) {
 	t.Helper()
 	now, seen := time.Now(), map[gocql.UUID]bool{}
 	for _, v := range b.waiting(t) {

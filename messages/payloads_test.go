@@ -30,7 +30,7 @@ func (s *brokenStore) Get(ctx context.Context, key string) ([]byte, error) {
 	return content, errors.Join(err, s.err)
 }
 
-func setupPayloads(t *testing.T) (b *bundle, store *brokenStore, dir string) {
+func setupPayloads(t *testing.T) (b *fixture, store *brokenStore, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	folder, err := payload.NewFolder(dir)

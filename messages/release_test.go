@@ -20,7 +20,7 @@ import (
 )
 
 // later submits a message with a delay, and returns its path.
-func (b *bundle) later(t testing.TB, delay string) (path string) {
+func (b *fixture) later(t testing.TB, delay string) (path string) {
 	t.Helper()
 	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"t","key":"k","payload":{"n":1},"headers":{"a":"b"},"delay":"`+delay+`"}`)
 	if r.Status != 202 || r.Body["state"] != "scheduled" {
@@ -30,7 +30,7 @@ func (b *bundle) later(t testing.TB, delay string) (path string) {
 }
 
 // relay runs the scheduler of a relay until the test ends.
-func (b *bundle) relay(t testing.TB) {
+func (b *fixture) relay(t testing.TB) {
 	t.Helper()
 	s, err := schedule.New(schedule.Config{Store: b.schedule, Poll: 10 * time.Millisecond, Sweep: 100 * time.Millisecond, Lease: 30 * time.Second})
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *bundle) relay(t testing.TB) {
 }
 
 // becomes waits for the state of a message.
-func (b *bundle) becomes(t testing.TB, path string, want State) {
+func (b *fixture) becomes(t testing.TB, path string, want State) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		r := world.Request(t, b.handler, "GET", path, "")

@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a service on an in-memory node.
-type bundle struct {
+// fixture is a service on an in-memory node.
+type fixture struct {
 	*Service
 	world.World
 }
@@ -38,16 +38,16 @@ func within(e faults.Effect) func(*Config) {
 // never is a delay beyond every timeout.
 const never = time.Hour
 
-func setup(t testing.TB, change ...func(*Config)) *bundle {
+func setup(t testing.TB, change ...func(*Config)) *fixture {
 	t.Helper()
-	b := &bundle{World: world.Start(t)}
+	b := &fixture{World: world.Start(t)}
 	b.Service = b.another(t, change...)
 	return b
 }
 
 // another is a second service on the same tables: another process, or the same
 // one after a crash.
-func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
+func (b *fixture) another(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	cfg := testConfig()
 	for _, f := range change {
@@ -62,7 +62,7 @@ func (b *bundle) another(t testing.TB, change ...func(*Config)) *Service {
 
 // brief returns a service with a short retry budget and long attempts, which no
 // configuration allows.
-func (b *bundle) brief(t testing.TB, change ...func(*Config)) *Service {
+func (b *fixture) brief(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	s := b.another(t, change...)
 	s.cfg.WriteBudget = 600 * time.Millisecond
@@ -70,12 +70,12 @@ func (b *bundle) brief(t testing.TB, change ...func(*Config)) *Service {
 }
 
 // fault is Fault for operations of one kind.
-func (b *bundle) fault(kind engine.OpKind, count int, e faults.Effect) (hits func() int) {
+func (b *fixture) fault(kind engine.OpKind, count int, e faults.Effect) (hits func() int) {
 	return b.Fault(count, e, kind)
 }
 
 // heal removes all faults and waits until connections are back.
-func (b *bundle) heal(t testing.TB) {
+func (b *fixture) heal(t testing.TB) {
 	t.Helper()
 	b.Node.Faults().Clear()
 	world.Eventually(t, "the database is back", func() bool { return b.Ready(t.Context()) == nil })
@@ -89,7 +89,7 @@ type stored struct {
 	logged []gocql.UUID
 }
 
-func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
+func (b *fixture) stored(t testing.TB, id gocql.UUID) stored {
 	t.Helper()
 	var out stored
 	if o, ok, err := b.store.order(t.Context(), id); err != nil {
@@ -109,7 +109,7 @@ func (b *bundle) stored(t testing.TB, id gocql.UUID) stored {
 }
 
 // logged waits until the CDC log has so many rows of an order's events.
-func (b *bundle) logged(t testing.TB, id gocql.UUID, want int) {
+func (b *fixture) logged(t testing.TB, id gocql.UUID, want int) {
 	t.Helper()
 	world.Eventually(t, "the CDC log has all rows of the order", func() bool {
 		got := 0
@@ -125,7 +125,7 @@ func (b *bundle) logged(t testing.TB, id gocql.UUID, want int) {
 // mustBe checks that an order is stored with exactly these events, each once,
 // and that order, outbox and CDC log agree. Without types the order must not
 // exist.
-func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
+func (b *fixture) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 	t.Helper()
 	s := b.stored(t, id)
 	if len(types) == 0 {
@@ -161,7 +161,7 @@ func (b *bundle) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 }
 
 // mustBeListed checks that the list of the customer contains the current order.
-func (b *bundle) mustBeListed(t testing.TB, o *Order) {
+func (b *fixture) mustBeListed(t testing.TB, o *Order) {
 	t.Helper()
 	if o.CustomerID == nil {
 		return
@@ -200,7 +200,7 @@ func cancelled(o Order, c Cancellation, me identity) Order {
 }
 
 // mustCreate creates an order without faults.
-func (b *bundle) mustCreate(t testing.TB) Order {
+func (b *fixture) mustCreate(t testing.TB) Order {
 	t.Helper()
 	r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // undetermined sends the event of an update whose conditional insert is decided
 // but invisible, and whose writer fails before it reads again. It returns the
 // event.
-func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
+func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
 	t.Helper()
 	next := o
 	next.Version, next.EventID = o.Version+1, outbox.NewID()
@@ -35,7 +35,7 @@ func (b *bundle) undetermined(t *testing.T, o Order) outbox.Event {
 }
 
 // written are the times of the CDC log's rows of an order's events, by sequence number.
-func (b *bundle) written(t *testing.T, id gocql.UUID) map[int64][]time.Time {
+func (b *fixture) written(t *testing.T, id gocql.UUID) map[int64][]time.Time {
 	t.Helper()
 	out := make(map[int64][]time.Time)
 	for _, row := range b.Log(t) {

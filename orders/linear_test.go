@@ -87,7 +87,7 @@ func seenOf(o *Order) seen {
 }
 
 // process returns a service that fails before its nth statement; 0 never.
-func (b *bundle) process(t testing.TB, n int) *Service {
+func (b *fixture) process(t testing.TB, n int) *Service {
 	s := b.brief(t, func(c *Config) {
 		c.Breaker = Breaker{Failures: 1 << 20, Rate: 1, MinCalls: 1 << 20}
 	})
@@ -123,7 +123,7 @@ func (in asked) do(t testing.TB, s *Service, id gocql.UUID, key string) (Order, 
 // run executes an operation like a client whose service may fail after any
 // statement. With a key, another process retries until there is a response:
 // together that is one operation.
-func (in asked) run(t testing.TB, b *bundle, rnd *rand.Rand, id gocql.UUID, key string) answer {
+func (in asked) run(t testing.TB, b *fixture, rnd *rand.Rand, id gocql.UUID, key string) answer {
 	for try := 0; ; try++ {
 		die := 0
 		if rnd.IntN(3) == 0 && try < 8 {
@@ -154,7 +154,7 @@ func (in asked) run(t testing.TB, b *bundle, rnd *rand.Rand, id gocql.UUID, key 
 }
 
 // addFaults makes statements time out, late or never applied, and connections break.
-func (b *bundle) addFaults(probability float64) {
+func (b *fixture) addFaults(probability float64) {
 	cas := faults.WriteTimeout(faults.CAS, 1, 2)
 	soon := []time.Duration{20 * time.Millisecond, 150 * time.Millisecond}
 	for kind, effects := range map[engine.OpKind][]faults.Effect{
@@ -251,7 +251,7 @@ func TestOrder_IsLinearizable(t *testing.T) {
 }
 
 // checkHistory compares the responses with the stored events.
-func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operation) {
+func (b *fixture) checkHistory(t *testing.T, o Order, history []porcupine.Operation) {
 	t.Helper()
 	first := seenOf(&o)
 	model := orderModel
@@ -317,7 +317,7 @@ func (b *bundle) checkHistory(t *testing.T, o Order, history []porcupine.Operati
 }
 
 // events are the orders of an order's events; false if they could not be read.
-func (b *bundle) events(t testing.TB, id gocql.UUID) ([]Order, bool) {
+func (b *fixture) events(t testing.TB, id gocql.UUID) ([]Order, bool) {
 	t.Helper()
 	var out []Order
 	for seq := int64(1); ; seq++ {

@@ -15,7 +15,7 @@ import (
 )
 
 // all reads a list page by page.
-func (b *bundle) all(t testing.TB, q ListQuery) []Summary {
+func (b *fixture) all(t testing.TB, q ListQuery) []Summary {
 	t.Helper()
 	var out []Summary
 	for pages := 0; ; pages++ {

@@ -153,7 +153,7 @@ func TestRegister_OnAnotherAPI(t *testing.T) {
 	world.Request(t, mux, "POST", "/v1/orders/"+o.ID.String()+"/confirm", "").MustBeProblem(t, 409, problemConfirmed)
 }
 
-func (b *bundle) mustGet(t *testing.T, id gocql.UUID) Order {
+func (b *fixture) mustGet(t *testing.T, id gocql.UUID) Order {
 	t.Helper()
 	o, err := b.Get(t.Context(), id)
 	if err != nil {

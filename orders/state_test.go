@@ -16,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the diagram in docs/design/orders.md")
 
 // do makes a change of the kind, the simplest there is.
-func (b *bundle) do(t testing.TB, c Change, id gocql.UUID, opts WriteOptions) (Result, error) {
+func (b *fixture) do(t testing.TB, c Change, id gocql.UUID, opts WriteOptions) (Result, error) {
 	t.Helper()
 	switch c {
 	case ChangeUpdate:

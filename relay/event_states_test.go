@@ -73,7 +73,7 @@ func followEvents(w *relaytest.Walk, p func() *publish.Publisher, all ...outbox.
 }
 
 // takeTime makes each request that publishes take 20 ms.
-func (b *bundle) takeTime() {
+func (b *fixture) takeTime() {
 	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
 		b.cluster.SleepControl(func() { time.Sleep(20 * time.Millisecond) })

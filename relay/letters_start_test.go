@@ -118,7 +118,7 @@ func TestDeadLetters_UnsettledClaimsBlockNoOthers(t *testing.T) {
 
 // brokerOutageFor makes the broker hang up at requests of one kind until it is
 // called off.
-func (b *bundle) brokerOutageFor(key kmsg.Key) (end func()) {
+func (b *fixture) brokerOutageFor(key kmsg.Key) (end func()) {
 	var gone atomic.Bool
 	gone.Store(true)
 	b.cluster.ControlKey(key.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -133,7 +133,7 @@ type process struct {
 
 // start reads the topics back and then every stream from its checkpoint to the
 // end, as the library does.
-func start(b *bundle, m *model, store checkpoint.Store, pace time.Duration) *process {
+func start(b *fixture, m *model, store checkpoint.Store, pace time.Duration) *process {
 	ms := newMetrics(prometheus.NewRegistry())
 	p, err := publish.New(b.cfg.publish(), ms.Metrics, func(err error) { b.t.Errorf("fatal: %v", err) })
 	if err != nil {
@@ -267,7 +267,7 @@ func testCrashes(t *testing.T, seed uint64) {
 
 // unruly makes the broker misbehave in ways that lose nothing, until it is
 // calm. rnd is the broker's own.
-func unruly(b *bundle, rnd *rand.Rand, calm *atomic.Bool) {
+func unruly(b *fixture, rnd *rand.Rand, calm *atomic.Bool) {
 	errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut}
 	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()

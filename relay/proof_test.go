@@ -22,7 +22,7 @@ import (
 )
 
 // later is a publisher that starts after b's, with the proofs that it needs.
-func (b *bundle) later(t *testing.T) (d *readback.Proofs, end func()) {
+func (b *fixture) later(t *testing.T) (d *readback.Proofs, end func()) {
 	t.Helper()
 	p, err := publish.New(b.cfg.publish(), publish.NewMetrics(prometheus.NewRegistry()), func(err error) { t.Error(err) })
 	if err != nil {
@@ -81,7 +81,7 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 }
 
 // deleteRecords deletes all records of a topic, as its retention does.
-func (b *bundle) deleteRecords(t *testing.T, topic string) {
+func (b *fixture) deleteRecords(t *testing.T, topic string) {
 	t.Helper()
 	ends, err := b.admin().ListEndOffsets(t.Context(), topic)
 	if err != nil {
@@ -103,39 +103,39 @@ func TestProofs(t *testing.T) {
 		delay   time.Duration
 		key     string // of its record, if it is not the aggregate's id
 		before  string // the topic that the relay published to at first, if it is not OrderUpdated
-		prepare func(t *testing.T, b *bundle)
+		prepare func(t *testing.T, b *fixture)
 		want    bool
 		result  readback.ProofResult
 	}{
 		{name: "published at once", publish: true, want: true, result: readback.ProofPublished},
 		{name: "published at once with a record key of its own", publish: true, key: "customer-7", want: true, result: readback.ProofPublished},
 		{name: "published to a topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished},
-		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteRecords(t, "old")
 		}},
-		{name: "the topic that it had before is deleted", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "the topic that it had before is deleted", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
 			if _, err := b.admin().DeleteTopics(t.Context(), "old"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *bundle) {
+		{name: "the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 		{name: "never published, and its topic had another name before", before: "old", want: false, result: readback.ProofUnpublished},
 		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: readback.ProofPublished},
 		{name: "never published", want: false, result: readback.ProofUnpublished},
-		{name: "the topic has more partitions now", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "the topic has more partitions now", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
 			if _, err := b.admin().CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "retention has deleted it", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *bundle) {
+		{name: "retention has deleted it", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteRecords(t, "OrderUpdated")
 		}},
-		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *bundle) {
+		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
-		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *bundle) {
+		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 	} {

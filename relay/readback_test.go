@@ -36,7 +36,7 @@ var modelTopics = []string{"OrderCreated", "OrderUpdated", "OrderCancelled"}
 
 // crashing runs relays over a model and kills all but the last.
 type crashing struct {
-	*bundle
+	*fixture
 	rnd   *dice
 	model *model
 	store *relaytest.Checkpoints
@@ -44,7 +44,7 @@ type crashing struct {
 
 func newCrashing(t *testing.T, seed uint64, change func(*Config), opts ...kfake.Opt) *crashing {
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	c := &crashing{bundle: setup(t, change, opts...), model: newModel(rnd, 4, 60, 8), store: relaytest.NewCheckpoints()}
+	c := &crashing{fixture: setup(t, change, opts...), model: newModel(rnd, 4, 60, 8), store: relaytest.NewCheckpoints()}
 	c.rnd = &dice{rnd: rnd}
 	c.store.Generation, c.store.First = c.model.generation, c.model.generation
 	return c
@@ -75,14 +75,14 @@ func (c *crashing) life(d time.Duration) {
 }
 
 func (c *crashing) start(w *wire) *process {
-	b := *c.bundle
+	b := *c.fixture
 	b.cfg.Kafka = append(b.cfg.Kafka[:len(b.cfg.Kafka):len(b.cfg.Kafka)], kgo.Dialer(w.DialContext))
 	return start(&b, c.model, c.store, 20*time.Millisecond)
 }
 
 // last runs a relay until everything is out.
 func (c *crashing) last() *process {
-	p := start(c.bundle, c.model, c.store, 0)
+	p := start(c.fixture, c.model, c.store, 0)
 	<-p.done
 	for ctx, cancel := context.WithTimeout(c.t.Context(), time.Hour); ; {
 		if p.publisher.Drain(ctx) == 0 || ctx.Err() != nil {
@@ -413,7 +413,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 }
 
 // strangers puts records into a topic that are no events, one in a transaction.
-func strangers(t *testing.T, b *bundle, topic string) {
+func strangers(t *testing.T, b *fixture, topic string) {
 	t.Helper()
 	cl, err := kgo.NewClient(append(b.cfg.Kafka, kgo.SeedBrokers(b.cfg.Brokers...), kgo.TransactionalID("stranger"))...)
 	if err != nil {

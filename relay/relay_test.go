@@ -24,7 +24,7 @@ var inBubble = scyllatest.Bubble
 
 // world is a database, a broker and a relay between them, in one bubble.
 type world struct {
-	*bundle
+	*fixture
 	db      *scyllafake.Server
 	session *gocql.Session
 	// prefetched is for tests whose reads have several pages: a prefetch holds a lock while it
@@ -52,7 +52,7 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 		t.Fatalf("Start() error = %v", err)
 	}
 	w := &world{db: db, prefetched: conf.Costs != nil}
-	w.bundle = setup(t, func(c *Config) {
+	w.fixture = setup(t, func(c *Config) {
 		c.Keyspace = "outbox"
 		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 200*time.Millisecond, 500*time.Millisecond
 		c.RestartDelay = time.Second

@@ -12,21 +12,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a store on an in-memory node.
-type bundle struct {
+// fixture is a store on an in-memory node.
+type fixture struct {
 	*Store
 	world.World
 }
 
-func setup(t testing.TB) *bundle {
+func setup(t testing.TB) *fixture {
 	t.Helper()
-	b := &bundle{World: world.Start(t)}
+	b := &fixture{World: world.Start(t)}
 	b.Store = NewStore(b.Session, gocql.LocalQuorum, 30*time.Second)
 	return b
 }
 
 // scheduler returns a scheduler with short intervals; change may alter it.
-func (b *bundle) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
+func (b *fixture) scheduler(t testing.TB, change ...func(*Config)) *Scheduler {
 	t.Helper()
 	cfg := Config{Store: b.Store, Poll: 20 * time.Millisecond, Sweep: 200 * time.Millisecond, Lease: 20 * time.Second}
 	for _, f := range change {
@@ -55,7 +55,7 @@ func message(at time.Time) *Message {
 }
 
 // put stores messages as if submitted at when.
-func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
+func (b *fixture) put(t testing.TB, when time.Time, ms ...*Message) {
 	t.Helper()
 	for _, m := range ms {
 		if err := b.Put(t.Context(), m, when); err != nil {
@@ -66,7 +66,7 @@ func (b *bundle) put(t testing.TB, when time.Time, ms ...*Message) {
 
 // outboxed are the events of the outbox by id. The CDC log must have each at one time,
 // or at times that are more than handFresh apart: no row gets a new time before.
-func (b *bundle) outboxed(t testing.TB) map[gocql.UUID]world.Written {
+func (b *fixture) outboxed(t testing.TB) map[gocql.UUID]world.Written {
 	t.Helper()
 	out := map[gocql.UUID]world.Written{}
 	for _, e := range b.Outbox(t) {
@@ -91,7 +91,7 @@ func (b *bundle) outboxed(t testing.TB) map[gocql.UUID]world.Written {
 }
 
 // count returns the number of rows of a table.
-func (b *bundle) count(t testing.TB, table string) int {
+func (b *fixture) count(t testing.TB, table string) int {
 	t.Helper()
 	var n int
 	if err := b.Session.Query("SELECT count(*) FROM " + table).Scan(&n); err != nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// startAdmin runs an admin API on the engines of the bundle. It returns requests to it as an
+// startAdmin runs an admin API on the engines of the fixture. It returns requests to it as an
 // administrator, and the file with the settings of commands that use it.
-func (b *verifyBundle) startAdmin(t *testing.T) (do func(method, path, body string) (int, string), settings string) {
+func (b *verifyFixture) startAdmin(t *testing.T) (do func(method, path, body string) (int, string), settings string) {
 	t.Helper()
 	secret, file := token(t, "admin")
 	yaml, err := os.ReadFile(file)

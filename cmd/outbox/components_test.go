@@ -24,15 +24,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// coreBundle is engines with a keyspace shop that has the component core alone.
-type coreBundle struct {
+// coreFixture is engines with a keyspace shop that has the component core alone.
+type coreFixture struct {
 	t *testing.T
 	e engines.Engines
 }
 
-func setupCore(t *testing.T) *coreBundle {
+func setupCore(t *testing.T) *coreFixture {
 	t.Helper()
-	b := &coreBundle{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
+	b := &coreFixture{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
 	log := slog.New(slog.DiscardHandler)
 	teardown := &daemon.Teardown{Logger: log}
 	t.Cleanup(func() {
@@ -50,7 +50,7 @@ func setupCore(t *testing.T) *coreBundle {
 }
 
 // run runs a command in the keyspace.
-func (b *coreBundle) run(command string, args ...string) (stdout, stderr string, code int) {
+func (b *coreFixture) run(command string, args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
 	line := slices.Concat(strings.Fields(command), []string{"--scylla-keyspace", "shop", "--scylla-hosts", b.e.CQLAddr}, args)
@@ -62,7 +62,7 @@ func (b *coreBundle) run(command string, args ...string) (stdout, stderr string,
 	return out.String(), errOut.String(), code
 }
 
-func (b *coreBundle) session(c *app.Config) *gocql.Session {
+func (b *coreFixture) session(c *app.Config) *gocql.Session {
 	b.t.Helper()
 	s, err := c.Scylla.Session("shop")
 	if err != nil {

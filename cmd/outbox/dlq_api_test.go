@@ -26,7 +26,7 @@ import (
 
 // onBothAPIs runs a test of commands that use the database, and of commands that use the
 // admin API of a server and have no settings of the database.
-func onBothAPIs(t *testing.T, test func(*testing.T, *dlqBundle)) {
+func onBothAPIs(t *testing.T, test func(*testing.T, *dlqFixture)) {
 	t.Run("database", func(t *testing.T) {
 		t.Parallel()
 		test(t, setupDLQ(t))
@@ -43,14 +43,14 @@ func onBothAPIs(t *testing.T, test func(*testing.T, *dlqBundle)) {
 const serverActor = "ann"
 
 // serve starts an admin API with a runner of jobs, and makes the commands use it.
-func (b *dlqBundle) serve(change func(*admin.Config)) {
+func (b *dlqFixture) serve(change func(*admin.Config)) {
 	b.t.Helper()
 	url, secret := b.startAPI(access.Admin, change)
 	b.server = apiSettings(b.t, url, secret)
 }
 
 // startAPI starts an admin API with a runner of jobs, and returns its URL and a token.
-func (b *dlqBundle) startAPI(role access.Role, change func(*admin.Config)) (url, secret string) {
+func (b *dlqFixture) startAPI(role access.Role, change func(*admin.Config)) (url, secret string) {
 	b.t.Helper()
 	secret, hash := access.NewToken()
 	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: serverActor, Role: role, Hash: hash}}, RequestsPerSecond: 1e6, RequestsBurst: 1e6})
@@ -85,7 +85,7 @@ func apiSettings(t *testing.T, url, secret string) string {
 }
 
 // target returns the flags that select the API of the commands.
-func (b *dlqBundle) target() []string {
+func (b *dlqFixture) target() []string {
 	if b.server != "" {
 		return []string{"--config", b.server}
 	}
@@ -93,7 +93,7 @@ func (b *dlqBundle) target() []string {
 }
 
 // by returns the flags of an actor. A server knows the actor by the token.
-func (b *dlqBundle) by(name string) []string {
+func (b *dlqFixture) by(name string) []string {
 	if b.server != "" {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (b *dlqBundle) by(name string) []string {
 }
 
 // actor returns the name of the actor of by in records.
-func (b *dlqBundle) actor(name string) string {
+func (b *dlqFixture) actor(name string) string {
 	if b.server != "" {
 		return serverActor
 	}
@@ -112,7 +112,7 @@ func (b *dlqBundle) actor(name string) string {
 // contains that.
 func TestDLQ_InterruptionPausesTheJob(t *testing.T) {
 	t.Parallel()
-	onBothAPIs(t, func(t *testing.T, b *dlqBundle) {
+	onBothAPIs(t, func(t *testing.T, b *dlqFixture) {
 		for i := range 5 {
 			b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("a", i) })
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-func (b *dlqBundle) id(s string) gocql.UUID {
+func (b *dlqFixture) id(s string) gocql.UUID {
 	b.t.Helper()
 	id, err := gocql.ParseUUID(s)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *dlqBundle) id(s string) gocql.UUID {
 	return id
 }
 
-func (b *dlqBundle) discard(id string) {
+func (b *dlqFixture) discard(id string) {
 	b.t.Helper()
 	if err := b.store.Discard(b.t.Context(), b.id(id), dlq.Actor{Name: "eve"}); err != nil {
 		b.t.Fatal(err)

@@ -21,7 +21,7 @@ func TestDLQ_Edit(t *testing.T) {
 	onBothAPIs(t, testDLQEdit)
 }
 
-func testDLQEdit(t *testing.T, b *dlqBundle) {
+func testDLQEdit(t *testing.T, b *dlqFixture) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()

@@ -119,7 +119,7 @@ func TestDLQ_Jobs(t *testing.T) {
 }
 
 // complete is what the shell is told.
-func (b *dlqBundle) complete(args ...string) string {
+func (b *dlqFixture) complete(args ...string) string {
 	b.t.Helper()
 	var out strings.Builder
 	all := append([]string{"__complete", "dlq"}, args[:len(args)-2]...)
@@ -138,7 +138,7 @@ func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	onBothAPIs(t, testReplayChecks)
 }
 
-func testReplayChecks(t *testing.T, b *dlqBundle) {
+func testReplayChecks(t *testing.T, b *dlqFixture) {
 	id := b.writeDeadLetter(1, nil)
 	replay := func(want int, args ...string) string {
 		t.Helper()

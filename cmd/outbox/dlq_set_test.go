@@ -18,7 +18,7 @@ func TestDLQ_SetAndFilter(t *testing.T) {
 	onBothAPIs(t, testSetAndFilter)
 }
 
-func testSetAndFilter(t *testing.T, b *dlqBundle) {
+func testSetAndFilter(t *testing.T, b *dlqFixture) {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	var ids []string
 	for i := range 4 {
@@ -68,7 +68,7 @@ func TestDLQ_ReplayByPriority(t *testing.T) {
 	onBothAPIs(t, testReplayByPriority)
 }
 
-func testReplayByPriority(t *testing.T, b *dlqBundle) {
+func testReplayByPriority(t *testing.T, b *dlqFixture) {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	var ids []string
 	for i := range 5 {

@@ -15,7 +15,7 @@ func TestDLQ_OfASubscription(t *testing.T) {
 	onBothAPIs(t, testDLQOfASubscription)
 }
 
-func testDLQOfASubscription(t *testing.T, b *dlqBundle) {
+func testDLQOfASubscription(t *testing.T, b *dlqFixture) {
 	id := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {
 		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Manual, "", ""
 	})

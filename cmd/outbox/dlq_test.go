@@ -20,16 +20,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// dlqBundle is the embedded database with dead letters, and the command line.
-type dlqBundle struct {
-	*verifyBundle
+// dlqFixture is the embedded database with dead letters, and the command line.
+type dlqFixture struct {
+	*verifyFixture
 	store  *dlq.Store
 	server string // file with the settings of the admin API that commands use; empty for the database
 }
 
-func setupDLQ(t *testing.T) *dlqBundle {
+func setupDLQ(t *testing.T) *dlqFixture {
 	t.Helper()
-	b := &dlqBundle{verifyBundle: setupVerify(t)}
+	b := &dlqFixture{verifyFixture: setupVerify(t)}
 	var err error
 	if b.store, err = dlq.Open(b.session, "outbox"); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func setupDLQ(t *testing.T) *dlqBundle {
 
 // relaySays is what a relay said of itself so long ago. What it says in an hour does not
 // grow old during a test.
-func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
+func (b *dlqFixture) relaySays(state, breaker string, ago time.Duration) {
 	b.t.Helper()
 	status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)
 	if err := b.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', ?, 'i', ?, ?)",
@@ -49,7 +49,7 @@ func (b *dlqBundle) relaySays(state, breaker string, ago time.Duration) {
 }
 
 // writeDeadLetter stores a dead letter of aggregate a, changed by f.
-func (b *dlqBundle) writeDeadLetter(seq int64, f func(*dlq.DeadLetter)) string {
+func (b *dlqFixture) writeDeadLetter(seq int64, f func(*dlq.DeadLetter)) string {
 	b.t.Helper()
 	l := &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a", AggregateType: "order", EventType: "OrderCreated",
@@ -66,7 +66,7 @@ func (b *dlqBundle) writeDeadLetter(seq int64, f func(*dlq.DeadLetter)) string {
 }
 
 // run runs outbox dlq and checks the exit status.
-func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
+func (b *dlqFixture) run(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
 	var o, e bytes.Buffer
 	args = append(append([]string{"dlq"}, args...), b.target()...)
@@ -78,7 +78,7 @@ func (b *dlqBundle) run(want int, args ...string) (out, errOut string) {
 }
 
 // ids are the event ids of a listing as JSON.
-func (b *dlqBundle) ids(args ...string) (ids []string) {
+func (b *dlqFixture) ids(args ...string) (ids []string) {
 	b.t.Helper()
 	out, _ := b.run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
 	var views []admin.Summary
@@ -91,7 +91,7 @@ func (b *dlqBundle) ids(args ...string) (ids []string) {
 	return ids
 }
 
-func (b *dlqBundle) status(id string) dlq.Status {
+func (b *dlqFixture) status(id string) dlq.Status {
 	b.t.Helper()
 	u, err := gocql.ParseUUID(id)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestDLQ_Commands(t *testing.T) {
 	onBothAPIs(t, testDLQCommands)
 }
 
-func testDLQCommands(t *testing.T, b *dlqBundle) {
+func testDLQCommands(t *testing.T, b *dlqFixture) {
 	b.relaySays("running", "closed", -time.Hour)
 	if out, errOut := b.run(cli.ExitOK, "list"); out != "" || !strings.Contains(errOut, "no dead letter matches") {
 		t.Errorf("list of nothing printed %q, %q", out, errOut)
@@ -290,7 +290,7 @@ func TestAsk_OnlyYesIsYes(t *testing.T) {
 	}
 }
 
-func (b *dlqBundle) jobs() *jobs.Store { return jobs.New(b.store) }
+func (b *dlqFixture) jobs() *jobs.Store { return jobs.New(b.store) }
 
 // Each change by the command line leaves an entry in the audit trail, like one by the API.
 func TestDLQ_ChangesAreAudited(t *testing.T) {
@@ -298,7 +298,7 @@ func TestDLQ_ChangesAreAudited(t *testing.T) {
 	onBothAPIs(t, testChangesAreAudited)
 }
 
-func testChangesAreAudited(t *testing.T, b *dlqBundle) {
+func testChangesAreAudited(t *testing.T, b *dlqFixture) {
 	id := b.writeDeadLetter(1, nil)
 	b.run(cli.ExitOK, append([]string{"discard", id, "--yes", "--reason", "INC-7"}, b.by("eve")...)...)
 	out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")

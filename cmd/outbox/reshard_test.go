@@ -19,14 +19,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-func (b *verifyBundle) reshard(args ...string) (stdout, stderr string, code int) {
+func (b *verifyFixture) reshard(args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
 	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}, args...), &out, &errOut)
 	return out.String(), errOut.String(), code
 }
 
-func (b *verifyBundle) resharding(to int) *app.Resharding {
+func (b *verifyFixture) resharding(to int) *app.Resharding {
 	b.t.Helper()
 	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
@@ -36,7 +36,7 @@ func (b *verifyBundle) resharding(to int) *app.Resharding {
 }
 
 // agreed is what relay_sharing says.
-func (b *verifyBundle) agreed() int {
+func (b *verifyFixture) agreed() int {
 	b.t.Helper()
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
 	n, err := a.Shards(b.t.Context())
@@ -219,7 +219,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 
 // killedReshard begins a change and stops dead after its at-th step; ended says that
 // this was the last one.
-func (b *verifyBundle) killedReshard(to, at int) (step string, ended bool) {
+func (b *verifyFixture) killedReshard(to, at int) (step string, ended bool) {
 	b.t.Helper()
 	killed := errors.New("killed")
 	r := b.resharding(to)

@@ -30,7 +30,7 @@ type sharer struct {
 	ended chan error
 }
 
-func (b *verifyBundle) share(shards int) *sharer {
+func (b *verifyFixture) share(shards int) *sharer {
 	b.t.Helper()
 	s := b.sharer(shards)
 	ctx, stop := context.WithCancel(context.Background())
@@ -41,7 +41,7 @@ func (b *verifyBundle) share(shards int) *sharer {
 }
 
 // sharer is share before the instance runs.
-func (b *verifyBundle) sharer(shards int) *sharer {
+func (b *verifyFixture) sharer(shards int) *sharer {
 	b.t.Helper()
 	c, err := configOf(b.t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil,
 		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m")
@@ -178,7 +178,7 @@ func shardsWithMetrics(t *testing.T, reg *prometheus.Registry) (n int) {
 
 // published are the sequence numbers in the topic by aggregate, once there are n
 // records and no more come.
-func (b *verifyBundle) published(t *testing.T, n int) map[gocql.UUID][]int64 {
+func (b *verifyFixture) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.e.KafkaAddr), kgo.ConsumeTopics("things"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {

@@ -83,7 +83,7 @@ func (h *hook) config() string {
 }
 
 // things publishes events n = from … of a partition, written at the given time.
-func (b *verifyBundle) things(t *testing.T, partition int32, at time.Time, numbers ...int) {
+func (b *verifyFixture) things(t *testing.T, partition int32, at time.Time, numbers ...int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.e.KafkaAddr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -102,8 +102,8 @@ func (b *verifyBundle) things(t *testing.T, partition int32, at time.Time, numbe
 	}
 }
 
-// command runs the command line on the engines of the bundle and returns its output.
-func (b *verifyBundle) command(t *testing.T, want int, args ...string) string {
+// command runs the command line on the engines of the fixture and returns its output.
+func (b *verifyFixture) command(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	if code := run(append(args, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr), &out, &errOut); code != want {
@@ -241,7 +241,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	}
 	world.Eventually(t, "the refused event is a dead letter", deadLetters(1))
 	h.answer(http.StatusNoContent)
-	(&dlqBundle{verifyBundle: b}).run(cli.ExitOK, "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
+	(&dlqFixture{verifyFixture: b}).run(cli.ExitOK, "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
 	world.Eventually(t, "the dead letter is resolved", deadLetters(0))
 	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
 		t.Errorf("received %v with %d ids, want the event twice with one id", got, len(h.got))

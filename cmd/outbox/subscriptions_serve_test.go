@@ -25,14 +25,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// startSubscriptions runs a process of subscriptions on the engines of the bundle.
-func (b *verifyBundle) startSubscriptions(t *testing.T) (url string, stop func()) {
+// startSubscriptions runs a process of subscriptions on the engines of the fixture.
+func (b *verifyFixture) startSubscriptions(t *testing.T) (url string, stop func()) {
 	t.Helper()
 	return b.startSubscriptionsWith(t, "")
 }
 
 // startSubscriptionsWith is startSubscriptions with a configuration.
-func (b *verifyBundle) startSubscriptionsWith(t *testing.T, yaml string) (url string, stop func()) {
+func (b *verifyFixture) startSubscriptionsWith(t *testing.T, yaml string) (url string, stop func()) {
 	t.Helper()
 	conf, err := configOf(t, yaml, nil)
 	if err != nil {

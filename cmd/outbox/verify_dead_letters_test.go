@@ -17,7 +17,7 @@ import (
 
 // deadLetter stores the dead letter of a new event that is in no topic, and does
 // what f says with it.
-func (b *dlqBundle) deadLetter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
+func (b *dlqFixture) deadLetter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
 	b.t.Helper()
 	e := b.add(seq, aggregate, 0)
 	b.writeDeadLetter(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })

@@ -27,17 +27,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// verifyBundle is engines with a schema, and what a service and a relay would write to them.
-type verifyBundle struct {
+// verifyFixture is engines with a schema, and what a service and a relay would write to them.
+type verifyFixture struct {
 	t       *testing.T
 	e       engines.Engines
 	session *gocql.Session
 	client  *kgo.Client
 }
 
-func setupVerify(t *testing.T) *verifyBundle {
+func setupVerify(t *testing.T) *verifyFixture {
 	t.Helper()
-	b := &verifyBundle{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
+	b := &verifyFixture{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
 	log := slog.New(slog.DiscardHandler)
 	teardown := &daemon.Teardown{Logger: log}
 	t.Cleanup(func() {
@@ -74,7 +74,7 @@ func setupVerify(t *testing.T) *verifyBundle {
 }
 
 // add writes an event to the outbox, and to its topic so many times.
-func (b *verifyBundle) add(seq int64, aggregate gocql.UUID, records int) outbox.Event {
+func (b *verifyFixture) add(seq int64, aggregate gocql.UUID, records int) outbox.Event {
 	b.t.Helper()
 	e := outbox.Event{
 		ID: outbox.NewID(), AggregateID: aggregate, Sequence: seq, AggregateType: "thing", Type: "ThingHappened",
@@ -97,7 +97,7 @@ func (b *verifyBundle) add(seq int64, aggregate gocql.UUID, records int) outbox.
 	return e
 }
 
-func (b *verifyBundle) verify(args ...string) (stdout, stderr string, code int) {
+func (b *verifyFixture) verify(args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
 	code = run(append([]string{

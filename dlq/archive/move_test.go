@@ -22,17 +22,17 @@ var _ jobs.Archive = (*Keeper)(nil)
 var ann = dlq.Actor{Name: "ann", Reason: "GDPR"}
 
 // jobs are the jobs of the store.
-func (b *bundle) jobs() *jobs.Store { return jobs.New(b.store) }
+func (b *fixture) jobs() *jobs.Store { return jobs.New(b.store) }
 
 // job makes a job and runs it until it ends, with the archive.
-func (b *bundle) job(spec jobs.Spec) *jobs.Job {
+func (b *fixture) job(spec jobs.Spec) *jobs.Job {
 	b.Helper()
 	j, err := b.jobs().Create(b.Context(), spec, ann)
 	b.must(err)
 	return b.runs(j.ID)
 }
 
-func (b *bundle) runs(id gocql.UUID) *jobs.Job {
+func (b *fixture) runs(id gocql.UUID) *jobs.Job {
 	b.Helper()
 	r := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: NewKeeper(b.sweeper)})
 	j, err := r.RunJob(b.Context(), id)
@@ -41,7 +41,7 @@ func (b *bundle) runs(id gocql.UUID) *jobs.Job {
 }
 
 // edited writes a dead letter that was edited twice and resolved.
-func (b *bundle) edited(aggregate string) gocql.UUID {
+func (b *fixture) edited(aggregate string) gocql.UUID {
 	b.Helper()
 	id := b.write(aggregate, 1, dlq.Manual)
 	for _, text := range []string{`{"secret":1}`, `{"secret":2}`} {
@@ -53,9 +53,9 @@ func (b *bundle) edited(aggregate string) gocql.UUID {
 }
 
 // editRows is how many edits the database has.
-func (b *bundle) editRows() (n int) {
+func (b *fixture) editRows() (n int) {
 	b.Helper()
-	b.must(b.session.Query("SELECT COUNT(*) FROM dead_letter_edits").Scan(&n))
+	b.must(b.database.Session.Query("SELECT COUNT(*) FROM dead_letter_edits").Scan(&n))
 	return n
 }
 
@@ -148,7 +148,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 		b.must(err)
 		ctx, die := context.WithCancel(t.Context())
 		left := skip
-		rule := b.node.Faults().MustAdd(faults.Rule{
+		rule := b.database.Node.Faults().MustAdd(faults.Rule{
 			Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite}},
 			Effect: faults.Effect{Decide: func(engine.Op) (engine.Verdict, bool) {
 				if left--; left < 0 {
@@ -161,7 +161,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 		if err == nil && skip < 3 {
 			t.Fatal("it did not die")
 		}
-		b.node.Faults().Remove(rule)
+		b.database.Node.Faults().Remove(rule)
 		die()
 		if end := b.runs(j.ID); end.State != jobs.Done || end.Progress.Changed != 3 || end.Progress.SkippedAll() != 0 {
 			t.Errorf("after a crash at write %d: %s %+v", skip, end.State, end.Progress)

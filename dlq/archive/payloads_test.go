@@ -30,7 +30,7 @@ func withPayloads(keep, ttl time.Duration) func(*Config) {
 }
 
 // putPayload stores a payload as if it was written now, by the clock of the test.
-func (b *bundle) putPayload(content string) (key string) {
+func (b *fixture) putPayload(content string) (key string) {
 	b.Helper()
 	key = payload.Key([]byte(content), at(b.now.Load()))
 	b.must(b.archive.Put(b.Context(), key, []byte(content)))
@@ -39,13 +39,13 @@ func (b *bundle) putPayload(content string) (key string) {
 }
 
 // age sets the time of the last write of a payload to that of the clock.
-func (b *bundle) age(key string) {
+func (b *fixture) age(key string) {
 	b.Helper()
 	b.must(os.Chtimes(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)), at(b.now.Load()), at(b.now.Load())))
 }
 
 // renewed checks that a payload was just written, and sets the time to that of the clock.
-func (b *bundle) renewed(by, key string) {
+func (b *fixture) renewed(by, key string) {
 	b.Helper()
 	info, err := os.Stat(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)))
 	b.must(err)
@@ -56,7 +56,7 @@ func (b *bundle) renewed(by, key string) {
 }
 
 // refer stores a dead letter that refers to a payload.
-func (b *bundle) refer(key string, to dlq.Status) gocql.UUID {
+func (b *fixture) refer(key string, to dlq.Status) gocql.UUID {
 	b.Helper()
 	l := awkward()
 	l.EventID, l.AggregateID = gocql.MustRandomUUID(), gocql.MustRandomUUID().String()
@@ -71,7 +71,7 @@ func (b *bundle) refer(key string, to dlq.Status) gocql.UUID {
 	return l.EventID
 }
 
-func (b *bundle) payloads() (keys []string) {
+func (b *fixture) payloads() (keys []string) {
 	b.Helper()
 	keys, err := b.archive.oldPayloads(b.Context(), time.Now().AddDate(10, 0, 0))
 	b.must(err)

@@ -191,7 +191,7 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	b := setup(t, withoutArchive)
 	id, other := b.write("a", 1, dlq.Failed), b.write("b", 1, dlq.Failed)
 	b.advance(2 * DefaultFailed)
-	fenced, err := dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(b.archive.clock), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
+	fenced, err := dlq.Open(b.database.Session, schema.DefaultKeyspace, dlq.WithClock(b.archive.clock), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
 		b.must(b.store.Replay(t.Context(), id, eve))
 		b.must(b.store.Park(t.Context(), other, eve))
 	}}))

@@ -19,7 +19,7 @@ const inventory = "subscription.inventory"
 // ofSubscription writes n dead letters of a subscription, each of a key of its own. Their
 // ids are derived from names, and every third is a record without event type, key and
 // time, as any producer writes them.
-func (b *bundle) ofSubscription(n int) (ids []gocql.UUID) {
+func (b *fixture) ofSubscription(n int) (ids []gocql.UUID) {
 	b.Helper()
 	for i := range n {
 		l := &dlq.DeadLetter{

@@ -12,37 +12,34 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a store on a node in memory, an archive in a folder and a sweeper,
+// fixture is a store on a node in memory, an archive in a folder and a sweeper,
 // by one clock.
-type bundle struct {
+type fixture struct {
 	*testing.T
-	node    *scyllafake.Server
-	session *gocql.Session
-	store   *dlq.Store
-	archive *Archive
-	conf    Config
-	sweeper *Sweeper
-	now     atomic.Int64 // Unix milliseconds
+	database world.World
+	store    *dlq.Store
+	archive  *Archive
+	conf     Config
+	sweeper  *Sweeper
+	now      atomic.Int64 // Unix milliseconds
 }
 
-func setup(t *testing.T, change func(*Config)) *bundle {
+func setup(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
-	b := &bundle{T: t}
+	b := &fixture{T: t}
 	// Tests let months pass, and the database takes no write times of the future.
 	b.now.Store(time.Now().AddDate(-2, 0, 0).UnixMilli())
 	clock := world.Clock(func() time.Time { return at(b.now.Load()) })
-	b.node, b.session = scyllatest.Start(t)
+	b.database = world.Start(t)
 	var err error
-	if b.store, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(clock),
+	if b.store, err = dlq.Open(b.database.Session, schema.DefaultKeyspace, dlq.WithClock(clock),
 		dlq.WithTimeouts(30*time.Second, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +55,9 @@ func setup(t *testing.T, change func(*Config)) *bundle {
 	return b
 }
 
-func (b *bundle) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
+func (b *fixture) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
 
-func (b *bundle) must(err error) {
+func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -68,7 +65,7 @@ func (b *bundle) must(err error) {
 }
 
 // write stores a dead letter of an aggregate with a status.
-func (b *bundle) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
+func (b *fixture) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	b.Helper()
 	ctx := b.Context()
 	l := awkward()
@@ -96,19 +93,19 @@ func (b *bundle) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	return l.EventID
 }
 
-func (b *bundle) resolve(id gocql.UUID) {
+func (b *fixture) resolve(id gocql.UUID) {
 	b.Helper()
 	b.must(b.store.ResolveByHand(b.Context(), id, dlq.Actor{Name: "eve", Reason: "done"}))
 }
 
-func (b *bundle) read(id gocql.UUID) dlq.DeadLetter {
+func (b *fixture) read(id gocql.UUID) dlq.DeadLetter {
 	b.Helper()
 	l, err := b.store.Read(b.Context(), id)
 	b.must(err)
 	return l
 }
 
-func (b *bundle) sweep() Report {
+func (b *fixture) sweep() Report {
 	b.Helper()
 	r, err := b.sweeper.Once(b.Context())
 	b.must(err)
@@ -225,7 +222,7 @@ func TestSweeper_ContinuesAfterACrash(t *testing.T) {
 	life, die := context.WithCancel(t.Context())
 	defer die()
 	asked := 0
-	rule := b.node.Faults().MustAdd(faults.Rule{
+	rule := b.database.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpCAS}, Func: func(engine.Op) bool {
 			if asked++; asked == 4 {
 				die()
@@ -237,7 +234,7 @@ func TestSweeper_ContinuesAfterACrash(t *testing.T) {
 	if r, err := b.sweeper.Once(life); err == nil || r.Archived[dlq.Resolved] != 2 {
 		t.Fatalf("Once() = %+v, %v", r, err)
 	}
-	b.node.Faults().Remove(rule)
+	b.database.Node.Faults().Remove(rule)
 	if r := b.sweep(); r.Archived[dlq.Resolved] != 3 {
 		t.Errorf("the next sweep: %+v", r)
 	}

@@ -7,26 +7,24 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const testTable = "outbox.outbox_messages"
 
 var eve = dlq.Actor{Name: "eve", Reason: "because"}
 
-// bundle is a store and its jobs on a node in memory.
-type bundle struct {
+// fixture is a store and its jobs on a node in memory.
+type fixture struct {
 	*dlq.Store
-	jobs    *Store
-	node    *scyllafake.Server
-	session *gocql.Session
-	clock   *clock
+	world.World
+	jobs  *Store
+	clock *clock
 }
 
 type clock struct{ at time.Time }
@@ -34,23 +32,22 @@ type clock struct{ at time.Time }
 func (c *clock) Now() time.Time          { return c.at }
 func (c *clock) advance(d time.Duration) { c.at = c.at.Add(d) }
 
-// setup returns a bundle with a clock that the test moves.
-func setup(t testing.TB, opts ...dlq.Option) *bundle {
+// setup returns a fixture with a clock that the test moves.
+func setup(t testing.TB, opts ...dlq.Option) *fixture {
 	t.Helper()
-	node, session := scyllatest.Start(t)
-	b := &bundle{node: node, session: session, clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
+	b := &fixture{World: world.Start(t), clock: &clock{time.Now().UTC().Truncate(time.Millisecond)}}
 	b.reopen(t, opts...)
 	return b
 }
 
 // setupJobs is setup with the real clock.
-func setupJobs(t *testing.T) *bundle {
+func setupJobs(t *testing.T) *fixture {
 	t.Helper()
 	return setup(t, dlq.WithClock(clocks.System{}))
 }
 
-// reopen replaces the bundle's store and jobs.
-func (b *bundle) reopen(t testing.TB, opts ...dlq.Option) {
+// reopen replaces the fixture's store and jobs.
+func (b *fixture) reopen(t testing.TB, opts ...dlq.Option) {
 	t.Helper()
 	b.Store = b.open(t, opts...)
 	b.jobs = New(b.Store)
@@ -58,14 +55,14 @@ func (b *bundle) reopen(t testing.TB, opts ...dlq.Option) {
 
 // another is the jobs of a second process on the same tables, or of the same one
 // after a crash.
-func (b *bundle) another(t testing.TB, opts ...dlq.Option) *Store {
+func (b *fixture) another(t testing.TB, opts ...dlq.Option) *Store {
 	t.Helper()
 	return New(b.open(t, opts...))
 }
 
-func (b *bundle) open(t testing.TB, opts ...dlq.Option) *dlq.Store {
+func (b *fixture) open(t testing.TB, opts ...dlq.Option) *dlq.Store {
 	t.Helper()
-	s, err := dlq.Open(b.session, schema.DefaultKeyspace, append([]dlq.Option{dlq.WithClock(b.clock), steady}, opts...)...)
+	s, err := dlq.Open(b.Session, schema.DefaultKeyspace, append([]dlq.Option{dlq.WithClock(b.clock), steady}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,8 +86,8 @@ var casFaults = map[string]faults.Effect{
 }
 
 // fault adds a rule for operations on one table of a kind; count 0 means all.
-func (b *bundle) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) {
-	b.node.Faults().MustAdd(faults.Rule{
+func (b *fixture) fault(table string, kind engine.OpKind, skip, count int, e faults.Effect) {
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Count: count, Effect: e,
 	})
 }
@@ -105,14 +102,14 @@ func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
 	}
 }
 
-func (b *bundle) mustWrite(t testing.TB, l *dlq.DeadLetter) {
+func (b *fixture) mustWrite(t testing.TB, l *dlq.DeadLetter) {
 	t.Helper()
 	if _, err := b.Write(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b *bundle) mustRead(t testing.TB, id gocql.UUID) dlq.DeadLetter {
+func (b *fixture) mustRead(t testing.TB, id gocql.UUID) dlq.DeadLetter {
 	t.Helper()
 	l, err := b.Read(t.Context(), id)
 	if err != nil {
@@ -121,7 +118,7 @@ func (b *bundle) mustRead(t testing.TB, id gocql.UUID) dlq.DeadLetter {
 	return l
 }
 
-func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
+func (b *fixture) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
 	t.Helper()
 	h, err := b.History(t.Context(), id)
 	if err != nil {
@@ -131,7 +128,7 @@ func (b *bundle) mustHistory(t testing.TB, id gocql.UUID) []dlq.Change {
 }
 
 // writeMany stores dead letters of as many aggregates.
-func (b *bundle) writeMany(t testing.TB, n int, f func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
+func (b *fixture) writeMany(t testing.TB, n int, f func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	t.Helper()
 	for i := range n {
 		l := testDeadLetter(fmt.Sprint("many-", i), 1)

@@ -19,7 +19,7 @@ import (
 
 // requested returns the events of the requests for replays, in the order in which they
 // were written.
-func (b *bundle) requested(t *testing.T) (ids []gocql.UUID) {
+func (b *fixture) requested(t *testing.T) (ids []gocql.UUID) {
 	t.Helper()
 	all, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func start(t testing.TB, s *Store, cfg RunnerConfig) (stop func()) {
 }
 
 // jobWhen waits until the job is as wanted.
-func (b *bundle) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job) bool) *Job {
+func (b *fixture) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job) bool) *Job {
 	t.Helper()
 	var j *Job
 	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -59,7 +59,7 @@ func (b *bundle) jobWhen(t testing.TB, id gocql.UUID, what string, ok func(*Job)
 func finished(j *Job) bool { return !j.Finished.IsZero() }
 
 // actedOnce checks how often the job changed each dead letter.
-func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.UUID) (changed int) {
+func (b *fixture) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.UUID) (changed int) {
 	t.Helper()
 	for _, id := range ids {
 		n := 0
@@ -78,7 +78,7 @@ func (b *bundle) actedOnce(t testing.TB, job gocql.UUID, want int, ids []gocql.U
 
 // relay processes operators' requests like a relay: fail returns the error class of a
 // failed replay; empty means that the event is published.
-func (b *bundle) relay(t *testing.T, fail func(*dlq.DeadLetter) string) {
+func (b *fixture) relay(t *testing.T, fail func(*dlq.DeadLetter) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -100,7 +100,7 @@ func (b *bundle) relay(t *testing.T, fail func(*dlq.DeadLetter) string) {
 	})
 }
 
-func (b *bundle) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.DeadLetter) string) {
+func (b *fixture) publish(ctx context.Context, id gocql.UUID, fail func(*dlq.DeadLetter) string) {
 	l, err := b.Claim(ctx, id, "relay", time.Minute)
 	if err != nil {
 		return
@@ -220,14 +220,14 @@ func TestRunner_EveryAction(t *testing.T) {
 
 // shut prevents changes of the dead letters of an outbox table until open is called:
 // writing the request for the relay fails and is retried.
-func (b *bundle) shut(table string) (open func()) {
-	id := b.node.Faults().MustAdd(faults.Rule{
+func (b *fixture) shut(table string) (open func()) {
+	id := b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: "dead_letter_requests", Func: func(op engine.Op) bool {
 			return slices.ContainsFunc(op.Mutations, func(m *store.Mutation) bool { return string(m.Key) == table })
 		}},
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1)},
 	})
-	return func() { _ = b.node.Faults().Remove(id) }
+	return func() { _ = b.Node.Faults().Remove(id) }
 }
 
 // A pause and a cancellation end the current batch while its changes are retried. They do
@@ -358,12 +358,12 @@ func TestRunner_PausedAndResumedRepeatedly(t *testing.T) {
 // claimedJob is a job that a runner has claimed, and not begun to act on.
 type claimedJob struct {
 	*worker
-	b       *bundle
+	b       *fixture
 	claimed int64 // the version
 	total   int
 }
 
-func (b *bundle) claimJob(t *testing.T, r *Runner, spec Spec, deadLetters int) *claimedJob {
+func (b *fixture) claimJob(t *testing.T, r *Runner, spec Spec, deadLetters int) *claimedJob {
 	t.Helper()
 	id := b.mustCreateJob(t, spec).ID
 	j, err := b.jobs.changeJob(t.Context(), id, "claim", func(j *Job) (bool, error) {
@@ -418,7 +418,7 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	ids := b.writeMany(t, 3, nil)
 	r := NewRunner(b.jobs, quick("r1"))
 	w := b.claimJob(t, r, Spec{Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}, len(ids))
-	frozen := b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_lookups"}, Effect: faults.Effect{Freeze: true}})
+	frozen := b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_lookups"}, Effect: faults.Effect{Freeze: true}})
 	planned := make(chan error, 1)
 	go func() { planned <- w.plan(ctx) }()
 	b.jobWhen(t, w.id, "kept", func(j *Job) bool { return j.Version > w.claimed+1 })
@@ -428,7 +428,7 @@ func TestRunner_KeepsTheJobWhilePlanning(t *testing.T) {
 	if err := <-planned; err != nil {
 		t.Errorf("plan() = %v", err)
 	}
-	_ = b.node.Faults().Remove(frozen)
+	_ = b.Node.Faults().Remove(frozen)
 	w.resumeAndFinish(t)
 }
 
@@ -473,7 +473,7 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 	t.Parallel()
 	b := setupJobs(t)
 	ids := b.writeMany(t, 60, nil)
-	b.node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
+	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Probability: 0.03, Effect: casFaults["decided"]})
 	for i := range 3 {
 		start(t, b.another(t, dlq.WithClock(clocks.System{})), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
@@ -540,7 +540,7 @@ func crashAt(t *testing.T, k int) bool {
 		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job selects first failures before its own millisecond
 	})
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
-	rule := b.node.Faults().MustAdd(faults.Rule{
+	rule := b.Node.Faults().MustAdd(faults.Rule{
 		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS, engine.OpWrite, engine.OpUnloggedBatch}},
 		Skip:   k,
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Fate: []engine.Fate{0, engine.FateApply}[k%2]},
@@ -551,7 +551,7 @@ func crashAt(t *testing.T, k int) bool {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		// On a busy machine its short timeouts can end it before the write at which it crashes.
-		for ctx.Err() == nil && b.node.Faults().Hits(rule) == 0 {
+		for ctx.Err() == nil && b.Node.Faults().Hits(rule) == 0 {
 			_, err := NewRunner(dying, RunnerConfig{Owner: "r1", Poll: 100 * time.Millisecond, Concurrency: 1}).RunJob(ctx, j.ID)
 			if err == nil {
 				return
@@ -561,7 +561,7 @@ func crashAt(t *testing.T, k int) bool {
 			}
 		}
 	})
-	for deadline := time.Now().Add(5 * time.Minute); !finished(b.mustJob(t, j.ID)) && b.node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !finished(b.mustJob(t, j.ID)) && b.Node.Faults().Hits(rule) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Error("the runner neither ends the job nor crashes")
 			break
@@ -569,8 +569,8 @@ func crashAt(t *testing.T, k int) bool {
 	}
 	cancel()
 	wg.Wait()
-	died := b.node.Faults().Hits(rule) > 0
-	b.node.Faults().Clear()
+	died := b.Node.Faults().Hits(rule) > 0
+	b.Node.Faults().Clear()
 	next := b.another(t, dlq.WithClock(world.Clock(func() time.Time { return time.Now().Add(time.Hour) }))) // the claim has expired
 	start(t, next, quick("r2"))
 	j = b.jobWhen(t, j.ID, "done", finished)

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-func (b *bundle) mustCreateJob(t testing.TB, spec Spec) *Job {
+func (b *fixture) mustCreateJob(t testing.TB, spec Spec) *Job {
 	t.Helper()
 	j, err := b.jobs.Create(t.Context(), spec, eve)
 	if err != nil {
@@ -22,7 +22,7 @@ func (b *bundle) mustCreateJob(t testing.TB, spec Spec) *Job {
 	return j
 }
 
-func (b *bundle) mustJob(t testing.TB, id gocql.UUID) *Job {
+func (b *fixture) mustJob(t testing.TB, id gocql.UUID) *Job {
 	t.Helper()
 	j, err := b.jobs.Read(t.Context(), id)
 	if err != nil {

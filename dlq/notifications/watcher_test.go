@@ -14,14 +14,13 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a store with watchers, which append to notices, and one clock.
-type bundle struct {
+// fixture is a store with watchers, which append to notices, and one clock.
+type fixture struct {
 	*testing.T
 	store   *dlq.Store
 	now     atomic.Int64 // Unix milliseconds
@@ -29,29 +28,29 @@ type bundle struct {
 	notices []dlq.Notice
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *fixture {
 	t.Helper()
-	b := &bundle{T: t}
+	b := &fixture{T: t}
 	b.now.Store(time.Date(2026, 3, 4, 12, 30, 0, 0, time.UTC).UnixMilli())
-	_, session := scyllatest.Start(t)
+	session := world.Start(t).Session
 	var err error
 	b.store, err = dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(b.clock)), dlq.WithTimeouts(30*time.Second, time.Minute))
 	b.must(err)
 	return b
 }
 
-func (b *bundle) must(err error) {
+func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bundle) clock() time.Time        { return time.UnixMilli(b.now.Load()).UTC() }
-func (b *bundle) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
+func (b *fixture) clock() time.Time        { return time.UnixMilli(b.now.Load()).UTC() }
+func (b *fixture) advance(d time.Duration) { b.now.Add(d.Milliseconds()) }
 
 // watcher is a process; change may be nil.
-func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
+func (b *fixture) watcher(owner string, change func(*Config)) *Watcher {
 	b.Helper()
 	c := Config{
 		Store: b.store, Owner: owner, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
@@ -79,7 +78,7 @@ func (b *bundle) watcher(owner string, change func(*Config)) *Watcher {
 }
 
 // poll polls and returns the delivered notices.
-func (b *bundle) poll(w *Watcher) []dlq.Notice {
+func (b *fixture) poll(w *Watcher) []dlq.Notice {
 	b.Helper()
 	before := sent(b, w)
 	b.mu.Lock()
@@ -102,12 +101,12 @@ func (b *bundle) poll(w *Watcher) []dlq.Notice {
 }
 
 // sent is how many notices a watcher has queued.
-func sent(b *bundle, w *Watcher) (n float64) {
+func sent(b *fixture, w *Watcher) (n float64) {
 	return b.metric(w, "outbox_dead_letter_notifications_total")
 }
 
 // metric is the sum of a metric over its labels.
-func (b *bundle) metric(w *Watcher, name string) (sum float64) {
+func (b *fixture) metric(w *Watcher, name string) (sum float64) {
 	b.Helper()
 	families, err := w.conf.Registerer.(*prometheus.Registry).Gather()
 	b.must(err)
@@ -122,7 +121,7 @@ func (b *bundle) metric(w *Watcher, name string) (sum float64) {
 }
 
 // write stores n dead letters that fail now or earlier.
-func (b *bundle) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
+func (b *fixture) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []gocql.UUID) {
 	b.Helper()
 	for i := range n {
 		l := &dlq.DeadLetter{
@@ -150,7 +149,7 @@ func titles(notices []dlq.Notice) (out []string) {
 	return out
 }
 
-func (b *bundle) want(notices []dlq.Notice, want ...string) {
+func (b *fixture) want(notices []dlq.Notice, want ...string) {
 	b.Helper()
 	got := titles(notices)
 	ok := len(got) == len(want)

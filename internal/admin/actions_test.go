@@ -23,7 +23,7 @@ type auditBody struct {
 	Next  string      `json:"next"`
 }
 
-func (b *bundle) auditLines(t *testing.T, query string) []AuditLine {
+func (b *fixture) auditLines(t *testing.T, query string) []AuditLine {
 	t.Helper()
 	var a auditBody
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?"+query, "").into(t, http.StatusOK, &a)
@@ -142,7 +142,7 @@ func TestAct_Refused(t *testing.T) {
 	}
 }
 
-func (b *bundle) mustRead(t *testing.T, l *dlq.DeadLetter) dlq.DeadLetter {
+func (b *fixture) mustRead(t *testing.T, l *dlq.DeadLetter) dlq.DeadLetter {
 	t.Helper()
 	got, err := b.store.Read(t.Context(), l.EventID)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // setupArchive is setup with an archive in a folder, and a runner for the jobs.
-func setupArchive(t *testing.T) (*bundle, *archive.Keeper) {
+func setupArchive(t *testing.T) (*fixture, *archive.Keeper) {
 	t.Helper()
 	a, err := archive.Open(t.Context(), t.TempDir())
 	if err != nil {
@@ -41,7 +41,7 @@ func setupArchive(t *testing.T) (*bundle, *archive.Keeper) {
 }
 
 // job creates a job over HTTP and runs it.
-func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
+func (b *fixture) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
 	t.Helper()
 	var made JobBody
 	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", body).into(t, http.StatusAccepted, &made)
@@ -56,13 +56,13 @@ func (b *bundle) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Jo
 	return j
 }
 
-func (b *bundle) settled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
+func (b *fixture) settled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	l := b.writeDeadLetter(t, testDeadLetter(aggregate, 1), at)
 	s := b.store
 	if !at.IsZero() {
 		var err error
-		if s, err = dlq.Open(b.session, "outbox", dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
+		if s, err = dlq.Open(b.Session, "outbox", dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,13 +23,9 @@ import (
 )
 
 // broker starts a Kafka with the topic things, which the relay r has used.
-func (b *bundle) broker(t *testing.T) *kgo.Client {
+func (b *fixture) broker(t *testing.T) *kgo.Client {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "things"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
+	cluster := world.StartBroker(t, kfake.SeedTopics(3, "things"))
 	b.reconfigure(t, func(c *Config) {
 		c.Relay = "r"
 		c.Kafka = world.Kafka{kgo.SeedBrokers(cluster.ListenAddrs()...)}
@@ -39,19 +35,19 @@ func (b *bundle) broker(t *testing.T) *kgo.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	if err := b.session.Query("INSERT INTO outbox.relay_topics (relay, table_name, topic) VALUES ('r', ?, 'things')", testTable).Exec(); err != nil {
+	if err := b.Session.Query("INSERT INTO outbox.relay_topics (relay, table_name, topic) VALUES ('r', ?, 'things')", testTable).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	return client
 }
 
 // event stores an event.
-func (b *bundle) event(t *testing.T) outbox.Event {
+func (b *fixture) event(t *testing.T) outbox.Event {
 	t.Helper()
 	e := outbox.Event{
 		ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte("{}"), CreatedAt: time.Now(),
 	}
-	batch := b.session.Batch(gocql.LoggedBatch)
+	batch := b.Session.Batch(gocql.LoggedBatch)
 	if err := outbox.Append(batch, e); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +252,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 		"INSERT INTO outbox.loose (aggregateid, id, aggregatetype, type, payload) VALUES ('cart 8', 'l-1', 'cart', 'CartLost', '{}')",
 		"INSERT INTO outbox.counted (customer, n, id, what, body) VALUES (42, 3, 1042, 'Counted', 0x00)",
 	} {
-		if err := b.session.Query(stmt).Exec(); err != nil {
+		if err := b.Session.Query(stmt).Exec(); err != nil {
 			t.Fatalf("%s: %v", stmt, err)
 		}
 	}

@@ -17,7 +17,7 @@ func TestClocks_AuditHasTheOutcome(t *testing.T) {
 	clock.Set(2 * time.Minute)
 	b := setup(t, func(c *Config) { c.Clock = clock })
 	a := newAudit(&b.cfg, b.metrics)
-	a.session = clock.Connect(t, b.node)
+	a.session = clock.Connect(t, b.Node)
 	ctx := access.With(t.Context(), access.Principal{Name: "ada", Role: access.Admin})
 	if err := a.change(ctx, entry{Action: "replay", Target: "x", Reason: "a test"}, func(context.Context, dlq.Actor) (string, error) {
 		clock.Set(0)
@@ -26,7 +26,7 @@ func TestClocks_AuditHasTheOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	var state, target string
-	if err := b.session.Query("SELECT state, target FROM admin_audit").Scan(&state, &target); err != nil || state != auditDone || target != "y" {
+	if err := b.Session.Query("SELECT state, target FROM admin_audit").Scan(&state, &target); err != nil || state != auditDone || target != "y" {
 		t.Errorf("the audit has %q of %q, %v, want %q of y", state, target, err, auditDone)
 	}
 }

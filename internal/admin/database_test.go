@@ -12,10 +12,8 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -26,25 +24,24 @@ import (
 
 const testTable = "outbox.outbox_messages"
 
-// bundle is a server on a node in memory, over a real HTTP connection.
-type bundle struct {
+// fixture is a server on a node in memory, over a real HTTP connection.
+type fixture struct {
 	*Server
-	node    *scyllafake.Server
-	session *gocql.Session
-	store   *dlq.Store
-	tokens  map[access.Role]string
-	http    *httptest.Server
-	log     *logtest.Buffer
+	world.World
+	store  *dlq.Store
+	tokens map[access.Role]string
+	http   *httptest.Server
+	log    *logtest.Buffer
 }
 
-func setup(t testing.TB, change func(*Config)) *bundle {
+func setup(t testing.TB, change func(*Config)) *fixture {
 	t.Helper()
-	node, session := scyllatest.Start(t)
-	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, time.Minute))
+	w := world.Start(t)
+	store, err := dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{node: node, session: session, store: store, tokens: make(map[access.Role]string), log: new(logtest.Buffer)}
+	b := &fixture{World: w, store: store, tokens: make(map[access.Role]string), log: new(logtest.Buffer)}
 	var conf access.Config
 	for _, r := range access.Roles {
 		secret, hash := access.NewToken()
@@ -57,7 +54,7 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 		t.Fatal(err)
 	}
 	c := Config{
-		Session: b.session, Keyspace: schema.DefaultKeyspace, DeadLetters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
+		Session: b.Session, Keyspace: schema.DefaultKeyspace, DeadLetters: b.store, Gate: gate, LiveInterval: 20 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Timeout: 30 * time.Second,
 	}
 	if change != nil {
@@ -67,7 +64,7 @@ func setup(t testing.TB, change func(*Config)) *bundle {
 	return b
 }
 
-func (b *bundle) serve(t testing.TB, c Config) {
+func (b *fixture) serve(t testing.TB, c Config) {
 	t.Helper()
 	var err error
 	if b.Server, err = New(c); err != nil {
@@ -79,7 +76,7 @@ func (b *bundle) serve(t testing.TB, c Config) {
 }
 
 // reconfigure replaces the server by one with a changed configuration.
-func (b *bundle) reconfigure(t testing.TB, change func(*Config)) {
+func (b *fixture) reconfigure(t testing.TB, change func(*Config)) {
 	t.Helper()
 	c := b.cfg
 	c.Registerer = nil
@@ -88,8 +85,8 @@ func (b *bundle) reconfigure(t testing.TB, change func(*Config)) {
 }
 
 // fault makes operations of a kind on a table time out, all after the first so many.
-func (b *bundle) fault(table string, kind engine.OpKind, skip int) {
-	b.node.Faults().MustAdd(faults.Rule{
+func (b *fixture) fault(table string, kind engine.OpKind, skip int) {
+	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: table, Kinds: []engine.OpKind{kind}}, Skip: skip, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)},
 	})
 }
@@ -115,7 +112,7 @@ func withReason(path, body string) string {
 }
 
 // ask sends a request with the token of a role; an empty role sends none.
-func (b *bundle) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
+func (b *fixture) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
 	t.Helper()
 	if method == http.MethodPost {
 		body = withReason(path, body)
@@ -188,12 +185,12 @@ func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
 }
 
 // writeDeadLetter writes a dead letter that failed first at that time; the zero time means now.
-func (b *bundle) writeDeadLetter(t testing.TB, l *dlq.DeadLetter, at time.Time) *dlq.DeadLetter {
+func (b *fixture) writeDeadLetter(t testing.TB, l *dlq.DeadLetter, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	s := b.store
 	if !at.IsZero() {
 		var err error
-		if s, err = dlq.Open(b.session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
+		if s, err = dlq.Open(b.Session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(func() time.Time { return at }))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,4 +200,4 @@ func (b *bundle) writeDeadLetter(t testing.TB, l *dlq.DeadLetter, at time.Time) 
 	return l
 }
 
-func (b *bundle) jobs() *jobs.Store { return jobs.New(b.store) }
+func (b *fixture) jobs() *jobs.Store { return jobs.New(b.store) }

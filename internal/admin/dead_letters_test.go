@@ -20,7 +20,7 @@ type listBody struct {
 }
 
 // all walks a listing by its cursors and returns the event ids.
-func (b *bundle) all(t *testing.T, query url.Values, limit int) (ids []string) {
+func (b *fixture) all(t *testing.T, query url.Values, limit int) (ids []string) {
 	t.Helper()
 	query.Set("limit", fmt.Sprint(limit))
 	for page := 0; ; page++ {

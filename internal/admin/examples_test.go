@@ -26,7 +26,7 @@ type asking struct {
 }
 
 // exampleWorld creates the data of the examples and returns their requests in order.
-func exampleWorld(t *testing.T) (*bundle, []asking) {
+func exampleWorld(t *testing.T) (*fixture, []asking) {
 	t.Helper()
 	b, keeper := setupArchive(t)
 	b.exampleTopic(t)
@@ -59,7 +59,7 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 	status := `{"state":"running","ready":true,"problems":[],"host":"relay-1","version":"1.0.0","breaker":{"state":"closed"},"streams":4,"behind_seconds":2.1,` +
 		`"groups":[{"part":1,"parts":1,"from_token":"-9223372036854775808","streams":4,"behind_seconds":2.1,"oldest_unacknowledged_seconds":0}],` +
 		`"lag":[{"name":"0xabcd","behind_seconds":2.1}],"stalled_topics":[],"tail":{"on":true,"streams":4,"groups":1,"interval_ms":20},"rates":{"published":812.5,"failures":0,"found":{"tail":812.5}},"latency":{"p50_ms":2.4,"p99_ms":7.1}}`
-	if err := b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'orders', 'outbox.outbox_messages', 'relay-1/7', ?, ?)",
+	if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'orders', 'outbox.outbox_messages', 'relay-1/7', ?, ?)",
 		time.Now(), status).Exec(); err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +86,9 @@ func exampleWorld(t *testing.T) (*bundle, []asking) {
 }
 
 // exampleTopic starts a broker with a topic that has two records.
-func (b *bundle) exampleTopic(t *testing.T) {
+func (b *fixture) exampleTopic(t *testing.T) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "OrderCreated"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
+	cluster := world.StartBroker(t, kfake.SeedTopics(1, "OrderCreated"))
 	seeds := kgo.SeedBrokers(cluster.ListenAddrs()...)
 	b.reconfigure(t, func(c *Config) { c.Kafka, c.Relay = world.Kafka{seeds}, "orders" })
 	client, err := kgo.NewClient(seeds)

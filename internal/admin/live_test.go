@@ -31,7 +31,7 @@ type sse struct {
 	cancel context.CancelFunc
 }
 
-func (b *bundle) listen(t *testing.T) *sse {
+func (b *fixture) listen(t *testing.T) *sse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+"/v1/dlq/live", nil)
@@ -105,7 +105,7 @@ func TestLive_SendsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.next("job", state(jobs.Cancelled))
-	err = b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
+	err = b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
 		time.Now(), `{"state":"running","breaker":{"state":"open"}}`).Exec()
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestLive_JobIsGone(t *testing.T) {
 	if err := v.pollJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
 		t.Fatalf("pollJobs() = %v, sees %v", err, v.jobs)
 	}
-	if err := b.session.Query("DELETE FROM dead_letter_jobs WHERE id = ?", job.ID).Exec(); err != nil {
+	if err := b.Session.Query("DELETE FROM dead_letter_jobs WHERE id = ?", job.ID).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

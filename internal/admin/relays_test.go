@@ -16,7 +16,7 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	now := time.Now()
 	say := func(name, status string, at time.Time) {
 		t.Helper()
-		if err := b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, 't', 'i', ?, ?)",
+		if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, 't', 'i', ?, ?)",
 			name, at, status).Exec(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestPreview_ProblemsOfAReplay(t *testing.T) {
 		{"r", `{"state":"running","breaker":{"state":"closed"}}`, time.Hour, ""},
 		{"r/0", `{"state":"running","breaker":{"state":"closed"},"shard":{"index":0,"count":3}}`, time.Hour, "no instance owns shards [1 2] of " + testTable},
 	} {
-		if err := b.session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, 'i', ?, ?)",
+		if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, 'i', ?, ?)",
 			tt.relay, testTable, time.Now().Add(tt.at), tt.status).Exec(); err != nil {
 			t.Fatal(err)
 		}

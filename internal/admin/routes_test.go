@@ -56,7 +56,7 @@ func things(made *[]string) func(huma.API) {
 	}
 }
 
-func withThings(t *testing.T) (*bundle, *[]string) {
+func withThings(t *testing.T) (*fixture, *[]string) {
 	t.Helper()
 	made := new([]string)
 	return setup(t, func(c *Config) { c.Routes = []func(huma.API){things(made)} }), made

@@ -13,17 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The clients of a process share their metrics: several are open at the same time, and what
 // a closed one counted is kept. No label is a topic or a partition.
 func TestObserve_CountsSeveralKafkaClients(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "things", "others"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	broker := world.StartBroker(t, kfake.SeedTopics(2, "things", "others"))
 	c, err := configOf(t, "", nil, "--kafka-seeds", strings.Join(broker.ListenAddrs(), ","))
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The doctor asks the broker what the relay's user may do, and names what is missing,
@@ -56,11 +58,7 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 			if x.there {
 				opts = append(opts, kfake.SeedTopics(2, "OrderCreated", "OrderUpdated", "OrderCancelled", "outbox.relay.orders.shards"))
 			}
-			broker, err := kfake.NewCluster(opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer broker.Close()
+			broker := world.StartBroker(t, opts...)
 			c, err := configOf(t, "kafka: {password: r}", nil, "--kafka-seeds", broker.ListenAddrs()[0], "--kafka-sasl", "plain", "--kafka-username", "relay", "--relay-shards", "2", "--relay-name", "orders", "--relay-topic-replication", "1")
 			if err != nil {
 				t.Fatal(err)

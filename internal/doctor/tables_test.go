@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The doctor goes over every table that is listed, and says of each what its relay
@@ -83,11 +84,7 @@ relay:
 // the ones that events name; a compacted one is told of.
 func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "outbox.event.order", "outbox.event.", "foreign", "bills"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := world.StartBroker(t, kfake.SeedTopics(2, "outbox.event.order", "outbox.event.", "foreign", "bills"))
 	c, err := configOf(t, `
 relay:
   tables:

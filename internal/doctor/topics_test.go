@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The doctor fails a topic whose settings let the failure of one broker lose
@@ -34,11 +36,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			broker, err := kfake.NewCluster(kfake.NumBrokers(3))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer broker.Close()
+			broker := world.StartBroker(t, kfake.NumBrokers(3))
 			c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 			if err != nil {
 				t.Fatal(err)

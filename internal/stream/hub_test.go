@@ -226,7 +226,7 @@ func TestHub_ClientsAreIndependentWhileTheBrokerIsSilent(t *testing.T) {
 }
 
 // problemOf requests a stream that is refused and returns the problem.
-func (b *bundle) problemOf(t *testing.T, query, last string) (typ, text string) {
+func (b *fixture) problemOf(t *testing.T, query, last string) (typ, text string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?"+query, nil)
 	if last != "" {

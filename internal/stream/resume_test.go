@@ -144,7 +144,7 @@ func TestHub_ReportsRecordsDeletedDuringARead(t *testing.T) {
 }
 
 // deleteAll removes all records of a topic.
-func (b *bundle) deleteAll(t *testing.T, topic string) {
+func (b *fixture) deleteAll(t *testing.T, topic string) {
 	t.Helper()
 	ends, err := b.adm.ListEndOffsets(t.Context(), topic)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestHub_BrokerRestarts(t *testing.T) {
 		t.Cleanup(c.Close)
 		return c
 	}
-	b := &bundle{broker: start()}
+	b := &fixture{broker: start()}
 	addr := b.broker.ListenAddrs()[0]
 	b.Hub, b.stop = startHub(t, b.broker)
 	var err error
@@ -229,7 +229,7 @@ func TestHub_ATopicThatIsMadeAnew(t *testing.T) {
 }
 
 // remake deletes and recreates a topic.
-func (b *bundle) remake(t *testing.T, topic string) {
+func (b *fixture) remake(t *testing.T, topic string) {
 	t.Helper()
 	if _, err := b.adm.DeleteTopics(t.Context(), topic); err != nil {
 		t.Fatal(err)

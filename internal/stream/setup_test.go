@@ -13,30 +13,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a hub on a broker in memory, with a producer.
-type bundle struct {
+// fixture is a hub on a broker in memory, with a producer.
+type fixture struct {
 	*Hub
 	broker   *kfake.Cluster
 	producer *kgo.Client
 	stop     func()
 }
 
-func setup(t testing.TB, change ...func(*Config)) *bundle {
+func setup(t testing.TB, change ...func(*Config)) *fixture {
 	t.Helper()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "a", "b"), kfake.AllowAutoTopicCreation())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	broker := world.StartBroker(t, kfake.SeedTopics(3, "a", "b"), kfake.AllowAutoTopicCreation())
 	seeds := kgo.SeedBrokers(broker.ListenAddrs()...)
 	producer, err := kgo.NewClient(seeds, kgo.AllowAutoTopicCreation())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(producer.Close)
-	b := &bundle{broker: broker, producer: producer}
+	b := &fixture{broker: broker, producer: producer}
 	b.Hub, b.stop = startHub(t, broker, change...)
 	return b
 }
@@ -66,7 +63,7 @@ func startHub(t testing.TB, broker *kfake.Cluster, change ...func(*Config)) (h *
 }
 
 // produce publishes n events of a topic, numbered from first.
-func (b *bundle) produce(t testing.TB, topic string, first, n int) {
+func (b *fixture) produce(t testing.TB, topic string, first, n int) {
 	t.Helper()
 	for i := first; i < first+n; i++ {
 		e := outbox.Event{
@@ -93,7 +90,7 @@ func number(t testing.TB, event []byte) int {
 // patience is how long a test waits for what only a defect withholds.
 const patience = 30 * time.Second
 
-func (b *bundle) subscribe(t testing.TB, f Filter, from Position) *Subscription {
+func (b *fixture) subscribe(t testing.TB, f Filter, from Position) *Subscription {
 	t.Helper()
 	s, err := b.Subscribe(t.Context(), f, from)
 	if err != nil {

@@ -24,15 +24,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a database with an outbox and a broker, over TCP.
-type bundle struct {
+// fixture is a database with an outbox and a broker, over TCP.
+type fixture struct {
 	t       *testing.T
 	session *gocql.Session
 	seeds   []string
 	client  *kgo.Client
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *fixture {
 	t.Helper()
 	srv, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4})
 	if err != nil {
@@ -57,12 +57,8 @@ func setup(t *testing.T) *bundle {
 	if err := schema.Migrate(t.Context(), connect(""), schema.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "A", "B"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
-	b := &bundle{t: t, session: connect("outbox"), seeds: broker.ListenAddrs()}
+	broker := world.StartBroker(t, kfake.SeedTopics(3, "A", "B"))
+	b := &fixture{t: t, session: connect("outbox"), seeds: broker.ListenAddrs()}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +79,7 @@ func event(aggregate, seq int) outbox.Event {
 	}
 }
 
-func (b *bundle) write(events ...outbox.Event) {
+func (b *fixture) write(events ...outbox.Event) {
 	b.t.Helper()
 	batch := b.session.Batch(gocql.UnloggedBatch)
 	for _, e := range events {
@@ -97,7 +93,7 @@ func (b *bundle) write(events ...outbox.Event) {
 }
 
 // publish produces to a partition; each record is acknowledged before the next.
-func (b *bundle) publish(partition int32, events ...outbox.Event) {
+func (b *fixture) publish(partition int32, events ...outbox.Event) {
 	b.t.Helper()
 	for _, e := range events {
 		r := &kgo.Record{Topic: e.Type, Partition: partition, Key: []byte(e.AggregateID.String()), Value: e.Payload}
@@ -108,7 +104,7 @@ func (b *bundle) publish(partition int32, events ...outbox.Event) {
 	}
 }
 
-func (b *bundle) verification(change ...func(*Verification)) *Verification {
+func (b *fixture) verification(change ...func(*Verification)) *Verification {
 	v := &Verification{
 		Scan: &Scan{
 			Session: b.session, Table: "outbox_messages", Ranges: 16,
@@ -125,7 +121,7 @@ func (b *bundle) verification(change ...func(*Verification)) *Verification {
 }
 
 // run runs a verification and returns its findings, sorted.
-func (b *bundle) run(v *Verification) (Counts, []string) {
+func (b *fixture) run(v *Verification) (Counts, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -142,7 +138,7 @@ func (b *bundle) run(v *Verification) (Counts, []string) {
 }
 
 // plant writes and publishes 300 valid events, and one of each kind of finding.
-func (b *bundle) plant() (want []string) {
+func (b *fixture) plant() (want []string) {
 	for a := 1; a <= 100; a++ {
 		events := []outbox.Event{event(a, 1), event(a, 2), event(a, 3)}
 		b.write(events...)

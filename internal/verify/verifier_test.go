@@ -31,7 +31,7 @@ import (
 const window = 5 * time.Millisecond
 
 // verifier returns a verifier of the outbox table whose relay has published everything.
-func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig)) *Verifier {
+func (b *fixture) verifier(log *strings.Builder, change ...func(*VerifierConfig)) *Verifier {
 	b.t.Helper()
 	check := b.verification()
 	cfg := VerifierConfig{
@@ -48,7 +48,7 @@ func (b *bundle) verifier(log *strings.Builder, change ...func(*VerifierConfig))
 }
 
 // results returns the counts of one pass by result.
-func (b *bundle) results(v *Verifier) map[string]int {
+func (b *fixture) results(v *Verifier) map[string]int {
 	b.t.Helper()
 	before := make(map[string]float64)
 	names := []string{"published", "pending", "unverifiable", "dead_letter", "missing"}
@@ -73,7 +73,7 @@ func (b *bundle) results(v *Verifier) map[string]int {
 	return out
 }
 
-func (b *bundle) check(v *Verifier, want map[string]int, missing ...outbox.Event) {
+func (b *fixture) check(v *Verifier, want map[string]int, missing ...outbox.Event) {
 	b.t.Helper()
 	got, ids := fmt.Sprint(b.results(v)), []string{}
 	for _, r := range v.Missing() {

@@ -10,20 +10,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(5, "t"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	broker := world.StartBroker(t, kfake.SeedTopics(5, "t"))
+	client := world.Connect(t, broker, kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	now := time.Now()
 	want := map[gocql.UUID]*kgo.Record{}
 	for i := range 50 {

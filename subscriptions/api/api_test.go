@@ -21,16 +21,16 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
 )
 
-// bundle is a server on a service in memory, which has the subscription "orders".
-type bundle struct {
+// fixture is a server on a service in memory, which has the subscription "orders".
+type fixture struct {
 	*Server
 	service *subfake.Service
 	token   string
 }
 
-func setup(t testing.TB, change ...func(*Config)) *bundle {
+func setup(t testing.TB, change ...func(*Config)) *fixture {
 	t.Helper()
-	b := &bundle{service: subfake.New("i1")}
+	b := &fixture{service: subfake.New("i1")}
 	if _, err := b.service.Put(t.Context(), subscriptions.Subscription{Name: "orders", Topics: []string{"t-i1"}}, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func setup(t testing.TB, change ...func(*Config)) *bundle {
 	return b
 }
 
-func (b *bundle) publish(n int) {
+func (b *fixture) publish(n int) {
 	for i := range n {
 		b.service.Publish("orders", fmt.Sprintf("k%d", i), fmt.Sprintf(`{"n":%d}`, i))
 	}
@@ -69,7 +69,7 @@ type reading struct {
 	Version      int64
 }
 
-func (b *bundle) ask(t testing.TB, method, path, body string) reading {
+func (b *fixture) ask(t testing.TB, method, path, body string) reading {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.Host = "localhost"
@@ -90,13 +90,13 @@ func (b *bundle) ask(t testing.TB, method, path, body string) reading {
 	return out
 }
 
-func (b *bundle) post(t testing.TB, action, body string) reading {
+func (b *fixture) post(t testing.TB, action, body string) reading {
 	t.Helper()
 	return b.ask(t, http.MethodPost, "/v1/subscriptions/orders/"+action, body)
 }
 
 // receive returns the receipts of up to n messages.
-func (b *bundle) receive(t testing.TB, n int) []string {
+func (b *fixture) receive(t testing.TB, n int) []string {
 	t.Helper()
 	r := b.post(t, "receive", fmt.Sprintf(`{"max":%d}`, n))
 	if r.Code != 200 {

@@ -68,8 +68,8 @@ func (d *direct) count(path string) int {
 	return d.calls["/v1/subscriptions/orders/"+path]
 }
 
-// newClient returns a client of the bundle.
-func (b *bundle) newClient() (*client.Client, *direct) {
+// newClient returns a client of the fixture.
+func (b *fixture) newClient() (*client.Client, *direct) {
 	d := &direct{handler: b.Handler()}
 	return &client.Client{URL: "http://localhost", HTTP: &http.Client{Transport: d}}, d
 }

@@ -131,7 +131,7 @@ func TestWrite_UnknownOutcomesAreDetermined(t *testing.T) {
 // inBubble runs a test in virtual time. Its stores have the default time limits. Such tests
 // are not parallel: the driver reuses channels of other tests' connections. Two garbage
 // collections remove those of the bubble before other tests run.
-func inBubble(t *testing.T, f func(*testing.T, *bundle)) {
+func inBubble(t *testing.T, f func(*testing.T, *fixture)) {
 	t.Helper()
 	defer func() { runtime.GC(); runtime.GC() }()
 	scyllatest.Bubble(t, func(t *testing.T) { f(t, setup(t, defaultTimes)) })
@@ -147,7 +147,7 @@ func TestWrite_StatementsThatBeginLate(t *testing.T) {
 	large.Record.Value = make([]byte, 2*maxBytes)
 	for name, saved := range map[string]Stored{"batch": message(1), "statement": large} {
 		t.Run("own "+name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bundle) {
+			inBubble(t, func(t *testing.T, b *fixture) {
 				epoch := claim(t, b.Store, "i-1")
 				hits := b.Fault(1, late, engine.OpCAS)
 				must(t, b.Save(t.Context(), testPartition, epoch, []Stored{saved}))
@@ -161,7 +161,7 @@ func TestWrite_StatementsThatBeginLate(t *testing.T) {
 			})
 		})
 		t.Run("a former owner's "+name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bundle) {
+			inBubble(t, func(t *testing.T, b *fixture) {
 				epoch := claim(t, b.Store, "i-1")
 				b.Fault(0, late, engine.OpCAS)
 				if err := b.Save(t.Context(), testPartition, epoch, []Stored{saved}); !errors.Is(err, ErrUnknown) {
@@ -178,7 +178,7 @@ func TestWrite_StatementsThatBeginLate(t *testing.T) {
 		})
 	}
 	t.Run("a claim", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bundle) {
+		inBubble(t, func(t *testing.T, b *fixture) {
 			b.Fault(1, late, engine.OpCAS)
 			if got := claim(t, b.Store, "i-1"); got != 1 {
 				t.Errorf("epoch %d, want 1", got)
@@ -194,7 +194,7 @@ func TestWrite_StatementsThatBeginLate(t *testing.T) {
 func TestClaimPartition_FinishesTheWritesOfTheFormerOwner(t *testing.T) {
 	for name, effect := range lost {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bundle) {
+			inBubble(t, func(t *testing.T, b *fixture) {
 				epoch := claim(t, b.Store, "i-1")
 				must(t, b.Save(t.Context(), testPartition, epoch, messages(1, 2)))
 				b.Fault(1, effect, engine.OpCAS)
@@ -224,7 +224,7 @@ func TestClaimPartition_FinishesTheWritesOfTheFormerOwner(t *testing.T) {
 // random is a number of owners that claim a partition and write it, while answers are lost
 // and statements are late.
 type random struct {
-	*bundle
+	*fixture
 	t      *testing.T
 	rnd    *rand.Rand
 	owners []*Store
@@ -245,8 +245,8 @@ func TestStore_RandomOwners(t *testing.T) {
 	}
 	for seed := range seeds.Range(t, uint64(runs)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bundle) {
-				r := &random{bundle: b, t: t, rnd: rand.New(rand.NewPCG(seed, 's')), epochs: make([]int64, 3), stored: map[int64]bool{}, maybe: map[int64]bool{}}
+			inBubble(t, func(t *testing.T, b *fixture) {
+				r := &random{fixture: b, t: t, rnd: rand.New(rand.NewPCG(seed, 's')), epochs: make([]int64, 3), stored: map[int64]bool{}, maybe: map[int64]bool{}}
 				for range r.epochs {
 					r.owners = append(r.owners, b.another(t, defaultTimes))
 				}

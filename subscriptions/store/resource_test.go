@@ -20,7 +20,7 @@ func subscription(name string) subscriptions.Subscription {
 	return s.WithDefaults()
 }
 
-func (b *bundle) put(t *testing.T, s subscriptions.Subscription) Resource {
+func (b *fixture) put(t *testing.T, s subscriptions.Subscription) Resource {
 	t.Helper()
 	r, err := b.Put(t.Context(), s, "ada")
 	must(t, err)
@@ -195,7 +195,7 @@ func TestChange_TheLaterCommandWins(t *testing.T) {
 		"seek, resume":  {nil, seek("latest"), resume, "false"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bundle) {
+			inBubble(t, func(t *testing.T, b *fixture) {
 				b.put(t, subscription("orders"))
 				if tt.before != nil {
 					must(t, tt.before(b.Store))
@@ -342,7 +342,7 @@ func TestDelete_LeavesNothingForTheNextOne(t *testing.T) {
 }
 
 func TestInstances_ExpireAfterAnHour(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bundle) {
+	inBubble(t, func(t *testing.T, b *fixture) {
 		report := func(i subscriptions.InstanceStatus) {
 			t.Helper()
 			must(t, b.Report(t.Context(), "orders", i))

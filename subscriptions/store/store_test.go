@@ -19,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a store on an in-memory node, with a clock of its own.
-type bundle struct {
+// fixture is a store on an in-memory node, with a clock of its own.
+type fixture struct {
 	*Store
 	world.World
 	now time.Time
@@ -28,15 +28,15 @@ type bundle struct {
 
 var testPartition = Partition{"orders.k1", "OrderCreated", 3}
 
-func setup(t testing.TB, opts ...Option) *bundle {
+func setup(t testing.TB, opts ...Option) *fixture {
 	t.Helper()
-	b := &bundle{World: world.Start(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	b := &fixture{World: world.Start(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	b.Store = b.another(t, opts...)
 	return b
 }
 
 // another is the store of another process.
-func (b *bundle) another(t testing.TB, opts ...Option) *Store {
+func (b *fixture) another(t testing.TB, opts ...Option) *Store {
 	t.Helper()
 	s, err := Open(b.Session, schema.DefaultKeyspace, append([]Option{WithClock(world.Clock(func() time.Time { return b.now })), WithTimeouts(30*time.Second, 2*time.Minute)}, opts...)...)
 	if err != nil {

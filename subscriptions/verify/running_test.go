@@ -81,7 +81,7 @@ func delayOf(a subscriptions.Action) time.Duration {
 }
 
 // accounted waits for an account without problems: rows are removed after the results.
-func (b *bundle) accounted(want Counts, deadLetters int64) {
+func (b *fixture) accounted(want Counts, deadLetters int64) {
 	b.t.Helper()
 	world.Eventually(b.t, "the account", func() bool {
 		r, err := Check(context.Background(), b.Config, "s")

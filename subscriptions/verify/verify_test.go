@@ -22,8 +22,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a subscription "s" on the topic "a" with one partition.
-type bundle struct {
+// fixture is a subscription "s" on the topic "a" with one partition.
+type fixture struct {
 	Config
 	t        *testing.T
 	client   *kgo.Client
@@ -31,17 +31,14 @@ type bundle struct {
 	epoch    int64
 }
 
-func setup(t *testing.T, start string, records int) *bundle {
+func setup(t *testing.T, start string, records int) *fixture {
 	t.Helper()
 	w := world.Start(t)
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "a", "other"))
-	must(t, err)
-	t.Cleanup(broker.Close)
-	b := &bundle{t: t}
-	b.client, err = kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.DefaultProduceTopic("a"))
-	must(t, err)
-	t.Cleanup(b.client.Close)
+	broker := world.StartBroker(t, kfake.SeedTopics(1, "a", "other"))
+	b := &fixture{t: t}
+	b.client = world.Connect(t, broker, kgo.DefaultProduceTopic("a"))
 	b.Kafka = kadm.NewClient(b.client)
+	var err error
 	b.Store, err = store.Open(w.Session, schema.DefaultKeyspace, store.WithTimeouts(30*time.Second, 2*time.Minute))
 	must(t, err)
 	b.DeadLetters, err = dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, 2*time.Minute))
@@ -60,7 +57,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func (b *bundle) produce(n int, at time.Time) {
+func (b *fixture) produce(n int, at time.Time) {
 	b.t.Helper()
 	for i := range n {
 		must(b.t, b.client.ProduceSync(b.t.Context(), &kgo.Record{Value: fmt.Append(nil, i), Timestamp: at}).FirstErr())
@@ -68,7 +65,7 @@ func (b *bundle) produce(n int, at time.Time) {
 }
 
 // commit commits a position with settled offsets behind it.
-func (b *bundle) commit(offset int64, settled ...int64) {
+func (b *fixture) commit(offset int64, settled ...int64) {
 	b.t.Helper()
 	var set position.Set
 	for _, o := range settled {
@@ -77,19 +74,19 @@ func (b *bundle) commit(offset int64, settled ...int64) {
 	b.commitText(offset, set.Encode(offset, 0))
 }
 
-func (b *bundle) commitText(offset int64, metadata string) {
+func (b *fixture) commitText(offset int64, metadata string) {
 	b.t.Helper()
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: "a", At: offset, LeaderEpoch: -1, Metadata: metadata})
 	must(b.t, b.Kafka.CommitAllOffsets(b.t.Context(), b.resource.Incarnation(), offsets))
 }
 
-func (b *bundle) partition() store.Partition {
+func (b *fixture) partition() store.Partition {
 	return store.Partition{Subscription: b.resource.Incarnation(), Topic: "a"}
 }
 
 // save stores messages.
-func (b *bundle) save(deadLetter gocql.UUID, offsets ...int64) {
+func (b *fixture) save(deadLetter gocql.UUID, offsets ...int64) {
 	b.t.Helper()
 	if b.epoch == 0 {
 		var err error
@@ -102,7 +99,7 @@ func (b *bundle) save(deadLetter gocql.UUID, offsets ...int64) {
 }
 
 // truncate deletes the records before an offset, as retention does.
-func (b *bundle) truncate(before int64) {
+func (b *fixture) truncate(before int64) {
 	b.t.Helper()
 	var offsets kadm.Offsets
 	offsets.Add(kadm.Offset{Topic: "a", At: before})
@@ -110,7 +107,7 @@ func (b *bundle) truncate(before int64) {
 	must(b.t, err)
 }
 
-func (b *bundle) check(want Counts, problems ...Problem) *Report {
+func (b *fixture) check(want Counts, problems ...Problem) *Report {
 	b.t.Helper()
 	r, err := Check(context.Background(), b.Config, "s")
 	must(b.t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // ready is the tested part of the status of the one shard on the relay's /readyz.
@@ -244,11 +245,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 // dead letters, and when it accepts records again everything is published automatically.
 func TestDeadLetters_BrokerRefusesRecords(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	broker := world.StartBroker(t)
 	// Five attempts, because five failures in a row open the breaker.
 	c := startCluster(t, broker.ListenAddrs()[0], "--relay-retry-delays", "0s,100ms,200ms,100ms,100ms", "--relay-attempt-timeout", "1s",
 		"--relay-breaker-open", "2s", "--relay-topic-replication", "1")

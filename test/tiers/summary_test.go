@@ -154,7 +154,7 @@ Read at 0x00c0001f4980 by goroutine 1702:
 Previous write at 0x00c0001f4980 by goroutine 1600:
   github.com/twmb/franz-go/pkg/kgo.DefaultCompressor()
       /go/pkg/mod/github.com/twmb/franz-go/pkg/kgo/compression.go:167 +0x23c
-  github.com/scylla-outbox/scylla-outbox/relay.(*bundle).consume()
+  github.com/scylla-outbox/scylla-outbox/relay.(*fixture).consume()
       /src/relay/bundle_test.go:142 +0x567
 
 Goroutine 1702 (running) created at:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
@@ -121,6 +122,28 @@ func Run(t testing.TB, f func(context.Context) error) (stop func()) {
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
 	return stop
+}
+
+// StartBroker runs a broker in memory until the test ends.
+func StartBroker(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	broker, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	return broker
+}
+
+// Connect returns a client of a broker in memory, which is open until the test ends.
+func Connect(t testing.TB, broker *kfake.Cluster, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(broker.ListenAddrs()...)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
 }
 
 // Kafka are the options of clients of a broker.

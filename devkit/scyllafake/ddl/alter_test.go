@@ -10,7 +10,7 @@ import (
 )
 
 // table returns a table of keyspace ks.
-func (b *bundle) table(name string) *catalog.Table {
+func (b *fixture) table(name string) *catalog.Table {
 	b.t.Helper()
 	t := b.Schema().Keyspaces["ks"].Tables[name]
 	if t == nil {
@@ -243,7 +243,7 @@ func TestTypes_Refusals(t *testing.T) {
 func TestAlterType_ChangesItsUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	check := func(b *bundle) {
+	check := func(b *fixture) {
 		t := b.t
 		t.Helper()
 		fields := func(table, column string) string {

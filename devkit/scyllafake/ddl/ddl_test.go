@@ -13,19 +13,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// bundle is a catalog on a store of its own.
-type bundle struct {
+// fixture is a catalog on a store of its own.
+type fixture struct {
 	*Catalog
 	t   *testing.T
 	dir string
 }
 
-func setup(t *testing.T, version string) *bundle {
+func setup(t *testing.T, version string) *fixture {
 	t.Helper()
 	return reopen(t, version, "")
 }
 
-func reopen(t *testing.T, version, dir string) *bundle {
+func reopen(t *testing.T, version, dir string) *fixture {
 	t.Helper()
 	v, err := catalog.ParseVersion(version)
 	if err != nil {
@@ -48,11 +48,11 @@ func reopen(t *testing.T, version, dir string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{Catalog: c, t: t, dir: dir}
+	return &fixture{Catalog: c, t: t, dir: dir}
 }
 
 // exec runs statements that have to succeed and returns the last one's result.
-func (b *bundle) exec(statements ...string) *Result {
+func (b *fixture) exec(statements ...string) *Result {
 	b.t.Helper()
 	var res *Result
 	for _, text := range statements {
@@ -72,7 +72,7 @@ type refusal struct {
 }
 
 // refuses holds statements to their errors, and to changing nothing.
-func (b *bundle) refuses(all []refusal) {
+func (b *fixture) refuses(all []refusal) {
 	b.t.Helper()
 	before := b.Schema()
 	for _, tt := range all {
@@ -91,7 +91,7 @@ func (b *bundle) refuses(all []refusal) {
 	}
 }
 
-func (b *bundle) try(text string) (*Result, error) {
+func (b *fixture) try(text string) (*Result, error) {
 	b.t.Helper()
 	stmt, err := cql.Parse(text)
 	if err != nil {
@@ -235,7 +235,7 @@ func TestExecute_Events(t *testing.T) {
 type step struct{ text, want string }
 
 // events runs statements and compares the events of each.
-func (b *bundle) events(steps []step) {
+func (b *fixture) events(steps []step) {
 	t := b.t
 	t.Helper()
 	for _, s := range steps {

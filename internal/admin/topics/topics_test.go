@@ -26,21 +26,17 @@ import (
 // start is the time of the first record of a test.
 var start = time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
 
-// bundle is the operations on a broker in memory, with a producer.
-type bundle struct {
+// fixture is the operations on a broker in memory, with a producer.
+type fixture struct {
 	*Browser
 	api      humatest.TestAPI
 	broker   *kfake.Cluster
 	producer *kgo.Client
 }
 
-func setup(t *testing.T, topics ...string) *bundle {
+func setup(t *testing.T, topics ...string) *fixture {
 	t.Helper()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "things", "secrets", "_internal", "orders.shards"), kfake.SeedTopics(1, "single"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	broker := world.StartBroker(t, kfake.SeedTopics(3, "things", "secrets", "_internal", "orders.shards"), kfake.SeedTopics(1, "single"))
 	seeds := kgo.SeedBrokers(broker.ListenAddrs()...)
 	producer, err := kgo.NewClient(seeds, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -50,19 +46,19 @@ func setup(t *testing.T, topics ...string) *bundle {
 	if len(topics) == 0 {
 		topics = []string{"things", "single"}
 	}
-	b := &bundle{Browser: New(Config{Kafka: world.Kafka{seeds}, Topics: topics}), broker: broker, producer: producer}
+	b := &fixture{Browser: New(Config{Kafka: world.Kafka{seeds}, Topics: topics}), broker: broker, producer: producer}
 	b.serve(t)
 	return b
 }
 
-func (b *bundle) serve(t *testing.T) {
+func (b *fixture) serve(t *testing.T) {
 	t.Helper()
 	_, b.api = humatest.New(t)
 	b.Register(b.api)
 }
 
 // put publishes a record of the n-th second.
-func (b *bundle) put(t *testing.T, topic string, partition int32, n int, value []byte, headers ...kgo.RecordHeader) {
+func (b *fixture) put(t *testing.T, topic string, partition int32, n int, value []byte, headers ...kgo.RecordHeader) {
 	t.Helper()
 	r := &kgo.Record{Topic: topic, Partition: partition, Timestamp: start.Add(time.Duration(n) * time.Second), Key: fmt.Appendf(nil, "k%d", n), Value: value, Headers: headers}
 	if err := b.producer.ProduceSync(t.Context(), r).FirstErr(); err != nil {
@@ -71,7 +67,7 @@ func (b *bundle) put(t *testing.T, topic string, partition int32, n int, value [
 }
 
 // fill publishes n records to partitions in turn, numbered from first.
-func (b *bundle) fill(t *testing.T, first, n int) {
+func (b *fixture) fill(t *testing.T, first, n int) {
 	t.Helper()
 	for i := first; i < first+n; i++ {
 		b.put(t, "things", int32(i%3), i, fmt.Appendf(nil, `{"n":%d}`, i))
@@ -79,7 +75,7 @@ func (b *bundle) fill(t *testing.T, first, n int) {
 }
 
 // get sends a request and decodes its response.
-func get[T any](t *testing.T, b *bundle, status int, path string) (out T) {
+func get[T any](t *testing.T, b *fixture, status int, path string) (out T) {
 	t.Helper()
 	a := b.api.Get(path)
 	if a.Code != status {
@@ -397,7 +393,7 @@ func TestRecords_BrokerSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	b := &bundle{Browser: New(Config{Kafka: world.Kafka{kgo.SeedBrokers(l.Addr().String())}, Topics: []string{"things"}})}
+	b := &fixture{Browser: New(Config{Kafka: world.Kafka{kgo.SeedBrokers(l.Addr().String())}, Topics: []string{"things"}})}
 	b.serve(t)
 	begun := time.Now()
 	get[httpapi.Problem](t, b, http.StatusServiceUnavailable, "/v1/topics/things/records")

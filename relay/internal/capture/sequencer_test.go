@@ -57,14 +57,14 @@ func (tb *table) add(e outbox.Event, written int64, visible time.Time) {
 	tb.visible = append(tb.visible, visible)
 }
 
-func (b *bundle) sequencer(tb *table) *Sequencer {
+func (b *fixture) sequencer(tb *table) *Sequencer {
 	s := NewSequencer(b.t.Context(), &b.cfg.Config, b.metrics, b.publisher, tb.lookup)
 	s.gapWait, s.retryMin = 5*time.Second, 10*time.Millisecond
 	return s
 }
 
 // published drains and returns the sequence numbers of the topic in its order.
-func published(b *bundle) []int64 {
+func published(b *fixture) []int64 {
 	relaytest.Drain(b.t, b.publisher, time.Hour)
 	var out []int64
 	for _, d := range b.consume("OrderUpdated") {

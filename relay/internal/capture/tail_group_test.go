@@ -138,7 +138,7 @@ func memStream(i int) []byte {
 // tailBench is a tail over a log in memory, of one generation with four streams
 // that the sweep has opened.
 type tailBench struct {
-	*bundle
+	*fixture
 	log   *memLog
 	tail  *Tail
 	table *table
@@ -151,7 +151,7 @@ type tailBench struct {
 
 func newTailBench(t *testing.T, change func(*settings), prepare ...func(*tailBench)) *tailBench {
 	t.Helper()
-	b := &tailBench{bundle: setup(t, change), log: new(memLog), table: new(table)}
+	b := &tailBench{fixture: setup(t, change), log: new(memLog), table: new(table)}
 	start := time.Now().Add(-time.Hour)
 	store := relaytest.NewCheckpoints()
 	s := checkpoint.NewStreams(store, 100, b.cfg.Logger, prometheus.NewRegistry())
@@ -468,7 +468,7 @@ func TestTail_HandsOnALongUnknownAggregate(t *testing.T) {
 		}
 		b.log.add(1, relaytest.Event(1, all, "OrderUpdated"), 0)
 		time.Sleep(time.Minute)
-		got := published(b.bundle)
+		got := published(b.fixture)
 		if len(got) != all || !slices.IsSorted(got) {
 			t.Errorf("%d events are published, sorted %v, want %d in order", len(got), slices.IsSorted(got), all)
 		}

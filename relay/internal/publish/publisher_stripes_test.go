@@ -18,7 +18,7 @@ import (
 )
 
 // offer is submit for other goroutines than that of the test.
-func (b *bundle) offer(e outbox.Event, settled func()) {
+func (b *fixture) offer(e outbox.Event, settled func()) {
 	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, BySweep, settled); err != nil {
 		b.t.Errorf("submit(%s) error = %v", e.ID, err)
 	}

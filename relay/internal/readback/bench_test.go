@@ -11,17 +11,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // BenchmarkReadback is a start after 100,000 events, on a broker on loopback.
 // What is waited for quiet is in it.
 func BenchmarkReadback(b *testing.B) {
 	const n = 100_000
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer cluster.Close()
+	cluster := world.StartBroker(b, kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))
 	settings := newSettings(slog.New(slog.DiscardHandler), map[string]string{"a": "OrderCreated", "b": "OrderUpdated"}, cluster.ListenAddrs())
 	metrics, read := publish.NewMetrics(prometheus.NewRegistry()), NewMetrics(prometheus.NewRegistry())
 	p, err := publish.New(&settings.publish, metrics, func(err error) { b.Error(err) })

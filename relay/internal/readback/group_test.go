@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // fetched counts what clients are sent when they fetch.
@@ -104,7 +105,7 @@ func (s *backShards) check(i int, all []outbox.Event) {
 func TestReadBacks_OnceForAllShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBundle(t)
+		b := newFixture(t)
 		defer b.cluster.Close()
 		all := relaytest.Events(400, 4, "a", "b")
 		b.publishAll(all)
@@ -132,7 +133,7 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBundle(t)
+			b := newFixture(t)
 			defer b.cluster.Close()
 			all := relaytest.Events(400, 4, "a", "b")
 			older, newer := all[:len(all)/2], all[len(all)/2:]
@@ -163,7 +164,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBundle(t)
+				b := newFixture(t)
 				defer b.cluster.Close()
 				b.publishAll(all)
 				backs := new(Group)
@@ -251,11 +252,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 // broker on loopback: each for itself, and together. What is waited for quiet is in it.
 func BenchmarkReadBacks(b *testing.B) {
 	const n, shards = 200_000, 8
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer cluster.Close()
+	cluster := world.StartBroker(b, kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))
 	settings := newSettings(slog.New(slog.DiscardHandler), map[string]string{"a": "OrderCreated", "b": "OrderUpdated"},
 		cluster.ListenAddrs(), kgo.Dialer(new(net.Dialer).DialContext))
 	p, err := publish.New(&settings.publish, publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.Error(err) })

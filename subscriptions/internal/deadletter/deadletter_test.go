@@ -26,8 +26,8 @@ import (
 
 const table, incarnation = "subscription.orders", "orders.k1"
 
-// bundle is a Replayer on a real store of dead letters; it is the messages of the instance.
-type bundle struct {
+// fixture is a Replayer on a real store of dead letters; it is the messages of the instance.
+type fixture struct {
 	*dlq.Store
 	replayer *Replayer
 	owned    bool
@@ -35,17 +35,17 @@ type bundle struct {
 	records  []*kgo.Record
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *fixture {
 	t.Helper()
 	w := world.Start(t)
 	s, err := dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, 2*time.Minute))
 	must(t, err)
-	b := &bundle{Store: s, owned: true, state: map[gocql.UUID]State{}}
+	b := &fixture{Store: s, owned: true, state: map[gocql.UUID]State{}}
 	b.replayer = &Replayer{Table: table, Owner: incarnation, Letters: s, Messages: b}
 	return b
 }
 
-func (b *bundle) Replayed(topic string, partition int32, offset int64, id gocql.UUID) State {
+func (b *fixture) Replayed(topic string, partition int32, offset int64, id gocql.UUID) State {
 	switch st, ok := b.state[id]; {
 	case !b.owned || topic != "OrderCreated" || partition != 3 || offset != 17:
 		return NotOwned
@@ -55,7 +55,7 @@ func (b *bundle) Replayed(topic string, partition int32, offset int64, id gocql.
 	return Free
 }
 
-func (b *bundle) Replay(r *kgo.Record, id gocql.UUID) {
+func (b *fixture) Replay(r *kgo.Record, id gocql.UUID) {
 	b.records = append(b.records, r)
 	b.state[id] = Accepted
 }
@@ -83,7 +83,7 @@ func testLetter() *dlq.DeadLetter {
 	})
 }
 
-func (b *bundle) written(t *testing.T) gocql.UUID {
+func (b *fixture) written(t *testing.T) gocql.UUID {
 	t.Helper()
 	l := testLetter()
 	_, err := b.Write(t.Context(), l)
@@ -91,7 +91,7 @@ func (b *bundle) written(t *testing.T) gocql.UUID {
 	return l.EventID
 }
 
-func (b *bundle) status(t *testing.T, id gocql.UUID, want dlq.Status) dlq.DeadLetter {
+func (b *fixture) status(t *testing.T, id gocql.UUID, want dlq.Status) dlq.DeadLetter {
 	t.Helper()
 	l, err := b.Read(t.Context(), id)
 	if err != nil || l.Status != want {
@@ -100,7 +100,7 @@ func (b *bundle) status(t *testing.T, id gocql.UUID, want dlq.Status) dlq.DeadLe
 	return l
 }
 
-func (b *bundle) requests(t *testing.T, want int) {
+func (b *fixture) requests(t *testing.T, want int) {
 	t.Helper()
 	left, err := b.Requests(t.Context(), table, nil)
 	if err != nil || len(left) != want {
@@ -108,7 +108,7 @@ func (b *bundle) requests(t *testing.T, want int) {
 	}
 }
 
-func (b *bundle) poll(t *testing.T) {
+func (b *fixture) poll(t *testing.T) {
 	t.Helper()
 	must(t, b.replayer.Poll(t.Context()))
 }
@@ -235,7 +235,7 @@ func TestReplay_UntilItIsAcknowledged(t *testing.T) {
 func withoutID(e kafkarecord.Event) kafkarecord.Event { e.ID = ""; return e }
 
 // ask requests a replay.
-func (b *bundle) ask(t *testing.T, id gocql.UUID) error { return b.Store.Replay(t.Context(), id, ada) }
+func (b *fixture) ask(t *testing.T, id gocql.UUID) error { return b.Store.Replay(t.Context(), id, ada) }
 
 // A replay whose owner fails before the message is stored is made again by the next owner,
 // and one that fails again can be replayed again.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // What a producer writes, be it an event or not, does nothing to the terminal of who
@@ -56,16 +57,8 @@ func TestTail_PrintsReferences(t *testing.T) {
 // listens, and prints what is written later; --since and --from-start begin earlier.
 func TestTail_Listens(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	broker := world.StartBroker(t, kfake.SeedTopics(2, "orders"))
+	client := world.Connect(t, broker)
 	write := func(value string) {
 		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(value)}).FirstErr(); err != nil {
 			t.Error(err)

@@ -17,9 +17,9 @@ import (
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a publisher with a broker in memory. It is made inside a synctest
+// fixture is a publisher with a broker in memory. It is made inside a synctest
 // bubble, so all waiting takes no time.
-type bundle struct {
+type fixture struct {
 	t         *testing.T
 	net       *kfake.VirtualNetwork
 	cluster   *kfake.Cluster
@@ -29,9 +29,9 @@ type bundle struct {
 	fatal     chan error
 }
 
-func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
+func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	t.Helper()
-	b := &bundle{t: t, net: new(kfake.VirtualNetwork), fatal: make(chan error, 16)}
+	b := &fixture{t: t, net: new(kfake.VirtualNetwork), fatal: make(chan error, 16)}
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(b.net.Listen), kfake.DefaultNumPartitions(3),
 	}, opts...)...)
@@ -57,13 +57,13 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 }
 
 // close ends the publisher and the broker; a bubble must be empty at its end.
-func (b *bundle) close() {
+func (b *fixture) close() {
 	b.publisher.Close()
 	b.cluster.Close()
 }
 
 // submit hands on an event and fails the test if it is not taken.
-func (b *bundle) submit(e outbox.Event, settled func()) {
+func (b *fixture) submit(e outbox.Event, settled func()) {
 	b.t.Helper()
 	if settled == nil {
 		settled = func() {}
@@ -75,25 +75,25 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 
 // drain waits until all events are acknowledged except blocked ones, and fails the test
 // after limit.
-func (b *bundle) drain(limit time.Duration) {
+func (b *fixture) drain(limit time.Duration) {
 	b.t.Helper()
 	relaytest.Drain(b.t, b.publisher, limit)
 }
 
 // consume reads all topics of the broker to their ends.
-func (b *bundle) consume(topics ...string) []relaytest.Delivered {
+func (b *fixture) consume(topics ...string) []relaytest.Delivered {
 	b.t.Helper()
 	return relaytest.Consume(b.t, b.cfg.Brokers, b.cfg.Kafka, topics...)
 }
 
-// kafka returns the client of the bundle's publisher.
-func (b *bundle) kafka() *kgo.Client {
+// kafka returns the client of the fixture's publisher.
+func (b *fixture) kafka() *kgo.Client {
 	client, _ := b.publisher.Kafka()
 	return client
 }
 
 // admin returns an administrator of the broker's topics.
-func (b *bundle) admin() *kadm.Client {
+func (b *fixture) admin() *kadm.Client {
 	cl, err := kgo.NewClient(append(slices.Clone(b.cfg.Kafka), kgo.SeedBrokers(b.cfg.Brokers...))...)
 	if err != nil {
 		b.t.Fatal(err)

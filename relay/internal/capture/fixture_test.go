@@ -40,9 +40,9 @@ func newSettings(log *slog.Logger) settings {
 // maxStreamBacklog is the backlog of a stream in a test.
 const maxStreamBacklog = 10_000
 
-// bundle is a publisher with a broker in memory. Tests create it inside a synctest bubble,
+// fixture is a publisher with a broker in memory. Tests create it inside a synctest bubble,
 // so waiting takes no real time.
-type bundle struct {
+type fixture struct {
 	t         *testing.T
 	cluster   *kfake.Cluster
 	cfg       settings
@@ -51,10 +51,10 @@ type bundle struct {
 	publisher *publish.Publisher
 }
 
-func setup(t *testing.T, change func(*settings)) *bundle {
+func setup(t *testing.T, change func(*settings)) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
-	b := &bundle{t: t, cfg: newSettings(relaytest.Logger(t)), metrics: NewMetrics(prometheus.NewRegistry()), published: publish.NewMetrics(prometheus.NewRegistry())}
+	b := &fixture{t: t, cfg: newSettings(relaytest.Logger(t)), metrics: NewMetrics(prometheus.NewRegistry()), published: publish.NewMetrics(prometheus.NewRegistry())}
 	var err error
 	if b.cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3)); err != nil {
 		t.Fatalf("NewCluster() error = %v", err)
@@ -70,13 +70,13 @@ func setup(t *testing.T, change func(*settings)) *bundle {
 }
 
 // close closes the publisher and the broker; a bubble must be empty at its end.
-func (b *bundle) close() {
+func (b *fixture) close() {
 	b.publisher.Close()
 	b.cluster.Close()
 }
 
 // submit offers an event and fails the test if it is not accepted.
-func (b *bundle) submit(e outbox.Event) {
+func (b *fixture) submit(e outbox.Event) {
 	b.t.Helper()
 	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, func() {}); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
@@ -84,7 +84,7 @@ func (b *bundle) submit(e outbox.Event) {
 }
 
 // consume reads a topic of the broker to its end.
-func (b *bundle) consume(topic string) []relaytest.Delivered {
+func (b *fixture) consume(topic string) []relaytest.Delivered {
 	b.t.Helper()
 	return relaytest.Consume(b.t, b.cfg.publish.Brokers, b.cfg.publish.Kafka, topic)
 }

@@ -37,26 +37,26 @@ func newSettings(log *slog.Logger, topics map[string]string, brokers []string, k
 	}
 }
 
-// bundle is a broker in memory, in a synctest bubble.
-type bundle struct {
+// fixture is a broker in memory, in a synctest bubble.
+type fixture struct {
 	t        *testing.T
 	cluster  *kfake.Cluster
 	settings settings
 }
 
-func newBundle(t *testing.T) *bundle {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bundle{t: t, cluster: cluster, settings: newSettings(relaytest.Logger(t),
+	return &fixture{t: t, cluster: cluster, settings: newSettings(relaytest.Logger(t),
 		map[string]string{"a": "a", "b": "b"}, []string{"127.0.0.1:9092"}, kgo.Dialer(net.DialContext))}
 }
 
 // publishAll publishes the events.
-func (b *bundle) publishAll(all []outbox.Event) {
+func (b *fixture) publishAll(all []outbox.Event) {
 	b.t.Helper()
 	p, err := publish.New(&b.settings.publish, publish.NewMetrics(prometheus.NewRegistry()), func(err error) { b.t.Error(err) })
 	if err != nil {

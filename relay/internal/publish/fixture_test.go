@@ -15,9 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// bundle is a publisher with an in-memory broker. Tests create it inside a synctest
+// fixture is a publisher with an in-memory broker. Tests create it inside a synctest
 // bubble, so waiting takes no real time.
-type bundle struct {
+type fixture struct {
 	t         *testing.T
 	net       *kfake.VirtualNetwork
 	cluster   *kfake.Cluster
@@ -48,10 +48,10 @@ func testConfig() Config {
 	}
 }
 
-func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
+func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
-	b := &bundle{t: t, net: net, cfg: testConfig(), fatal: make(chan error, 16)}
+	b := &fixture{t: t, net: net, cfg: testConfig(), fatal: make(chan error, 16)}
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{
 		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3),
 	}, opts...)...)
@@ -72,13 +72,13 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *bundle {
 }
 
 // close closes the publisher and the broker; a bubble must be empty at its end.
-func (b *bundle) close() {
+func (b *fixture) close() {
 	b.publisher.Close()
 	b.cluster.Close()
 }
 
 // submit offers an event and fails the test if it is not accepted.
-func (b *bundle) submit(e outbox.Event, settled func()) {
+func (b *fixture) submit(e outbox.Event, settled func()) {
 	b.t.Helper()
 	if settled == nil {
 		settled = func() {}
@@ -90,13 +90,13 @@ func (b *bundle) submit(e outbox.Event, settled func()) {
 
 // drain waits until all events are acknowledged except blocked ones, and fails the test
 // after limit.
-func (b *bundle) drain(limit time.Duration) {
+func (b *fixture) drain(limit time.Duration) {
 	b.t.Helper()
 	relaytest.Drain(b.t, b.publisher, limit)
 }
 
 // consume reads all topics of the broker to their ends.
-func (b *bundle) consume(topics ...string) []relaytest.Delivered {
+func (b *fixture) consume(topics ...string) []relaytest.Delivered {
 	b.t.Helper()
 	return relaytest.Consume(b.t, b.cfg.Brokers, b.cfg.Kafka, topics...)
 }
