@@ -167,7 +167,7 @@ func (b *beating) beat(ctx context.Context, state string) {
 func (b *beating) write(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	text, err := json.Marshal(b.says(state, time.Now()))
+	text, err := json.Marshal(b.report(state, time.Now()))
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,8 @@ func saveInstance(ctx context.Context, session *gocql.Session, keyspace, relay, 
 		WithContext(ctx).Idempotent(true).DefaultTimestamp(false).Exec()
 }
 
-// says returns the status of the relay.
-func (b *beating) says(state string, now time.Time) *heartbeat {
+// report returns the status of the relay.
+func (b *beating) report(state string, now time.Time) *heartbeat {
 	s := b.r.Status()
 	h := &heartbeat{
 		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),

@@ -97,21 +97,21 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	b := newBeating(r, "")
 	b.r.streams = checkpoint.NewStreams(nil, 1, b.r.log, prometheus.NewRegistry())
 	now := time.Unix(1_700_000_000, 0)
-	if h := b.says("running", now); h.State != "starting" || h.Ready || len(h.Problems) == 0 || h.Rates.Published != 0 || len(h.Lag) != 0 {
+	if h := b.report("running", now); h.State != "starting" || h.Ready || len(h.Problems) == 0 || h.Rates.Published != 0 || len(h.Lag) != 0 {
 		t.Errorf("before the start: %+v", h)
 	}
 	b.r.metrics.Published.WithLabelValues("a").Add(10)
 	b.r.metrics.Published.WithLabelValues("b").Add(30)
 	b.r.metrics.Found[publish.BySweep].Add(4)
 	b.r.metrics.CommitSeconds.Observe(.003)
-	h := b.says("running", now.Add(2*time.Second))
+	h := b.report("running", now.Add(2*time.Second))
 	if h.Rates.Published != 20 || h.Rates.Found["sweep"] != 2 || h.Rates.Found["tail"] != 0 || h.Rates.Failures != 0 {
 		t.Errorf("rates %+v, want 20 published and 2 found by the sweep each second", h.Rates)
 	}
 	if l := h.Latency; l == nil || l.P50 < 2 || l.P99 > 4 {
 		t.Errorf("latency %+v, want about 3 ms", l)
 	}
-	if h := b.says("running", now.Add(4*time.Second)); h.Rates.Published != 0 || h.Latency != nil {
+	if h := b.report("running", now.Add(4*time.Second)); h.Rates.Published != 0 || h.Latency != nil {
 		t.Errorf("rates %+v when nothing happened", h.Rates)
 	}
 }

@@ -132,56 +132,56 @@ func (r *Relay) oldestAge(now time.Time) time.Duration {
 
 func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	// A window may arrive slowly: readers start one after the other, and idle streams
 	// are read seldom.
 	patience := cfg.StallAfter + cfg.IdleDelay + cfg.BusyDelay
 	switch {
 	case started.IsZero():
-		say("not started")
+		add("not started")
 	case s.StartErr != nil:
-		say("starting: %v", s.StartErr)
+		add("starting: %v", s.StartErr)
 	case s.Idle:
 	case s.ReadBackErr != nil:
-		say("cannot read the topics back, publishing is paused: %v", s.ReadBackErr)
+		add("cannot read the topics back, publishing is paused: %v", s.ReadBackErr)
 	case s.ReadingBack:
-		say("starting: reading the topics back")
+		add("starting: reading the topics back")
 	case s.Backfill.Alone:
-		say("publishing is paused for the scan of a part of the outbox table: %d of %d ranges done", s.Backfill.Done, s.Backfill.Ranges)
+		add("publishing is paused for the scan of a part of the outbox table: %d of %d ranges done", s.Backfill.Done, s.Backfill.Ranges)
 	case !s.Reading && s.LastError != nil:
-		say("the CDC reader failed and waits for its restart: %v", s.LastError)
+		add("the CDC reader failed and waits for its restart: %v", s.LastError)
 	case !s.Reading:
-		say("the CDC reader is not running")
+		add("the CDC reader is not running")
 	case s.Tail.Err != nil && now.Sub(checkpoint.Later(s.Tail.LastRead, started)) >= cfg.StallAfter:
 		// The tail reader reads continuously, so it detects this before the sweep reader.
-		say("failed to read the CDC log since %s: %v", checkpoint.Later(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
+		add("failed to read the CDC log since %s: %v", checkpoint.Later(s.Tail.LastRead, started).UTC().Format(time.RFC3339), s.Tail.Err)
 	case s.LastWindow.IsZero() && now.Sub(s.Tail.LastRead) < patience && now.Sub(started) < cfg.ConfidenceWindow+patience:
 		// In a new table no window is old enough yet; the tail reader reads concurrently.
 	case s.LastWindow.IsZero() && now.Sub(started) < patience:
-		say("starting: no window of the CDC log read yet")
+		add("starting: no window of the CDC log read yet")
 	case now.Sub(s.LastWindow) >= patience:
-		say("no window of the CDC log read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
+		add("no window of the CDC log read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
 	}
 	if l := s.DataLoss; l != nil {
-		say("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
+		add("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
 			l.Partition, l.Topic, l.At.UTC().Format(time.RFC3339))
 	}
 	if t := s.Tail; t.NearLimit {
-		say("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory to at least %.0f bytes per event and second",
+		add("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory to at least %.0f bytes per event and second",
 			t.Unswept, t.UnsweptLimit, 1.25*dedup.BytesPerEvent*cfg.ConfidenceWindow.Seconds())
 	}
 	if s.Unread != "" {
-		say("cannot read partitions back since %s; their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
+		add("cannot read partitions back since %s; their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
 	}
 	if s.TableErr != nil {
-		say("new events are not published: %v", s.TableErr)
+		add("new events are not published: %v", s.TableErr)
 	}
 	if b := s.Breaker; b.State != publish.BreakerClosed {
 		now := "events become dead letters and are replayed when it closes"
 		if s.Holding {
 			now = "events wait in the CDC log until it closes"
 		}
-		say("the breaker is %s since %s; %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
+		add("the breaker is %s since %s; %s: %v", b.State, b.Since.UTC().Format(time.RFC3339), now, b.Cause)
 	}
 	for _, t := range s.Stalled {
 		if now.Sub(t.Since) < publish.UsedUpAfter(cfg.RetryDelays, cfg.AttemptTimeout) {
@@ -194,32 +194,32 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		case cfg.DeadLetters != DeadLettersOn:
 			then = "they wait, and reading stops when memory is full"
 		}
-		say("partition %d of topic %q acknowledges nothing since %s; %d records are in flight to it, and events of %d aggregates wait for them: %s",
+		add("partition %d of topic %q acknowledges nothing since %s; %d records are in flight to it, and events of %d aggregates wait for them: %s",
 			t.Partition, t.Topic, t.Since.UTC().Format(time.RFC3339), t.Records, t.Aggregates, then)
 	}
 	if s.OldestUnacknowledged >= cfg.StallAfter {
-		say("the oldest event waits for its acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
+		add("the oldest event waits for its acknowledgement for %s", s.OldestUnacknowledged.Round(time.Second))
 	}
 	if !s.UnsavedSince.IsZero() && now.Sub(s.UnsavedSince) >= cfg.StallAfter {
-		say("checkpoints cannot be saved since %s, and a restart would read back that far; check that the database accepts writes: %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
+		add("checkpoints cannot be saved since %s, and a restart would read back that far; check that the database accepts writes: %v", s.UnsavedSince.UTC().Format(time.RFC3339), s.SaveErr)
 	}
 	if w := s.Waiting; w.Count > 0 && now.Sub(w.Since) >= cfg.StallAfter {
-		say("%d aggregate(s) wait for a missing earlier event or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
+		add("%d aggregate(s) wait for a missing earlier event or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
 			w.Count, w.Oldest.AggregateString(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
 	}
 	if u := s.OldestUnstored; s.Unstored > 0 {
-		say("failed to store %d dead letter(s), and their aggregates wait, such as that of event %s since %s: %v",
+		add("failed to store %d dead letter(s), and their aggregates wait, such as that of event %s since %s: %v",
 			s.Unstored, u.EventID, u.Since.UTC().Format(time.RFC3339), u.Err)
 	}
 	if n := len(s.Held); n > 0 {
-		say("%d aggregate(s) are held by an event that cannot be published, such as event %s to topic %q: %v",
+		add("%d aggregate(s) are held by an event that cannot be published, such as event %s to topic %q: %v",
 			n, s.Held[0].EventID, s.Held[0].Topic, s.Held[0].Err)
 	}
 	if s.Backfill.Err != nil {
-		say("failed to scan the outbox table: %v", s.Backfill.Err)
+		add("failed to scan the outbox table: %v", s.Backfill.Err)
 	}
 	for stream, err := range s.HeldStreams {
-		say("stream %s is held by an unreadable row: %v", stream, err)
+		add("stream %s is held by an unreadable row: %v", stream, err)
 	}
 	return out
 }

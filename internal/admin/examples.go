@@ -57,34 +57,34 @@ func addExamples(doc *huma.OpenAPI) {
 // exampleProblem returns a typical problem with the status.
 func exampleProblem(status int) map[string]any {
 	p := map[string]any{"title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
-	says := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
+	example := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
 	switch status {
 	case http.StatusBadRequest:
-		says(problemMalformed, "validation failed")
+		example(problemMalformed, "validation failed")
 		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: unexpected end, at byte 43"}}
 	case http.StatusUnauthorized:
-		says(problemNoToken, "Send a token: Authorization: Bearer …")
+		example(problemNoToken, "Send a token: Authorization: Bearer …")
 	case http.StatusForbidden:
-		says(problemForbidden, "This needs the role operator; mara has the role viewer.")
+		example(problemForbidden, "This needs the role operator; mara has the role viewer.")
 	case http.StatusNotFound:
-		says(problemNotFound, "There is no dead letter of this event.")
+		example(problemNotFound, "There is no dead letter of this event.")
 	case http.StatusConflict:
-		says(problemRefused, "The dead letter is pending and is retried automatically.")
+		example(problemRefused, "The dead letter is pending and is retried automatically.")
 	case http.StatusPreconditionFailed:
-		says(problemChanged, "The dead letter has changed; read it again. It is at version 4.")
+		example(problemChanged, "The dead letter has changed; read it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:
-		says(problemTooLarge, "request body is too large limit=1048576 bytes")
+		example(problemTooLarge, "request body is too large limit=1048576 bytes")
 	case http.StatusUnsupportedMediaType:
-		says(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
+		example(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
 	case http.StatusUnprocessableEntity:
-		says(problemInvalid, "The request has invalid fields; see errors.")
+		example(problemInvalid, "The request has invalid fields; see errors.")
 		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "must be an id such as " + exampleID}}
 	case http.StatusPreconditionRequired:
-		says(problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
+		example(problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
 	case http.StatusTooManyRequests:
-		says(problemRate, "Too many requests with this token.")
+		example(problemRate, "Too many requests with this token.")
 	case http.StatusServiceUnavailable:
-		says(problemUnavailable, "The database cannot be reached; retry later.")
+		example(problemUnavailable, "The database cannot be reached; retry later.")
 	default:
 		panic("admin: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
 	}

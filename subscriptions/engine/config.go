@@ -88,7 +88,7 @@ type Messages interface {
 
 // DeadLetters stores dead letters; *dlq.Store implements it.
 type DeadLetters interface {
-	deadletter.Letters
+	deadletter.Store
 	Write(ctx context.Context, d *dlq.DeadLetter) (dlq.Status, error)
 	Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error
 }

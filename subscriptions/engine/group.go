@@ -76,7 +76,7 @@ func newGroup(e *Engine, r store.Resource) *group {
 		e: e, name: r.Name, incarnation: r.Incarnation(), log: e.cfg.Logger.With("subscription", r.Name), metrics: e.metrics.of(r.Name),
 		commit: make(turn, 1), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
 	}
-	g.replayer = deadletter.Replayer{Table: r.DeadLetterTable(), Owner: g.incarnation, Letters: e.cfg.DeadLetters, Messages: g}
+	g.replayer = deadletter.Replayer{Table: r.DeadLetterTable(), Owner: g.incarnation, Store: e.cfg.DeadLetters, Messages: g}
 	g.stop = sync.OnceFunc(func() { close(g.stopping) })
 	g.work, g.quit = context.WithCancel(context.Background())
 	g.mu.partitions = make(map[topicPartition]*partition)

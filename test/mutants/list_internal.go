@@ -111,7 +111,7 @@ var internalMutants = []mutant{
 		old: "os.Exit(exitInterrupted)", new: "_ = exitInterrupted; _ = os.Exit",
 	},
 	{
-		name: "any client can set the client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "WhoAsked",
+		name: "any client can set the client address", file: "internal/access/proxies.go", pkg: "./internal/access", run: "ClientAddress",
 		old: "if err != nil || !p.trusts(clean(peer.Addr())) {", new: "if err != nil {",
 	},
 	{

@@ -167,15 +167,15 @@ var lateMutants = []mutant{
 		old: "busy && !o.Owner {",
 		new: "false && busy {",
 	}),
-	unit("TestParked_NumbersWithHoles", mutant{
+	unit("TestBlocked_NumbersWithHoles", mutant{
 		name: "repeated gaps are waited for as long as the first", file: "relay/internal/capture/sequencer.go",
 		old: "s.gapWait>>s.sink.Missing(aggregate)",
 		new: "s.gapWait",
 	}),
-	unit("TestParked_WaitsForTheDatabase", mutant{
+	unit("TestBlocked_WaitsForTheDatabase", mutant{
 		name: "events overtake waiting events of their aggregate", file: "relay/internal/capture/sequencer.go",
-		old: "	if !s.aside.has(e.AggregateID) {",
-		new: "	if s.aside.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
+		old: "	if !s.blocked.has(e.AggregateID) {",
+		new: "	if s.blocked.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
 		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",

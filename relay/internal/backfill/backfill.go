@@ -152,7 +152,7 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 		}
 		position = checkpoint.Later(position, facts.Logged)
 		if facts.Outruns(position, time.Now()) {
-			b.sayLost(position, facts.CDCTTL)
+			b.reportLost(position, facts.CDCTTL)
 		}
 	}
 	b.mu.Lock()
@@ -161,8 +161,8 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 	return nil
 }
 
-// sayLost logs, once, that events written after position may be in the table only.
-func (b *Backfill) sayLost(position time.Time, ttl time.Duration) {
+// reportLost logs, once, that events written after position may be in the table only.
+func (b *Backfill) reportLost(position time.Time, ttl time.Duration) {
 	b.lost.Do(func() {
 		b.log.Error("unpublished events expired in the CDC log, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
 			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events since position again; increase the CDC ttl")
@@ -358,7 +358,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		switch ttl := b.facts.CDCTTL; {
 		case ttl == 0 || b.Left(now) >= part(ttl, 1-cdclog.OutrunAfter):
 		case !b.table.Plain():
-			b.sayLost(now.Add(b.Left(now)-ttl), ttl)
+			b.reportLost(now.Add(b.Left(now)-ttl), ttl)
 		case b.cfg.Auto:
 			return ErrOutrun
 		}

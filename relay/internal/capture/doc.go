@@ -11,7 +11,7 @@
 //   - Sweep: the sweep reader. It reads every row once it is older than the confidence
 //     window, and moves the positions of the streams.
 //   - Sequencer: passes the events of the sweep reader on in order of sequence number and
-//     reads missing ones by key. Aggregates with a missing event wait aside, beside their
+//     reads missing ones by key. Aggregates with a missing event are blocked, beside their
 //     stream.
 //   - Quiet: moves the positions of streams without rows.
 //
@@ -20,5 +20,5 @@
 //
 // Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
 // swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
-// aside.mu is taken alone.
+// blocked.mu is taken alone.
 package capture

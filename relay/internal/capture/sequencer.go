@@ -23,10 +23,10 @@ import (
 // a batch has its client's time, a conditional write its ballot's. For an event
 // ahead of its turn the sequencer reads the preceding events by key. Log rows are at
 // least as old as the confidence window, so preceding events are visible too, unless
-// they are exceptionally late. The aggregate waits for them beside its stream (aside).
+// they are exceptionally late. The aggregate waits for them beside its stream (blocked).
 type Sequencer struct {
 	sink     SweepSink
-	aside    *aside
+	blocked  *blocked
 	lookup   cdclog.Lookup
 	gapWait  time.Duration
 	retryMin time.Duration
@@ -37,9 +37,9 @@ type Sequencer struct {
 // NewSequencer returns a sequencer. Its aggregates wait at most until ctx ends.
 func NewSequencer(ctx context.Context, cfg *Config, m *Metrics, sink SweepSink, find cdclog.Lookup) *Sequencer {
 	s := &Sequencer{
-		sink: sink, lookup: find.AtMost(asideLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
+		sink: sink, lookup: find.AtMost(blockedLookups), gapWait: cfg.GapWait, retryMin: cfg.RetryMin, log: cfg.Logger, metrics: m,
 	}
-	s.aside = newAside(ctx, cfg, func(ctx context.Context, e *asideEvent) error {
+	s.blocked = newBlocked(ctx, cfg, func(ctx context.Context, e *blockedEvent) error {
 		return s.admit(ctx, e.StoredEvent, e.began, e.settled)
 	})
 	return s
@@ -66,13 +66,13 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 
 // pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
 func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
-	if !s.aside.has(e.AggregateID) {
+	if !s.blocked.has(e.AggregateID) {
 		v, err := s.sink.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 		if err != nil || v == publish.Taken || v == publish.Repeated {
 			return err
 		}
 	}
-	return s.aside.add(ctx, &asideEvent{StoredEvent: e, began: began, settled: settled})
+	return s.blocked.add(ctx, &blockedEvent{StoredEvent: e, began: began, settled: settled})
 }
 
 // admit submits the missing events before e in its aggregate, then e.
@@ -152,7 +152,7 @@ func (s *Sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 	for attempt := 1; ; attempt++ {
 		var err error
 		next, err = s.close(ctx, e, next, !time.Now().Before(deadline))
-		s.aside.read(err)
+		s.blocked.read(err)
 		if h, ok := errors.AsType[*publish.HandoverError](err); ok {
 			return h.Err
 		}
@@ -257,7 +257,7 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := read()
-		s.aside.read(err)
+		s.blocked.read(err)
 		if err == nil {
 			return nil
 		}

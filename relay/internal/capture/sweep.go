@@ -43,11 +43,11 @@ func (s *Sweep) Run(ctx context.Context) error {
 	reading, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
-	sequencer.aside.fail = fail
+	sequencer.blocked.fail = fail
 	s.sequencer.Store(sequencer)
 	err := s.read(reading, sequencer)
 	fail(nil)
-	sequencer.aside.wg.Wait()
+	sequencer.blocked.wg.Wait()
 	s.sequencer.Store(nil)
 	return err
 }

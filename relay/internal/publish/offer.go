@@ -198,7 +198,7 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 	if it == nil {
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID); published {
-				p.lateBy(o, s.noteAgain(o))
+				p.lateBy(o, s.noteRepeated(o))
 			}
 		}
 		if o.By == BySweep {

@@ -14,11 +14,11 @@ func noteTime(l *lane, o *Offer) (late int64) {
 	return late
 }
 
-// noteAgain records the write time of an event of the dedup index: it was published by this
+// noteRepeated records the write time of an event of the dedup index: it was published by this
 // process or an earlier one: after a start nothing else is known of its aggregate. An
-// older event accepted since the start was late; noteAgain returns by how much, in
+// older event accepted since the start was late; noteRepeated returns by how much, in
 // microseconds.
-func (s *stripe) noteAgain(o *Offer) (late int64) {
+func (s *stripe) noteRepeated(o *Offer) (late int64) {
 	if o.Written == 0 {
 		return 0
 	}

@@ -41,7 +41,7 @@ func setup(t *testing.T) *fixture {
 	s, err := dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, 2*time.Minute))
 	must(t, err)
 	b := &fixture{Store: s, owned: true, state: map[gocql.UUID]State{}}
-	b.replayer = &Replayer{Table: table, Owner: incarnation, Letters: s, Messages: b}
+	b.replayer = &Replayer{Table: table, Owner: incarnation, Store: s, Messages: b}
 	return b
 }
 
@@ -332,16 +332,16 @@ func TestPoll_ReturnsErrors(t *testing.T) {
 	id := b.written(t)
 	must(t, b.ask(t, id))
 	for _, failing := range []string{"Requests", "Read", "Claim", "Done"} {
-		b.replayer.Letters = &failingLetters{b.Store, failing}
+		b.replayer.Store = &failingStore{b.Store, failing}
 		if err := b.replayer.Poll(t.Context()); failing != "Done" && !errors.Is(err, errDown) {
 			t.Errorf("Poll() with failing %s: %v", failing, err)
 		}
 	}
-	b.replayer.Letters = b.Store
+	b.replayer.Store = b.Store
 	b.state[id] = Stored
 	b.poll(t)
 	b.requests(t, 0)
-	b.replayer.Letters = &failingLetters{b.Store, "Resolve"}
+	b.replayer.Store = &failingStore{b.Store, "Resolve"}
 	if err := b.replayer.Acknowledged(t.Context(), "OrderCreated", 3, 17, id); !errors.Is(err, errDown) {
 		t.Errorf("Acknowledged() = %v", err)
 	}
@@ -350,40 +350,40 @@ func TestPoll_ReturnsErrors(t *testing.T) {
 
 var errDown = errors.New("the database is down")
 
-type failingLetters struct {
+type failingStore struct {
 	*dlq.Store
 	method string
 }
 
-func (f *failingLetters) fails(method string) error {
+func (f *failingStore) fails(method string) error {
 	if slices.Contains(strings.Fields(f.method), method) {
 		return errDown
 	}
 	return nil
 }
 
-func (f *failingLetters) Requests(ctx context.Context, table string, mine func(string) bool) ([]dlq.Request, error) {
+func (f *failingStore) Requests(ctx context.Context, table string, mine func(string) bool) ([]dlq.Request, error) {
 	if err := f.fails("Requests"); err != nil {
 		return nil, err
 	}
 	return f.Store.Requests(ctx, table, mine)
 }
 
-func (f *failingLetters) Read(ctx context.Context, id gocql.UUID) (dlq.DeadLetter, error) {
+func (f *failingStore) Read(ctx context.Context, id gocql.UUID) (dlq.DeadLetter, error) {
 	if err := f.fails("Read"); err != nil {
 		return dlq.DeadLetter{}, err
 	}
 	return f.Store.Read(ctx, id)
 }
 
-func (f *failingLetters) Claim(ctx context.Context, id gocql.UUID, owner string, d time.Duration) (dlq.DeadLetter, error) {
+func (f *failingStore) Claim(ctx context.Context, id gocql.UUID, owner string, d time.Duration) (dlq.DeadLetter, error) {
 	if err := f.fails("Claim"); err != nil {
 		return dlq.DeadLetter{}, err
 	}
 	return f.Store.Claim(ctx, id, owner, d)
 }
 
-func (f *failingLetters) Resolve(ctx context.Context, id gocql.UUID, owner string, how dlq.Outcome) error {
+func (f *failingStore) Resolve(ctx context.Context, id gocql.UUID, owner string, how dlq.Outcome) error {
 	if err := f.fails("Resolve"); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ const ClassReplay = "replay"
 // longer is still delivered, and its dead letter can be changed then.
 const claimFor = 24 * time.Hour
 
-// Letters stores dead letters; *dlq.Store implements it.
-type Letters interface {
+// Store stores dead letters; *dlq.Store implements it.
+type Store interface {
 	Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]dlq.Request, error)
 	Done(ctx context.Context, requests ...dlq.Request) error
 	Read(ctx context.Context, event gocql.UUID) (dlq.DeadLetter, error)
@@ -64,7 +64,7 @@ type Replayer struct {
 	// Table is the table of the dead letters, and Owner the owner of their claims, the
 	// incarnation of the subscription.
 	Table, Owner string
-	Letters      Letters
+	Store        Store
 	Messages     Messages
 }
 
@@ -72,7 +72,7 @@ type Replayer struct {
 // partition this instance owns. It is cheap enough for a call every second. After an error
 // the rest of the requests is acted on by the next call.
 func (r *Replayer) Poll(ctx context.Context) error {
-	requests, err := r.Letters.Requests(ctx, r.Table, nil)
+	requests, err := r.Store.Requests(ctx, r.Table, nil)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *Replayer) Poll(ctx context.Context) error {
 		}
 	}
 	if len(done) > 0 {
-		errs = append(errs, r.Letters.Done(ctx, done...))
+		errs = append(errs, r.Store.Done(ctx, done...))
 	}
 	return errors.Join(errs...)
 }
@@ -104,7 +104,7 @@ func (r *Replayer) act(ctx context.Context, e *dlq.ChainEntry) (bool, error) {
 	if pending && time.Until(e.NextAttempt) > 0 {
 		return false, nil
 	}
-	l, err := r.Letters.Read(ctx, e.EventID)
+	l, err := r.Store.Read(ctx, e.EventID)
 	if errors.Is(err, dlq.ErrNotFound) {
 		return true, nil
 	}
@@ -124,7 +124,7 @@ func (r *Replayer) act(ctx context.Context, e *dlq.ChainEntry) (bool, error) {
 	}
 	// Also for a dead letter that a former owner of the partition has claimed and not
 	// stored. The claim returns the last edit.
-	if l, err = r.Letters.Claim(ctx, l.EventID, r.Owner, claimFor); err != nil {
+	if l, err = r.Store.Claim(ctx, l.EventID, r.Owner, claimFor); err != nil {
 		return r.changed(err)
 	}
 	record, err := Record(&l)
@@ -137,7 +137,7 @@ func (r *Replayer) act(ctx context.Context, e *dlq.ChainEntry) (bool, error) {
 
 // refuse makes a dead letter manual that cannot become a message.
 func (r *Replayer) refuse(ctx context.Context, id gocql.UUID, reason error) (bool, error) {
-	if _, err := r.Letters.Claim(ctx, id, r.Owner, claimFor); err != nil {
+	if _, err := r.Store.Claim(ctx, id, r.Owner, claimFor); err != nil {
 		return r.changed(err)
 	}
 	if err := r.Failed(ctx, id, dlq.Failure{Class: ClassReplay, Text: reason.Error()}); err != nil {
@@ -161,7 +161,7 @@ func (r *Replayer) changed(err error) (bool, error) {
 // acknowledged. Call it before the message is removed, and again after an error. A dead
 // letter that was changed otherwise, after its claim has expired, stays as it is.
 func (r *Replayer) Acknowledged(ctx context.Context, topic string, partition int32, offset int64, deadLetter gocql.UUID) error {
-	err := r.Letters.Resolve(ctx, deadLetter, r.Owner, dlq.Outcome{
+	err := r.Store.Resolve(ctx, deadLetter, r.Owner, dlq.Outcome{
 		Kind: dlq.OutcomeReplayed, Topic: topic, Partition: partition, Offset: offset, Note: "acknowledged by a consumer of " + r.Table,
 	})
 	if err := ended(err); err != nil {
@@ -177,7 +177,7 @@ func (r *Replayer) Failed(ctx context.Context, deadLetter gocql.UUID, f dlq.Fail
 	if f.Waiting == "" {
 		f.Waiting = "the replay failed: replay it again, edit or discard it"
 	}
-	_, err := r.Letters.Fail(ctx, deadLetter, r.Owner, f)
+	_, err := r.Store.Fail(ctx, deadLetter, r.Owner, f)
 	if err := ended(err); err != nil {
 		return fmt.Errorf("fail dead letter %s: %w", deadLetter, err)
 	}

@@ -13,59 +13,59 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// asideLookups is how many lookups by key of waiting aggregates run concurrently.
-const asideLookups = 64
+// blockedLookups is how many lookups by key of waiting aggregates run concurrently.
+const blockedLookups = 64
 
-// aside holds the events of aggregates that cannot continue yet, beside the stream that
+// blocked holds the events of aggregates that cannot continue yet, beside the stream that
 // showed them: an earlier event is missing, or it is not known which of the earlier ones
 // are published. Each aggregate keeps its order, and other aggregates of the stream
 // proceed. The events are not acknowledged, so the stream's checkpoint stays before
 // them. When the budget is used up the stream waits.
 //
 // It is safe for concurrent use; one goroutine adds the events of one aggregate.
-type aside struct {
+type blocked struct {
 	ctx    context.Context // of all waiting events, independent of the stream
 	budget *budget.Budget
-	admit  func(context.Context, *asideEvent) error
+	admit  func(context.Context, *blockedEvent) error
 	// fail receives the error that ends the reader. It is called without the lock.
 	fail func(error)
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
-	waiting map[gocql.UUID]*asideLane
+	waiting map[gocql.UUID]*blockedLane
 	err     error // of the last read; nil after a success
 }
 
 // read records the result of a read that an aggregate needs.
-func (a *aside) read(err error) {
+func (a *blocked) read(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.err = err
 }
 
-// asideLane is the events of one aggregate in their order.
-type asideLane struct {
-	events []*asideEvent
+// blockedLane is the events of one aggregate in their order.
+type blockedLane struct {
+	events []*blockedEvent
 }
 
-// asideEvent is an event that waits.
-type asideEvent struct {
+// blockedEvent is an event that waits.
+type blockedEvent struct {
 	cdclog.StoredEvent
 	began   int64 // start of the read of its stream in this run
 	since   time.Time
 	settled func()
 }
 
-func newAside(ctx context.Context, cfg *Config, admit func(context.Context, *asideEvent) error) *aside {
-	return &aside{
+func newBlocked(ctx context.Context, cfg *Config, admit func(context.Context, *blockedEvent) error) *blocked {
+	return &blocked{
 		ctx:    ctx,
 		budget: budget.New(max(cfg.MaxInFlightRecords/4, 1), max(cfg.MaxInFlightBytes/4, 1)),
-		admit:  admit, fail: func(error) {}, waiting: make(map[gocql.UUID]*asideLane),
+		admit:  admit, fail: func(error) {}, waiting: make(map[gocql.UUID]*blockedLane),
 	}
 }
 
 // has reports whether events of the aggregate wait; later events must wait too.
-func (a *aside) has(aggregate gocql.UUID) bool {
+func (a *blocked) has(aggregate gocql.UUID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, ok := a.waiting[aggregate]
@@ -73,7 +73,7 @@ func (a *aside) has(aggregate gocql.UUID) bool {
 }
 
 // add adds an event. It waits while the budget is used up.
-func (a *aside) add(ctx context.Context, e *asideEvent) error {
+func (a *blocked) add(ctx context.Context, e *blockedEvent) error {
 	if err := a.budget.Take(ctx, budget.SizeOf(&e.Event)); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (a *aside) add(ctx context.Context, e *asideEvent) error {
 	defer a.mu.Unlock()
 	l, ok := a.waiting[e.AggregateID]
 	if !ok {
-		l = &asideLane{}
+		l = &blockedLane{}
 		a.waiting[e.AggregateID] = l
 		a.wg.Go(func() { a.run(a.ctx, e.AggregateID, l) })
 	}
@@ -92,7 +92,7 @@ func (a *aside) add(ctx context.Context, e *asideEvent) error {
 
 // run admits the events of one aggregate until none is left. After an error the
 // aggregate remains, so that its events keep their order.
-func (a *aside) run(ctx context.Context, aggregate gocql.UUID, l *asideLane) {
+func (a *blocked) run(ctx context.Context, aggregate gocql.UUID, l *blockedLane) {
 	for {
 		a.mu.Lock()
 		if len(l.events) == 0 {
@@ -134,11 +134,11 @@ func (s *Sequencer) Waiting() WaitingAggregates {
 	if s == nil {
 		return WaitingAggregates{}
 	}
-	return s.aside.state()
+	return s.blocked.state()
 }
 
 // state returns the waiting aggregates.
-func (a *aside) state() (out WaitingAggregates) {
+func (a *blocked) state() (out WaitingAggregates) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out.Count, out.Err = len(a.waiting), a.err

@@ -10,7 +10,7 @@ import (
 
 // A writer that leaves every second number out delays its own events by seconds at first,
 // then hardly at all, and never the ones of others.
-func TestParked_NumbersWithHoles(t *testing.T) {
+func TestBlocked_NumbersWithHoles(t *testing.T) {
 	t.Parallel()
 	aggregates, seconds := 3, 240
 	if !testing.Short() {

@@ -14,7 +14,7 @@ import (
 )
 
 // Many aggregates with holes wait at the same time, each for itself.
-func TestParked_ManyAggregates(t *testing.T) {
+func TestBlocked_ManyAggregates(t *testing.T) {
 	t.Parallel()
 	many := 1000
 	if testing.Short() {
@@ -37,10 +37,10 @@ func TestParked_ManyAggregates(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the stream waited %s for aggregates with holes", took)
 		}
-		if got := s.aside.state(); got.Count != many || got.Events != 2*many {
+		if got := s.blocked.state(); got.Count != many || got.Events != 2*many {
 			t.Errorf("%d aggregates with %d events wait, want %d and %d", got.Count, got.Events, many, 2*many)
 		}
-		s.aside.wg.Wait()
+		s.blocked.wg.Wait()
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("two holes each took %s", took)
 		}
@@ -56,7 +56,7 @@ func TestParked_ManyAggregates(t *testing.T) {
 
 // What waits beside a stream holds its checkpoint back, no later event of the aggregate
 // overtakes it, and the sequencer reports it.
-func TestParked_WaitsForTheDatabase(t *testing.T) {
+func TestBlocked_WaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
@@ -79,7 +79,7 @@ func TestParked_WaitsForTheDatabase(t *testing.T) {
 			t.Errorf("Waiting() = %+v, want the event and the reason", got)
 		}
 		tb.away.Store(false)
-		s.aside.wg.Wait()
+		s.blocked.wg.Wait()
 		want := []int64{1, 2, 3, 4}
 		if got := published(b); len(got) != 4 || got[1] != 2 || got[3] != 4 {
 			t.Errorf("published %v, want %v", got, want)
