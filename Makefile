@@ -26,6 +26,11 @@ LIBRARY := outbox outbox/kafkarecord
 # The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
 packages = go list ./... $(MODULE)/devkit/...
 
+# No C compiler, except for the race detector and Vale: Pebble would compile zstd in C, and
+# each test binary would be linked by it.
+export CGO_ENABLED = 0
+prose test-race nightly-race test-library: export CGO_ENABLED = 1
+
 # CI has little processor time and much memory: compilers, linters and tests collect less
 # garbage. Tiers that measure processes of the product are left alone.
 lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check: export GOGC = 400
@@ -44,17 +49,17 @@ help: ## list the targets
 
 .PHONY: dev
 dev: ## run it all: embedded engines, schema, order API, relay, sample orders
-	@CGO_ENABLED=0 ./test/progress go build -C devkit -v -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
+	@./test/progress go build -C devkit -v -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
 	@./test/foreground bin/outbox-dev run
 
 .PHONY: build
 build: ## build bin/outbox and bin/outbox-dev
-	CGO_ENABLED=0 go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox ./cmd/outbox
-	CGO_ENABLED=0 go build -C devkit -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
+	go build -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox ./cmd/outbox
+	go build -C devkit -tags $(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/outbox-dev ./cmd/outbox-dev
 
 .PHONY: build-cloud
 build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and Azure too
-	CGO_ENABLED=0 go build -tags cloud,$(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
+	go build -tags cloud,$(TAGS) -trimpath -ldflags '$(LDFLAGS)' -o bin/outbox-cloud ./cmd/outbox
 
 .PHONY: size
 size: ## the production binary has at most 45 MiB
@@ -64,23 +69,27 @@ size: ## the production binary has at most 45 MiB
 
 # Three run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
-TIERS := test-race lint test-fault test-virtual test-peers test-full test-go test-browser test-api bench-smoke fuzz-short test-library alerts vuln compose-check size
+TIERS := test-race lint test-fault test-virtual test-peers test-go test-api test-browser fuzz-short test-library alerts vuln compose-check size
 
-# What takes too long for each change: more seeds, more inputs, each mutant, and what links
-# the SDKs of three clouds.
-NIGHTLY := nightly-seeds nightly-fuzz cloud-check mutants
+# What takes too long for each change: the sizes that -short leaves out, under the race
+# detector too, more seeds, inputs and kills, what links the SDKs of three clouds, and each mutant.
+NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check mutants
 
 .PHONY: test
 test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-nightly
-test-nightly: modules ## what takes too long for make test: 3,000 seeds, a minute for each fuzz target, all mutants, the build with cloud SDKs
+test-nightly: modules ## what takes too long for make test: full sizes, 3,000 seeds, 100 kills, all mutants, the build with cloud SDKs
 	@go run ./test/tiers -k -lanes 1 -limit 3h $(NIGHTLY)
 
-.PHONY: nightly-seeds nightly-fuzz
+.PHONY: nightly-race nightly-seeds nightly-kills nightly-fuzz
+nightly-race: cc
+	./test/detector $(call gotest,pkgname,--packages "$$($(packages) | grep -vE '/test/(sim|e2e|cluster)(/|$$)')",$(race) -timeout 3h)
 nightly-seeds:
 	$(MAKE) sim SEEDS=3000
+nightly-kills:
+	FAULT_KILLS=100 $(MAKE) test-fault
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
 
@@ -113,11 +122,14 @@ test-library: cc ## the library modules, alone: vet, tests under the race detect
 # The tests of the commands in which several services or instances run in one process.
 together := ^Test(Admin_OrdersAndMessages|Relays_CarrySeveralTables|Sharing_StandsBy|Subscriptions_PushToAWebhook|Verifier_Repairs)$$
 
+# The detector needs cgo: without C code of Pebble's, and without the linker of C.
+race := -race -tags pebblegozstd -ldflags=-linkmode=internal
+
 # Seeds and sizes of -short, since the detector makes all of it ten times slower.
 .PHONY: test-race
 test-race: cc ## the Go tests of packages that use goroutines, under the race detector with -short
-	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",-race -short -timeout 40m)
-	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,-race -short -timeout 40m -run "$(together)")
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",$(race) -short -timeout 40m)
+	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,$(race) -short -timeout 40m -run "$(together)")
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
-	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 // The same over a real Apache Kafka, which is killed too and recovers its log.
@@ -18,7 +17,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	broker := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})
 	port := portOf(t, broker.Addr)
 	addrs := harness.FreeAddrs(t, 4)
-	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[3], lines: 8000, rate: 70}
+	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[3], lines: 160 * kills(t), rate: 70}
 	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api, s.admin)
 	relay := startRelay(t, s.cql, s.kafka, addrs[2])
@@ -41,7 +40,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 			restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
 		},
 	}
-	s.run(t, seeds.Number(t, "FAULT_SEED", seeds.Of(t)), int(seeds.Number(t, "FAULT_KILLS", defaultKills)))
+	s.run(t)
 	relay.Stop()
 	orders.Stop()
 	database.Stop()

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
+	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
 const (
-	defaultKills = 50
+	// defaultKills keeps make test short; make test-nightly kills 100 times.
+	defaultKills = 20
 	// window is the relay's confidence window. An order whose batch was cut off is
 	// retried with its timestamp for up to the order service's write budget of 10
 	// s, so rows can be that late here, and later on a busy machine.
@@ -49,6 +51,9 @@ func process(name string, p *harness.Process, weight int) *victim {
 	return &victim{name: name, running: p.Running, kill: p.Kill, restart: p.Restart, weight: weight}
 }
 
+// kills is the number of kills of a storm, FAULT_KILLS.
+func kills(t *testing.T) int { return int(seeds.Number(t, "FAULT_KILLS", defaultKills)) }
+
 // storm is a load of orders with kills.
 type storm struct {
 	cql, kafka, api string
@@ -64,8 +69,9 @@ type storm struct {
 // run kills at random while orders arrive. At the end no event is lost or
 // duplicated, each aggregate is in order, and each order has its events and
 // vice versa.
-func (s *storm) run(t *testing.T, seed uint64, kills int) {
+func (s *storm) run(t *testing.T) {
 	t.Helper()
+	seed, kills := seeds.Number(t, "FAULT_SEED", seeds.Of(t)), kills(t)
 	t.Logf("FAULT_SEED=%d FAULT_KILLS=%d", seed, kills)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	load := s.load(t)

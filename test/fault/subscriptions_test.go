@@ -65,9 +65,7 @@ type subscribers struct {
 	got *effects // of the consumer in Go
 }
 
-const ownerKills = 10
-
-// killOwners kills the owner of partitions ten times while the consumers work. Both have
+// killOwners kills the owner of partitions again and again while the consumers work. Both have
 // each effect once, in the order of each event's numbers, and nothing is left.
 func killOwners(t *testing.T, cql, kafka string) {
 	t.Helper()
@@ -112,7 +110,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 	}
 	rnd := seeds.Rand(t)
 	orders := 0
-	for kill := range ownerKills {
+	for kill := range max(kills(t)/4, 4) {
 		s.publish(orders, 120)
 		orders += 120
 		before := s.applied(s.read(file))
