@@ -40,7 +40,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 10000x
-SEEDS ?= 60
+SEEDS ?= 50
 FIRST ?= 1
 
 .PHONY: help
@@ -67,9 +67,9 @@ size: ## the production binary has at most 45 MiB
 	@n=$$(wc -c <bin/size); rm bin/size; echo "outbox: $$n bytes"; \
 		((n <= 45 << 20)) || { echo "more than 45 MiB: go list -deps ./cmd/outbox shows what is linked" >&2; exit 1; }
 
-# Three run side by side, since some wait most of the time. The longest come first, so that
+# Four run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
-TIERS := test-race lint test-fault test-virtual test-peers test-go test-api test-browser fuzz-short test-library alerts vuln compose-check size
+TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser test-go fuzz-short test-library alerts vuln compose-check size
 
 # What takes too long for each change: the sizes that -short leaves out, under the race
 # detector too, more seeds, inputs and kills, what links the SDKs of three clouds, and each mutant.
@@ -136,7 +136,7 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$($(packages) | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
-test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 60 more
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 50 more
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 

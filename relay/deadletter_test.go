@@ -231,7 +231,7 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 		for _, e := range all {
 			w.write(e)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(time.Minute)
 		// Of aggregate 0 the number 5 is parked behind 3, and 4 and 6 pass; of
 		// aggregate 1 nothing waits for 4.
 		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 {
