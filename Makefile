@@ -67,7 +67,7 @@ size: ## the production binary has at most 45 MiB
 	@n=$$(wc -c <bin/size); rm bin/size; echo "outbox: $$n bytes"; \
 		((n <= 45 << 20)) || { echo "more than 45 MiB: go list -deps ./cmd/outbox shows what is linked" >&2; exit 1; }
 
-# Four run side by side, since some wait most of the time. The longest come first, so that
+# Three run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
 TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser test-go fuzz-short test-library alerts vuln compose-check size
 
