@@ -348,10 +348,9 @@ func TestReceive_AutoAckOfBoth(t *testing.T) {
 	})
 }
 
-// Peers that die, hang or answer late do not keep requests from the messages of others, nor
-// longer than they want to wait.
 // A request whose caller has gone ends, instead of waiting in rounds that end at once.
 func TestReceive_EndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2} {
 		c := start(t, n)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -369,6 +368,8 @@ func TestReceive_EndsWithItsCaller(t *testing.T) {
 	}
 }
 
+// Peers that die, hang or answer late do not keep requests from the messages of others, nor
+// longer than they want to wait.
 func TestReceive_BrokenPeers(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(context.Context, func() *http.Response) (*http.Response, error){
