@@ -32,13 +32,7 @@ type fixture struct {
 func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	t.Helper()
 	b := &fixture{t: t, net: new(kfake.VirtualNetwork), fatal: make(chan error, 16)}
-	cluster, err := kfake.NewCluster(append([]kfake.Opt{
-		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(b.net.Listen), kfake.DefaultNumPartitions(3),
-	}, opts...)...)
-	if err != nil {
-		t.Fatalf("NewCluster() error = %v", err)
-	}
-	b.cluster = cluster
+	b.cluster = relaytest.StartBroker(t, b.net, opts...)
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
 		Partitions: 3, Logger: relaytest.Logger(t),
@@ -49,6 +43,7 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	}
 	b.cfg = b.cfg.withDefaults()
 	b.metrics = newMetrics(prometheus.NewRegistry())
+	var err error
 	b.publisher, err = publish.New(b.cfg.publish(), b.metrics.Metrics, func(err error) { b.fatal <- err })
 	if err != nil {
 		t.Fatalf("newPublisher() error = %v", err)

@@ -155,7 +155,7 @@ Previous write at 0x00c0001f4980 by goroutine 1600:
   github.com/twmb/franz-go/pkg/kgo.DefaultCompressor()
       /go/pkg/mod/github.com/twmb/franz-go/pkg/kgo/compression.go:167 +0x23c
   github.com/scylla-outbox/scylla-outbox/relay.(*fixture).consume()
-      /src/relay/bundle_test.go:142 +0x567
+      /src/relay/fixture_test.go:142 +0x567
 
 Goroutine 1702 (running) created at:
   testing/synctest.testingSynctestTest()
@@ -163,7 +163,7 @@ Goroutine 1702 (running) created at:
 ==================
 `
 
-const raceLine = "DATA RACE: read compression.go:162 publisher.go:166; previous write compression.go:167 bundle_test.go:142"
+const raceLine = "DATA RACE: read compression.go:162 publisher.go:166; previous write compression.go:167 fixture_test.go:142"
 
 // One race fails every running test. The summary has the race and its first
 // position.

@@ -55,10 +55,8 @@ func setup(t *testing.T, change func(*settings)) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
 	b := &fixture{t: t, cfg: newSettings(relaytest.Logger(t)), metrics: NewMetrics(prometheus.NewRegistry()), published: publish.NewMetrics(prometheus.NewRegistry())}
+	b.cluster = relaytest.StartBroker(t, net)
 	var err error
-	if b.cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3)); err != nil {
-		t.Fatalf("NewCluster() error = %v", err)
-	}
 	b.cfg.publish.Brokers, b.cfg.publish.Kafka = []string{"127.0.0.1:9092"}, []kgo.Opt{kgo.Dialer(net.DialContext)}
 	if change != nil {
 		change(&b.cfg)

@@ -52,18 +52,13 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
 	b := &fixture{t: t, net: net, cfg: testConfig(), fatal: make(chan error, 16)}
-	cluster, err := kfake.NewCluster(append([]kfake.Opt{
-		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3),
-	}, opts...)...)
-	if err != nil {
-		t.Fatalf("NewCluster() error = %v", err)
-	}
-	b.cluster = cluster
+	b.cluster = relaytest.StartBroker(t, net, opts...)
 	b.cfg.Brokers, b.cfg.Kafka = []string{"127.0.0.1:9092"}, []kgo.Opt{kgo.Dialer(net.DialContext)}
 	b.cfg.Logger = relaytest.Logger(t)
 	if change != nil {
 		change(&b.cfg)
 	}
+	var err error
 	b.publisher, err = New(&b.cfg, NewMetrics(prometheus.NewRegistry()), func(err error) { b.fatal <- err })
 	if err != nil {
 		t.Fatalf("newPublisher() error = %v", err)

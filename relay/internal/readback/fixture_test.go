@@ -47,11 +47,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &fixture{t: t, cluster: cluster, settings: newSettings(relaytest.Logger(t),
+	return &fixture{t: t, cluster: relaytest.StartBroker(t, net), settings: newSettings(relaytest.Logger(t),
 		map[string]string{"a": "a", "b": "b"}, []string{"127.0.0.1:9092"}, kgo.Dialer(net.DialContext))}
 }
 

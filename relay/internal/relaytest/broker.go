@@ -39,6 +39,19 @@ func Long(t *testing.T) {
 	}
 }
 
+// StartBroker runs a broker in memory at 127.0.0.1:9092 of net, for tests in virtual time.
+// The caller closes it, since a bubble must be empty at its end.
+func StartBroker(t testing.TB, net *kfake.VirtualNetwork, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(net.Listen), kfake.DefaultNumPartitions(3),
+	}, opts...)...)
+	if err != nil {
+		t.Fatalf("NewCluster() error = %v", err)
+	}
+	return cluster
+}
+
 // Delivered is a record as a consumer received it.
 type Delivered struct {
 	outbox.Event
