@@ -89,7 +89,7 @@ nightly-race: cc
 nightly-seeds:
 	$(MAKE) sim SEEDS=3000
 nightly-kills:
-	FAULT_KILLS=100 $(MAKE) test-fault
+	FAULT_KILLS=100 $(MAKE) test-fault test-peers
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
 
