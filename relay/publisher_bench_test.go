@@ -90,7 +90,7 @@ func BenchmarkPublisher_Readers(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			o := publish.Offer{Event: relaytest.BenchEvent(int(next.Add(1))), By: publish.BySweep}
-			if v, err := r.publisher.Offer(b.Context(), &o); v != publish.Taken || err != nil {
+			if v, err := r.publisher.Offer(b.Context(), o); v != publish.Taken || err != nil {
 				b.Errorf("offer() = %v, %v, want it taken", v, err)
 				return
 			}

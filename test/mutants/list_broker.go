@@ -64,8 +64,8 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
 		name: "an open breaker makes dead letters of events that may be in an unread partition", file: "relay/internal/publish/send.go",
-		old: "if it == nil || p.gatedLocked(l, it) {",
-		new: "if it == nil || !p.staysLocked(l, it) && p.gatedLocked(l, it) {",
+		old: "if it == nil || p.cfg.fenced() || p.gatedLocked(l, it) {",
+		new: "if it == nil || p.cfg.fenced() || !p.staysLocked(l, it) && p.gatedLocked(l, it) {",
 	}),
 	unit("TestReadback_AGatedEventIsNoDeadLetter", mutant{
 		name: "dead letters are replayed while a partition is unread", file: "relay/run.go",

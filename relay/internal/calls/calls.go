@@ -127,21 +127,20 @@ func (c *Calls) Wake() {
 }
 
 // Admit returns the call that a record sent now belongs to, or nil if the breaker
-// admits none. After a failure, until the broker answers, it admits one record at a
+// admits none; now is the current time. After a failure, until the broker answers, it admits one record at a
 // time: an unsent event can become a dead letter when the breaker opens, a sent one
 // has to wait for the broker. The caller passes the result of the record to Answered.
-func (c *Calls) Admit() *Call {
+func (c *Calls) Admit(now time.Time) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	call := c.admitLocked()
+	call := c.admitLocked(now)
 	if c.mu.changed {
 		c.Wake()
 	}
 	return call
 }
 
-func (c *Calls) admitLocked() *Call {
-	now := time.Now()
+func (c *Calls) admitLocked(now time.Time) *Call {
 	if c.mu.failing && slices.ContainsFunc(c.mu.open, func(o *Call) bool { return o.attempt == 1 && o.open > 0 }) {
 		return nil
 	}
@@ -172,8 +171,8 @@ func (c *Calls) Attempt(call *Call) int {
 	return call.root().attempt
 }
 
-// Acknowledged records that a broker acknowledged a record.
-func (c *Calls) Acknowledged() { c.acked.Store(time.Now().UnixNano()) }
+// Acknowledged records that a broker acknowledged a record now.
+func (c *Calls) Acknowledged(now time.Time) { c.acked.Store(now.UnixNano()) }
 
 // Responded records that a broker answered a request. It takes no lock.
 func (c *Calls) Responded() { c.answered.Store(time.Now().UnixNano()) }
@@ -370,7 +369,7 @@ func (c *Calls) BeginPing() *Call {
 	if len(c.mu.open) > 0 || c.mu.pinging || c.mu.waiting > 0 {
 		return nil // a call of Do probes the broker
 	}
-	call := c.admitLocked()
+	call := c.admitLocked(time.Now())
 	c.mu.pinging = call != nil
 	return call
 }
@@ -397,7 +396,7 @@ func (c *Calls) Do(ctx context.Context, f func() error) error {
 	count(1)
 	defer count(-1)
 	for {
-		call := c.Admit()
+		call := c.Admit(time.Now())
 		if call == nil {
 			if err := retry.Wait(ctx, max(c.cfg.Circuit.Open/20, 50*time.Millisecond)); err != nil {
 				return err

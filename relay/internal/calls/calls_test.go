@@ -157,7 +157,7 @@ func BenchmarkBreaker(b *testing.B) {
 		b.ReportAllocs()
 		var calls []*Call
 		for b.Loop() {
-			if calls = append(calls, c.Admit()); len(calls) == 100 {
+			if calls = append(calls, c.Admit(time.Now())); len(calls) == 100 {
 				for _, call := range calls {
 					c.Answered(call, nil)
 				}

@@ -78,12 +78,12 @@ func TestPublisher_AClaimKeepsOthersOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for by := range publish.ByKey {
-			if v, err := b.publisher.Offer(t.Context(), &publish.Offer{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20, By: by}); v != publish.Claimed || err != nil {
+			if v, err := b.publisher.Offer(t.Context(), publish.Offer{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20, By: by}); v != publish.Claimed || err != nil {
 				t.Errorf("offer() by %d = %d, %v, want claimed", by, v, err)
 			}
 		}
 		release()
-		if v, err := b.publisher.Offer(t.Context(), &publish.Offer{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20, By: publish.ByTail}); v != publish.Taken || err != nil {
+		if v, err := b.publisher.Offer(t.Context(), publish.Offer{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20, By: publish.ByTail}); v != publish.Taken || err != nil {
 			t.Errorf("offer() after the claim = %d, %v, want taken", v, err)
 		}
 	})

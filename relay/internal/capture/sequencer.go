@@ -67,7 +67,7 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 // pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
 func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
 	if !s.blocked.has(e.AggregateID) {
-		v, err := s.sink.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 		if err != nil || v == publish.Taken || v == publish.Repeated {
 			return err
 		}
@@ -79,7 +79,7 @@ func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64,
 // began is the time from which this run reads e's stream, in microseconds.
 // settled is called when e is acknowledged.
 func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
-	v, err := s.sink.Offer(ctx, &publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+	v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 	if err != nil || v == publish.Taken || v == publish.Repeated {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 			settled()
 			return nil
 		case v == publish.Left:
-			_, err = s.sink.Offer(ctx, &publish.Offer{
+			_, err = s.sink.Offer(ctx, publish.Offer{
 				Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Owner: true, Missing: true, Settled: settled,
 			})
 			return err

@@ -16,7 +16,7 @@ import (
 type Sink interface {
 	publish.Evidence
 	// Offer accepts an event if it is next in its aggregate.
-	Offer(ctx context.Context, o *publish.Offer) (publish.Verdict, error)
+	Offer(ctx context.Context, o publish.Offer) (publish.Verdict, error)
 	// Submit accepts an event that the caller knows to be next in its aggregate.
 	Submit(ctx context.Context, e cdclog.StoredEvent, by publish.Source, settled func()) error
 	// Expect returns the next number of an aggregate, and whether the aggregate is known.

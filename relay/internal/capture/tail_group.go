@@ -417,7 +417,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 			return g.keep(ctx, row, stream, written, before)
 		}
 	}
-	v, err := t.sink.Offer(ctx, &publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
+	v, err := t.sink.Offer(ctx, publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
 	switch {
 	case err != nil:
 		return err

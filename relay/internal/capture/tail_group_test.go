@@ -353,7 +353,7 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 			t.Errorf("%d events are out before the sweep, status %+v, want 100 and a pause", s.Fresh, b.tail.Status())
 		}
 		for i := range 100 { // the sweep shows their rows
-			v, err := b.publisher.Offer(t.Context(), &publish.Offer{Event: relaytest.Event(i, 1, "OrderUpdated"), By: publish.BySweep, Settled: func() {}})
+			v, err := b.publisher.Offer(t.Context(), publish.Offer{Event: relaytest.Event(i, 1, "OrderUpdated"), By: publish.BySweep, Settled: func() {}})
 			if err != nil || v != publish.Repeated {
 				t.Errorf("offer() = %v, %v, want that it is repeated", v, err)
 			}
@@ -513,7 +513,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				if !fresh {
 					continue
 				}
-				if v, err := p.Offer(b.Context(), &publish.Offer{Event: got.Event, Written: 1, By: publish.ByTail}); err != nil || v != publish.Taken {
+				if v, err := p.Offer(b.Context(), publish.Offer{Event: got.Event, Written: 1, By: publish.ByTail}); err != nil || v != publish.Taken {
 					b.Fatal(v, err)
 				}
 			}

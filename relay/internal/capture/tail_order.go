@@ -208,7 +208,7 @@ func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, writt
 // handOn submits released rows. Rows after an error are left to the sweep reader.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	for i := range rows {
-		if _, err := g.tail.sink.Offer(ctx, &publish.Offer{Event: rows[i].event, Written: rows[i].written, By: publish.ByTail}); err != nil {
+		if _, err := g.tail.sink.Offer(ctx, publish.Offer{Event: rows[i].event, Written: rows[i].written, By: publish.ByTail}); err != nil {
 			return err
 		}
 	}

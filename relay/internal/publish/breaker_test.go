@@ -83,7 +83,7 @@ func TestBreaker_ClosesWithoutEvents(t *testing.T) {
 		b.submit(relaytest.Event(0, 1, "OrderCreated"), nil)
 		b.drain(time.Minute)
 		for range 5 {
-			call := b.publisher.calls.Admit()
+			call := b.publisher.calls.Admit(time.Now())
 			if call == nil {
 				t.Fatal("a closed breaker refused a call")
 			}

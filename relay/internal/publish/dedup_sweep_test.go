@@ -19,7 +19,7 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 		settled := make(chan int64, 10)
 		offered := func(e outbox.Event, written int64, by Source) Verdict {
 			t.Helper()
-			v, err := b.publisher.Offer(t.Context(), &Offer{Event: e, Written: written, By: by, Settled: func() { settled <- e.Sequence }})
+			v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: written, By: by, Settled: func() { settled <- e.Sequence }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 		other.ID = outbox.NewID()
 		check("another second by the tail", offered(other, 21, ByTail), Left, 4)
 		check("another second by the sweep", offered(other, 21, BySweep), Left, 4)
-		v, err := b.publisher.Offer(t.Context(), &Offer{Event: other, Written: 21, By: BySweep, Owner: true, Missing: true, Settled: func() { settled <- 2 }})
+		v, err := b.publisher.Offer(t.Context(), Offer{Event: other, Written: 21, By: BySweep, Owner: true, Missing: true, Settled: func() { settled <- 2 }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -129,16 +129,16 @@ func (f *flows) get(key Partition) *partFlow {
 	return pf
 }
 
-// end removes a returned record from its flow. It reports whether it was the last
+// end removes a record that returned now from its flow. It reports whether it was the last
 // outstanding one, and returns the lanes that no longer have to wait for the partition.
-func (f *flows) end(it *item, acked bool) (last bool, resumed map[*lane]struct{}) {
+func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map[*lane]struct{}) {
 	f.hot.Lock()
 	defer f.hot.Unlock()
 	pf := f.of[it.part]
 	pf.open--
 	pf.bytes -= it.bytes
 	if acked {
-		pf.since = time.Now()
+		pf.since = now
 	}
 	switch {
 	case pf.stalled && (acked || pf.open == 0), !pf.stalled && len(pf.waiting) > 0 && (pf.open == 0 || !f.hasShare(pf)):

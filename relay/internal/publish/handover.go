@@ -156,7 +156,7 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 		return nil
 	}
 	h.Handed++
-	_, err := h.Publisher.Offer(ctx, &Offer{
+	_, err := h.Publisher.Offer(ctx, Offer{
 		Event: f.Event, Written: f.Written, Bad: f.Err, By: ByBackfill, Owner: true, Anyway: true, Settled: done,
 	})
 	return err

@@ -61,6 +61,7 @@ type item struct {
 	written  int64     // write time in microseconds, 0 if unknown
 	captured time.Time // when the publisher accepted it; zero without spans
 	topic    string
+	key      []byte    // that of its record once it was needed: see recordKey
 	part     Partition // the partition that it was sent to
 	topicErr error
 	bytes    int64
@@ -78,6 +79,14 @@ type item struct {
 	// cause is the reason why the event becomes a dead letter, nil if it does not.
 	cause *deadLetterCause
 	one   [1]func() // usual storage of settled
+}
+
+// recordKey returns the key of the item's record.
+func (it *item) recordKey() []byte {
+	if it.key == nil {
+		it.key = it.event.Key()
+	}
+	return it.key
 }
 
 func newLane(id gocql.UUID, home *stripe, known dedup.Line, p *producer.Producer) *lane {

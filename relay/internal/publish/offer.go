@@ -70,7 +70,9 @@ type Offer struct {
 
 // Offer accepts an event if it is next in its aggregate. It waits for room in the
 // budget, except for a published event; an error means that it was not accepted.
-func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) {
+//
+// o is a value because a pointer that is passed to an interface's method escapes to the heap.
+func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 	var size int64
 	paid := false
 	s := p.mu.of(o.Event.AggregateID)
@@ -82,13 +84,13 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 			break
 		}
 		var it *item
-		if v, it = p.judgeLocked(s, o); v != Taken {
+		if v, it = p.judgeLocked(s, &o); v != Taken {
 			if lock == s && it != nil && p.mu.of(it.event.AggregateID) != s {
 				s.Unlock()
 				lock = &p.mu.stripes
 				continue
 			}
-			settle := p.repeatLocked(s, o, v, it)
+			settle := p.repeatLocked(s, &o, v, it)
 			lock.Unlock()
 			if paid {
 				p.budget.Give(size)
@@ -103,7 +105,7 @@ func (p *Publisher) Offer(ctx context.Context, o *Offer) (v Verdict, err error) 
 			paid = p.budget.Try(size)
 		}
 		if paid {
-			l, taken := p.takeLocked(s, o, size)
+			l, taken := p.takeLocked(s, &o, size)
 			more := taken && p.pump(l, lock != s)
 			lock.Unlock()
 			if !taken {
@@ -183,7 +185,7 @@ func (p *Publisher) rewrittenLocked(e *outbox.Event, written int64) bool {
 // Submit accepts a row, which may be an invalid event. The caller ensures that it is
 // next in its aggregate.
 func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source, settled func()) error {
-	_, err := p.Offer(ctx, &Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
+	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
 	return err
 }
 

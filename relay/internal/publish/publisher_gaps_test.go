@@ -42,7 +42,7 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		if p.ids.horizon(late.ID) != 1000 {
 			t.Error("no id is evicted")
 		}
-		v, err := p.Offer(t.Context(), &Offer{Event: late.Event, Written: late.Written, By: BySweep})
+		v, err := p.Offer(t.Context(), Offer{Event: late.Event, Written: late.Written, By: BySweep})
 		if err != nil || v != Taken {
 			t.Errorf("offer() = %d, %v, want it taken", v, err)
 		}

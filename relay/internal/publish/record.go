@@ -47,7 +47,7 @@ func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
 	if breaker != BreakerClosed {
 		headers = append(headers, breakerHeaders[breaker])
 	}
-	return &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: headers}
+	return &kgo.Record{Topic: it.topic, Key: it.recordKey(), Value: it.event.Payload, Headers: headers}
 }
 
 // sourceOf returns the source with the given name in FoundBy.

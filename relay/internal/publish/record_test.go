@@ -84,7 +84,10 @@ func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest /
 			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")}
 		})
 		own := len(kept.Headers)
-		with := testing.AllocsPerRun(100, func() { kept = record(it, cfg, BreakerClosed) })
+		with := testing.AllocsPerRun(100, func() {
+			it.key = nil // as of a first attempt
+			kept = record(it, cfg, BreakerClosed)
+		})
 		if with != bare || len(kept.Headers) != own+1 {
 			t.Errorf("record() makes %v allocations for %d headers, want the %v of its event's %d", with, len(kept.Headers), bare, own)
 		}

@@ -32,9 +32,9 @@ func (p *Publisher) pumpAll(l *lane) {
 // locked, or with all. If the next step changes what other stripes read, as a dead letter or
 // a probe does, and only one is locked, it returns more: pumpAll continues.
 func (p *Publisher) pump(l *lane, all bool) (more bool) {
-	for !p.mu.closed && !p.cfg.fenced() && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
+	for !p.mu.closed && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
 		it := l.firstQueued()
-		if it == nil || p.gatedLocked(l, it) {
+		if it == nil || p.cfg.fenced() || p.gatedLocked(l, it) {
 			return false
 		}
 		stays := p.staysLocked(l, it) // read once: the breaker may open between two readings
@@ -104,13 +104,14 @@ func (p *Publisher) behindLocked(l *lane, it *item) bool {
 // It is called locked, which keeps the order of the lane. It neither blocks nor runs the
 // callback before it returns.
 func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
-	if it.call = p.calls.Admit(); it.call == nil {
+	now := time.Now()
+	if it.call = p.calls.Admit(now); it.call == nil {
 		l.home.refused[l] = struct{}{}
 		return false
 	}
 	it.state = sent
 	it.attempts++
-	it.sentAt = time.Now()
+	it.sentAt = now
 	if l.outstanding == 0 {
 		l.flight.Begin()
 		l.home.sending[l] = struct{}{}
@@ -139,6 +140,7 @@ func (p *Publisher) lockFor(l *lane, r *kgo.Record, err error) sync.Locker {
 
 // done processes the producer's result.
 func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
+	now := time.Now() // once, because a read of the clock is a hundredth of the cost of an event
 	lock := p.lockFor(l, r, err)
 	l.outstanding--
 	if l.outstanding == 0 {
@@ -146,9 +148,9 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		delete(l.home.sending, l)
 	}
 	if err == nil {
-		p.calls.Acknowledged()
+		p.calls.Acknowledged(now)
 	}
-	last, resumed := p.mu.flows.end(it, err == nil)
+	last, resumed := p.mu.flows.end(it, err == nil, now)
 	p.resumeAllLocked(resumed)
 	if last && p.mu.probes[it.part] != nil {
 		defer p.pumpProbe(it.part)
@@ -194,7 +196,6 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if l.replay == nil && mayGive {
 		p.budget.Give(it.bytes)
 	}
-	now := time.Now()
 	p.Metrics.Published.WithLabelValues(it.topic).Inc()
 	exemplar := p.spans.Exemplar(it.event.Headers)
 	latency.Observe(p.Metrics.publishSeconds, now.Sub(it.sentAt), exemplar)
@@ -331,7 +332,7 @@ func (p *Publisher) restart(l *lane) {
 // gatedLocked reports whether the item belongs to a partition that was not read back. The
 // lane then waits until this run of the relay ends.
 func (p *Publisher) gatedLocked(l *lane, it *item) bool {
-	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.producer.Partitions.Gated(it.topic, it.event.Key()) {
+	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.producer.Partitions.Gated(it.topic, it.recordKey()) {
 		return false
 	}
 	l.gated = true
@@ -344,7 +345,7 @@ func (p *Publisher) partOfLocked(l *lane, it *item) Partition {
 	if l.outstanding > 0 && l.part.Topic == it.topic {
 		return l.part
 	}
-	return Partition{it.topic, p.producer.Partitions.Part(it.topic, it.event.Key())}
+	return Partition{it.topic, p.producer.Partitions.Part(it.topic, it.recordKey())}
 }
 
 // makeTopicLocked creates the topic and then restarts the lanes that wait for it.
