@@ -31,9 +31,11 @@ packages = go list ./... $(MODULE)/devkit/...
 export CGO_ENABLED = 0
 prose test-race nightly-race test-library: export CGO_ENABLED = 1
 
-# CI has little processor time and much memory: compilers, linters and tests collect less
+# CI has little processor time and much memory: compilers, linters and tests collect little
 # garbage. Tiers that measure processes of the product are left alone.
-lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check: export GOGC = 400
+frugal := compile lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check
+$(frugal): export GOGC = 1600
+$(frugal): export GOMEMLIMIT = 1GiB
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Without the pages of grpc's own traces and html/template, which nobody reads here.
@@ -76,7 +78,9 @@ TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser
 NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check mutants
 
 .PHONY: test
-test: modules ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
+# Tests need no debug information, which takes a tenth of the compilers' time.
+test: export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false
+test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-nightly
@@ -92,6 +96,11 @@ nightly-kills:
 	FAULT_KILLS=100 $(MAKE) test-fault test-peers
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
+
+# Tiers that start together would each compile what they share: a build waits for no other.
+.PHONY: compile
+compile:
+	go list -export -deps -f '' $$($(packages)) >/dev/null
 
 .PHONY: modules
 modules:
@@ -201,6 +210,7 @@ bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -vet=off -run '^$$' -bench . -benchtime 1x $$(./test/packages bench) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
 .PHONY: prose
+prose: export CGO_CFLAGS = -O0 -g0
 prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)
 	@if echo 'It says that the letter was buried.' | ./test/tool $(VALE) --ext=.md >/dev/null; then echo "the prose linter accepts a planted idiom"; exit 1; fi
 	./test/tool $(VALE) --output=line *.md docs .github

@@ -54,7 +54,7 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 	w := &world{db: db, prefetched: conf.Costs != nil}
 	w.fixture = setup(t, func(c *Config) {
 		c.Keyspace = "outbox"
-		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 200*time.Millisecond, 500*time.Millisecond
+		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 500*time.Millisecond, 2*time.Second
 		c.RestartDelay = time.Second
 		c.Kafka = append(c.Kafka, kgo.Dialer(w.dialKafka))
 		if change != nil {
