@@ -254,7 +254,7 @@ func TestMigrate_RefusesChangedMigration(t *testing.T) {
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
 	mustExec(t, s, "UPDATE outbox.schema_migrations SET checksum = 'other' WHERE component = ? AND version = 4", Orders)
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Subscriptions, lastVersion)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Core, lastVersion)
 	err := Migrate(t.Context(), s, Options{})
 	var changed *ChecksumError
 	if !errors.As(err, &changed) || changed.Version != 4 || changed.Recorded != "other" || changed.Embedded == "" {
@@ -317,7 +317,7 @@ func TestMigrate_NamesTheHolderOfTheLock(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Subscriptions, lastVersion)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Core, lastVersion)
 	mustExec(t, s, "INSERT INTO outbox.schema_locks (name, owner) VALUES (?, 'somebody')", lockName)
 	err := Migrate(t.Context(), s, Options{LockWait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "held by somebody for longer than 1s") {

@@ -18,7 +18,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	needs := map[string]access.Role{
 		"GET /v1/me": access.Viewer, "GET /v1/dlq/dead-letters": access.Viewer, "GET /v1/dlq/dead-letters/{event_id}": access.Viewer,
 		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
-		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer,
+		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer, "GET /v1/history": access.Viewer,
 		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
 		"POST /v1/dlq/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/release": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/park": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type Server struct {
 	audit   *audit
 	metrics *metrics
 	live    *live
+	history *history
 	handler http.Handler
 	ops     *operations
 	leaving atomic.Bool // reported by /readyz
@@ -96,6 +98,7 @@ func (s *Server) registerEndpoints() {
 	bulk := jobs.New(cfg.DeadLetters)
 	reads := newDeadLetterEndpoints(ops, cfg)
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout}
+	s.history = newHistory(cfg, reads.stats, relays)
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
@@ -111,6 +114,7 @@ func (s *Server) registerEndpoints() {
 	archives.register()
 	(&auditEndpoints{ops, s.audit}).register()
 	relays.register()
+	(&historyEndpoints{ops, s.history}).register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
 	routes := &routeEndpoints{ops, s.audit}
@@ -127,8 +131,13 @@ func (s *Server) OpenAPI() ([]byte, error) { return s.ops.api.OpenAPI().MarshalJ
 
 // Serve serves on l until ctx ends. Then /readyz returns 503 immediately, and after
 // DrainDelay Serve refuses new requests, ends the streams, waits up to DrainTimeout for
-// other requests, and returns nil. It closes l.
+// other requests, and returns nil. It closes l. While it serves, it records the history.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	recording, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.history.run(recording) })
+	defer wg.Wait()
+	defer stop()
 	return httpapi.Server{
 		Name: "admin API", DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
 		Drainer: (*drainer)(s), Logger: s.log,

@@ -4,7 +4,11 @@ package browser
 
 import (
 	"fmt"
+	"math"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -79,4 +83,57 @@ func TestLive_RateAndLatency(t *testing.T) {
 	}
 	b.sees("dd", "from commit to broker")
 	b.shoot("overview-rate")
+}
+
+// The charts show the recorded history of a day and of a week, with a gap where nothing was
+// recorded.
+func TestHistory_DayAndWeek(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	now := time.Now().UTC().Truncate(5 * time.Minute)
+	for age := 6 * 24 * time.Hour; age >= 0; age -= 5 * time.Minute {
+		if age > 30*time.Hour && age < 50*time.Hour {
+			continue // no process ran
+		}
+		at, wave := now.Add(-age), math.Sin(age.Hours()/4)
+		if err := w.session.Query("INSERT INTO outbox.admin_history (day, at, open, total, published, p50_ms, p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			at.Truncate(24*time.Hour), at, int64(40+30*wave), int64(1000-age.Minutes()/60), 900+400*wave, 2+wave, 9+4*wave).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := w.open(access.Viewer, "/")
+	b.sees(".charts", "Open dead letters")
+	b.sees(".switch", "7 days")
+	b.load(axeSource(t))
+	b.click(`[data-key="tab-Period of the charts-day"]`)
+	label := func(begins string) string {
+		return eval[string](b, `[...document.querySelectorAll(".charts svg[role=img]")].map((s) => s.getAttribute("aria-label")).find((l) => l.startsWith("`+begins+`")) ?? ""`)
+	}
+	for begins, want := range map[string]string{
+		"Open dead letters over the last 1 d": "Open dead letters over the last 1 d: now 40",
+		"Events published per second":         "Events published per second, by all relays: now 900.0",
+		"Latency":                             "Latency from commit to broker in milliseconds, of the slowest relay: median 2.0, 99th percentile 9.0",
+	} {
+		if !eventually(func() bool { return label(begins) == want }) {
+			t.Errorf("the chart is %q, want %q", label(begins), want)
+		}
+	}
+	b.accessible("overview of a day")
+	b.types(kb.ArrowRight)
+	if !eventually(func() bool { return label("Open dead letters over the last 7 d") != "" }) {
+		t.Errorf("the chart of the week is missing: %q", label("Open"))
+	}
+	parts := `document.querySelector(".charts .line").getAttribute("d").split("M").length - 1`
+	if n := eval[int](b, parts); n != 2 {
+		t.Errorf("the line has %d parts, want 2 with the gap between", n)
+	}
+	if fill := eval[string](b, `getComputedStyle(document.querySelector(".charts .area.s-out")).fill`); fill == "rgb(0, 0, 0)" {
+		t.Error("the area below the rate of events is black")
+	}
+	b.shoot("overview-week")
+	b.accessible("overview of a week")
+	b.click(`nav [data-path="/dead-letters"]`)
+	b.sees("h1", "Dead letters")
+	b.click(`[data-key="brand"]`)
+	b.sees(".switch [aria-selected=true]", "7 days")
 }

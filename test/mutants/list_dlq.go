@@ -139,6 +139,14 @@ var dlqMutants = []mutant{
 		new: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err, \"why\", why)\n",
 	},
 	{
+		name: "api: the history counts what instances and their shards publish twice", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_Samples",
+		old: "b.State == stateStopped || b.Sharing != nil ||", new: "b.State == stateStopped ||",
+	},
+	{
+		name: "api: a request reads more than a week of the history", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_Periods",
+		old: "		since = oldest\n", new: "		since = oldest.AddDate(0, 0, -1)\n",
+	},
+	{
 		name: "api: a problem of the HTTP library has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
 		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
 	},

@@ -56,6 +56,7 @@ export const api = {
   stats: (s) => get("/v1/dlq/stats", null, s),
   groups: (s) => get("/v1/dlq/groups", null, s),
   relays: (s) => get("/v1/relays", null, s),
+  history: (since, s) => get("/v1/history", { since }, s),
   deadLetters: (query, s) => get("/v1/dlq/dead-letters", query, s),
   deadLetter: (event, s) => get(`/v1/dlq/dead-letters/${id(event)}`, null, s),
   event: (event, s) => get(`/v1/events/${id(event)}`, null, s),

@@ -4,7 +4,7 @@ import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
 import { ago, count, known, plural, short, span, stamp } from "../format.js";
 import { live } from "../live.js";
-import { badge, empty, facts, failed, loading, meter, panel, sentence } from "../parts.js";
+import { badge, empty, facts, failed, loading, meter, panel, sentence, tabs } from "../parts.js";
 import { href } from "../router.js";
 import { classMeans, open, statusMeans, statuses } from "../words.js";
 
@@ -13,6 +13,10 @@ const kept = 15 * 60_000, every = 2000, over = 20_000;
 // the page, so that going to a dead letter and back does not empty them.
 const seen = [], flow = []; // of dead letters, and of the relays
 let latest = null;
+
+// The period of the charts: what this tab has seen, or the recorded history.
+const lengths = { day: 86_400_000, week: 7 * 86_400_000 }, periods = [["live", "Live"], ["day", "24 hours"], ["week", "7 days"]];
+let period = "live", past = null;
 
 // The stream sends an event when something changes; silence while it is live means that
 // nothing did. While it is lost there are no points.
@@ -73,16 +77,29 @@ export function overview(ctx) {
   const draw = () => {
     if (ctx.signal.aborted || !stats) return;
     fill(verdict, say(stats, relays, relaysErr));
-    if (seen.length < 3) fill(drawn, charts());
+    if (period === "live" && seen.length < 3) fill(drawn, charts());
     fill(body,
-      h("div", { class: "stack" }, backlog(stats), panel("Live", { aside: h("span", { class: "small muted" }, "since this tab was opened, 15 min at most") }, drawn), classesOf(stats)),
+      h("div", { class: "stack" }, backlog(stats), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "since this tab was opened, 15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(stats)),
       h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
   };
   ctx.on(["stats"], (s) => { if (stats) { stats = s; draw(); } });
   ctx.on(["relays"], (r) => { if (stats) { relays = heard(r.relays); relaysErr = null; draw(); } });
   ctx.soon([], read);
-  const again = setInterval(() => fill(drawn, charts()), every);
-  ctx.signal.addEventListener("abort", () => clearInterval(again));
+  const show = async () => {
+    await readPast(ctx.signal);
+    if (!ctx.signal.aborted) fill(drawn, charts());
+  };
+  const choose = (chosen) => {
+    period = chosen;
+    past = null;
+    draw();
+    fill(drawn, charts());
+    if (period !== "live") show();
+  };
+  const again = setInterval(() => { if (period === "live") fill(drawn, charts()); }, every);
+  const later = setInterval(() => { if (period !== "live") show(); }, 60_000);
+  ctx.signal.addEventListener("abort", () => { clearInterval(again); clearInterval(later); });
+  if (period !== "live") show();
   fill(drawn, charts());
   read();
 }
@@ -166,29 +183,54 @@ function classesOf(s) {
       : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, most frequent first."));
 }
 
+// charts are those of the chosen period.
 function charts() {
-  const now = Date.now(), from = seen.length ? Math.min(seen[0].at, now - 60_000) : now - 60_000;
-  const at = (list) => (list.length ? list[list.length - 1][1] : 0);
-  const since = seen.length ? span(Math.max(1000, now - seen[0].at)) : "second";
-  const points = seen.map((s) => [s.at, s.open]), [failed, settled] = rates();
+  const d = period === "live" ? recent() : past;
+  if (!d) return [loading("the history")];
+  if (d.err) return [h("p", { class: "callout bad" }, d.err.message)];
+  if (!d.open.length) return [h("p", { class: "muted" }, "There is no history yet: a point is recorded every five minutes.")];
+  const at = (list) => (list.length ? list[list.length - 1][1] : 0), { from, to, gap } = d;
   return [
-    h("div", null, h("h3", null, "Open dead letters"), chart({ from, to: now, label: `Open dead letters over the last ${since}: now ${count(at(points))}`, series: [{ name: "Open", colour: "open", area: true, points }] })),
-    h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to: now, label: `Dead letters per minute: ${at(failed).toFixed(1)} new, ${at(settled).toFixed(1)} settled`,
-      series: [{ name: "New", colour: "in", points: failed }, { name: "Settled", colour: "out", points: settled }] })),
-    ...flowCharts(from, now),
+    h("div", null, h("h3", null, "Open dead letters"), chart({ from, to, gap, label: `Open dead letters over the last ${d.length}: now ${count(at(d.open))}`, series: [{ name: "Open", colour: "open", area: true, points: d.open }] })),
+    h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to, gap, label: `Dead letters per minute: ${at(d.failed).toFixed(1)} new, ${at(d.settled).toFixed(1)} settled`,
+      series: [{ name: "New", colour: "in", points: d.failed }, { name: "Settled", colour: "out", points: d.settled }] })),
+    d.published.length > 0 && h("div", null, h("h3", null, "Events published per second"), chart({ from, to, gap, label: `Events published per second, by all relays: now ${at(d.published).toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: d.published }] })),
+    d.published.length > 0 && h("div", null, h("h3", null, "Latency from commit to broker"), d.p99.length ? chart({ from, to, gap, unit: " ms", label: `Latency from commit to broker in milliseconds, of the slowest relay: median ${at(d.p50).toFixed(1)}, 99th percentile ${at(d.p99).toFixed(1)}`,
+      series: [{ name: "Median", colour: "out", points: d.p50 }, { name: "p99", colour: "in", points: d.p99 }] }) : h("p", { class: "muted" }, `No event was published ${d.since}.`)),
   ];
 }
 
-// flowCharts show what the relays publish. Without events there is no latency.
-function flowCharts(from, to) {
-  if (!flow.length) return [];
-  const points = (of) => flow.filter(of).map((f) => [f.at, of(f)]), last = flow[flow.length - 1];
-  const published = flow.map((f) => [f.at, f.published]), p50 = points((f) => f.p50), p99 = points((f) => f.p99);
-  return [
-    h("div", null, h("h3", null, "Events published per second"), chart({ from, to, label: `Events published per second, by all relays: now ${last.published.toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: published }] })),
-    h("div", null, h("h3", null, "Latency from commit to broker"), p99.length ? chart({ from, to, unit: " ms", label: `Latency from commit to broker in milliseconds, of the slowest relay: median ${p50[p50.length - 1][1].toFixed(1)}, 99th percentile ${p99[p99.length - 1][1].toFixed(1)}`,
-      series: [{ name: "Median", colour: "out", points: p50 }, { name: "p99", colour: "in", points: p99 }] }) : h("p", { class: "muted" }, "No event was published since this tab was opened.")),
-  ];
+// recent is what this tab has seen.
+function recent() {
+  const to = Date.now(), from = seen.length ? Math.min(seen[0].at, to - 60_000) : to - 60_000, [failed, settled] = rates();
+  const of = (name) => flow.filter((f) => f[name]).map((f) => [f.at, f[name]]);
+  return {
+    from, to, length: seen.length ? span(Math.max(1000, to - seen[0].at)) : "second", since: "since this tab was opened",
+    open: seen.length ? seen.map((s) => [s.at, s.open]) : [[to, 0]], failed, settled, published: flow.map((f) => [f.at, f.published]), p50: of("p50"), p99: of("p99"),
+  };
+}
+
+// readPast reads the history of the chosen period. What retention removes makes the total
+// smaller, which is no rate.
+async function readPast(signal) {
+  const chosen = period, to = Date.now(), from = to - lengths[chosen];
+  let d;
+  try {
+    const { step_seconds: step, points } = await api.history(new Date(from).toISOString(), signal);
+    const gap = 2.5 * step * 1000, failed = [], settled = [], all = points.map((p) => ({ ...p, ms: Date.parse(p.at) }));
+    for (let i = 1; i < all.length; i++) {
+      const p = all[i], before = all[i - 1], minutes = (p.ms - before.ms) / 60_000;
+      if (minutes * 60_000 > gap) continue;
+      const more = p.total - before.total, gone = more - (p.open - before.open);
+      failed.push([p.ms, Math.max(0, more) / minutes]);
+      settled.push([p.ms, Math.max(0, gone) / minutes]);
+    }
+    const of = (name) => all.filter((p) => p[name] !== undefined).map((p) => [p.ms, p[name]]);
+    d = { from, to, gap, length: span(to - from), since: `in the last ${span(to - from)}`, open: of("open"), failed, settled, published: of("published"), p50: of("p50_ms"), p99: of("p99_ms") };
+  } catch (err) {
+    d = { err };
+  }
+  if (chosen === period && !signal.aborted) past = d;
 }
 
 function relayPanels(relays, err) {
