@@ -147,6 +147,10 @@ var dlqMutants = []mutant{
 		old: "		since = oldest\n", new: "		since = oldest.AddDate(0, 0, -1)\n",
 	},
 	{
+		name: "a dead letter proves that the events before it are published", file: "relay/internal/publish/predecessors.go", pkg: "./relay/internal/publish", run: "TestPredecessors_",
+		old: "case FatePublished:", new: "case FatePublished, FateDeadLetter:",
+	},
+	{
 		name: "api: a problem of the HTTP library has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
 		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
 	},

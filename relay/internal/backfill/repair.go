@@ -268,7 +268,8 @@ func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Ti
 		return err
 	}
 	return r.lookup(ctx, &of, found.Published+1, q.Sequence, func(f cdclog.StoredEvent) error {
-		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) == publish.FatePublished {
+		switch r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) {
+		case publish.FatePublished, publish.FateDeadLetter:
 			return nil
 		}
 		return r.publish(ctx, &f, nil)

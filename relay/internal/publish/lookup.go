@@ -78,8 +78,11 @@ func (h *HandoverError) Unwrap() error { return h.Err }
 type Fate uint8
 
 const (
-	// FatePublished: the row's event is published, a dead letter, or in progress.
+	// FatePublished: the row's event is published or in progress.
 	FatePublished Fate = iota
+	// FateDeadLetter: it is a dead letter, which proves nothing for the rows before it: they
+	// may have been with the producer when it was written, and lost with their relay.
+	FateDeadLetter
 	// FateUnpublished: no reader has offered the event.
 	FateUnpublished
 	// FateRewritten: no reader has offered this write of the row. An earlier one may have
@@ -99,8 +102,10 @@ func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
 	it, published, _ := p.ids.find(f.ID)
 	known := max(began, min(p.ids.horizon(f.ID), remembered)) // later rows would be in the dedup index
 	switch {
-	case it != nil, published, p.mu.deadLetters.Has(f.ID):
+	case it != nil, published:
 		return FatePublished
+	case p.mu.deadLetters.Has(f.ID):
+		return FateDeadLetter
 	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
 		return FateRewritten
 	case f.Written > known:

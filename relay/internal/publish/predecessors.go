@@ -15,6 +15,8 @@ import (
 // passed it.
 //
 //   - A row whose id is in the dedup index is published, or will be.
+//   - A row whose event is a dead letter will be published by its replay. It may have been
+//     written while an earlier event was with the producer, so it does not decide for others.
 //   - A row that was written after this run began to read its stream, and after every
 //     evicted id, would be in the dedup index. It is not published, unless it was
 //     published before and written again: then a record is near the time of its creation.
