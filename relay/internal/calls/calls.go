@@ -126,9 +126,9 @@ func (c *Calls) Wake() {
 	}
 }
 
-// Admit returns the call that a record sent now belongs to, or nil if the breaker
-// admits none; now is the current time. After a failure, until the broker answers, it admits one record at a
-// time: an unsent event can become a dead letter when the breaker opens, a sent one
+// Admit returns the call that a record sent now, the current time, belongs to, or nil if
+// the breaker admits none. After a failure, until the broker answers, it admits one record
+// at a time: an unsent event can become a dead letter when the breaker opens, a sent one
 // has to wait for the broker. The caller passes the result of the record to Answered.
 func (c *Calls) Admit(now time.Time) *Call {
 	c.mu.Lock()

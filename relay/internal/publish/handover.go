@@ -156,8 +156,5 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 		return nil
 	}
 	h.Handed++
-	_, err := h.Publisher.Offer(ctx, Offer{
-		Event: f.Event, Written: f.Written, Bad: f.Err, By: ByBackfill, Owner: true, Anyway: true, Settled: done,
-	})
-	return err
+	return h.Publisher.Submit(ctx, *f, ByBackfill, done)
 }

@@ -69,9 +69,8 @@ type Offer struct {
 }
 
 // Offer accepts an event if it is next in its aggregate. It waits for room in the
-// budget, except for a published event; an error means that it was not accepted.
-//
-// o is a value because a pointer that is passed to an interface's method escapes to the heap.
+// budget, except for a published event; an error means that it was not accepted. o is a
+// value, because a pointer that is passed to the method of an interface escapes to the heap.
 func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 	var size int64
 	paid := false
