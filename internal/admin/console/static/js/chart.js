@@ -1,4 +1,4 @@
-// Small line charts in SVG, drawn by hand: two series, a few hundred points.
+// Small line charts in SVG, drawn by hand: two series, two thousand points at most.
 import { h } from "./dom.js";
 import { clock, count, stamp } from "./format.js";
 

@@ -28,7 +28,7 @@ live.addEventListener("relays", ({ detail }) => {
   const on = heard(detail.relays).filter((r) => !r.silent && r.state !== "stopped"), now = Date.now();
   if (flow.length && now - flow[flow.length - 1].at < every / 2) flow.pop(); // shards beat one after the other
   const slowest = (q) => Math.max(0, ...on.map((r) => r.latency?.[q] ?? 0));
-  flow.push({ at: now, published: on.reduce((n, r) => n + (r.rates?.published ?? 0), 0), p50: slowest("p50_ms"), p99: slowest("p99_ms") });
+  flow.push({ at: now, published: on.reduce((n, r) => n + (r.rates?.published ?? 0), 0), p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
   while (flow[0].at < now - kept) flow.shift();
 });
 
@@ -39,20 +39,22 @@ function sample() {
   while (seen[0].at < now - kept) seen.shift();
 }
 
-// rates are dead letters per minute over the last 20 s before each sample. What
-// retention removes makes the total smaller, which is no rate.
-function rates() {
+// rates are the dead letters per minute between each state and an earlier one, that of
+// before(i) if there is one. What retention removes makes the total smaller, which is no rate.
+function rates(states, before) {
   const failed = [], settled = [];
-  for (let i = 0, j = 0; i < seen.length; i++) {
-    while (seen[j].at < seen[i].at - over) j++;
-    const minutes = (seen[i].at - seen[j].at) / 60_000;
-    if (minutes < 0.05) continue;
-    const all = seen[i].total - seen[j].total, gone = all - (seen[i].open - seen[j].open);
-    failed.push([seen[i].at, Math.max(0, all) / minutes]);
-    settled.push([seen[i].at, Math.max(0, gone) / minutes]);
-  }
-  return [failed, settled];
+  states.forEach((now, i) => {
+    const then = before(i), minutes = then ? (now.at - then.at) / 60_000 : 0;
+    if (minutes < 0.05) return;
+    const all = now.total - then.total, gone = all - (now.open - then.open);
+    failed.push([now.at, Math.max(0, all) / minutes]);
+    settled.push([now.at, Math.max(0, gone) / minutes]);
+  });
+  return { failed, settled };
 }
+
+// pointsOf are the points of a chart: the states that have the figure.
+const pointsOf = (states, figure) => states.filter((s) => s[figure] !== undefined).map((s) => [s.at, s[figure]]);
 
 export function overview(ctx) {
   ctx.title("Overview");
@@ -191,7 +193,7 @@ function charts() {
   if (!d.open.length) return [h("p", { class: "muted" }, "There is no history yet: a point is recorded every five minutes.")];
   const at = (list) => (list.length ? list[list.length - 1][1] : 0), { from, to, gap } = d;
   return [
-    h("div", null, h("h3", null, "Open dead letters"), chart({ from, to, gap, label: `Open dead letters over the last ${d.length}: now ${count(at(d.open))}`, series: [{ name: "Open", colour: "open", area: true, points: d.open }] })),
+    h("div", null, h("h3", null, "Open dead letters"), chart({ from, to, gap, label: `Open dead letters over the last ${d.lasting}: now ${count(at(d.open))}`, series: [{ name: "Open", colour: "open", area: true, points: d.open }] })),
     h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to, gap, label: `Dead letters per minute: ${at(d.failed).toFixed(1)} new, ${at(d.settled).toFixed(1)} settled`,
       series: [{ name: "New", colour: "in", points: d.failed }, { name: "Settled", colour: "out", points: d.settled }] })),
     d.published.length > 0 && h("div", null, h("h3", null, "Events published per second"), chart({ from, to, gap, label: `Events published per second, by all relays: now ${at(d.published).toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: d.published }] })),
@@ -200,33 +202,30 @@ function charts() {
   ];
 }
 
-// recent is what this tab has seen.
+// recent is what this tab has seen. Its rates are over the last 20 s before each state.
 function recent() {
-  const to = Date.now(), from = seen.length ? Math.min(seen[0].at, to - 60_000) : to - 60_000, [failed, settled] = rates();
-  const of = (name) => flow.filter((f) => f[name]).map((f) => [f.at, f[name]]);
+  const to = Date.now(), from = seen.length ? Math.min(seen[0].at, to - 60_000) : to - 60_000;
+  let j = 0;
+  const before = (i) => { while (seen[j].at < seen[i].at - over) j++; return seen[j]; };
   return {
-    from, to, length: seen.length ? span(Math.max(1000, to - seen[0].at)) : "second", since: "since this tab was opened",
-    open: seen.length ? seen.map((s) => [s.at, s.open]) : [[to, 0]], failed, settled, published: flow.map((f) => [f.at, f.published]), p50: of("p50"), p99: of("p99"),
+    from, to, lasting: seen.length ? span(Math.max(1000, to - seen[0].at)) : "second", since: "since this tab was opened",
+    open: seen.length ? pointsOf(seen, "open") : [[to, 0]], ...rates(seen, before),
+    published: pointsOf(flow, "published"), p50: pointsOf(flow, "p50"), p99: pointsOf(flow, "p99"),
   };
 }
 
-// readPast reads the history of the chosen period. What retention removes makes the total
-// smaller, which is no rate.
+// readPast reads the history of the chosen period.
 async function readPast(signal) {
-  const chosen = period, to = Date.now(), from = to - lengths[chosen];
+  const chosen = period, to = Date.now(), from = to - lengths[chosen], lasting = span(to - from);
   let d;
   try {
     const { step_seconds: step, points } = await api.history(new Date(from).toISOString(), signal);
-    const gap = 2.5 * step * 1000, failed = [], settled = [], all = points.map((p) => ({ ...p, ms: Date.parse(p.at) }));
-    for (let i = 1; i < all.length; i++) {
-      const p = all[i], before = all[i - 1], minutes = (p.ms - before.ms) / 60_000;
-      if (minutes * 60_000 > gap) continue;
-      const more = p.total - before.total, gone = more - (p.open - before.open);
-      failed.push([p.ms, Math.max(0, more) / minutes]);
-      settled.push([p.ms, Math.max(0, gone) / minutes]);
-    }
-    const of = (name) => all.filter((p) => p[name] !== undefined).map((p) => [p.ms, p[name]]);
-    d = { from, to, gap, length: span(to - from), since: `in the last ${span(to - from)}`, open: of("open"), failed, settled, published: of("published"), p50: of("p50_ms"), p99: of("p99_ms") };
+    const states = points.map((p) => ({ ...p, at: Date.parse(p.at) })), gap = 2.5 * step * 1000;
+    const before = (i) => (i && states[i].at - states[i - 1].at <= gap ? states[i - 1] : null);
+    d = {
+      from, to, gap, lasting, since: `in the last ${lasting}`, open: pointsOf(states, "open"), ...rates(states, before),
+      published: pointsOf(states, "published"), p50: pointsOf(states, "p50_ms"), p99: pointsOf(states, "p99_ms"),
+    };
   } catch (err) {
     d = { err };
   }
