@@ -77,8 +77,8 @@ TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser
 # detector too, more seeds, inputs and kills, what links the SDKs of three clouds, and each mutant.
 NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check mutants
 
-.PHONY: test
 # Tests need no debug information, which takes a tenth of the compilers' time.
+.PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false
 test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
@@ -209,6 +209,7 @@ bench-go: ## the Go benchmarks
 bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -vet=off -run '^$$' -bench . -benchtime 1x $$(./test/packages bench) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
+# Vale parses files of this size as fast without the optimizer of the C compiler.
 .PHONY: prose
 prose: export CGO_CFLAGS = -O0 -g0
 prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)
