@@ -8,15 +8,19 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "full disk: a store that failed is closed in order", file: "devkit/scyllafake/store/store.go", pkg: "./devkit/scyllafake/store", run: "FullDisk",
-		old: "	if s.Err() != nil {\n", new: "	if false {\n",
+		old: "err := s.guarded(s.db.Close)", new: "err := s.db.Close()",
 	},
 	{
 		name: "full disk: nobody is notified", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake", run: "FullDisk",
-		old: "			go s.failure.notify(err)", new: "			_ = s.failure.notify",
+		old: "			go s.failure.notify(s.failure.err)", new: "			_ = s.failure.notify",
 	},
 	{
-		name: "full disk: a refused write is a panic", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake/store", run: "FullDisk",
-		old: "		if failed := s.Err(); failed != nil {", new: "		if failed := s.Err(); failed != nil && p == nil {",
+		name: "full disk: a refused write is a panic", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake/store", run: "Guarded_Panic",
+		old: "p != nil && s.Err() == nil {", new: "p != nil {",
+	},
+	{
+		name: "full disk: a write waits for a lock that nobody releases", file: "devkit/scyllafake/store/failure.go", pkg: "./devkit/scyllafake/store", run: "FullDisk",
+		old: "	case <-s.failure.failed:\n		return s.failure.err\n	}\n}\n", new: "	case <-chan struct{}(nil):\n		return s.failure.err\n	}\n}\n",
 	},
 	{
 		name: "nodes: a silent node is kept", file: "internal/sessions/nodes.go", pkg: "./test/cluster", run: "OneNodeAway/frozen$",

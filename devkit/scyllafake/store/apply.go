@@ -13,7 +13,7 @@ import (
 // unknown until the store is opened again.
 func (s *Store) Apply(muts []*Mutation, meta ...Meta) error {
 	b := s.db.NewBatch()
-	defer b.Close()
+	defer s.closeBatch(b)
 	e := s.encoders.Get().(*encoder)
 	defer s.encoders.Put(e)
 	e.now = s.unixNow()
@@ -36,6 +36,13 @@ func (s *Store) Apply(muts []*Mutation, meta ...Meta) error {
 		return fmt.Errorf("apply: %w", err)
 	}
 	return nil
+}
+
+// closeBatch allows the batch to be used again, unless an abandoned write may use it.
+func (s *Store) closeBatch(b *pebble.Batch) {
+	if s.Err() == nil {
+		_ = b.Close() // it always returns nil
+	}
 }
 
 // encoder turns mutations into merge operands. Its buffers are reused.

@@ -2,26 +2,24 @@ package store
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // failure is the first write that the disk refused.
 type failure struct {
-	err    atomic.Pointer[error] // nil while there is none
 	once   sync.Once
+	failed chan struct{} // closed when err is set
+	err    error
 	notify func(error)
 }
 
 // fail records that a write failed. Only the first call counts.
 func (s *Store) fail(cause error) {
 	s.failure.once.Do(func() {
-		err := fmt.Errorf("%w: %w", ErrFailed, cause)
-		s.failure.err.Store(&err)
+		s.failure.err = fmt.Errorf("%w: %w", ErrFailed, cause)
+		close(s.failure.failed)
 		if s.failure.notify != nil {
-			go s.failure.notify(err) // pebble may hold its locks here
+			go s.failure.notify(s.failure.err) // pebble may hold its locks here
 		}
 	})
 }
@@ -29,40 +27,38 @@ func (s *Store) fail(cause error) {
 // Err returns the error after which the store takes no more writes; it wraps ErrFailed.
 // It is nil while the store works.
 func (s *Store) Err() error {
-	if err := s.failure.err.Load(); err != nil {
-		return *err
+	select {
+	case <-s.failure.failed:
+		return s.failure.err
+	default:
+		return nil
 	}
-	return nil
 }
 
-// guarded makes one write. Once the disk has refused a write every further one fails
-// before it reaches pebble, which may hold its locks forever.
-func (s *Store) guarded(write func() error) (err error) {
+// guarded makes one write, in a goroutine of its own. Once the disk has refused a write,
+// every write fails: a later one before it reaches pebble, and one in progress is abandoned,
+// because pebble may hold locks that nobody releases. What an abandoned write uses must not
+// be used again.
+func (s *Store) guarded(write func() error) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	defer func() {
-		p := recover()
-		if failed := s.Err(); failed != nil {
-			err = failed
-		} else if p != nil {
-			panic(p)
-		}
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil && s.Err() == nil { // pebble panics if its log cannot be written
+				panic(p)
+			}
+		}()
+		done <- write()
 	}()
-	return write()
-}
-
-// inGuarded reports whether the calling goroutine is inside of guarded.
-func inGuarded() bool {
-	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "store.(*Store).guarded") {
-			return true
+	select {
+	case err := <-done:
+		if failed := s.Err(); failed != nil {
+			return failed
 		}
-		if !more {
-			return false
-		}
+		return err
+	case <-s.failure.failed:
+		return s.failure.err
 	}
 }

@@ -62,7 +62,7 @@ func TestApply_FullDisk(t *testing.T) {
 			if err != nil {
 				t.Errorf("Close() = %v", err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(20 * time.Second):
 			t.Fatal("writers or Close() wait for ever")
 		}
 		if err := <-failed; !errors.Is(err, ErrFailed) || len(failed) > 0 {
@@ -71,5 +71,20 @@ func TestApply_FullDisk(t *testing.T) {
 		if err := s.Err(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Err() = %v", err)
 		}
+	}
+}
+
+// Pebble panics if its log cannot be written; the write returns the error of the disk.
+func TestGuarded_Panic(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	s.failure.failed = make(chan struct{})
+	err := s.guarded(func() error {
+		s.fail(syscall.ENOSPC)
+		panic("the log cannot be written")
+	})
+	time.Sleep(10 * time.Millisecond) // the goroutine of the write ends
+	if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("guarded() = %v, want %v", err, ErrFailed)
 	}
 }

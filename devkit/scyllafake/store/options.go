@@ -54,17 +54,13 @@ func (l logger) Infof(format string, args ...any)  { l.print(format, args...) }
 func (l logger) Errorf(format string, args ...any) { l.print(format, args...) }
 
 // Fatalf is called where pebble cannot continue without breaking its promises, in some
-// places with its locks held; it must not return. A write of this package receives a
-// panic, which guarded turns into an error. One of pebble's own goroutines ends: a
-// panic would end the process with a stack trace instead of an exit status.
+// places with its locks held; it must not return. It ends the goroutine, which is one of
+// pebble's own or that of a guarded write; a panic would end the process with a stack trace
+// instead of an exit status.
 func (l logger) Fatalf(format string, args ...any) {
 	l.print(format, args...)
-	err := fmt.Errorf(format, args...)
-	l.s.fail(err)
-	if !inGuarded() {
-		runtime.Goexit()
-	}
-	panic(err)
+	l.s.fail(fmt.Errorf(format, args...))
+	runtime.Goexit()
 }
 
 func (l logger) print(format string, args ...any) {

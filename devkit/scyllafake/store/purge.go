@@ -166,7 +166,7 @@ func (p *purger) remove() error {
 	p.s.rewrite.Lock()
 	defer p.s.rewrite.Unlock()
 	b := p.s.db.NewBatch()
-	defer b.Close()
+	defer p.s.closeBatch(b)
 	n := 0
 	for _, c := range p.found {
 		still, err := p.stillDead(c)

@@ -70,7 +70,7 @@ func Open(o Options) (*Store, error) {
 // open opens a store on fs, with a write-ahead log if durable is set.
 func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 	s := &Store{clock: o.Clock, write: pebble.NoSync, logf: o.Logf}
-	s.failure.notify = o.Failed
+	s.failure.failed, s.failure.notify = make(chan struct{}), o.Failed
 	if s.clock == nil {
 		s.clock = HostClock{}
 	}
@@ -134,13 +134,11 @@ func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
 // Close flushes and closes the store; no other call may be in progress. A store whose
 // disk refused a write is abandoned: pebble would wait for its own locks.
 func (s *Store) Close() error {
-	if s.Err() != nil {
-		if err := s.lock.Close(); err != nil {
-			return fmt.Errorf("close store: %w", err)
-		}
-		return nil
+	err := s.guarded(s.db.Close)
+	if errors.Is(err, ErrFailed) {
+		err = nil // Err and Options.Failed report it
 	}
-	if err := errors.Join(s.db.Close(), s.lock.Close()); err != nil {
+	if err := errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
