@@ -142,6 +142,7 @@ func settle(w *world, s subscriptions.Service, name string, actions ...subscript
 func story(w *world) (facts map[string][]string, paths []string) {
 	ctx := w.t.Context()
 	stopScheduler := w.scheduler()
+	stopAdmin := w.admin()
 	_, stopRelays := w.relays()
 
 	// Orders.
@@ -178,7 +179,8 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	kept := message(w)
 	cancelled := must1[messages.Accepted](w)(w.messages.Accept(ctx, reminder("cancelled", "50m"), messages.Options{}))
 	w.must(w.messages.Cancel(ctx, cancelled.ID))
-	time.Sleep(5 * time.Minute) // the checkpoints pass them
+	time.Sleep(5*time.Minute + 30*time.Second) // the checkpoints pass them, and the history has a point
+	stopAdmin()
 
 	// Dead letters: the first event of each aggregate, and one that waits behind it.
 	end := w.refuse()

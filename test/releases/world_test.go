@@ -248,19 +248,34 @@ func (w *world) subscribing(instance string) (e *engine.Engine, stop func()) {
 	return e, w.run(e.Run)
 }
 
-// api returns a function that gets a resource of the admin API.
-func (w *world) api() func(path string) (int, json.RawMessage) {
+// admin serves the admin API, which records the history, until the returned function is
+// called.
+func (w *world) admin() (stop func()) {
+	_, s := w.newAdmin()
+	l, err := w.net.Listen("tcp", "127.0.0.1:8087")
+	w.must(err)
+	return w.run(func(ctx context.Context) error { return s.Serve(ctx, l) })
+}
+
+// newAdmin returns the admin API and a token for it.
+func (w *world) newAdmin() (token string, s *admin.Server) {
 	secret, hash := access.NewToken()
 	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "operator", Role: access.Admin, Hash: hash}}, RequestsPerSecond: 1e6, RequestsBurst: 1e6})
 	w.must(err)
 	idle, err := engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka)
 	w.must(err)
-	s, err := admin.New(admin.Config{
+	s, err = admin.New(admin.Config{
 		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.DefaultName, Archive: w.keeper, Logger: w.logger(),
 		Kafka:  testworld.Kafka(w.brokers()),
 		Routes: []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, api.Operators(idle, w.logger())},
 	})
 	w.must(err)
+	return secret, s
+}
+
+// api returns a function that gets a resource of the admin API.
+func (w *world) api() func(path string) (int, json.RawMessage) {
+	secret, s := w.newAdmin()
 	return func(path string) (int, json.RawMessage) {
 		r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, path, nil)
 		r.Header.Set("Authorization", "Bearer "+secret)
