@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -66,8 +67,8 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range rows {
 			wg.Go(func() {
-				if published, err := d.Prove(t.Context(), &rows[i], false); !published || err != nil {
-					t.Errorf("prove(%d) = %v, %v", i, published, err)
+				if fate, err := d.Prove(t.Context(), &rows[i], false); fate != earlier.Published || err != nil {
+					t.Errorf("prove(%d) = %v, %v", i, fate, err)
 				}
 			})
 		}
@@ -104,38 +105,38 @@ func TestProofs(t *testing.T) {
 		key     string // of its record, if it is not the aggregate's id
 		before  string // the topic that the relay published to at first, if it is not OrderUpdated
 		prepare func(t *testing.T, b *fixture)
-		want    bool
+		want    earlier.Fate
 		result  readback.ProofResult
 	}{
-		{name: "published at once", publish: true, want: true, result: readback.ProofPublished},
-		{name: "published at once with a record key of its own", publish: true, key: "customer-7", want: true, result: readback.ProofPublished},
-		{name: "published to a topic that it had before", publish: true, before: "old", want: true, result: readback.ProofPublished},
-		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
+		{name: "published at once", publish: true, want: earlier.Published, result: readback.ProofPublished},
+		{name: "published at once with a record key of its own", publish: true, key: "customer-7", want: earlier.Published, result: readback.ProofPublished},
+		{name: "published to a topic that it had before", publish: true, before: "old", want: earlier.Published, result: readback.ProofPublished},
+		{name: "retention has deleted it from the topic that it had before", publish: true, before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteRecords(t, "old")
 		}},
-		{name: "the topic that it had before is deleted", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
+		{name: "the topic that it had before is deleted", publish: true, before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
 			if _, err := b.admin().DeleteTopics(t.Context(), "old"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
+		{name: "the topic that it had before may not be read", publish: true, before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
-		{name: "never published, and its topic had another name before", before: "old", want: false, result: readback.ProofUnpublished},
-		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: true, result: readback.ProofPublished},
-		{name: "never published", want: false, result: readback.ProofUnpublished},
-		{name: "the topic has more partitions now", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
+		{name: "never published, and its topic had another name before", before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished},
+		{name: "published hours later", publish: true, delay: 3 * time.Hour, want: earlier.Published, result: readback.ProofPublished},
+		{name: "never published", want: earlier.Unpublished, result: readback.ProofUnpublished},
+		{name: "the topic has more partitions now", publish: true, want: earlier.Published, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
 			if _, err := b.admin().CreatePartitions(t.Context(), 5, "OrderUpdated"); err != nil {
 				t.Error(err)
 			}
 		}},
-		{name: "retention has deleted it", publish: true, want: true, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
+		{name: "retention has deleted it", publish: true, want: earlier.Published, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteRecords(t, "OrderUpdated")
 		}},
-		{name: "the topic may not be read", want: true, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
+		{name: "the topic may not be read", want: earlier.Published, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
-		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: false, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
+		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "old", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 	} {
@@ -185,7 +186,7 @@ func TestProofs(t *testing.T) {
 				}
 				quick, err := d.Prove(t.Context(), &row, true)
 				if tt.publish && tt.delay == 0 && tt.prepare == nil && tt.before == "" {
-					if !quick || err != nil {
+					if quick != earlier.Published || err != nil {
 						t.Errorf("a quick proof of an event that was published at once: %v, %v", quick, err)
 					}
 					return
@@ -216,7 +217,7 @@ func TestProofs_QuickAfterLateEvents(t *testing.T) {
 		d, end := b.later(t)
 		defer end()
 		for i := range 21 {
-			if published, err := d.Prove(t.Context(), &rows[i/20], true); !published || err != nil {
+			if published, err := d.Prove(t.Context(), &rows[i/20], true); published != earlier.Published || err != nil {
 				t.Errorf("proof %d = %v, %v, want it published", i, published, err)
 			}
 		}
@@ -241,7 +242,7 @@ func TestProofs_WaitForTheBroker(t *testing.T) {
 			t.Errorf("prove() = %v while the topic cannot be read, want an error", published)
 		}
 		away.Remove()
-		if published, err := d.Prove(t.Context(), &row, false); !published || err != nil {
+		if published, err := d.Prove(t.Context(), &row, false); published != earlier.Published || err != nil {
 			t.Errorf("prove() = %v, %v, want it published", published, err)
 		}
 	})

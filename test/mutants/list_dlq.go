@@ -147,8 +147,12 @@ var dlqMutants = []mutant{
 		old: "		since = oldest\n", new: "		since = oldest.AddDate(0, 0, -1)\n",
 	},
 	{
-		name: "a dead letter proves that the events before it are published", file: "relay/internal/publish/predecessors.go", pkg: "./relay/internal/publish", run: "TestPredecessors_",
-		old: "case FatePublished:", new: "case FatePublished, FateDeadLetter:",
+		name: "a dead letter proves that the events before it are published", file: "relay/internal/earlier/earlier.go", pkg: "./relay/internal/earlier", run: "TestFinder_",
+		old: "			case Published:", new: "			case Published, DeadLetter:",
+	},
+	{
+		name: "the number of a settled dead letter counts as skipped", file: "relay/internal/publish/offer.go", pkg: "./relay/internal/publish", run: "TestGaps_ASettled",
+		old: "if o.Owner && o.Event.Sequence > 0 {", new: "if false {",
 	},
 	{
 		name: "api: a problem of the HTTP library has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",

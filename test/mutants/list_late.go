@@ -23,8 +23,8 @@ var lateMutants = []mutant{
 		new: "	_ = min(",
 	}),
 	unit("TestRewritten", mutant{
-		name: "a row that was written again after a restart is new", file: "relay/internal/publish/predecessors.go",
-		old: "				if fate == FateRewritten {",
+		name: "a row that was written again after a restart is new", file: "relay/internal/earlier/earlier.go",
+		old: "				if fate == Rewritten {",
 		new: "				if false {",
 	}),
 	unit("TestRewritten", mutant{
@@ -94,8 +94,23 @@ var lateMutants = []mutant{
 	}),
 	unit("TestStart_ADeadLetterWaitsForTheScan", mutant{
 		name: "a dead letter is replayed before the scan has passed on the event before it", file: "relay/internal/publish/replay.go",
-		old: " || ref.After > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)",
+		old: " || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)",
 		new: "",
+	}),
+	unit("TestDeadLetters_TheEventBeforeIsLateAndUnpublished", mutant{
+		name: "a dead letter is replayed without the late event before it", file: "relay/internal/publish/replay.go",
+		old: "if c.Strict && c.Head().After > 0 {",
+		new: "if false {",
+	}),
+	unit("TestDeadLetters_TheEventBeforeIsLateAndUnpublished", mutant{
+		name: "a settled dead letter in the index proves that the events before it are published", file: "relay/internal/publish/lookup.go",
+		old: "published && bool(in):",
+		new: "published && (bool(in) || true):",
+	}),
+	unit("TestDeadLetters_TheEventBeforeIsLateAndUnpublished", mutant{
+		name: "a discarded dead letter proves that the events before it are published", file: "relay/internal/publish/lookup.go",
+		old: "if sent && !l.Released",
+		new: "if !l.Released",
 	}),
 	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
 		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",
@@ -103,7 +118,7 @@ var lateMutants = []mutant{
 		new: "			delete(r.doubted, id)\n",
 	}),
 	unit("TestRepair_PublishesEarlierMissingEvents", mutant{
-		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/backfill/repair.go",
+		name: "a repair publishes an event before an earlier one that is missing too", file: "relay/internal/earlier/earlier.go",
 		old: "found.Highest == found.Published {",
 		new: "found.Highest == found.Published || true {",
 	}),
@@ -179,8 +194,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
 		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",
-		old: "return result != ProofUnpublished, nil",
-		new: "return true, nil",
+		old: "return result.fate(), nil",
+		new: "return earlier.Published, nil",
 	}),
 	unit("TestProofs", mutant{
 		name: "an event that was published late counts as not published", file: "relay/internal/readback/proof_wide.go",
@@ -204,7 +219,7 @@ var lateMutants = []mutant{
 	}),
 	scenario("TestLate_EveryKind", mutant{
 		name: "rows that are late across a restart count as published", file: "relay/internal/readback/proof.go",
-		old: "return result != ProofUnpublished, nil",
-		new: "return true, nil",
+		old: "return result.fate(), nil",
+		new: "return earlier.Published, nil",
 	}),
 }

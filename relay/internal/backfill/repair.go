@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -54,7 +55,7 @@ type Repairer struct {
 	requests  *Repairs
 	publisher *publish.Publisher
 	lookup    cdclog.Lookup
-	earlier   publish.Predecessors
+	earlier   earlier.Finder
 	back      *readback.Reader
 	own       *cdclog.Portion
 
@@ -72,7 +73,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 	requests := NewRepairs(cfg.Session, cfg.Keyspace, cfg.Name, cfg.TableKeyspace+"."+cfg.Table)
 	requests.Fence = cfg.Fence
 	return &Repairer{
-		log: cfg.Logger, requests: requests, publisher: p, lookup: find, earlier: publish.Predecessors{Evidence: p, Lookup: find},
+		log: cfg.Logger, requests: requests, publisher: p, lookup: find, earlier: earlier.Finder{Evidence: p, Lookup: find},
 		back: back, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
@@ -262,16 +263,7 @@ func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled
 // publishEarlier publishes the events of the aggregate that precede that of the request and
 // are proven not to be published. The caller has claimed the aggregate.
 func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
-	of := outbox.Event{AggregateID: q.Aggregate}
-	found, err := r.earlier.Find(ctx, &of, q.Sequence, passed.UnixMicro()-1, math.MaxInt64)
-	if err != nil || found.Highest == found.Published {
-		return err
-	}
-	return r.lookup(ctx, &of, found.Published+1, q.Sequence, func(f cdclog.StoredEvent) error {
-		switch r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) {
-		case publish.FatePublished, publish.FateDeadLetter:
-			return nil
-		}
+	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
 		return r.publish(ctx, &f, nil)
 	})
 }

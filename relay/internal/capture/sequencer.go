@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -120,19 +121,20 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	return s.sink.Submit(ctx, e, publish.BySweep, settled)
 }
 
-// published reports whether an event that is not in the dedup index is published, and its
-// row was written again. If its aggregate is unknown, the event is probably new, and only a
+// published reports whether an event that is not in the dedup index is published or was a
+// dead letter, and its row was written again. If its aggregate is unknown, the event is probably new, and only a
 // quick read is worth it.
 func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict) (published bool, err error) {
+	var fate earlier.Fate
 	err = s.retry(ctx, &e.Event, func() (err error) {
 		if v == publish.Left {
-			published, err = s.sink.Prove(ctx, e, false)
+			fate, err = s.sink.Prove(ctx, e, false)
 		} else {
-			published, err = s.sink.Find(ctx, e)
+			fate, err = s.sink.Find(ctx, e)
 		}
 		return err
 	})
-	return published, err
+	return fate == earlier.Published || fate == earlier.DeadLetter, err
 }
 
 // patience returns the wait for a missing number of an aggregate. It halves for each
@@ -211,11 +213,11 @@ func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 // lead returns the number with which an aggregate without a dedup entry continues:
 // e's own if nothing before it is missing. It submits missed events before that number.
 func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64) (next int64, err error) {
-	earlier := publish.Predecessors{Evidence: s.sink, Lookup: s.lookup}
-	var found publish.EarlierRows
+	finder := earlier.Finder{Evidence: s.sink, Lookup: s.lookup}
+	var found earlier.Rows
 	if err := s.retry(ctx, &e.Event, func() (err error) {
 		// No row written after e is forgotten: the stream has not shown it.
-		found, err = earlier.Find(ctx, &e.Event, e.Sequence, began, e.Written)
+		found, err = finder.Find(ctx, &e.Event, e.Sequence, began, e.Written)
 		return err
 	}); err != nil {
 		return 0, err
@@ -227,8 +229,8 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 				if !fate.Missed() {
 					return nil
 				}
-				if fate == publish.FateRewritten {
-					if published, err := s.sink.Find(ctx, &f); published || err != nil {
+				if fate == earlier.Rewritten {
+					if found, err := s.sink.Find(ctx, &f); found != earlier.Doubtful || err != nil {
 						return err
 					}
 				}

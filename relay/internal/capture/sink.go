@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 )
@@ -14,7 +15,7 @@ import (
 // Sink accepts the events that the readers find. *publish.Publisher implements it, with
 // SweepSink and TailSink. Its methods are safe for concurrent use.
 type Sink interface {
-	publish.Evidence
+	earlier.Evidence
 	// Offer accepts an event if it is next in its aggregate.
 	Offer(ctx context.Context, o publish.Offer) (publish.Verdict, error)
 	// Submit accepts an event that the caller knows to be next in its aggregate.

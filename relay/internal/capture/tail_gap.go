@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -36,7 +37,7 @@ type tailGaps struct {
 	sink    TailSink
 	leave   func(aggregate gocql.UUID)
 	lookup  cdclog.Lookup
-	earlier *publish.Predecessors
+	earlier *earlier.Finder
 	giveUp  time.Duration
 	lookups chan struct{} // holds one token for each look-up under way
 	wg      sync.WaitGroup
@@ -57,7 +58,7 @@ type tailGap struct {
 
 func newTailGaps(cfg *Config, sink TailSink, find cdclog.Lookup, leave func(gocql.UUID)) *tailGaps {
 	return &tailGaps{
-		sink: sink, leave: leave, lookup: find, earlier: &publish.Predecessors{Evidence: sink, Lookup: find, Quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
+		sink: sink, leave: leave, lookup: find, earlier: &earlier.Finder{Evidence: sink, Lookup: find, Quick: true}, giveUp: cfg.ConfidenceWindow + tailMargin,
 		lookups: make(chan struct{}, tailLookups), waiting: make(map[gocql.UUID]*tailGap),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
 // Expect returns the next number of the aggregate, and whether the aggregate is known.
@@ -74,61 +75,56 @@ func (h *HandoverError) Error() string { return h.Err.Error() }
 // Unwrap returns the wrapped error.
 func (h *HandoverError) Unwrap() error { return h.Err }
 
-// Fate is the known state of a row.
-type Fate uint8
-
-const (
-	// FatePublished: the row's event is published or in progress.
-	FatePublished Fate = iota
-	// FateDeadLetter: it is a dead letter, which proves nothing for the rows before it: they
-	// may have been with the producer when it was written, and lost with their relay.
-	FateDeadLetter
-	// FateUnpublished: no reader has offered the event.
-	FateUnpublished
-	// FateRewritten: no reader has offered this write of the row. An earlier one may have
-	// been published.
-	FateRewritten
-	// FateDoubtful: an earlier run may have published the event.
-	FateDoubtful
-)
-
-// Missed reports that no reader has offered the row: it may have to be published.
-func (f Fate) Missed() bool { return f == FateUnpublished || f == FateRewritten }
-
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows.
-func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) Fate {
+func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
 	s := p.mu.lock(f.AggregateID)
 	defer s.Unlock()
-	it, published, _ := p.ids.find(f.ID)
+	it, published, in := p.ids.find(f.ID)
 	known := max(began, min(p.ids.horizon(f.ID), remembered)) // later rows would be in the dedup index
 	switch {
-	case it != nil, published:
-		return FatePublished
-	case p.mu.deadLetters.Has(f.ID):
-		return FateDeadLetter
+	case it != nil, published && bool(in):
+		return earlier.Published
+	case published, p.mu.deadLetters.Has(f.ID):
+		return earlier.DeadLetter
 	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
-		return FateRewritten
+		return earlier.Rewritten
 	case f.Written > known:
-		return FateUnpublished
+		return earlier.Unpublished
 	default:
-		return FateDoubtful
+		return earlier.Doubtful
 	}
 }
 
 // Prove calls the prover; without one the event counts as published.
-func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (bool, error) {
+func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (earlier.Fate, error) {
 	if p.proofs == nil {
-		return true, nil
+		return earlier.Published, nil
 	}
 	return p.proofs.Prove(ctx, f, quick)
 }
 
-// Find is Prove by a read near the time of the event's creation alone: false proves nothing.
-func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
+// Find calls the prover; without one the event is doubtful.
+func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate, error) {
 	if p.proofs == nil {
-		return false, nil
+		return earlier.Doubtful, nil
 	}
 	return p.proofs.Find(ctx, f)
+}
+
+// FateOfDeadLetter returns the fate of an event that has a dead letter, and Doubtful for one
+// without. A dead letter that was replayed in the order of its aggregate is published, and so
+// are the events before it. Any other one is added to the dedup index: no reader publishes it.
+func (p *Publisher) FateOfDeadLetter(ctx context.Context, event gocql.UUID) (earlier.Fate, error) {
+	l, err := p.DeadLetter(ctx, event)
+	if l == nil {
+		return earlier.Doubtful, err
+	}
+	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeFound
+	if sent && !l.Released && !p.cfg.relaxed(l.EventType) {
+		return earlier.Published, nil
+	}
+	p.ids.addUnsent(event, l.WrittenAt)
+	return earlier.DeadLetter, nil
 }
 
 // Begins sets the next number of an unknown aggregate, so that skipped numbers are

@@ -6,6 +6,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -21,13 +22,13 @@ func TestPublisher_Fate(t *testing.T) {
 		name             string
 		created, written time.Duration // since began
 		unknown          bool          // when the event was created
-		want             Fate
+		want             earlier.Fate
 	}{
-		{"written before", -2 * time.Second, -time.Second, false, FateDoubtful},
-		{"created and written after", time.Second, 2 * time.Second, false, FateUnpublished},
-		{"created before, written after", -time.Second, 2 * time.Second, false, FateRewritten},
-		{"written long after it was created", time.Second, 2 * time.Minute, false, FateRewritten},
-		{"written after, created at an unknown time", 0, 2 * time.Second, true, FateUnpublished},
+		{"written before", -2 * time.Second, -time.Second, false, earlier.Doubtful},
+		{"created and written after", time.Second, 2 * time.Second, false, earlier.Unpublished},
+		{"created before, written after", -time.Second, 2 * time.Second, false, earlier.Rewritten},
+		{"written long after it was created", time.Second, 2 * time.Minute, false, earlier.Rewritten},
+		{"written after, created at an unknown time", 0, 2 * time.Second, true, earlier.Unpublished},
 	} {
 		f := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderCreated"), Written: began.Add(tt.written).UnixMicro()}
 		f.CreatedAt = began.Add(tt.created)
@@ -65,11 +66,11 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		written, remembered int64
-		want                Fate
+		want                earlier.Fate
 	}{
-		{"written before a forgotten one", forgotten - 1, at(60), FateDoubtful},
-		{"written after all forgotten ones", forgotten + 1, at(60), FateUnpublished},
-		{"nothing as new is forgotten of its stream", forgotten - 1, forgotten - 2, FateUnpublished},
+		{"written before a forgotten one", forgotten - 1, at(60), earlier.Doubtful},
+		{"written after all forgotten ones", forgotten + 1, at(60), earlier.Unpublished},
+		{"nothing as new is forgotten of its stream", forgotten - 1, forgotten - 2, earlier.Unpublished},
 	} {
 		if got := p.Fate(row(tt.written), began.UnixMicro(), tt.remembered); got != tt.want {
 			t.Errorf("%s: Fate() = %d, want %d", tt.name, got, tt.want)

@@ -196,6 +196,9 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 	if o.By == BySweep {
 		p.Metrics.Repeated.Inc()
 	}
+	if o.Owner && o.Event.Sequence > 0 {
+		s.advance(o.Event.AggregateID, o.Event.Sequence)
+	}
 	if it == nil {
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID); published {
@@ -282,6 +285,11 @@ func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan 
 	if c, ok := s.claims[aggregate]; ok {
 		return nil, c
 	}
+	return p.claimLocked(s, aggregate), nil
+}
+
+// claimLocked claims an aggregate of the stripe that nobody has claimed.
+func (p *Publisher) claimLocked(s *stripe, aggregate gocql.UUID) (release func()) {
 	c := make(chan struct{})
 	s.claims[aggregate] = c
 	return func() {
@@ -289,7 +297,7 @@ func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan 
 		defer s.Unlock()
 		delete(s.claims, aggregate)
 		close(c)
-	}, nil
+	}
 }
 
 // Pass records that the sweep has read the log up to a write time in microseconds.

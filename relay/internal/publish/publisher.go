@@ -16,8 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
@@ -52,7 +52,7 @@ type Publisher struct {
 	spans    *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
-	proofs prover
+	proofs earlier.Prover
 	// fatal receives an error that stops the relay. It is called with and without mu.
 	fatal func(error)
 	ctx   context.Context // ends when the publisher is closed
@@ -236,11 +236,4 @@ func (p *Publisher) Gate(key Partition, partitions int) {
 }
 
 // SetProver sets the prover, before events are offered.
-func (p *Publisher) SetProver(to prover) { p.proofs = to }
-
-// prover finds out whether an event that is not in the dedup index is published. With
-// quick set it returns an error instead of a slow proof.
-type prover interface {
-	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error)
-	Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error)
-}
+func (p *Publisher) SetProver(to earlier.Prover) { p.proofs = to }

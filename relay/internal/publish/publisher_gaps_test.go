@@ -56,3 +56,30 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		}
 	})
 }
+
+// A caller that offers the rows of an aggregate in sequence passes a settled dead letter. Its
+// number is not skipped: it would be looked up and published when its id is forgotten.
+func TestGaps_ASettledDeadLetterIsNone(t *testing.T) {
+	t.Parallel()
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, nil)
+			defer b.close()
+			p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
+			p.ids.addUnsent(relaytest.Event(1, 2, "OrderUpdated").ID, 20)
+			for seq := int64(1); seq <= 3; seq++ {
+				b.submit(relaytest.Event(1, seq, "OrderUpdated"), nil)
+				if !busy {
+					b.drain(time.Minute)
+				}
+			}
+			if n := p.Missing(e.AggregateID); n != 0 {
+				t.Errorf("busy %t: %d numbers are missing", busy, n)
+			}
+			b.drain(time.Minute)
+			if n := len(b.consume("OrderUpdated")); n != 2 {
+				t.Errorf("busy %t: %d records, want 1 and 3", busy, n)
+			}
+		})
+	}
+}

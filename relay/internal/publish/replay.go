@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
 // Replayer publishes dead letters. Those written because the breaker was open are due
@@ -26,6 +27,7 @@ type Replayer struct {
 	metrics *Metrics
 	owner   string
 	lookup  cdclog.Lookup // nil for a table without numbers
+	earlier earlier.Finder
 	limit   *rate.Limiter
 	Own     *cdclog.Portion // nil means all
 
@@ -46,6 +48,8 @@ const (
 	// maximum per chain.
 	replayBatch = 32
 	replayRun   = 16
+	// replayLookups is the number of concurrent searches for events before chains.
+	replayLookups = 8
 )
 
 // NewReplayer returns a replayer of the dead letters of p; find reads events of the outbox
@@ -56,8 +60,8 @@ func NewReplayer(p *Publisher, find cdclog.Lookup) *Replayer {
 		limit = rate.Limit(p.cfg.ReplayRate)
 	}
 	return &Replayer{
-		lookup: find,
-		p:      p, log: p.log, metrics: p.Metrics, owner: p.cfg.ShardName + "@" + self.Host(),
+		lookup: find, earlier: earlier.Finder{Evidence: p, Lookup: find.AtMost(replayLookups)},
+		p: p, log: p.log, metrics: p.Metrics, owner: p.cfg.ShardName + "@" + self.Host(),
 		limit: rate.NewLimiter(limit, max(1, min(p.cfg.ReplayConcurrency, int(p.cfg.ReplayRate)))),
 		noted: make(map[chains.GroupKey]dlq.Hold),
 	}
@@ -124,7 +128,7 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 		works, deadLetters = nil, 0
 	}
 	for n > 0 {
-		c := r.pickLocked(now, state, &wait)
+		c := r.pickLocked(ctx, now, state, &wait)
 		if c == nil {
 			break
 		}
@@ -142,7 +146,7 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 
 // pickLocked returns a chain whose head is to be replayed now, nil if there is none. It
 // lowers wait to the time until the next chain is due.
-func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
+func (r *Replayer) pickLocked(ctx context.Context, now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
 	d := r.p.mu.deadLetters
 	for {
 		var c *chains.Chain
@@ -181,6 +185,10 @@ func (r *Replayer) pickLocked(now time.Time, state BreakerState, wait *time.Dura
 			r.resumeLaneLocked(c)
 			continue
 		}
+		if c.Strict && c.Head().After > 0 {
+			r.findEarlierLocked(ctx, c)
+			continue
+		}
 		g := c.Head().Group
 		if g == nil {
 			return c
@@ -209,15 +217,49 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	s := p.mu.of(c.Key)
 	l := s.lanes[c.Key]
 	_, claimed := s.claims[c.Key] // a reader searches for earlier events
-	return l != nil && l.outstanding > 0 || claimed || r.followsUnreadLocked(c, c.Head()) || c.Head().Seq > r.firstLocked(l)
+	after := c.Head().After
+	unread := after > p.mu.deadLetters.passed || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key) // by the sweep, or by a scan
+	return l != nil && l.outstanding > 0 || claimed || unread || c.Head().Seq > r.firstLocked(l)
 }
 
-// followsUnreadLocked reports whether the event before a dead letter of the chain is unknown
-// since the start, and has still to be read: by the sweep, or by a scan, whose rows the
-// sweep has passed.
-func (r *Replayer) followsUnreadLocked(c *chains.Chain, ref *chains.Ref) bool {
-	p := r.p
-	return ref.After > p.mu.deadLetters.passed || ref.After > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)
+// findEarlierLocked publishes the events before the head of a chain that are in no topic, and
+// have no dead letter: an earlier process may have had them with the producer, and no reader
+// offers them again if their rows were visible late. Then the chain is due again.
+func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
+	p, head, passed := r.p, *c.Head(), r.p.mu.deadLetters.passed
+	c.Head().At = time.Now().Add(time.Second).UnixMilli()
+	p.mu.deadLetters.Touch(c)
+	r.resumeLaneLocked(c)
+	release := p.claimLocked(p.mu.of(c.Key), c.Key)
+	p.wg.Go(func() {
+		err := r.findEarlier(ctx, head.ID, passed)
+		release()
+		if err != nil {
+			if ctx.Err() == nil {
+				r.log.Warn("failed to look up the events before a dead letter, retrying", "event_id", head.ID, "aggregate_id", c.Key, "err", err)
+			}
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil {
+			ref.After, ref.At = 0, head.At
+			p.mu.deadLetters.Touch(in)
+		}
+		p.wake()
+	})
+}
+
+func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passed int64) error {
+	l, err := r.p.DeadLetter(ctx, deadLetter)
+	if l == nil { // the claim of the replay shows that
+		return err
+	}
+	of := storedEvent(l)
+	return r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
+		_, err := r.p.Offer(ctx, Offer{Event: f.Event, Written: f.Written, Bad: f.Err, By: ByKey, Owner: true, Anyway: true, Missing: true})
+		return err
+	})
 }
 
 // firstLocked returns the lowest number of the events that wait in a lane, and a number
@@ -273,7 +315,7 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 	w := &replayWork{chain: c}
 	first := r.firstLocked(p.mu.of(c.Key).lanes[c.Key])
 	for i, ref := range c.DeadLetters {
-		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || r.followsUnreadLocked(c, &ref))) {
+		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || ref.After > 0)) {
 			break
 		}
 		if ref.Group != nil {

@@ -67,8 +67,8 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 }
 
 // A previous instance had event 2 with the producer when it ended, and events around it are
-// dead letters: those after it wait until the sweep has read the rows of that time, unless
-// the topic contains event 2.
+// dead letters: those after it wait until the sweep has read the rows of that time and event 2
+// was looked up, unless the topic contains event 2.
 func TestStart_DeadLettersAfterAnUnknownEvent(t *testing.T) {
 	t.Parallel()
 	for _, published := range []bool{false, true} {
@@ -114,8 +114,9 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 	p.mu.Unlock()
 	p.Pass(now.Add(time.Hour).UnixMicro(), 0)
 	p.mu.Lock()
-	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 3 {
-		t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want all", published, w.refs)
+	// The head may be replayed now, and the events before 3 are looked up when it is the head.
+	if w := r.takeLocked(c, now, BreakerClosed, 10); r.comesFirstLocked(c) || len(w.refs) != want {
+		t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want %d", published, w.refs, want)
 	}
 	p.mu.Unlock()
 }

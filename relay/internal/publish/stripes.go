@@ -86,6 +86,16 @@ func (s *stripe) line(aggregate gocql.UUID) (dedup.Line, bool) {
 	return s.lines.Line(aggregate)
 }
 
+// advance records that event seq of an aggregate needs no reader: it is published, or a dead
+// letter. Otherwise the number would count as skipped, and be looked up again.
+func (s *stripe) advance(aggregate gocql.UUID, seq int64) {
+	if l, ok := s.lanes[aggregate]; ok {
+		l.line = s.lines.Advance(aggregate, l.line, seq)
+	} else if known, ok := s.lines.Line(aggregate); ok {
+		s.lines.Keep(aggregate, s.lines.Advance(aggregate, known, seq))
+	}
+}
+
 // lane returns the aggregate's lane and creates it if necessary.
 func (s *stripe) lane(aggregate gocql.UUID, of *producer.Producer) *lane {
 	l, ok := s.lanes[aggregate]

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -25,8 +26,8 @@ const proofBatch = 1000
 // evicted. Its row may have become visible after the sweep reader passed it, as with a
 // conditional write that timed out and that the next one of its key completes.
 //
-// A dead letter of the event proves that it is settled, and a record with its id that it
-// is published. The record is usually near the row's write time, so one small fetch
+// A dead letter of the event proves that nobody else publishes it, and a record with its id
+// that it is published. The record is usually near the row's write time, so one small fetch
 // finds it (proof_near.go). Otherwise all records since then are read
 // (proof_wide.go), once for all waiting events. Records deleted by retention prove
 // nothing: such an event counts as published.
@@ -70,7 +71,9 @@ type proofAnswer struct {
 type ProofResult string
 
 const (
-	ProofPublished   ProofResult = "published"
+	ProofPublished ProofResult = "published"
+	// ProofDeadLetter: its dead letter is open, or was settled but not replayed in order.
+	ProofDeadLetter  ProofResult = "dead_letter"
 	ProofUnpublished ProofResult = "unpublished"
 	// ProofUnproven: the relay may not read the topic. The event counts as published.
 	ProofUnproven ProofResult = "unproven"
@@ -125,61 +128,76 @@ func (a *proofAsk) reply(answer proofAnswer) {
 	}
 }
 
-// Prove reports whether an event is published or settled as a dead letter. It returns
-// an error if that cannot be determined now. With quick set it returns publish.ErrLeft
-// instead of reading all records since the row was written.
-func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (published bool, err error) {
+// Prove returns whether an event is published, or a dead letter. It returns an error if that
+// cannot be determined now. With quick set it returns publish.ErrLeft instead of reading all
+// records since the row was written.
+func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (earlier.Fate, error) {
 	if d.cfg.ReadBackMargin < 0 {
-		return true, nil
+		return earlier.Published, nil
 	}
 	first, err := d.answersFrom(ctx)
 	if err != nil || f.Written < first {
-		return true, err
+		return earlier.Published, err
 	}
 	ask := d.askOf(f, first)
 	e := &ask.event
 	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
-		var settled bool
-		if settled, err = d.settled(ctx, e.ID); settled {
-			result = ProofPublished
-		}
+		result, err = d.ofDeadLetter(ctx, e.ID)
 	}
 	if err == nil && result == proofNotNear {
 		if quick {
-			return false, publish.ErrLeft
+			return 0, publish.ErrLeft
 		}
 		result, err = d.ask(ctx, d.wide, ask)
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	d.Results.WithLabelValues(string(result)).Inc()
 	if result == ProofUnpublished {
 		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
 			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
-	return result != ProofUnpublished, nil
+	return result.fate(), nil
 }
 
-// Find reports whether a topic contains the event near the time of its creation, or the
-// event has a dead letter. It reads no more, so an event that is not found may be published.
-func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (found bool, err error) {
+// fate returns the fate of an event with the result.
+func (r ProofResult) fate() earlier.Fate {
+	switch r {
+	case ProofUnpublished:
+		return earlier.Unpublished
+	case ProofDeadLetter:
+		return earlier.DeadLetter
+	case proofNotNear:
+		return earlier.Doubtful
+	default:
+		return earlier.Published
+	}
+}
+
+// Find looks for an event near the time of its creation, and for its dead letter. It reads
+// no more, so an event that is not found may be published.
+func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate, error) {
 	if d.cfg.ReadBackMargin < 0 {
-		return false, nil
+		return earlier.Doubtful, nil
 	}
 	first, err := d.answersFrom(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	ask := d.askOf(f, first)
 	ask.written = ask.since
 	// The clock of the service may have been ahead of the broker's.
 	froms := append(d.expected(ask.since), ask.since/1000-d.cfg.ReadBackMargin.Milliseconds())
-	if result, err := d.readFrom(ctx, ask, froms); err != nil || result != proofNotNear {
-		return result == ProofPublished, err
+	result, err := d.readFrom(ctx, ask, froms)
+	if err == nil && result == ProofUnproven {
+		return earlier.Doubtful, nil
 	}
-	return d.settled(ctx, f.ID)
+	if err == nil && result == proofNotNear {
+		result, err = d.ofDeadLetter(ctx, f.ID)
+	}
+	return result.fate(), err
 }
 
 // askOf returns the request for an event. first is answersFrom.
@@ -259,11 +277,17 @@ func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a proofAsk) (Pro
 	}
 }
 
-// settled reports whether the event has a dead letter. An open one is replayed later; a
-// closed one is settled already.
-func (d *Proofs) settled(ctx context.Context, event gocql.UUID) (bool, error) {
-	l, err := d.publisher.DeadLetter(ctx, event)
-	return l != nil, err
+// ofDeadLetter returns the result that the event's dead letter gives, proofNotNear if it has
+// none.
+func (d *Proofs) ofDeadLetter(ctx context.Context, event gocql.UUID) (ProofResult, error) {
+	switch fate, err := d.publisher.FateOfDeadLetter(ctx, event); fate {
+	case earlier.Published:
+		return ProofPublished, err
+	case earlier.DeadLetter:
+		return ProofDeadLetter, err
+	default:
+		return proofNotNear, err
+	}
 }
 
 // refused logs, once, that the relay may not read a topic.
@@ -287,13 +311,13 @@ func NewProofMetrics(reg prometheus.Registerer) *ProofMetrics {
 	m := &ProofMetrics{
 		Results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_predecessor_proofs_total",
-			Help: "Lookups of earlier events in their topics, for aggregates outside the dedup index, by result: published; unpublished (visible late, then published); unproven (read access to the topic denied; counted as published).",
+			Help: "Lookups of earlier events in their topics, for aggregates outside the dedup index, by result: published; dead_letter (open, or settled out of order); unpublished (visible late, then published); unproven (read access to the topic denied; counted as published).",
 		}, []string{"result"}),
 		reads: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_relay_predecessor_proof_reads_total", Help: "Broker requests of lookups of earlier events.",
 		}),
 	}
-	for _, result := range []ProofResult{ProofPublished, ProofUnpublished, ProofUnproven} {
+	for _, result := range []ProofResult{ProofPublished, ProofDeadLetter, ProofUnpublished, ProofUnproven} {
 		m.Results.WithLabelValues(string(result))
 	}
 	reg.MustRegister(m.Results, m.reads)

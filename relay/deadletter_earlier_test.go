@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// bury writes the dead letter of an event that was behind another one.
+func (w *world) bury(e outbox.Event, written time.Time) {
+	w.t.Helper()
+	if _, err := w.deadLetters().Write(w.t.Context(), &dlq.DeadLetter{
+		EventID: e.ID, Table: "outbox.outbox_messages", AggregateType: e.AggregateType, AggregateID: e.AggregateString(), Sequence: e.Sequence, EventType: e.Type,
+		Payload: e.Payload, Headers: e.Headers, CreatedAt: e.CreatedAt, WrittenAt: written.UnixMicro(), Topic: e.Type,
+		Status: dlq.Parked, ErrorClass: chains.ClassBehind, ErrorText: "behind", FirstFailedAt: time.Now(),
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A relay was killed while it had event 3 of an aggregate with the producer, and event 4
+// was a dead letter behind it. Both rows became visible behind the position of the sweep, so
+// no reader offers event 3 again: the replay of the dead letters after it finds it, and so
+// does the next event of the aggregate, also if event 4 was discarded since.
+func TestDeadLetters_TheEventBeforeIsLateAndUnpublished(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOff, TailOn} {
+		for _, discarded := range []bool{false, true} {
+			for _, last := range []string{"a dead letter", "a new event"} {
+				if !discarded && last == "a new event" {
+					continue // TestFinder_ADeadLetterProvesNothingForThoseBeforeIt, and seed 991
+				}
+				t.Run(fmt.Sprintf("tail %s/4 discarded %t/then %s", tail, discarded, last), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, func(t *testing.T) {
+						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Tail = tail })
+						defer w.close()
+						_, stop := w.run()
+						all := relaytest.Events(1, 5, "OrderUpdated")
+						w.write(all[0])
+						w.write(all[1])
+						time.Sleep(10 * time.Minute)
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						late := time.Now().Add(-8 * time.Minute)
+						w.writeAt(all[2], late)
+						w.writeAt(all[3], late.Add(time.Second))
+						w.bury(all[3], late.Add(time.Second))
+						want := all[:4]
+						if discarded {
+							if err := w.deadLetters().Discard(t.Context(), all[3].ID, dlq.Actor{Name: "ada"}); err != nil {
+								t.Fatal(err)
+							}
+							if last == "a dead letter" {
+								w.writeAt(all[4], late.Add(2*time.Second))
+								w.bury(all[4], late.Add(2*time.Second))
+							}
+							want = append(all[:3:3], all[4])
+						}
+						if last == "a new event" { // a relay that does not load the settled dead letter
+							_, stop := w.run()
+							time.Sleep(10 * time.Minute)
+							if err := stop(); err != nil {
+								t.Error(err)
+							}
+						}
+						time.Sleep(2 * time.Hour)
+						r, stop := w.run()
+						time.Sleep(time.Minute)
+						if last == "a new event" {
+							w.write(all[4])
+						}
+						time.Sleep(2 * time.Minute)
+						if s := r.Status(); s.DeadLetters > 0 {
+							t.Errorf("%d dead letters are open", s.DeadLetters)
+						}
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						relaytest.CheckOrder(t, w.consume("OrderUpdated"), want)
+					})
+				})
+			}
+		}
+	}
+}
