@@ -28,13 +28,17 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	classes, types := []string{"breaker_open", "record_too_large", ""}, []string{"OrderCreated", "OrderCancelled"}
 	tables, tags := []string{testTable, "subscription.inventory"}, []string{"night", "vip", "team:a"}
 	start := b.clock.at
-	ls := make([]*DeadLetter, 0, 900)
+	n, filters := 900, 40
+	if testing.Short() {
+		n, filters = 300, 15
+	}
+	ls := make([]*DeadLetter, 0, n)
 	all := make([]gocql.UUID, 0, cap(ls))
 	for i := range cap(ls) {
 		l := testDeadLetter(fmt.Sprint("a", rnd.IntN(30)), int64(i+1))
 		l.ErrorClass, l.EventType = classes[rnd.IntN(len(classes))], types[min(rnd.IntN(8), 1)]
 		l.FirstFailedAt = start.Add(time.Duration(rnd.IntN(6*3600)) * time.Second)
-		if i < 400 { // a burst, many in one millisecond
+		if i < n/2 { // a burst, many in one millisecond
 			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rnd.IntN(20))*time.Millisecond)
 		}
 		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
@@ -45,7 +49,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	if _, err := parallel(len(ls), func(i int) error { _, err := b.Write(t.Context(), ls[i]); return err }); err != nil {
 		t.Fatal(err)
 	}
-	some := rnd.Perm(len(all))[:300]
+	some := rnd.Perm(len(all))[:n/3]
 	class, labels := make([]string, len(some)), make([]Labels, len(some))
 	for n := range class {
 		class[n] = classes[rnd.IntN(len(classes))]
@@ -79,7 +83,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		}
 		return slices.Compare(x.EventID[:], y.EventID[:])
 	})
-	for i := range 40 {
+	for i := range filters {
 		var f Filter
 		if i > 0 {
 			for rnd.IntN(2) == 0 {

@@ -317,7 +317,11 @@ func TestChains_Order(t *testing.T) {
 	t.Parallel()
 	b, rnd := setup(t), seeds.Rand(t)
 	var want []string
-	for _, a := range rnd.Perm(200) {
+	aggregates := 200
+	if testing.Short() {
+		aggregates = 50
+	}
+	for _, a := range rnd.Perm(aggregates) {
 		for i := range rnd.Perm(4) {
 			l := testDeadLetter(fmt.Sprint("a", a), int64(i+1))
 			b.mustWrite(t, l)

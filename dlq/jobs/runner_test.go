@@ -478,7 +478,11 @@ func TestRunner_TwoNeverActTwice(t *testing.T) {
 		start(t, b.another(t, dlq.WithClock(clocks.System{})), RunnerConfig{Owner: fmt.Sprint("r", i), Poll: 20 * time.Millisecond})
 	}
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, BatchSize: 7, Follow: -1})
-	for range 20 {
+	rounds := 20
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
 		b.jobWhen(t, j.ID, "claimed", func(j *Job) bool { return j.ClaimedBy != "" || finished(j) })
 		if _, err := b.jobs.changeJob(t.Context(), j.ID, "test", func(j *Job) (bool, error) {
 			j.ClaimedBy, j.ClaimedUntil = "", time.Time{}
