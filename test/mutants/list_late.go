@@ -69,8 +69,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestStart_DeadLettersAfterAnUnknownEvent", mutant{
 		name: "after a start only the head of a chain waits for the sweep", file: "relay/internal/publish/start.go",
-		old: "e.ErrorClass != chains.ClassBehind || d.follows(i)",
-		new: "e.ErrorClass != chains.ClassBehind || d.follows(i) || i > 0",
+		old: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1:",
+		new: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1 && i == 0:",
 	}),
 	unit("TestRewritten_AcrossACheckpoint", mutant{
 		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/offer.go",
@@ -111,6 +111,16 @@ var lateMutants = []mutant{
 		name: "a discarded dead letter proves that the events before it are published", file: "relay/internal/publish/lookup.go",
 		old: "if sent && !l.Released",
 		new: "if !l.Released",
+	}),
+	unit("TestStart_AnUnknownEventBeforeAChain", mutant{
+		name: "a dead letter behind a discarded one is replayed without the events before both", file: "relay/internal/publish/start.go",
+		old: "ref.After = d.before(p, i).After",
+		new: "ref.After = 0",
+	}),
+	unit("TestStart_AnUnknownEventBeforeAChain", mutant{
+		name: "a dead letter follows one that is in no chain", file: "relay/internal/publish/start.go",
+		old: "return c != nil && c.Strict",
+		new: "return c != nil",
 	}),
 	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
 		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",

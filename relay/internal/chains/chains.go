@@ -157,6 +157,21 @@ func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 	}
 }
 
+// Found records that the events before a dead letter of the chain are published. They are
+// also those before the ones that follow it without a gap.
+func (c *Chain) Found(id gocql.UUID) {
+	next := int64(0)
+	for i := range c.DeadLetters {
+		ref := &c.DeadLetters[i]
+		switch {
+		case ref.ID == id, next > 0 && ref.Seq == next:
+			ref.After, next = 0, ref.Seq+1
+		case next > 0:
+			return
+		}
+	}
+}
+
 // Remove removes a dead letter, and its chain if it was the last one.
 func (d *Set) Remove(id gocql.UUID) {
 	k, ok := d.known[id]

@@ -243,7 +243,8 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil {
-			ref.After, ref.At = 0, head.At
+			ref.At = head.At
+			in.Found(head.ID)
 			p.mu.deadLetters.Touch(in)
 		}
 		p.wake()

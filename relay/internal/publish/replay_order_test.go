@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,4 +152,41 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 			t.Error("the dead letter waits for a scan that has passed its aggregate")
 		}
 	})
+}
+
+// The event before a chain is unknown: that concerns each of its dead letters up to a gap,
+// in case an operator settles those before it, until the events before are looked up.
+func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	defer b.close()
+	p, now := b.publisher, time.Now()
+	var open OpenDeadLetters
+	for _, seq := range []int64{4, 5, 6, 8, 9} {
+		e := relaytest.Event(1, seq, "OrderUpdated")
+		open.entries = append(open.entries, dlq.ChainEntry{
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Parked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			Released: seq == 5,
+		})
+	}
+	open.note(p)
+	open.Know(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	unknown := func() (numbers []int64) {
+		for _, ref := range p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID).DeadLetters {
+			if ref.After > 0 {
+				numbers = append(numbers, ref.Seq)
+			}
+		}
+		return numbers
+	}
+	if got := unknown(); !slices.Equal(got, []int64{4, 6, 8, 9}) { // 5 is in no chain
+		t.Errorf("the events before %v are unknown, want 4, 6, 8 and 9", got)
+	}
+	c := p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID)
+	c.Found(relaytest.Event(1, 8, "OrderUpdated").ID)
+	if got := unknown(); !slices.Equal(got, []int64{4, 6}) {
+		t.Errorf("after a look-up before 8 the events before %v are unknown, want 4 and 6", got)
+	}
 }

@@ -141,13 +141,16 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	// settled, or a previous instance had its record with the producer when it ended. It was
 	// read before the later one became a dead letter, but its write time may be later: the
 	// row of the later one was late, or the clock of a writer is ahead.
+	// It concerns those behind the later one too, in case an operator discards that.
 	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
 	for i := range d.entries {
 		e := &d.entries[i]
-		if e.ErrorClass != chains.ClassBehind || d.follows(i) {
-			continue
-		}
-		if ref, c := p.mu.deadLetters.Ref(e.EventID); ref != nil && c.Strict {
+		ref, c := p.mu.deadLetters.Ref(e.EventID)
+		switch {
+		case ref == nil || !c.Strict:
+		case d.follows(p, i):
+			ref.After = d.before(p, i).After
+		case e.ErrorClass == chains.ClassBehind && e.Sequence > 1:
 			ref.After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
 		}
 	}
@@ -157,11 +160,20 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	}
 }
 
-// follows reports whether the event before that of an entry is a dead letter too, or does
-// not exist.
-func (d *OpenDeadLetters) follows(i int) bool {
+// follows reports whether the event before that of an entry is a dead letter in its chain.
+func (d *OpenDeadLetters) follows(p *Publisher, i int) bool {
 	e := &d.entries[i]
-	return e.Sequence <= 1 || i > 0 && d.entries[i-1].AggregateID == e.AggregateID && d.entries[i-1].Sequence == e.Sequence-1
+	if e.Sequence <= 1 || i == 0 || d.entries[i-1].AggregateID != e.AggregateID || d.entries[i-1].Sequence != e.Sequence-1 {
+		return false
+	}
+	_, c := p.mu.deadLetters.Ref(d.entries[i-1].EventID)
+	return c != nil && c.Strict
+}
+
+// before returns the dead letter before that of an entry that follows it.
+func (d *OpenDeadLetters) before(p *Publisher, i int) *chains.Ref {
+	ref, _ := p.mu.deadLetters.Ref(d.entries[i-1].EventID)
+	return ref
 }
 
 // claims sets d.Since from the history of the claimed dead letters.
@@ -200,10 +212,9 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			lines := p.mu.of(agg).lines
 			if known, ok := lines.Line(agg); ok {
-				if known.Next == e.Sequence && !d.follows(i) {
-					if ref, _ := p.mu.deadLetters.Ref(e.EventID); ref != nil {
-						ref.After = 0 // the previous event is in its topic
-					}
+				ref, _ := p.mu.deadLetters.Ref(e.EventID)
+				if ref != nil && known.Next == e.Sequence && (!d.follows(p, i) || d.before(p, i).After == 0) {
+					ref.After = 0 // the previous event is in its topic, or that of the first one of these
 				}
 				lines.Keep(agg, lines.Advance(agg, known, e.Sequence))
 			}
