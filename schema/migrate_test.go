@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,29 @@ func mustExec(t *testing.T, s *gocql.Session, stmt string, args ...any) {
 	t.Helper()
 	if err := s.Query(stmt, args...).Exec(); err != nil {
 		t.Fatalf("%s: %v", stmt, err)
+	}
+}
+
+// Rows of the outbox expire by windows: ScyllaDB refuses more than fifty.
+func TestMigrate_OutboxHasTimeWindows(t *testing.T) {
+	t.Parallel()
+	for ttl, minutes := range map[time.Duration]string{0: "840", time.Minute: "1", 90 * 24 * time.Hour: "10800"} {
+		_, s := start(t, scyllafake.Config{})
+		o := Options{RowTTL: ttl}
+		if ttl > 0 {
+			o.CDCTTL = time.Minute
+		}
+		if err := Migrate(t.Context(), s, o); err != nil {
+			t.Fatal(err)
+		}
+		var compaction map[string]string
+		if err := s.Query("SELECT compaction FROM system_schema.tables WHERE keyspace_name = 'outbox' AND table_name = 'outbox_messages'").Scan(&compaction); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"class": "TimeWindowCompactionStrategy", "compaction_window_unit": "MINUTES", "compaction_window_size": minutes}
+		if !maps.Equal(compaction, want) {
+			t.Errorf("TTL %s: compaction = %v, want %v", ttl, compaction, want)
+		}
 	}
 }
 

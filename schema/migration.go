@@ -33,6 +33,9 @@ type parameters struct {
 	TabletsClause string // empty for none
 
 	CDCTTLSeconds, RowTTLSeconds, IdempotencyTTLSeconds int64
+	// RowWindowMinutes is the compaction window of outbox_messages: a twelfth of the TTL of
+	// its rows.
+	RowWindowMinutes int64
 }
 
 // load reads the embedded migrations of all components, in order of their numbers, which must
@@ -84,6 +87,9 @@ func (m migration) render(p parameters) (string, error) {
 	return b.String(), nil
 }
 
+// rowWindows is the number of compaction windows in the TTL of rows.
+const rowWindows = 12
+
 func (o Options) parameters(tabletsClause string) (parameters, error) {
 	replication, err := replicationClause(o.Replication)
 	return parameters{
@@ -93,6 +99,7 @@ func (o Options) parameters(tabletsClause string) (parameters, error) {
 		CDCTTLSeconds:         int64(o.CDCTTL / time.Second),
 		RowTTLSeconds:         int64(o.RowTTL / time.Second),
 		IdempotencyTTLSeconds: int64(o.IdempotencyTTL / time.Second),
+		RowWindowMinutes:      max(1, int64(o.RowTTL/rowWindows/time.Minute)),
 	}, err
 }
 
