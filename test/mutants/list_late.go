@@ -44,8 +44,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "the event before a chain has an earlier write time than its head", file: "relay/internal/publish/start.go",
-		old: "ref.After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin",
-		new: "ref.After = e.WrittenAt + 0*margin",
+		old: "after = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin",
+		new: "after = e.WrittenAt + 0*margin",
 	}),
 	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "a chain is replayed while a reader searches for the events before it", file: "relay/internal/publish/replay.go",
@@ -69,8 +69,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestStart_DeadLettersAfterAnUnknownEvent", mutant{
 		name: "after a start only the head of a chain waits for the sweep", file: "relay/internal/publish/start.go",
-		old: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1:",
-		new: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1 && i == 0:",
+		old: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {",
+		new: "e.ErrorClass == chains.ClassBehind && e.Sequence > 1 && i == 0 {",
 	}),
 	unit("TestRewritten_AcrossACheckpoint", mutant{
 		name: "a first event that was written again across a checkpoint counts as new", file: "relay/internal/publish/offer.go",
@@ -114,13 +114,13 @@ var lateMutants = []mutant{
 	}),
 	unit("TestStart_AnUnknownEventBeforeAChain", mutant{
 		name: "a dead letter behind a discarded one is replayed without the events before both", file: "relay/internal/publish/start.go",
-		old: "ref.After = d.before(p, i).After",
-		new: "ref.After = 0",
+		old: "ref.After, aggregate, next = after, e.AggregateID, e.Sequence+1",
+		new: "ref.After, after, aggregate, next = after, 0, e.AggregateID, e.Sequence+1",
 	}),
 	unit("TestStart_AnUnknownEventBeforeAChain", mutant{
 		name: "a dead letter follows one that is in no chain", file: "relay/internal/publish/start.go",
-		old: "return c != nil && c.Strict",
-		new: "return c != nil",
+		old: "		if strict {\n			if aggregate",
+		new: "		{\n			if aggregate",
 	}),
 	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
 		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",

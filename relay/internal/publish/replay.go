@@ -227,7 +227,8 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 // offers them again if their rows were visible late. Then the chain is due again.
 func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 	p, head, passed := r.p, *c.Head(), r.p.mu.deadLetters.passed
-	c.Head().At = time.Now().Add(time.Second).UnixMilli()
+	again := time.Now().Add(time.Second).UnixMilli()
+	c.Head().At = again
 	p.mu.deadLetters.Touch(c)
 	r.resumeLaneLocked(c)
 	release := p.claimLocked(p.mu.of(c.Key), c.Key)
@@ -243,8 +244,9 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil {
-			ref.At = head.At
-			in.Found(head.ID)
+			if in.Found(head.ID); ref.At == again { // otherwise somebody has changed it
+				ref.At = head.At
+			}
 			p.mu.deadLetters.Touch(in)
 		}
 		p.wake()

@@ -18,6 +18,8 @@ import (
 type OpenDeadLetters struct {
 	entries []dlq.ChainEntry
 	begun   map[gocql.UUID]struct{} // as deadLetters.begun
+	// unknown are the dead letters of chains that follow an event of unknown outcome.
+	unknown map[gocql.UUID]struct{}
 	// Since is the start of the earliest replay with an unknown outcome, zero if there is
 	// none. The topics from this time on show whether its event is published.
 	Since time.Time
@@ -112,6 +114,12 @@ func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since ti
 }
 
 // note sorts the entries and builds the chains.
+//
+// A dead letter may follow an event that is no open dead letter: either that one is
+// settled, or a previous instance had its record with the producer when it ended. It was
+// read before the later one became a dead letter, but its write time may be later: the
+// row of the later one was late, or the clock of a writer is ahead. It concerns those behind
+// the later one too, in case an operator discards that.
 func (d *OpenDeadLetters) note(p *Publisher) {
 	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
 		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt),
@@ -120,6 +128,10 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.deadLetters.begun = d.begun
+	d.unknown = make(map[gocql.UUID]struct{})
+	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
+	var aggregate string // of the chain of the last strict dead letter
+	var next, after int64
 	for i := range d.entries {
 		e := &d.entries[i]
 		key := outbox.IDOf(e.AggregateID)
@@ -133,47 +145,24 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 		if c := p.mu.deadLetters.Of(key); c != nil && e.ErrorClass == chains.ClassBehind {
 			spill = p.mu.deadLetters.IsSpill(c.Head().ID)
 		}
-		p.mu.deadLetters.Add(key, strict, chains.Ref{
+		ref := chains.Ref{
 			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
-		}, spill)
-	}
-	// A dead letter may follow an event that is no open dead letter: either that one is
-	// settled, or a previous instance had its record with the producer when it ended. It was
-	// read before the later one became a dead letter, but its write time may be later: the
-	// row of the later one was late, or the clock of a writer is ahead.
-	// It concerns those behind the later one too, in case an operator discards that.
-	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
-	for i := range d.entries {
-		e := &d.entries[i]
-		ref, c := p.mu.deadLetters.Ref(e.EventID)
-		switch {
-		case ref == nil || !c.Strict:
-		case d.follows(p, i):
-			ref.After = d.before(p, i).After
-		case e.ErrorClass == chains.ClassBehind && e.Sequence > 1:
-			ref.After = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
 		}
+		if strict {
+			if aggregate != e.AggregateID || next != e.Sequence {
+				if after = 0; e.ErrorClass == chains.ClassBehind && e.Sequence > 1 {
+					after = max(e.WrittenAt, e.FirstFailedAt.UnixMicro()) + margin
+					d.unknown[e.EventID] = struct{}{}
+				}
+			}
+			ref.After, aggregate, next = after, e.AggregateID, e.Sequence+1
+		}
+		p.mu.deadLetters.Add(key, strict, ref, spill)
 	}
 	if n := len(d.entries); n > 0 {
 		_, chains, _ := p.mu.deadLetters.Size()
 		p.log.Info("dead letters wait", "dead_letters", n, "chains", chains)
 	}
-}
-
-// follows reports whether the event before that of an entry is a dead letter in its chain.
-func (d *OpenDeadLetters) follows(p *Publisher, i int) bool {
-	e := &d.entries[i]
-	if e.Sequence <= 1 || i == 0 || d.entries[i-1].AggregateID != e.AggregateID || d.entries[i-1].Sequence != e.Sequence-1 {
-		return false
-	}
-	_, c := p.mu.deadLetters.Ref(d.entries[i-1].EventID)
-	return c != nil && c.Strict
-}
-
-// before returns the dead letter before that of an entry that follows it.
-func (d *OpenDeadLetters) before(p *Publisher, i int) *chains.Ref {
-	ref, _ := p.mu.deadLetters.Ref(d.entries[i-1].EventID)
-	return ref
 }
 
 // claims sets d.Since from the history of the claimed dead letters.
@@ -212,9 +201,9 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
 			lines := p.mu.of(agg).lines
 			if known, ok := lines.Line(agg); ok {
-				ref, _ := p.mu.deadLetters.Ref(e.EventID)
-				if ref != nil && known.Next == e.Sequence && (!d.follows(p, i) || d.before(p, i).After == 0) {
-					ref.After = 0 // the previous event is in its topic, or that of the first one of these
+				_, unknown := d.unknown[e.EventID]
+				if c := p.mu.deadLetters.Of(agg); unknown && c != nil && known.Next == e.Sequence {
+					c.Found(e.EventID) // the previous event is in its topic
 				}
 				lines.Keep(agg, lines.Advance(agg, known, e.Sequence))
 			}
