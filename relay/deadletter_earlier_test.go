@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// bury writes the dead letter of an event that was behind another one.
-func (w *world) bury(e outbox.Event, written time.Time) {
+// writeDeadLetter writes the dead letter of an event that was behind another one.
+func (w *world) writeDeadLetter(e outbox.Event, written time.Time) {
 	w.t.Helper()
 	if _, err := w.deadLetters().Write(w.t.Context(), &dlq.DeadLetter{
 		EventID: e.ID, Table: "outbox.outbox_messages", AggregateType: e.AggregateType, AggregateID: e.AggregateString(), Sequence: e.Sequence, EventType: e.Type,
@@ -52,7 +52,7 @@ func TestDeadLetters_TheEventBeforeIsLateAndUnpublished(t *testing.T) {
 						late := time.Now().Add(-8 * time.Minute)
 						w.writeAt(all[2], late)
 						w.writeAt(all[3], late.Add(time.Second))
-						w.bury(all[3], late.Add(time.Second))
+						w.writeDeadLetter(all[3], late.Add(time.Second))
 						want := all[:4]
 						if discarded {
 							if err := w.deadLetters().Discard(t.Context(), all[3].ID, dlq.Actor{Name: "ada"}); err != nil {
@@ -60,7 +60,7 @@ func TestDeadLetters_TheEventBeforeIsLateAndUnpublished(t *testing.T) {
 							}
 							if last == "a dead letter" {
 								w.writeAt(all[4], late.Add(2*time.Second))
-								w.bury(all[4], late.Add(2*time.Second))
+								w.writeDeadLetter(all[4], late.Add(2*time.Second))
 							}
 							want = append(all[:3:3], all[4])
 						}
