@@ -32,7 +32,7 @@ var brokerMutants = []mutant{
 		old: "		case c.answersOthersLocked(call, now, busy):\n			c.dropLocked(call)\n",
 		new: "",
 	}),
-	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
+	unit("TestReplay_WaitsForTheEventBeforeTheChain", mutant{
 		name: "a chain is replayed before the events that its head follows", file: "relay/internal/publish/replay.go",
 		old: " || unread || ",
 		new: " || unread && false || ",
