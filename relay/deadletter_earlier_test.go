@@ -31,63 +31,67 @@ func (w *world) writeDeadLetter(e outbox.Event, written time.Time) {
 func TestDeadLetters_TheEventBeforeIsLateAndUnpublished(t *testing.T) {
 	t.Parallel()
 	for _, tail := range []string{TailOff, TailOn} {
-		for _, discarded := range []bool{false, true} {
-			for _, last := range []string{"a dead letter", "a new event"} {
-				if !discarded && last == "a new event" {
-					continue // TestFinder_ADeadLetterProvesNothingForThoseBeforeIt, and seed 991
-				}
-				t.Run(fmt.Sprintf("tail %s/4 discarded %t/then %s", tail, discarded, last), func(t *testing.T) {
-					t.Parallel()
-					inBubble(t, func(t *testing.T) {
-						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Tail = tail })
-						defer w.close()
-						_, stop := w.run()
-						all := relaytest.Events(1, 5, "OrderUpdated")
-						w.write(all[0])
-						w.write(all[1])
-						time.Sleep(10 * time.Minute)
-						if err := stop(); err != nil {
-							t.Error(err)
-						}
-						late := time.Now().Add(-8 * time.Minute)
-						w.writeAt(all[2], late)
-						w.writeAt(all[3], late.Add(time.Second))
-						w.writeDeadLetter(all[3], late.Add(time.Second))
-						want := all[:4]
-						if discarded {
-							if err := w.deadLetters().Discard(t.Context(), all[3].ID, dlq.Actor{Name: "ada"}); err != nil {
-								t.Fatal(err)
-							}
-							if last == "a dead letter" {
-								w.writeAt(all[4], late.Add(2*time.Second))
-								w.writeDeadLetter(all[4], late.Add(2*time.Second))
-							}
-							want = append(all[:3:3], all[4])
-						}
-						if last == "a new event" { // a relay that does not load the settled dead letter
-							_, stop := w.run()
-							time.Sleep(10 * time.Minute)
-							if err := stop(); err != nil {
-								t.Error(err)
-							}
-						}
-						time.Sleep(2 * time.Hour)
-						r, stop := w.run()
-						time.Sleep(time.Minute)
-						if last == "a new event" {
-							w.write(all[4])
-						}
-						time.Sleep(2 * time.Minute)
-						if s := r.Status(); s.DeadLetters > 0 {
-							t.Errorf("%d dead letters are open", s.DeadLetters)
-						}
-						if err := stop(); err != nil {
-							t.Error(err)
-						}
-						relaytest.CheckOrder(t, w.consume("OrderUpdated"), want)
-					})
-				})
-			}
+		for _, tt := range []struct {
+			name                string
+			discarded, newEvent bool // dead letter 4 is discarded; event 5 is new, and no dead letter
+		}{
+			{"no later event", false, false},
+			{"4 discarded, 5 a dead letter", true, false},
+			{"4 discarded, 5 a new event", true, true},
+		} {
+			t.Run(fmt.Sprintf("tail %s/%s", tail, tt.name), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) { theEventBeforeIsLate(t, tail, tt.discarded, tt.newEvent) })
+			})
 		}
 	}
+}
+
+func theEventBeforeIsLate(t *testing.T, tail string, discarded, newEvent bool) {
+	w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Tail = tail })
+	defer w.close()
+	runFor := func(d time.Duration, events ...outbox.Event) {
+		_, stop := w.run()
+		for _, e := range events {
+			w.write(e)
+		}
+		time.Sleep(d)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	all := relaytest.Events(1, 5, "OrderUpdated")
+	runFor(10*time.Minute, all[:2]...)
+	late := time.Now().Add(-8 * time.Minute)
+	w.writeAt(all[2], late)
+	w.writeAt(all[3], late.Add(time.Second))
+	w.writeDeadLetter(all[3], late.Add(time.Second))
+	want := all[:4]
+	if discarded {
+		want = append(all[:3:3], all[4])
+		if err := w.deadLetters().Discard(t.Context(), all[3].ID, dlq.Actor{Name: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if !newEvent {
+			w.writeAt(all[4], late.Add(2*time.Second))
+			w.writeDeadLetter(all[4], late.Add(2*time.Second))
+		}
+	}
+	if newEvent {
+		runFor(10 * time.Minute) // the next relay does not load the settled dead letter
+	}
+	time.Sleep(2 * time.Hour)
+	r, stop := w.run()
+	time.Sleep(time.Minute)
+	if newEvent {
+		w.write(all[4])
+	}
+	time.Sleep(2 * time.Minute)
+	if s := r.Status(); s.DeadLetters > 0 {
+		t.Errorf("%d dead letters are open", s.DeadLetters)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	relaytest.CheckOrder(t, w.consume("OrderUpdated"), want)
 }

@@ -41,9 +41,7 @@ func TestMigrate_OutboxHasTimeWindows(t *testing.T) {
 		if ttl > 0 {
 			o.CDCTTL = time.Minute
 		}
-		if err := Migrate(t.Context(), s, o); err != nil {
-			t.Fatal(err)
-		}
+		mustMigrate(t, s, o)
 		var compaction map[string]string
 		if err := s.Query("SELECT compaction FROM system_schema.tables WHERE keyspace_name = 'outbox' AND table_name = 'outbox_messages'").Scan(&compaction); err != nil {
 			t.Fatal(err)

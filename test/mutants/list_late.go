@@ -204,7 +204,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
 		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",
-		old: "return result.fate(), nil",
+		old: "return fates[result], nil",
 		new: "return earlier.Published, nil",
 	}),
 	unit("TestProofs", mutant{
@@ -229,7 +229,7 @@ var lateMutants = []mutant{
 	}),
 	scenario("TestLate_EveryKind", mutant{
 		name: "rows that are late across a restart count as published", file: "relay/internal/readback/proof.go",
-		old: "return result.fate(), nil",
+		old: "return fates[result], nil",
 		new: "return earlier.Published, nil",
 	}),
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -77,14 +78,16 @@ func TestApply_FullDisk(t *testing.T) {
 // Pebble panics if its log cannot be written; the write returns the error of the disk.
 func TestGuarded_Panic(t *testing.T) {
 	t.Parallel()
-	s := &Store{}
-	s.failure.failed = make(chan struct{})
-	err := s.guarded(func() error {
-		s.fail(syscall.ENOSPC)
-		panic("the log cannot be written")
+	synctest.Test(t, func(t *testing.T) {
+		s := &Store{}
+		s.failure.failed = make(chan struct{})
+		err := s.guarded(func() error {
+			s.fail(syscall.ENOSPC)
+			panic("the log cannot be written")
+		})
+		synctest.Wait() // for the goroutine of the write
+		if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("guarded() = %v, want %v", err, ErrFailed)
+		}
 	})
-	time.Sleep(10 * time.Millisecond) // the goroutine of the write ends
-	if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("guarded() = %v, want %v", err, ErrFailed)
-	}
 }

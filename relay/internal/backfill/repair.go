@@ -254,10 +254,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 // publish publishes an event that is missing from its topic.
 func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled func()) error {
 	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
-	_, err := r.publisher.Offer(ctx, publish.Offer{
-		Event: row.Event, Written: row.Written, Bad: row.Err, By: publish.ByKey, Owner: true, Anyway: true, Missing: true, Settled: settled,
-	})
-	return err
+	return r.publisher.SubmitMissing(ctx, *row, settled)
 }
 
 // publishEarlier publishes the events of the aggregate that precede that of the request and

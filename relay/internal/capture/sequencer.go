@@ -134,7 +134,7 @@ func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publ
 		}
 		return err
 	})
-	return fate == earlier.Published || fate == earlier.DeadLetter, err
+	return err == nil && fate.Settled(), err
 }
 
 // patience returns the wait for a missing number of an aggregate. It halves for each
@@ -230,7 +230,7 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 					return nil
 				}
 				if fate == earlier.Rewritten {
-					if found, err := s.sink.Find(ctx, &f); found != earlier.Doubtful || err != nil {
+					if found, err := s.sink.Find(ctx, &f); found.Settled() || err != nil {
 						return err
 					}
 				}

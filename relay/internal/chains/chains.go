@@ -157,9 +157,9 @@ func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 	}
 }
 
-// Found records that the events before a dead letter of the chain are published. They are
-// also those before the ones that follow it without a gap.
-func (c *Chain) Found(id gocql.UUID) {
+// ClearAfter clears After of a dead letter of the chain, and of those that follow it without a
+// gap: the events before it are published, which are also those before them.
+func (c *Chain) ClearAfter(id gocql.UUID) {
 	next := int64(0)
 	for i := range c.DeadLetters {
 		ref := &c.DeadLetters[i]

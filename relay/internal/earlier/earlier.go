@@ -33,6 +33,10 @@ const (
 // Missed reports that no reader has offered the row: it may have to be published.
 func (f Fate) Missed() bool { return f == Unpublished || f == Rewritten }
 
+// Settled reports that no reader has to publish the row: its event is published, or a dead
+// letter.
+func (f Fate) Settled() bool { return f == Published || f == DeadLetter }
+
 // Finder finds the rows of an aggregate that must be published before an event. The readers,
 // the repairer and the replays of dead letters share the rule.
 //
@@ -153,8 +157,7 @@ func (d *Finder) Unpublished(ctx context.Context, of *outbox.Event, to, passed i
 		return err
 	}
 	return d.Lookup(ctx, of, found.Published+1, to, func(f cdclog.StoredEvent) error {
-		switch d.Evidence.Fate(&f, began, math.MaxInt64) {
-		case Published, DeadLetter:
+		if d.Evidence.Fate(&f, began, math.MaxInt64).Settled() {
 			return nil
 		}
 		return take(f)

@@ -188,6 +188,13 @@ func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source,
 	return err
 }
 
+// SubmitMissing is Submit for a row that was read by key, and whose event was found in no
+// topic.
+func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, settled func()) error {
+	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: ByKey, Owner: true, Anyway: true, Missing: true, Settled: settled})
+	return err
+}
+
 // repeatLocked records a repeated event and reports whether the caller must settle it.
 func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (settle bool) {
 	if v != Repeated {

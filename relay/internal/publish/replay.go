@@ -244,7 +244,7 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil {
-			if in.Found(head.ID); ref.At == again { // otherwise somebody has changed it
+			if in.ClearAfter(head.ID); ref.At == again { // otherwise somebody has changed it
 				ref.At = head.At
 			}
 			p.mu.deadLetters.Touch(in)
@@ -260,8 +260,7 @@ func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passe
 	}
 	of := storedEvent(l)
 	return r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
-		_, err := r.p.Offer(ctx, Offer{Event: f.Event, Written: f.Written, Bad: f.Err, By: ByKey, Owner: true, Anyway: true, Missing: true})
-		return err
+		return r.p.SubmitMissing(ctx, f, nil)
 	})
 }
 

@@ -199,13 +199,13 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
 		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
-			lines := p.mu.of(agg).lines
-			if known, ok := lines.Line(agg); ok {
+			s := p.mu.of(agg)
+			if known, ok := s.line(agg); ok {
 				_, unknown := d.unknown[e.EventID]
 				if c := p.mu.deadLetters.Of(agg); unknown && c != nil && known.Next == e.Sequence {
-					c.Found(e.EventID) // the previous event is in its topic
+					c.ClearAfter(e.EventID) // the previous event is in its topic
 				}
-				lines.Keep(agg, lines.Advance(agg, known, e.Sequence))
+				s.advance(agg, e.Sequence)
 			}
 		}
 	}

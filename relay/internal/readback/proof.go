@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -143,38 +142,35 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	e := &ask.event
 	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
-		result, err = d.ofDeadLetter(ctx, e.ID)
+		var fate earlier.Fate
+		fate, err = d.publisher.FateOfDeadLetter(ctx, e.ID)
+		result = ofDeadLetter[fate]
 	}
 	if err == nil && result == proofNotNear {
 		if quick {
-			return 0, publish.ErrLeft
+			return earlier.Doubtful, publish.ErrLeft
 		}
 		result, err = d.ask(ctx, d.wide, ask)
 	}
 	if err != nil {
-		return 0, err
+		return earlier.Doubtful, err
 	}
 	d.Results.WithLabelValues(string(result)).Inc()
 	if result == ProofUnpublished {
 		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
 			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
-	return result.fate(), nil
+	return fates[result], nil
 }
 
-// fate returns the fate of an event with the result.
-func (r ProofResult) fate() earlier.Fate {
-	switch r {
-	case ProofUnpublished:
-		return earlier.Unpublished
-	case ProofDeadLetter:
-		return earlier.DeadLetter
-	case proofNotNear:
-		return earlier.Doubtful
-	default:
-		return earlier.Published
+// fates are the fates of events by the result of a proof, and ofDeadLetter the results by the
+// fate that an event has because of its dead letter; proofNotNear without one.
+var (
+	fates = map[ProofResult]earlier.Fate{
+		ProofPublished: earlier.Published, ProofUnproven: earlier.Published, ProofDeadLetter: earlier.DeadLetter, ProofUnpublished: earlier.Unpublished,
 	}
-}
+	ofDeadLetter = map[earlier.Fate]ProofResult{earlier.Published: ProofPublished, earlier.DeadLetter: ProofDeadLetter}
+)
 
 // Find looks for an event near the time of its creation, and for its dead letter. It reads
 // no more, so an event that is not found may be published.
@@ -184,20 +180,22 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	}
 	first, err := d.answersFrom(ctx)
 	if err != nil {
-		return 0, err
+		return earlier.Doubtful, err
 	}
 	ask := d.askOf(f, first)
 	ask.written = ask.since
 	// The clock of the service may have been ahead of the broker's.
 	froms := append(d.expected(ask.since), ask.since/1000-d.cfg.ReadBackMargin.Milliseconds())
-	result, err := d.readFrom(ctx, ask, froms)
-	if err == nil && result == ProofUnproven {
+	switch result, err := d.readFrom(ctx, ask, froms); {
+	case err != nil:
+		return earlier.Doubtful, err
+	case result == proofNotNear:
+		return d.publisher.FateOfDeadLetter(ctx, f.ID)
+	case result == ProofPublished:
+		return earlier.Published, nil
+	default:
 		return earlier.Doubtful, nil
 	}
-	if err == nil && result == proofNotNear {
-		result, err = d.ofDeadLetter(ctx, f.ID)
-	}
-	return result.fate(), err
 }
 
 // askOf returns the request for an event. first is answersFrom.
@@ -274,19 +272,6 @@ func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a proofAsk) (Pro
 		return got.result, got.err
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
-	}
-}
-
-// ofDeadLetter returns the result that the event's dead letter gives, proofNotNear if it has
-// none.
-func (d *Proofs) ofDeadLetter(ctx context.Context, event gocql.UUID) (ProofResult, error) {
-	switch fate, err := d.publisher.FateOfDeadLetter(ctx, event); fate {
-	case earlier.Published:
-		return ProofPublished, err
-	case earlier.DeadLetter:
-		return ProofDeadLetter, err
-	default:
-		return proofNotNear, err
 	}
 }
 
