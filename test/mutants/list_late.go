@@ -122,6 +122,11 @@ var lateMutants = []mutant{
 		old: "		if strict {\n			if aggregate",
 		new: "		{\n			if aggregate",
 	}),
+	unit("TestReplayer_AHeadThatIsGone", mutant{
+		name: "a dead letter is replayed without a look-up after one that is gone", file: "relay/internal/publish/replay.go",
+		old: "		return false, err\n	}\n	of := storedEvent(l)",
+		new: "		return true, err\n	}\n	of := storedEvent(l)",
+	}),
 	unit("TestRepairer_DoubtsMoreThanItRemembers", mutant{
 		name: "repeated requests for many events are never granted", file: "relay/internal/backfill/repair.go",
 		old: "			delete(r.doubted, id)\n			break\n",

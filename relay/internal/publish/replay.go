@@ -233,7 +233,7 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 	r.resumeLaneLocked(c)
 	release := p.claimLocked(p.mu.of(c.Key), c.Key)
 	p.wg.Go(func() {
-		err := r.findEarlier(ctx, head.ID, passed)
+		found, err := r.findEarlier(ctx, head.ID, passed)
 		release()
 		if err != nil {
 			if ctx.Err() == nil {
@@ -241,9 +241,12 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 			}
 			return
 		}
+		if !found {
+			r.adopt(head.ID)
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil {
+		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil && found {
 			if in.ClearAfter(head.ID); ref.At == again { // otherwise somebody has changed it
 				ref.At = head.At
 			}
@@ -253,13 +256,14 @@ func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 	})
 }
 
-func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passed int64) error {
+// findEarlier reports whether the dead letter exists, and the events before it are published.
+func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passed int64) (found bool, err error) {
 	l, err := r.p.DeadLetter(ctx, deadLetter)
-	if l == nil { // the claim of the replay shows that
-		return err
+	if l == nil {
+		return false, err
 	}
 	of := storedEvent(l)
-	return r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
+	return true, r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
 		return r.p.SubmitMissing(ctx, f, nil)
 	})
 }

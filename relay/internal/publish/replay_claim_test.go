@@ -15,6 +15,38 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
+// stored is a fixture with a store of dead letters.
+type stored struct {
+	*fixture
+	session *gocql.Session
+	db      *scyllafake.Server
+}
+
+// withDeadLetters returns a fixture, in a bubble, whose publisher writes dead letters.
+func withDeadLetters(t *testing.T) (*stored, *dlq.Store) {
+	t.Helper()
+	db, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relaytest.Migrate(t, db)
+	session := relaytest.Connect(t, db, "outbox", false)
+	store, err := dlq.Open(session, "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stored{setup(t, func(c *Config) { c.TableKeyspace, c.DeadLetters = "outbox", store }), session, db}, store
+}
+
+func (w *stored) close() {
+	w.session.Close()
+	w.fixture.close()
+	if err := w.db.Close(); err != nil {
+		w.t.Error(err)
+	}
+	time.Sleep(time.Minute) // timers of the clients
+}
+
 // A replay whose claim was lost publishes nothing: an operator may have discarded the
 // dead letter, or another worker may replay it.
 func TestReplay_EndsWithItsClaim(t *testing.T) {
@@ -25,25 +57,8 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			scyllatest.Bubble(t, func(t *testing.T) {
-				db, err := scyllafake.Start(scyllafake.Config{Tokens: 4})
-				if err != nil {
-					t.Fatal(err)
-				}
-				relaytest.Migrate(t, db)
-				session := relaytest.Connect(t, db, "outbox", false)
-				store, err := dlq.Open(session, "outbox")
-				if err != nil {
-					t.Fatal(err)
-				}
-				w := setup(t, func(c *Config) { c.TableKeyspace, c.DeadLetters = "outbox", store })
-				defer func() {
-					session.Close()
-					w.close()
-					if err := db.Close(); err != nil {
-						t.Error(err)
-					}
-					time.Sleep(time.Minute) // timers of the clients
-				}()
+				w, store := withDeadLetters(t)
+				defer w.close()
 				first := relaytest.Event(0, 1, topic)
 				w.submit(first, nil) // creates the topic
 				w.drain(time.Minute)
@@ -86,4 +101,29 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The head of a chain no longer exists when the events before it are looked up: they are
+// looked up before the next one then.
+func TestReplayer_AHeadThatIsGone(t *testing.T) {
+	t.Parallel()
+	scyllatest.Bubble(t, func(t *testing.T) {
+		w, _ := withDeadLetters(t)
+		defer w.close()
+		p, e := w.publisher, relaytest.Event(1, 4, "OrderUpdated")
+		r := NewReplayer(p, nil)
+		p.mu.Lock()
+		for seq := int64(4); seq <= 5; seq++ {
+			p.mu.deadLetters.Add(e.AggregateID, true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID, Seq: seq, After: 1}, false)
+		}
+		c := p.mu.deadLetters.Of(e.AggregateID)
+		r.findEarlierLocked(t.Context(), c)
+		p.mu.Unlock()
+		time.Sleep(time.Minute)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(c.DeadLetters) != 1 || c.Head().Seq != 5 || c.Head().After == 0 {
+			t.Errorf("the chain has %+v, want 5, before which nothing was looked up", c.DeadLetters)
+		}
+	})
 }
