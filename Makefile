@@ -134,11 +134,13 @@ together := ^Test(Admin_OrdersAndMessages|Relays_CarrySeveralTables|Sharing_Stan
 # The detector needs cgo: without C code of Pebble's, and without the linker of C.
 race := -race -tags pebblegozstd -ldflags=-linkmode=internal
 
-# Seeds and sizes of -short, since the detector makes all of it ten times slower.
+# Seeds and sizes of -short, since the detector makes all of it ten times slower. Each test
+# binary has one processor: the detector's scheduler is random anyway, and threads that
+# contend for its memory cost up to a third more. nightly-race has all processors.
 .PHONY: test-race
 test-race: cc ## the Go tests of packages that use goroutines, under the race detector with -short
-	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",$(race) -short -timeout 40m)
-	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,$(race) -short -timeout 40m -run "$(together)")
+	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",$(race) -short -cpu 1 -timeout 40m)
+	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,$(race) -short -cpu 1 -timeout 40m -run "$(together)")
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)

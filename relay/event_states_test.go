@@ -52,6 +52,10 @@ var eventTransitions = []relaytest.Transition{
 // followEvents records the states of the events every millisecond until end is called.
 func followEvents(w *relaytest.Walk, p func() *publish.Publisher, all ...outbox.Event) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID)
+	}
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(time.Millisecond)
@@ -64,7 +68,7 @@ func followEvents(w *relaytest.Walk, p func() *publish.Publisher, all ...outbox.
 			}
 			if p := p(); p != nil {
 				for i := range all {
-					w.See(fmt.Sprintf("event %d of %s", all[i].Sequence, all[i].AggregateID), cmp.Or(p.EventState(&all[i]), relaytest.Nowhere))
+					w.See(names[i], cmp.Or(p.EventState(&all[i]), relaytest.Nowhere))
 				}
 			}
 		}

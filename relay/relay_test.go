@@ -56,6 +56,7 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 		c.Keyspace = "outbox"
 		c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = 2*time.Second, 500*time.Millisecond, 2*time.Second
 		c.RestartDelay = time.Second
+		c.TailMaxInterval = time.Second // hours of virtual time have few polls
 		c.Kafka = append(c.Kafka, kgo.Dialer(w.dialKafka))
 		if change != nil {
 			change(c)

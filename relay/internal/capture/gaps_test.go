@@ -54,14 +54,14 @@ func TestGaps_AreLookedUpAtGrowingDistances(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		tb.asked = 0
+		tb.asked.Store(0)
 		for seq := int64(4); seq <= 1003; seq++ {
 			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if tb.asked < 5 || tb.asked > 12 {
-			t.Errorf("%d lookups for 1,000 events behind a hole, want about ten", tb.asked)
+		if n := tb.asked.Load(); n < 5 || n > 12 {
+			t.Errorf("%d lookups for 1,000 events behind a hole, want about ten", n)
 		}
 	})
 }

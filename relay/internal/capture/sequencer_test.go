@@ -25,7 +25,7 @@ type table struct {
 	rows    []cdclog.StoredEvent
 	visible []time.Time
 	away    atomic.Bool
-	asked   int
+	asked   atomic.Int64 // look-ups of several aggregates run concurrently
 	// breaks, if not 0, is after how many rows the first look-up breaks off.
 	breaks int
 	shown  atomic.Int64 // rows that were given out
@@ -34,13 +34,13 @@ type table struct {
 var errAway = errors.New("the database is away")
 
 func (tb *table) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(cdclog.StoredEvent) error) error {
-	tb.asked++
+	asked := tb.asked.Add(1)
 	if tb.away.Load() {
 		return errAway
 	}
 	for i, e := range tb.rows {
 		if e.AggregateID == of.AggregateID && from <= e.Sequence && e.Sequence < to && !time.Now().Before(tb.visible[i]) {
-			if tb.breaks > 0 && tb.asked == 1 && i == tb.breaks {
+			if tb.breaks > 0 && asked == 1 && i == tb.breaks {
 				return errAway
 			}
 			tb.shown.Add(1)
