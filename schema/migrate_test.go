@@ -89,8 +89,19 @@ var (
 	allApplied = everyone("applied", "")
 )
 
-// lastVersion is the number of the newest migration.
-var lastVersion = strings.Count(allApplied, ",") + 1
+// lastVersion is the number of the newest migration, lastComponent its component.
+var (
+	lastVersion   = strings.Count(allApplied, ",") + 1
+	lastComponent = newest().component
+)
+
+func newest() migration {
+	migrations, err := load(files)
+	if err != nil {
+		panic(err)
+	}
+	return migrations[len(migrations)-1]
+}
 
 func TestMigrate_FromNothingAndAgain(t *testing.T) {
 	t.Parallel()
@@ -276,7 +287,7 @@ func TestMigrate_RefusesChangedMigration(t *testing.T) {
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
 	mustExec(t, s, "UPDATE outbox.schema_migrations SET checksum = 'other' WHERE component = ? AND version = 4", Orders)
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Core, lastVersion)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", lastComponent, lastVersion)
 	err := Migrate(t.Context(), s, Options{})
 	var changed *ChecksumError
 	if !errors.As(err, &changed) || changed.Version != 4 || changed.Recorded != "other" || changed.Embedded == "" {
@@ -339,7 +350,7 @@ func TestMigrate_NamesTheHolderOfTheLock(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{})
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", Core, lastVersion)
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ? AND version = ?", lastComponent, lastVersion)
 	mustExec(t, s, "INSERT INTO outbox.schema_locks (name, owner) VALUES (?, 'somebody')", lockName)
 	err := Migrate(t.Context(), s, Options{LockWait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "held by somebody for longer than 1s") {

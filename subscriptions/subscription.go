@@ -67,6 +67,10 @@ type Subscription struct {
 	// delivered. A message for which it cannot be evaluated is dead-lettered. Empty
 	// selects all.
 	Filter string
+	// Transform is a CEL expression over the event that returns a map with the key payload,
+	// the key headers or both: what the consumer receives instead. Null removes a header. A
+	// message for which it fails is dead-lettered as it was. Empty changes nothing.
+	Transform string
 	// Start is the first record of partitions without a position: latest, earliest or a
 	// time in RFC 3339. Default latest. It has no effect on partitions with a position;
 	// Seek has.
@@ -144,8 +148,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Validate reports every problem of the fields, except those of Filter and of the templates
-// and the destination of Push, which need more than the subscription. Call it on the result
+// Validate reports every problem of the fields, except those of Filter, of Transform, and of
+// the templates and the destination of Push, which need more than the subscription. Call it on the result
 // of WithDefaults.
 func (s *Subscription) Validate() error {
 	errs := []error{CheckName(s.Name)}

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +18,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
@@ -97,4 +101,43 @@ func TestDocs_Operations(t *testing.T) {
 			t.Errorf("%s: found %d operations, want at least %d: the expression is wrong", file, len(named), least)
 		}
 	}
+}
+
+// transforms matches a subscription with a transform, and the lines before and after it.
+var transforms = regexp.MustCompile("(?s)```yaml\n([^`]*\ntransform: [^`]*)```\n```json\n([^\n]+)\n([^\n]+)\n```")
+
+// A documented transform has the documented result.
+func TestDocs_Transforms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/subscriptions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := transforms.FindAllStringSubmatch(string(text), -1)
+	if len(all) == 0 {
+		t.Error("found no transform: the expression is wrong")
+	}
+	for _, m := range all {
+		s, err := readSubscriptions(strings.NewReader(m[1]), "-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := filter.CompileTransform(s[0].Transform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, want := kafkarecord.Event{AggregateID: "order-1"}, kafkarecord.Event{}
+		if err := errors.Join(json.Unmarshal([]byte(m[2]), &before), json.Unmarshal([]byte(m[3]), &want)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Apply(before)
+		if err != nil || !maps.Equal(got.Headers, want.Headers) || !sameJSON(got.Data, want.Data) {
+			t.Errorf("%s = %v %s, %v; want %v %s", s[0].Transform, got.Headers, got.Data, err, want.Headers, want.Data)
+		}
+	}
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)) == nil && reflect.DeepEqual(x, y)
 }

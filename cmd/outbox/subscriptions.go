@@ -165,6 +165,7 @@ func newSubscriptionsApplyCommand() *cobra.Command {
   name: mail
   topics: [OrderCreated]
   filter: data.total > 100
+  transform: '{"payload": {"id": event_id, "total": data.total}}'
   visibility_timeout: 1m
   push: {to: crm}                   # a target; without push the messages are received
 

@@ -68,7 +68,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 		return out
 	}
 	step(cli.ExitOK, "no subscriptions", "list")
-	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
+	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\ntransform: '{\"payload\": data.order}'\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
 	step(cli.ExitOK, "subscription stock stored, version 1", "apply", "-f", file)
 	for bad, text := range map[string]string{"topics: [a]": "name is missing", "name: x\ntopic: a": "topic", "": "no subscription", "[": "yaml"} {
 		write(bad)
@@ -76,9 +76,14 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	write("name: mail\ntopics: []")
 	step(cli.ExitFailed, "body.topics", "apply", "-f", file)
+	write("name: mail\ntopics: [a]\ntransform: data.n > 1")
+	step(cli.ExitFailed, "body.transform line 1, column 8: the type is bool, want a map", "apply", "-f", file)
 	step(cli.ExitOK, "Order*", "list")
 	got := step(cli.ExitOK, "visibility_timeout: 1m", "get", "mail")
 	write(got)
+	if !strings.Contains(got, `transform: '{"payload": data.order}'`) {
+		t.Errorf("get: %s", got)
+	}
 	step(cli.ExitOK, "version 2", "apply", "-f", file)
 	step(cli.ExitFailed, "has changed", "apply", "-f", file)
 	step(cli.ExitOK, "paused", "pause", "mail")

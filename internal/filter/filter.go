@@ -1,4 +1,4 @@
-// Package filter evaluates conditions over events, written in CEL.
+// Package filter evaluates conditions over events and transforms of them, written in CEL.
 package filter
 
 import (
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common"
 	"cel.dev/cel-go/ext"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -27,7 +28,7 @@ const (
 // its JSON form.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
-		cel.ParserExpressionSizeLimit(MaxLength), cel.ParserRecursionLimit(100), cel.CrossTypeNumericComparisons(true), ext.Strings(),
+		cel.ParserExpressionSizeLimit(MaxLength), cel.ParserRecursionLimit(100), cel.CrossTypeNumericComparisons(true), ext.Strings(), ext.TwoVarComprehensions(),
 		cel.Variable("topic", cel.StringType),
 		cel.Variable("partition", cel.IntType),
 		cel.Variable("offset", cel.IntType),
@@ -46,7 +47,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// compiling serializes Compile: the type checkers of one cel.Env share the catalog that the
+// compiling serializes compile: the type checkers of one cel.Env share the catalog that the
 // first one makes, without a lock (cel-go 0.33.2, checker.Env.Catalog and cloneWithDecls).
 var compiling sync.Mutex
 
@@ -56,30 +57,60 @@ type Expression struct{ program cel.Program }
 // Compile parses an expression and checks the types that are known without an
 // event. The error contains the position.
 func Compile(text string) (*Expression, error) {
+	program, err := compile(text, func(a *cel.Ast) error {
+		if !a.OutputType().IsExactType(cel.BoolType) {
+			return fmt.Errorf("line 1, column 1: the type is %s, want bool: compare the value with another one", a.OutputType())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Expression{program}, nil
+}
+
+// Check returns the errors of the fields filter and transform of a subscription, a line for
+// each. Empty ones have none.
+func Check(filter, transform string) (err error) {
+	if strings.TrimSpace(filter) != "" {
+		if _, bad := Compile(filter); bad != nil {
+			err = fmt.Errorf("filter: %w", bad)
+		}
+	}
+	if strings.TrimSpace(transform) != "" {
+		if _, bad := CompileTransform(transform); bad != nil {
+			err = errors.Join(err, fmt.Errorf("transform: %w", bad))
+		}
+	}
+	return err
+}
+
+func compile(text string, check func(*cel.Ast) error) (cel.Program, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w", err)
 	}
 	compiling.Lock()
 	defer compiling.Unlock()
-	ast, issues := env.Compile(text)
+	a, issues := env.Compile(text)
 	if issues.Err() != nil {
-		var errs []error
+		var errs []string
 		for _, e := range issues.Errors() {
 			msg, _, _ := strings.Cut(e.Message, "\n")
-			// CEL counts columns from 0, people from 1.
-			errs = append(errs, fmt.Errorf("line %d, column %d: %s", max(1, e.Location.Line()), e.Location.Column()+1, msg))
+			errs = append(errs, position(e.Location, msg).Error())
 		}
-		return nil, errors.Join(errs...)
+		return nil, errors.New(strings.Join(errs, "; ")) // in one line: the API has a field of each line
 	}
-	if !ast.OutputType().IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("line 1, column 1: the type is %s, want bool: compare the value with another one", ast.OutputType())
-	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
-	if err != nil {
+	if err := check(a); err != nil {
 		return nil, err
 	}
-	return &Expression{program}, nil
+	return env.Program(a, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+}
+
+// position returns an error with its position in the expression.
+func position(l common.Location, msg string) error {
+	// CEL counts columns from 0, people from 1.
+	return fmt.Errorf("line %d, column %d: %s", max(1, l.Line()), l.Column()+1, msg)
 }
 
 // Holds evaluates the expression. It returns an error if the expression is

@@ -14,9 +14,11 @@ type Subscription struct {
 	Name string `json:"name"`
 	// Topics are names, or patterns with * for any characters.
 	Topics []string `json:"topics"`
-	// Types are event types or patterns; empty selects all. Filter is a CEL expression.
-	Types  []string `json:"types,omitempty"`
-	Filter string   `json:"filter,omitempty"`
+	// Types are event types or patterns; empty selects all. Filter is a CEL expression, and
+	// Transform one that returns the payload and the headers to deliver.
+	Types     []string `json:"types,omitempty"`
+	Filter    string   `json:"filter,omitempty"`
+	Transform string   `json:"transform,omitempty"`
 	// Start is latest, earliest or a time, for partitions without a position.
 	Start string `json:"start,omitempty"`
 	// Ordering is key, strict or none.

@@ -348,6 +348,7 @@ func TestResource_LifeCycle(t *testing.T) {
 		`{"topics":["a"],"dead_letter":{"name":"a b"}}`: "body.dead_letter.name", `{"topics":["a"],"dead_letter":{"retention_days":0}}`: "body.dead_letter.retention_days",
 		`{"topics":["a"],"dead_letter":{"retention":"4d"}}`: "body.dead_letter.retention", `{"topics":["a"],"dead_letter":4}`: "body.dead_letter",
 		`{"topics":["a"],"push":{}}`: "body.push.to", `{"topics":["a"],"push":5}`: "body.push", `{"topics":["a"],"push":{"to":"x","url":"secret"}}`: "body.push.url",
+		`{"topics":["a"],"transform":"data ==\n x + y"}`: "body.transform", `{"topics":["a"],"transform":"{\"body\": data}"}`: "body.transform", `{"topics":["a"],"transform":{}}`: "body.transform",
 		`{"topics":["a"],"push":{"to":"x","severity":"bad"}}`: "body.push.severity", `{"topics":["a"],"push":{"to":"x","concurrency":1001}}`: "body.push.concurrency",
 	} {
 		if r := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", body); r.Code != 422 || len(r.Errors) != 1 || r.Errors[0].Location != at {
@@ -357,6 +358,11 @@ func TestResource_LifeCycle(t *testing.T) {
 	named := b.ask(t, http.MethodPut, "/v1/subscriptions/named", `{"topics":["a"],"dead_letter":{"name":"my-dlq","retention_days":4}}`)
 	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/named", named.Body.String()); again.Code != 200 || !strings.Contains(again.Body.String(), `"dead_letter":{"name":"my-dlq","retention_days":4}`) {
 		t.Errorf("PUT with dead_letter = %s, then %s", named.Body, again.Body)
+	}
+	const transform = `"transform":"{\"payload\": data.order, \"headers\": {\"tenant\": null}}"`
+	changed := b.ask(t, http.MethodPut, "/v1/subscriptions/changed", `{"topics":["a"],`+transform+`}`)
+	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/changed", changed.Body.String()); again.Code != 200 || !strings.Contains(again.Body.String(), transform) {
+		t.Errorf("PUT with transform = %s, then %s", changed.Body, again.Body)
 	}
 	pushed := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", `{"topics":["a"],"push":{"to":"ops","title":"t","concurrency":9}}`)
 	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", pushed.Body.String()); again.Code != 200 ||

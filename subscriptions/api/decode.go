@@ -196,6 +196,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		take(f, "topics", "a list of names and patterns", &s.Topics)
 		take(f, "types", "a list of event types and patterns", &s.Types)
 		f.text("filter", &s.Filter)
+		f.text("transform", &s.Transform)
 		f.text("start", &s.Start)
 		f.text("ordering", (*string)(&s.Ordering))
 		f.duration("visibility_timeout", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &s.VisibilityTimeout)

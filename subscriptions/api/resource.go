@@ -19,6 +19,7 @@ type subscriptionInput struct {
 	Topics            []string                  `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
 	Types             []string                  `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
 	Filter            string                    `json:"filter,omitempty" doc:"CEL expression over the event; only messages for which it is true are delivered"`
+	Transform         string                    `json:"transform,omitempty" doc:"CEL expression over the event that returns a map with payload, headers or both: what is delivered instead. Null removes a header. A message for which it fails becomes a dead letter"`
 	Start             string                    `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
 	Ordering          subscriptions.Ordering    `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
 	VisibilityTimeout string                    `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
@@ -46,6 +47,7 @@ type subscriptionBody struct {
 	Topics            []string                  `json:"topics"`
 	Types             []string                  `json:"types,omitempty"`
 	Filter            string                    `json:"filter,omitempty"`
+	Transform         string                    `json:"transform,omitempty"`
 	Start             string                    `json:"start"`
 	Ordering          subscriptions.Ordering    `json:"ordering" enum:"key,strict,none"`
 	VisibilityTimeout string                    `json:"visibility_timeout"`
@@ -63,7 +65,7 @@ type subscriptionBody struct {
 
 func newBody(s *subscriptions.Subscription) subscriptionBody {
 	b := subscriptionBody{
-		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Start: s.Start, Ordering: s.Ordering,
+		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Transform: s.Transform, Start: s.Start, Ordering: s.Ordering,
 		VisibilityTimeout: short(s.VisibilityTimeout), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
 		Push: (*pushBody)(s.Push), Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
 	}

@@ -17,7 +17,8 @@ import (
 const (
 	// ClassMaxReceive: the message was delivered as often as is allowed.
 	ClassMaxReceive = "max_receive"
-	// ClassRejected: the consumer rejected it, or the filter could not be evaluated.
+	// ClassRejected: the consumer rejected it, the filter could not be evaluated, or
+	// the transform failed.
 	ClassRejected = "rejected"
 )
 

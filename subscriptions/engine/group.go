@@ -32,6 +32,7 @@ type group struct {
 	incarnation string // also the consumer group
 	log         *slog.Logger
 	filter      *filter.Expression // nil selects all
+	transform   *filter.Transform  // nil changes nothing
 	metrics     *groupMetrics
 	work        context.Context // ends when the group has ended
 	quit        context.CancelFunc
@@ -106,7 +107,7 @@ func (g *group) isStopping() bool {
 // update applies a changed subscription; false if it needs another client.
 func (g *group) update(r store.Resource) bool {
 	old := g.resource.Load()
-	if r.Incarnation() != g.incarnation || !slices.Equal(r.Topics, old.Topics) || !slices.Equal(r.Types, old.Types) || r.Filter != old.Filter ||
+	if r.Incarnation() != g.incarnation || !slices.Equal(r.Topics, old.Topics) || !slices.Equal(r.Types, old.Types) || r.Filter != old.Filter || r.Transform != old.Transform ||
 		r.Ordering != old.Ordering || r.Start != old.Start || !samePush(r.Push, old.Push) {
 		return false
 	}
@@ -191,6 +192,11 @@ func (g *group) open() (err error) {
 			return fmt.Errorf("filter: %w", err)
 		}
 	}
+	if strings.TrimSpace(r.Transform) != "" {
+		if g.transform, err = filter.CompileTransform(r.Transform); err != nil {
+			return fmt.Errorf("transform: %w", err)
+		}
+	}
 	if r.Push != nil {
 		plugin, err := g.e.cfg.Push.Plugin(r.Push)
 		if err != nil {
@@ -238,6 +244,19 @@ func (g *group) selects(rec *kgo.Record) (bool, error) {
 		}
 	}
 	return g.pusher.accepts(rec), nil
+}
+
+// event returns what a consumer receives of a record. An error means that the transform failed.
+func (g *group) event(rec *kgo.Record) (kafkarecord.Event, error) {
+	e := kafkarecord.DecodeWith(rec, jsonform.Valid)
+	if g.transform == nil {
+		return e, nil
+	}
+	e, err := g.transform.Apply(e)
+	if err != nil {
+		return e, fmt.Errorf("transform: %w", err)
+	}
+	return e, nil
 }
 
 // recordOf returns a record for the queue.

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -48,9 +47,14 @@ func newPusher(g *group, plugin push.Plugin) *pusher {
 	}
 }
 
-// accepts reports whether the plugin of a subscription with push delivery accepts a record.
+// accepts reports whether the plugin of a subscription with push delivery accepts a record. One
+// whose transform fails is accepted: its delivery fails.
 func (u *pusher) accepts(rec *kgo.Record) bool {
-	return u == nil || push.AcceptsAll(u.plugin) || push.Accepts(u.plugin, push.NewEvent(u.g.name, kafkarecord.DecodeWith(rec, jsonform.Valid), 0))
+	if u == nil || push.AcceptsAll(u.plugin) {
+		return true
+	}
+	e, err := u.g.event(rec)
+	return err != nil || push.Accepts(u.plugin, push.NewEvent(u.g.name, e, 0))
 }
 
 // run leases messages while there are places for calls, until the group stops or ctx ends.
@@ -93,17 +97,23 @@ func (u *pusher) run(ctx context.Context) {
 // deliver calls the plugin for a leased message and settles it.
 func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	defer u.calls.Done()
-	if err, abandoned := u.await(l, u.call(l, timeout), timeout); !abandoned {
+	event, err := u.g.event(l.Record)
+	if err != nil {
+		<-u.slots
+		u.settle(l, push.Permanent(err))
+		return
+	}
+	if err, abandoned := u.await(l, u.call(l, event, timeout), timeout); !abandoned {
 		u.settle(l, err)
 	}
 }
 
 // call starts a call of the plugin. The place is free when the call returns, however long
 // that takes, so a plugin that hangs blocks only places of its own subscription.
-func (u *pusher) call(l *leased, timeout time.Duration) <-chan error {
+func (u *pusher) call(l *leased, event kafkarecord.Event, timeout time.Duration) <-chan error {
 	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
 	done := make(chan error, 1)
-	e := push.NewEvent(u.g.name, kafkarecord.DecodeWith(l.Record, jsonform.Valid), l.Attempt)
+	e := push.NewEvent(u.g.name, event, l.Attempt)
 	ctx, end := u.spans.Push(ctx, &trace.Pushed{
 		Subscription: u.g.name, To: u.g.resource.Load().Push.To, Topic: e.Topic, Partition: e.Partition, Offset: e.Offset, ID: e.ID, Headers: e.Headers,
 	})

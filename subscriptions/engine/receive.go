@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -142,16 +141,16 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 	if err := g.resource.Load().CheckReceive(); err != nil {
 		return nil, err
 	}
-	out := g.await(ctx, r)
-	if len(out) == 0 {
-		if g.isStopping() {
-			return nil, fmt.Errorf("subscription %q is stopping: %w", name, subscriptions.ErrUnavailable)
+	var messages []subscriptions.Message
+	for end := time.Now().Add(r.Wait); len(messages) == 0; r.Wait = max(0, time.Until(end)) {
+		out := g.await(ctx, r)
+		if len(out) == 0 {
+			if g.isStopping() {
+				return nil, fmt.Errorf("subscription %q is stopping: %w", name, subscriptions.ErrUnavailable)
+			}
+			return nil, nil
 		}
-		return nil, nil
-	}
-	messages := make([]subscriptions.Message, len(out))
-	for i := range out {
-		messages[i] = g.message(signer, &out[i])
+		messages = g.messages(signer, out)
 	}
 	if r.AutoAck {
 		return e.autoAck(ctx, name, messages)
@@ -192,14 +191,32 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 	}
 }
 
+// messages returns leased messages with their receipts. Those whose transform fails become
+// dead letters instead.
+func (g *group) messages(signer *receipt.Signer, leases []leased) []subscriptions.Message {
+	out := make([]subscriptions.Message, 0, len(leases))
+	for i := range leases {
+		l := &leases[i]
+		e, err := g.event(l.Record)
+		if err != nil {
+			l.p.locked(func(q *queue.Queue) {
+				q.Settle(l.Offset, l.Lease, queue.Reject, time.Now(), 0, textOf(err), queue.Waiter{})
+			})
+			continue
+		}
+		out = append(out, g.message(signer, l, e))
+	}
+	return out
+}
+
 // message returns a leased message with its receipt.
-func (g *group) message(signer *receipt.Signer, l *leased) subscriptions.Message {
+func (g *group) message(signer *receipt.Signer, l *leased, e kafkarecord.Event) subscriptions.Message {
 	r := receipt.Receipt{
 		Subscription: g.incarnation, Topic: l.p.topic, Partition: l.p.number, Offset: l.Offset, Attempt: l.Attempt, Lease: l.Lease, Epoch: l.epoch,
 		Instance: g.e.cfg.Instance,
 	}
 	return subscriptions.Message{
-		Event: kafkarecord.DecodeWith(l.Record, jsonform.Valid), Receipt: signer.Sign(&r), Attempt: l.Attempt, MaxReceive: l.MaxReceive, LeaseUntil: l.Until.UTC(),
+		Event: e, Receipt: signer.Sign(&r), Attempt: l.Attempt, MaxReceive: l.MaxReceive, LeaseUntil: l.Until.UTC(),
 	}
 }
 

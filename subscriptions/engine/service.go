@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -24,12 +23,7 @@ func (e *Engine) Put(ctx context.Context, s subscriptions.Subscription, principa
 	if err == nil && s.Push != nil {
 		_, err = e.cfg.Push.Plugin(s.Push)
 	}
-	if strings.TrimSpace(s.Filter) != "" {
-		if _, bad := filter.Compile(s.Filter); bad != nil {
-			err = errors.Join(err, fmt.Errorf("filter: %w", bad))
-		}
-	}
-	if err != nil {
+	if err = errors.Join(err, filter.Check(s.Filter, s.Transform)); err != nil {
 		return subscriptions.Subscription{}, err
 	}
 	r, err := e.cfg.Store.Put(ctx, s, principal)

@@ -28,8 +28,8 @@ type Event struct {
 // Plugin delivers events. The engine calls it from up to Push.Concurrency goroutines of the
 // subscription; with OrderingNone, also for one key.
 type Plugin interface {
-	// CanHandle reports whether the plugin accepts an event that the subscription selects;
-	// others are settled without a delivery. It must not block: the subscription waits
+	// CanHandle reports whether the plugin accepts an event that the subscription selects, as
+	// transformed; others are settled without a delivery. It must not block: the subscription waits
 	// for it.
 	CanHandle(e Event) bool
 	// Process returns nil when the event is delivered. Any other error, or a panic, is a

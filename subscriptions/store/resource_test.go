@@ -16,7 +16,7 @@ import (
 )
 
 func subscription(name string) subscriptions.Subscription {
-	s := subscriptions.Subscription{Name: name, Topics: []string{"Order*"}, Types: []string{"OrderCreated"}, Filter: "event.total > 3"}
+	s := subscriptions.Subscription{Name: name, Topics: []string{"Order*"}, Types: []string{"OrderCreated"}, Filter: "event.total > 3", Transform: `{"payload": data}`}
 	return s.WithDefaults()
 }
 
@@ -39,7 +39,7 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 		t.Errorf("Put() = %+v\nwant %+v", got, want)
 	}
 	b.now = b.now.Add(time.Hour)
-	want.Types, want.Filter, want.Paused, want.Push = nil, "", true, nil
+	want.Types, want.Filter, want.Transform, want.Paused, want.Push = nil, "", "", true, nil
 	want.DeadLetter = subscriptions.DeadLetter{}
 	b.put(t, want)
 	want.Version, want.ChangedAt = 2, b.now

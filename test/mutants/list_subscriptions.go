@@ -43,6 +43,52 @@ var subscriptionMutants = []mutant{
 		name: "receipt: a name that is a part of another's names its owner", file: "subscriptions/internal/receipt/receipt.go", pkg: "./subscriptions/internal/receipt", run: "Names_OfAnother",
 		old: "bytes.HasPrefix(got[:n], begin)", new: "bytes.Contains(got[:n], begin[2:])",
 	},
+	inEngine("TransformsPulled", mutant{
+		name: "engine: a message whose transform fails is delivered as it is", file: "subscriptions/engine/receive.go",
+		old: "		if err != nil {\n			l.p", new: "		if err == nil && e.ID == \"\" {\n			l.p",
+	}),
+	inEngine("TransformsPulled", mutant{
+		name: "engine: a message whose transform fails is retried", file: "subscriptions/engine/receive.go",
+		old: "queue.Reject, time.Now(), 0, textOf(err)", new: "queue.Nack, time.Now(), 0, textOf(err)",
+	}),
+	inEngine("TransformsPulled", mutant{
+		name: "engine: a failed transform ends the request", file: "subscriptions/engine/receive.go",
+		old: "len(messages) == 0; r.Wait", new: "messages == nil; r.Wait",
+	}),
+	inEngine("TransformsPulled", mutant{
+		name: "engine: a changed transform is not used", file: "subscriptions/engine/group.go",
+		old: "r.Transform != old.Transform", new: "false",
+	}),
+	inEngine("TransformsPushed", mutant{
+		name: "engine: a failed transform keeps the place of its call", file: "subscriptions/engine/push.go",
+		old: "		<-u.slots\n		u.settle", new: "		u.settle",
+	}),
+	inEngine("TransformsPushed", mutant{
+		name: "engine: a plugin decides without the transform", file: "subscriptions/engine/push.go",
+		old: "	e, err := u.g.event(rec)\n", new: "	e, err := (&group{}).event(rec)\n",
+	}),
+	inEngine("RefusesExpressions", mutant{
+		name: "engine: a wrong transform is stored", file: "subscriptions/engine/service.go",
+		old: "filter.Check(s.Filter, s.Transform)", new: "filter.Check(s.Filter, \"\")",
+	}),
+	inTransform("StoredPayload|PayloadAndHeaders", mutant{
+		name: "transform: the headers of the record change", old: "	merged := maps.Clone(e.Headers)", new: "	merged := e.Headers",
+	}),
+	inTransform("ErrorsSayWhere", mutant{
+		name: "transform: the id of an event can be changed", old: "case identifies(string(name)) &&", new: "case false &&",
+	}),
+	inTransform("ErrorsSayWhere", mutant{
+		name: "transform: an unknown key is ignored", old: "key != types.String(keyPayload) && key", new: "false && key",
+	}),
+	inTransform("Bounded", mutant{
+		name: "transform: a result is not bounded while it is encoded", old: "	if len(b) > limit {", new: "	if len(b) > 10*limit {",
+	}),
+	inTransform("Exact", mutant{
+		name: "transform: a long integer becomes a double", old: "err == nil && (n > maxExact || n < -maxExact)", new: "err == nil && n > maxExact && false",
+	}),
+	inTransform("PayloadAndHeaders", mutant{
+		name: "transform: null does not remove a header", old: "			delete(merged, string(name))", new: "			merged[string(name)] = \"\"",
+	}),
 	inEngine("ContinuesBesideIdle", mutant{
 		name: "engine: a partition that continues waits for idle ones", file: "subscriptions/engine/config.go",
 		old: "fetchWait = 100 * time.Millisecond", new: "fetchWait = 5 * time.Second",
@@ -131,5 +177,10 @@ func inQueue(m mutant) mutant {
 
 func inEngine(run string, m mutant) mutant {
 	m.pkg, m.run = "./subscriptions/engine", "TestEngine_.*("+run+")"
+	return m
+}
+
+func inTransform(run string, m mutant) mutant {
+	m.file, m.pkg, m.run = "internal/filter/transform.go", "./internal/filter", "TestTransform_.*("+run+")"
 	return m
 }

@@ -288,6 +288,9 @@ func (w *world) subscription(r *release, e subscriptions.Service) {
 				if seen[m.ID] > 0 || m.Sequence <= last[m.AggregateID] {
 					w.t.Errorf("event %s, %d of %s, is delivered twice or after %d", m.ID, m.Sequence, m.AggregateID, last[m.AggregateID])
 				}
+				if m.Headers["queue"] != "stock" {
+					w.t.Errorf("event %s is delivered without the transform: headers %v", m.ID, m.Headers)
+				}
 				seen[m.ID], last[m.AggregateID] = m.Attempt, m.Sequence
 				settle(w, e, "inventory", subscriptions.Settle{Action: subscriptions.ActionAck, Receipt: m.Receipt})
 			}

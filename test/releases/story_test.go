@@ -203,7 +203,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	for _, s := range []subscriptions.Subscription{
 		{
 			Name: "inventory", Topics: []string{orders.EventCreated, "Moved"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute, MaxReceive: 3, Backoff: 20 * time.Minute, MaxBackoff: 20 * time.Minute,
-			DeadLetter: subscriptions.DeadLetter{Name: "stock", RetentionDays: 90},
+			DeadLetter: subscriptions.DeadLetter{Name: "stock", RetentionDays: 90}, Transform: `{"headers": {"queue": "stock"}}`,
 		},
 		{Name: "paused", Topics: []string{"Order*"}, Types: []string{"OrderC*"}, Filter: `event_type != ""`, Ordering: subscriptions.OrderingStrict, Paused: true},
 		{Name: "gone", Topics: []string{"Moved"}},

@@ -6,6 +6,7 @@ package subfake
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -145,7 +147,7 @@ func (s *Service) findLocked(name string) (*subscription, error) {
 // Put implements subscriptions.Service.
 func (s *Service) Put(_ context.Context, c subscriptions.Subscription, principal string) (subscriptions.Subscription, error) {
 	c = c.WithDefaults()
-	if err := c.Validate(); err != nil {
+	if err := errors.Join(c.Validate(), filter.Check(c.Filter, c.Transform)); err != nil {
 		return c, err
 	}
 	s.mu.Lock()

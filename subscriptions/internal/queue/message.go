@@ -66,7 +66,7 @@ type message struct {
 	written       time.Time // of the record; that of the first failure if it is unknown
 	leader        int32     // leader epoch of the record
 	maxReceive    int       // replaces that of the configuration unless 0
-	rejected      bool      // by a consumer or the filter
+	rejected      bool      // by a consumer, the filter or the transform
 	attempts      int
 	first         time.Time // first failure
 	next          time.Time // earliest time of the next delivery
@@ -132,7 +132,7 @@ type DeadLetter struct {
 	Attempts int
 	FirstAt  time.Time
 	Error    string
-	// Rejected reports that a consumer or the filter rejected the message.
+	// Rejected reports that a consumer, the filter or the transform rejected the message.
 	Rejected bool
 	// DeadLetter is the existing dead letter if the message is a replay of it.
 	DeadLetter gocql.UUID

@@ -130,7 +130,7 @@ export function subscription(ctx) {
           panel("Processes", {}, processes(now.instances))),
         h("div", { class: "stack" },
           panel("Subscription", {}, facts([
-            ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))],
+            ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))], ["Transform", s.transform && h("code", { class: "break" }, visible(s.transform))],
             ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout],
             ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`],
             ["Dead letter queue", s.dead_letter?.name && h("a", { href: href("/dead-letters", { tag: s.dead_letter.name }) }, visible(s.dead_letter.name))], ["Retention", s.dead_letter?.retention_days && `${plural(s.dead_letter.retention_days, "day")} for resolved and failed dead letters`],
