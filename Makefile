@@ -37,7 +37,8 @@ frugal := compile lint test-library test-race test-go test-full test-virtual ben
 $(frugal): export GOGC = 1600
 $(frugal): export GOMEMLIMIT = 1GiB
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The nested modules have tags of their own.
+VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo dev)
 # Without the pages of grpc's own traces and html/template, which nobody reads here.
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
