@@ -10,6 +10,10 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
+HELM        := helm.sh/helm/v3/cmd/helm@v3.22.0
+KUSTOMIZE   := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
+KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+GORELEASER  := github.com/goreleaser/goreleaser/v2@v2.15.1
 
 # gotest,FORMAT,PACKAGES,FLAGS is go test with a line for each package (pkgname) or test
 # (testname), and what failed once more at the end. It does not vet: lint does.
@@ -75,8 +79,9 @@ size: ## the production binary has at most 45 MiB
 TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser test-go fuzz-short test-library alerts vuln compose-check size
 
 # What takes too long for each change: the sizes that -short leaves out, under the race
-# detector too, more seeds, inputs and kills, what links the SDKs of three clouds, and each mutant.
-NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check mutants
+# detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm and
+# GoReleaser, which take 4 and 8 minutes to compile, and each mutant.
+NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check kubernetes release-check mutants
 
 # Tests need no debug information, which takes a tenth of the compilers' time.
 .PHONY: test
@@ -252,16 +257,26 @@ fmt: ## format the code
 vuln: ## known vulnerabilities, where the database is reachable
 	@./test/vuln-check './test/tool $(GOVULNCHECK)'
 
+conform = ./test/tool $(KUBECONFORM) -strict -schema-location test/deploy/schemas.json
+
 .PHONY: compose-check
-compose-check: ## validate docker-compose.yml against the compose specification, and the systemd units
+compose-check: ## validate docker-compose.yml, the objects of Kubernetes and the systemd units
 	./test/tool $(COMPOSESPEC) docker-compose.yml >/dev/null && echo "docker-compose.yml: valid"
+	@if sed 's/replicas:/replica:/' deploy/kubernetes/base/outbox.yaml | $(conform) >/dev/null; then echo "kubeconform accepts a misspelt field"; exit 1; fi
+	$(conform) -summary deploy/kubernetes/{base/outbox,monitoring/monitoring,keda/keda}.yaml
 	./test/systemd
 
 .PHONY: kubernetes
-kubernetes: ## render the chart with Helm and its overlay with kustomize (needs helm and kubectl)
-	helm lint --strict deploy/kubernetes/chart
-	helm template outbox deploy/kubernetes/chart --set monitoring.enabled=true --set keda.enabled=true >/dev/null
-	kubectl kustomize deploy/kubernetes/example >/dev/null
+kubernetes: ## render the chart with Helm, build its overlays with kustomize, validate both
+	./test/kubernetes $(HELM) $(KUSTOMIZE) $(KUBECONFORM)
+
+.PHONY: release-check
+release-check: ## check the configuration of releases, and build a snapshot with packages for this platform
+	./test/release-check $(GORELEASER)
+
+.PHONY: release
+release: # by the release workflow
+	./test/tool $(GORELEASER) release --clean
 
 .PHONY: java
 java:
@@ -277,4 +292,4 @@ chromium:
 
 .PHONY: clean
 clean: ## remove what the targets made (the data of `make dev` too)
-	rm -rf bin .outbox .peers .tools
+	rm -rf bin dist .outbox .peers .tools

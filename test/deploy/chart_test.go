@@ -1,6 +1,5 @@
-// Package deploy renders the Helm chart and checks its objects, and the configuration of
-// releases, against the schemas of
-// Kubernetes, the Prometheus Operator, KEDA and GoReleaser.
+// Package deploy renders the Helm chart, checks its objects, and writes the kustomize base.
+// make compose-check validates the base; make kubernetes does the same with Helm itself.
 package deploy
 
 import (
@@ -14,12 +13,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"text/template"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
@@ -35,8 +35,8 @@ const folder = "../../deploy/kubernetes"
 type object = map[string]any
 
 // render executes a template of the chart as Helm does for the release outbox. It has the
-// functions that the chart uses, so another function is an error here; the release workflow
-// runs Helm itself.
+// functions that the chart uses, so another function is an error here; make kubernetes compares
+// the results with those of Helm.
 func render(t *testing.T, file string, set func(values object)) string {
 	t.Helper()
 	chart := filepath.Join(folder, "chart")
@@ -61,12 +61,18 @@ func render(t *testing.T, file string, set func(values object)) string {
 			var b bytes.Buffer
 			e := yaml.NewEncoder(&b)
 			e.SetIndent(2)
+			e.CompactSeqIndent() // as Helm's
 			err := e.Encode(v)
 			return strings.TrimSuffix(b.String(), "\n"), err
 		},
-		"nindent":   func(n int, s string) string { return indent(n, "\n"+s) },
-		"quote":     func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
-		"replace":   func(from, to, s string) string { return strings.ReplaceAll(s, from, to) },
+		"nindent": func(n int, s string) string { return indent(n, "\n"+s) },
+		"quote":   func(v any) string { return fmt.Sprintf("%q", fmt.Sprint(v)) },
+		"kindIs":  func(kind string, v any) bool { return reflect.TypeOf(v).Kind().String() == kind },
+		"toJson": func(v any) (string, error) {
+			b, err := json.Marshal(v)
+			return string(b), err
+		},
+		"trunc":     func(n int, s string) string { return s[:n] },
 		"sha256sum": func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) },
 		"default": func(otherwise, v string) string {
 			if v == "" {
@@ -130,112 +136,60 @@ func parse(t *testing.T, text string) (all []object) {
 	}
 }
 
-// validator checks objects against the schemas of their kinds.
-type validator struct {
-	compiler *jsonschema.Compiler
-	kinds    object
-}
-
-func newValidator(t *testing.T) validator {
-	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(read(t, "schemas.json")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := validator{jsonschema.NewCompiler(), doc.(object)["kinds"].(object)}
-	if err := v.compiler.AddResource("schemas.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// check returns why an object of Kubernetes is not valid.
-func (v validator) check(o object) error {
-	return v.checkAs(fmt.Sprintf("%v/%v", o["apiVersion"], o["kind"]), o)
-}
-
-// checkAs returns why an object of a kind is not valid.
-func (v validator) checkAs(kind string, o object) error {
-	if v.kinds[kind] == nil {
-		return fmt.Errorf("%s has no schema; add it to the command schemas", kind)
-	}
-	s, err := v.compiler.Compile("schemas.json#/kinds/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(kind))
-	if err != nil {
-		return err
-	}
-	b, err := json.Marshal(o) // YAML's numbers as in JSON
-	if err != nil {
-		return err
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	return s.Validate(doc)
-}
-
 // everything enables what needs operators in the cluster.
 func everything(values object) {
 	values["monitoring"].(object)["enabled"] = true
 	values["keda"].(object)["enabled"] = true
 }
 
-// Every object of the chart is valid, also with the operators' objects and with a Secret of
-// the user.
-func TestChart_ObjectsAreValid(t *testing.T) {
+// The chart has no Secret where the user has one, and the operators' objects on request only.
+func TestChart_ObjectsOnRequest(t *testing.T) {
 	t.Parallel()
-	v := newValidator(t)
-	got := map[string]int{}
-	for _, file := range []string{"outbox.yaml", "monitoring.yaml", "keda.yaml"} {
-		for _, o := range parse(t, render(t, file, everything)) {
-			got[o["kind"].(string)]++
-			if err := v.check(o); err != nil {
-				t.Errorf("%s: %v %v: %v", file, o["kind"], o["metadata"], err)
+	count := func(set func(values object)) map[string]int {
+		got := map[string]int{}
+		for _, file := range []string{"outbox.yaml", "monitoring.yaml", "keda.yaml"} {
+			for _, o := range parse(t, render(t, file, set)) {
+				got[o["kind"].(string)]++
 			}
 		}
+		return got
 	}
-	want := map[string]int{
-		"Secret": 1, "ServiceAccount": 1, "Job": 1, "Deployment": 4, "PodDisruptionBudget": 4, "Service": 3,
-		"NetworkPolicy": 4, "PodMonitor": 1, "PrometheusRule": 1, "ScaledObject": 1,
-	}
-	if !maps.Equal(got, want) {
+	want := map[string]int{"Secret": 1, "ServiceAccount": 1, "Job": 1, "Deployment": 4, "PodDisruptionBudget": 4, "Service": 3, "NetworkPolicy": 4}
+	if got := count(nil); !maps.Equal(got, want) {
 		t.Errorf("the chart has %v, want %v", got, want)
 	}
-	for _, o := range parse(t, render(t, "outbox.yaml", func(values object) { values["existingSecret"] = "mine" })) {
-		if err := v.check(o); err != nil || o["kind"] == "Secret" {
-			t.Errorf("with a Secret of the user: %v: %v", o["kind"], err)
-		}
+	want["PodMonitor"], want["PrometheusRule"], want["ScaledObject"] = 1, 1, 1
+	if got := count(everything); !maps.Equal(got, want) {
+		t.Errorf("with the operators' objects, the chart has %v, want %v", got, want)
 	}
-	for file, text := range map[string]string{"monitoring.yaml": render(t, "monitoring.yaml", nil), "keda.yaml": render(t, "keda.yaml", nil)} {
-		if text != "" {
-			t.Errorf("%s is rendered by default, where its operator may be absent: %s", file, text)
-		}
+	if got := count(func(values object) { values["existingSecret"] = "mine" }); got["Secret"] > 0 {
+		t.Errorf("with a Secret of the user, the chart has %v", got)
 	}
 }
 
-// The schemas refuse a misspelt field, a wrong type and a missing field.
-func TestChart_SchemasRefuse(t *testing.T) {
+// A change of the Job's specification changes its name, because Kubernetes refuses to change
+// the one that is there.
+func TestChart_AChangedJobIsANewOne(t *testing.T) {
 	t.Parallel()
-	v := newValidator(t)
-	deployment := func() (o, spec object) {
-		for _, o := range parse(t, render(t, "outbox.yaml", nil)) {
-			if o["kind"] == "Deployment" {
-				return o, o["spec"].(object)
+	name := func(set func(values object)) string {
+		for _, o := range parse(t, render(t, "outbox.yaml", set)) {
+			if o["kind"] == "Job" {
+				return o["metadata"].(object)["name"].(string)
 			}
 		}
-		t.Fatal("the chart has no Deployment")
-		return nil, nil
+		return ""
 	}
-	for name, change := range map[string]func(spec object){
-		"a misspelt field": func(spec object) { spec["replica"] = 2 },
-		"a wrong type":     func(spec object) { spec["replicas"] = "2" },
-		"no selector":      func(spec object) { delete(spec, "selector") },
+	names := map[string]bool{name(nil): true}
+	for _, set := range []func(values object){
+		func(values object) { values["image"].(object)["tag"] = "0.2.0-RC_1" },
+		func(values object) { values["existingSecret"] = "mine" },
+		func(values object) { values["resources"] = object{} },
 	} {
-		o, spec := deployment()
-		change(spec)
-		if v.check(o) == nil {
-			t.Errorf("a Deployment with %s is valid", name)
+		n := name(set)
+		if names[n] || !regexp.MustCompile(`^outbox-migrate-[0-9a-f]{8}$`).MatchString(n) {
+			t.Errorf("the Job is %s; others are %v", n, names)
 		}
+		names[n] = true
 	}
 }
 
@@ -269,7 +223,12 @@ func TestChart_PodsAreConfined(t *testing.T) {
 // processes accept, and their listeners are the ones of probes and services.
 func TestChart_ConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
-	objects := parse(t, render(t, "outbox.yaml", nil))
+	objects := parse(t, render(t, "outbox.yaml", func(values object) {
+		values["config"].(object)["http"].(object)["hosts"] = []any{"orders.example.com"}
+		for _, c := range values["components"].(object) { // as Helm reads the numbers of a file
+			c.(object)["env"] = object{"OUTBOX_RELAY_MAX_RECORD_BYTES": 10485760.0}
+		}
+	}))
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
 	if err := os.WriteFile(file, []byte(objects[0]["stringData"].(object)["outbox.yaml"].(string)), 0o600); err != nil {
 		t.Fatal(err)
@@ -296,6 +255,9 @@ func TestChart_ConfigurationIsAccepted(t *testing.T) {
 		}
 		if c.Admin.Addr != "0.0.0.0:9090" || c.Relay.Shards != 8 {
 			t.Errorf("%v listens on %s with %d shards", container["name"], c.Admin.Addr, c.Relay.Shards)
+		}
+		if c.Relay.MaxRecordBytes != 10485760 || !slices.Contains(c.HTTP.Hosts, "orders.example.com") {
+			t.Errorf("%v: records have %d bytes, and its hosts are %v", container["name"], c.Relay.MaxRecordBytes, c.HTTP.Hosts)
 		}
 	}
 }

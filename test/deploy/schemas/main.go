@@ -1,6 +1,6 @@
-// Command schemas writes the JSON Schema of the Kubernetes objects that the chart renders, and
-// of the configuration of releases, from the Go types of the modules that define them. It parses their source and compiles
-// none of it, so that none of them is a dependency of this repository.
+// Command schemas writes the JSON Schema of the Kubernetes objects that the chart renders, from
+// the Go types of the modules that define them. It parses their source and compiles none of it,
+// so that none of them is a dependency of this repository. kubeconform reads it without network.
 //
 //	go run ./test/deploy/schemas >test/deploy/schemas.json
 package main
@@ -26,7 +26,6 @@ var modules = map[string]string{
 	"k8s.io/api":          "k8s.io/api@v0.37.2",
 	"k8s.io/apimachinery": "k8s.io/apimachinery@v0.37.2",
 	"github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring": "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring@v0.95.2",
-	"github.com/goreleaser/goreleaser/v2":                                    "github.com/goreleaser/goreleaser/v2@v2.17.0",
 	"github.com/kedacore/keda/v2":                                            "github.com/kedacore/keda/v2@v2.21.0",
 }
 
@@ -42,25 +41,19 @@ var kinds = map[string]string{
 	"monitoring.coreos.com/v1/PodMonitor":     "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1",
 	"monitoring.coreos.com/v1/PrometheusRule": "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1",
 	"keda.sh/v1alpha1/ScaledObject":           "github.com/kedacore/keda/v2/apis/keda/v1alpha1",
-	"goreleaser/Project":                      "github.com/goreleaser/goreleaser/v2/pkg/config",
 }
 
 type schema = map[string]any
 
 // marshaled contains the types with a JSON form of their own.
 var marshaled = map[string]schema{
-	"k8s.io/apimachinery/pkg/util/intstr.IntOrString":            {"type": []string{"integer", "string"}},
-	"k8s.io/apimachinery/pkg/api/resource.Quantity":              {"type": []string{"number", "string"}, "pattern": `^[0-9.]+([numkMGTPE]i?|e[0-9]+)?$`},
-	"k8s.io/apimachinery/pkg/apis/meta/v1.Time":                  {"type": "string"},
-	"k8s.io/apimachinery/pkg/apis/meta/v1.MicroTime":             {"type": "string"},
-	"k8s.io/apimachinery/pkg/apis/meta/v1.Duration":              {"type": "string"},
-	"k8s.io/apimachinery/pkg/apis/meta/v1.FieldsV1":              {},
-	"github.com/goreleaser/goreleaser/v2/pkg/config.File":        {},
-	"github.com/goreleaser/goreleaser/v2/pkg/config.Hook":        {},
-	"github.com/goreleaser/goreleaser/v2/pkg/config.Hooks":       {},
-	"github.com/goreleaser/goreleaser/v2/pkg/config.StringArray": {"type": []string{"array", "string"}},
-	"github.com/goreleaser/goreleaser/v2/pkg/config.FlagArray":   {"type": []string{"array", "string"}},
-	"k8s.io/apimachinery/pkg/runtime.RawExtension":               {},
+	"k8s.io/apimachinery/pkg/util/intstr.IntOrString": {"type": []string{"integer", "string"}},
+	"k8s.io/apimachinery/pkg/api/resource.Quantity":   {"type": []string{"number", "string"}, "pattern": `^[0-9.]+([numkMGTPE]i?|e[0-9]+)?$`},
+	"k8s.io/apimachinery/pkg/apis/meta/v1.Time":       {"type": "string"},
+	"k8s.io/apimachinery/pkg/apis/meta/v1.MicroTime":  {"type": "string"},
+	"k8s.io/apimachinery/pkg/apis/meta/v1.Duration":   {"type": "string"},
+	"k8s.io/apimachinery/pkg/apis/meta/v1.FieldsV1":   {},
+	"k8s.io/apimachinery/pkg/runtime.RawExtension":    {},
 }
 
 // basic contains the JSON types of Go's.
@@ -82,25 +75,25 @@ type generator struct {
 	enums map[string][]string            // constants by import path and type
 	defs  map[string]schema
 	dirs  map[string]string // of the modules
-	only  map[string]bool   // the keys of a release; it has many services that this one does not use
 }
 
 func main() {
 	g := generator{types: map[string]map[string]declared{}, enums: map[string][]string{}, defs: map[string]schema{}, dirs: map[string]string{}}
-	g.only = map[string]bool{}
-	for _, key := range strings.Fields("version project_name builds archives nfpms checksum dockers_v2 signs docker_signs sboms changelog release snapshot") {
-		g.only[key] = true
-	}
-	roots := schema{}
-	for kind, pkg := range kinds {
+	var known []schema
+	fmt.Println(`{"$schema": "https://json-schema.org/draft/2020-12/schema",`)
+	fmt.Println(`"allOf": [`)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		pkg := kinds[kind]
 		if g.dir(pkg) == "" {
 			check(fmt.Errorf("%s: no module has the package %s", kind, pkg))
 		}
-		roots[kind] = g.ref(pkg, path.Base(kind))
+		is := schema{"properties": schema{"apiVersion": schema{"const": path.Dir(kind)}, "kind": schema{"const": path.Base(kind)}}}
+		known = append(known, is)
+		printJSON(schema{"if": is, "then": g.ref(pkg, path.Base(kind))})
+		fmt.Println(",")
 	}
-	fmt.Println(`{"$schema": "https://json-schema.org/draft/2020-12/schema",`)
-	printMap("kinds", roots)
-	fmt.Println(",")
+	printJSON(schema{"anyOf": known}) // another kind has no schema here
+	fmt.Println("],")
 	printMap("$defs", g.defs)
 	fmt.Println("}")
 }
@@ -110,15 +103,20 @@ func printMap[V any](name string, m map[string]V) {
 	fmt.Printf("%q: {\n", name)
 	keys := slices.Sorted(maps.Keys(m))
 	for i, k := range keys {
-		b, err := json.Marshal(m[k])
-		check(err)
-		fmt.Printf("%q: %s", k, b)
+		fmt.Printf("%q: ", k)
+		printJSON(m[k])
 		if i < len(keys)-1 {
 			fmt.Print(",")
 		}
 		fmt.Println()
 	}
 	fmt.Print("}")
+}
+
+func printJSON(v any) {
+	b, err := json.Marshal(v)
+	check(err)
+	fmt.Printf("%s", b)
 }
 
 func check(err error) {
@@ -254,7 +252,6 @@ func (g *generator) fields(pkg string, d declared, st *ast.StructType, propertie
 					g.fields(at, inner, st, properties, required)
 				}
 			}
-		case d.spec.Name.Name == "Project" && !g.only[name]:
 		case name == "status": // of the cluster, never of a manifest
 		default:
 			properties[name] = g.of(pkg, d, f.Type)

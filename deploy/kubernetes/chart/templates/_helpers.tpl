@@ -1,3 +1,13 @@
+{{- define "outbox.secret" -}}
+{{ default (printf "%s-config" .Release.Name) .Values.existingSecret }}
+{{- end }}
+{{- define "outbox.image" -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+{{- /* A number of a values file is a float, which quote would print as 1e+06. */}}
+{{- define "outbox.text" -}}
+{{ if kindIs "string" . }}{{ quote . }}{{ else }}{{ toJson . | quote }}{{ end }}
+{{- end }}
 {{- define "outbox.podSecurity" -}}
 securityContext:
   runAsNonRoot: true
@@ -11,4 +21,32 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
+{{- end }}
+{{- define "outbox.migrate" }}
+spec:
+  backoffLimit: 20
+  ttlSecondsAfterFinished: 86400
+  template:
+    metadata:
+      labels:
+        app.kubernetes.io/part-of: {{ .Release.Name }}
+        app.kubernetes.io/component: migrate
+    spec:
+      serviceAccountName: {{ .Release.Name }}
+      automountServiceAccountToken: false
+      restartPolicy: OnFailure
+      {{- include "outbox.podSecurity" . | nindent 6 }}
+      containers:
+        - name: migrate
+          image: {{ include "outbox.image" . }}
+          imagePullPolicy: {{ .Values.image.pullPolicy }}
+          args: [schema, migrate, --config, /etc/outbox/outbox.yaml]
+          {{- include "outbox.containerSecurity" . | nindent 10 }}
+          resources:
+            {{- toYaml .Values.resources | nindent 12 }}
+          volumeMounts:
+            - {name: config, mountPath: /etc/outbox, readOnly: true}
+      volumes:
+        - name: config
+          secret: {secretName: {{ include "outbox.secret" . }}}
 {{- end }}
