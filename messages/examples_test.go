@@ -19,6 +19,7 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 	}
 	h := humago.New(http.NewServeMux(), huma.DefaultConfig("Messages", "1"))
 	NewAPI(s).Register(h)
+	NewAPI(s).RegisterMany(h)
 	doc := h.OpenAPI()
 	count := 0
 	check := func(where string, media *huma.MediaType, mode huma.ValidateMode) {
@@ -57,7 +58,7 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 			}
 		}
 	}
-	if count < 25 {
+	if count < 45 {
 		t.Errorf("checked %d examples", count)
 	}
 }

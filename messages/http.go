@@ -16,7 +16,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
-	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -75,6 +74,7 @@ type messageBody struct {
 	State         State                    `json:"state" enum:"received,scheduled,cancelled,processing,queued,completed,retrying,dlq_pending,dlq_processing,resolved,failed,archived"`
 	Topic         string                   `json:"topic"`
 	Key           string                   `json:"key,omitempty"`
+	Client        string                   `json:"client,omitempty" doc:"In a list of the operators' API: the client that submitted it, the name of a token, or the word address and the address"`
 	CreatedAt     time.Time                `json:"created_at"`
 	DeliverAt     *time.Time               `json:"deliver_at,omitempty"`
 	Record        *recordPlace             `json:"record,omitempty" doc:"Where it is, once completed"`
@@ -154,14 +154,16 @@ type idInput struct {
 }
 
 type listInput struct {
-	State  string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled; messages in other states are not listed"`
-	Topic  string    `query:"topic" doc:"Only messages for this topic"`
-	Key    string    `query:"key" doc:"Only messages with this key"`
-	Client string    `query:"client" doc:"Only messages of this client: the name of a token, or the word address and the address"`
-	From   time.Time `query:"from" doc:"Only messages due at this time or later; by default all, including overdue ones"`
-	Until  time.Time `query:"until" doc:"Only messages due before this time"`
-	Limit  int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-	Cursor string    `query:"cursor" doc:"next of the previous page, with the same other parameters"`
+	State        string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled; messages in other states are not listed"`
+	Topic        string    `query:"topic" doc:"Only messages for this topic"`
+	Key          string    `query:"key" doc:"Only messages with this key"`
+	Client       string    `query:"client" doc:"Only messages of this client: the name of a token, or the word address and the address"`
+	From         time.Time `query:"from" doc:"Only messages due at this time or later; by default all, including overdue ones"`
+	Until        time.Time `query:"until" doc:"Only messages due before this time"`
+	CreatedFrom  time.Time `query:"created_from" doc:"Only messages submitted at this time or later"`
+	CreatedUntil time.Time `query:"created_until" doc:"Only messages submitted before this time"`
+	Limit        int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	Cursor       string    `query:"cursor" doc:"next of the previous page, with the same other parameters"`
 }
 
 // API is a Service over HTTP.
@@ -197,7 +199,7 @@ func (a *API) Register(h huma.API) {
 	some := *batchResponses["202"]
 	some.Description = "Some messages are stored, some are not; see results"
 	batchResponses["207"] = &some
-	a.RegisterKept(h)
+	a.registerKept(h, false)
 	describe(h, one, reflect.TypeFor[NewMessage]())
 	describe(h, batch, reflect.TypeFor[struct {
 		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
@@ -299,33 +301,23 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 	return nil, nil
 }
 
-func (a *API) list(ctx context.Context, in *listInput) (*listOutput, error) {
-	now := a.service.cfg.Clock.Now()
-	// Overdue messages are waiting, too.
-	after, until := schedule.Position{DeliverAt: in.From}, in.Until
-	if in.From.IsZero() {
-		after.DeliverAt = now.Add(-schedule.MaxAhead)
+// list returns the messages of a page, for operators with their clients.
+func (a *API) list(ctx context.Context, in *listInput, operators bool) (*listOutput, error) {
+	f := ManyFilter{in.Topic, in.Key, in.Client, in.From, in.Until, in.CreatedFrom, in.CreatedUntil}
+	many, err := f.many(a.service.cfg.Clock.Now(), true, in.Cursor, "query.from", "query.cursor") // overdue ones wait, too
+	if err != nil {
+		return nil, toProblem(err, gocql.UUID{}, false)
 	}
-	if until.IsZero() {
-		until = now.Add(schedule.MaxAhead + time.Minute)
-	}
-	if in.Cursor != "" {
-		var ok bool
-		if after, ok = readCursor(in.Cursor); !ok {
-			return nil, toProblem(jsonform.Invalid("query.cursor", "must be next of a previous page"), gocql.UUID{}, false)
-		}
-	}
-	if until.Sub(after.DeliverAt) > 3*schedule.MaxAhead {
-		return nil, toProblem(jsonform.Invalid("query.from", "must be at most three years before until"), gocql.UUID{}, false)
-	}
-	page, next, more, err := a.service.List(ctx, after, schedule.Filter{Until: until, Topic: in.Topic, Key: in.Key, Client: in.Client}, in.Limit)
+	page, next, more, err := a.service.List(ctx, many.After, many.Filter, in.Limit)
 	if err != nil {
 		return nil, a.fail(ctx, "list-messages", err, gocql.UUID{}, false)
 	}
 	out := &listOutput{}
 	out.Body.Messages = make([]messageBody, len(page))
 	for i := range page {
-		out.Body.Messages[i] = newMessageBody(&page[i])
+		if out.Body.Messages[i] = newMessageBody(&page[i]); operators {
+			out.Body.Messages[i].Client = page[i].Client
+		}
 	}
 	if more {
 		out.Body.Next = cursor(next)

@@ -8,10 +8,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// RegisterKept adds the operations on submitted messages to the API of another
-// server: read a message and its content, list waiting messages, release or
-// cancel one.
-func (a *API) RegisterKept(h huma.API) {
+// RegisterKept adds the operations on submitted messages to the operators' API: read a
+// message and its content, list waiting messages with their clients, release or cancel
+// one.
+func (a *API) RegisterKept(h huma.API) { a.registerKept(h, true) }
+
+// registerKept adds the operations on submitted messages. Only operators see the clients,
+// which can be addresses.
+func (a *API) registerKept(h huma.API, operators bool) {
 	huma.Register(h, huma.Operation{
 		OperationID: "get-message", Method: http.MethodGet, Path: "/v1/messages/{id}",
 		Summary: "Get the state of a message", Responses: problems(h, 404, 422, 429, 503),
@@ -38,7 +42,7 @@ func (a *API) RegisterKept(h huma.API) {
 	huma.Register(h, huma.Operation{
 		OperationID: "list-messages", Method: http.MethodGet, Path: "/v1/messages",
 		Summary: "List the messages that wait for their time", Description: "The next to be delivered first.", Responses: problems(h, 422, 429, 503),
-	}, a.list)
+	}, func(ctx context.Context, in *listInput) (*listOutput, error) { return a.list(ctx, in, operators) })
 	addExamples(h.OpenAPI())
 }
 

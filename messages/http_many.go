@@ -36,7 +36,8 @@ func (a *API) RegisterMany(h huma.API) {
 	addExamples(h.OpenAPI())
 }
 
-type manyFilter struct {
+// ManyFilter selects waiting messages in a request of an operator. Zero members select all.
+type ManyFilter struct {
 	Topic        string    `json:"topic,omitempty" maxLength:"249" doc:"Messages for this topic"`
 	Key          string    `json:"key,omitempty" maxLength:"500" doc:"Messages with this key"`
 	Client       string    `json:"client,omitempty" maxLength:"300" doc:"Messages of this client: the name of a token, or the word address and the address"`
@@ -46,23 +47,29 @@ type manyFilter struct {
 	CreatedUntil time.Time `json:"created_until,omitzero" doc:"Messages submitted before this time; set it to the time of the dry run to exclude later ones"`
 }
 
-type manyInput struct {
-	Body struct {
-		Filter manyFilter `json:"filter" doc:"Which: at least one member"`
-		Limit  int        `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"Maximum number of changes of this request; default 1,000"`
-		Rate   float64    `json:"rate,omitempty" minimum:"0.1" maximum:"100000" doc:"Maximum number of changes per second; default unlimited"`
-		Cursor string     `json:"cursor,omitempty" maxLength:"200" doc:"next of the answer before"`
-		DryRun bool       `json:"dry_run,omitempty" doc:"Only count them"`
-	}
+// ManyBody is the request of a bulk change, or of a dry run of it.
+type ManyBody struct {
+	Filter ManyFilter `json:"filter" doc:"Which: at least one member"`
+	Limit  int        `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"Maximum number of changes of this request; default 1,000"`
+	Rate   float64    `json:"rate,omitempty" minimum:"0.1" maximum:"100000" doc:"Maximum number of changes per second; default unlimited"`
+	Cursor string     `json:"cursor,omitempty" maxLength:"200" doc:"next of the answer before"`
+	DryRun bool       `json:"dry_run,omitempty" doc:"Only count them"`
 }
+
+type manyInput struct{ Body ManyBody }
 
 // many returns the filter of the request.
 func (in *manyInput) many(now time.Time, due bool) (Many, error) {
 	b := &in.Body
-	f := b.Filter
-	if f == (manyFilter{}) {
+	if b.Filter == (ManyFilter{}) {
 		return Many{}, jsonform.Invalid("filter", "must have topic, key, client, from, until, created_from or created_until")
 	}
+	return b.Filter.many(now, due, b.Cursor, "filter.from", "cursor")
+}
+
+// many returns the selection that begins at the cursor, if there is one. from and at are the
+// parts of the request with the time From and the cursor.
+func (f *ManyFilter) many(now time.Time, due bool, cursor, from, at string) (Many, error) {
 	m := Many{
 		Filter: schedule.Filter{Until: f.Until, Topic: f.Topic, Key: f.Key, Client: f.Client, CreatedFrom: f.CreatedFrom, CreatedUntil: f.CreatedUntil},
 		After:  schedule.Position{DeliverAt: f.From}, Due: due,
@@ -74,28 +81,29 @@ func (in *manyInput) many(now time.Time, due bool) (Many, error) {
 		m.Until = now.Add(schedule.MaxAhead + time.Minute)
 	}
 	if m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead {
-		return Many{}, jsonform.Invalid("filter.from", "must be at most three years before until")
+		return Many{}, jsonform.Invalid(from, "must be at most three years before until")
 	}
-	if b.Cursor != "" {
+	if cursor != "" {
 		var ok bool
-		if m.After, ok = readCursor(b.Cursor); !ok {
-			return Many{}, jsonform.Invalid("cursor", "must be next of a previous response")
+		if m.After, ok = readCursor(cursor); !ok {
+			return Many{}, jsonform.Invalid(at, "must be next of a previous response")
 		}
 		if m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead { // the search would go through many empty months
-			return Many{}, jsonform.Invalid("cursor", "must be next of a previous response with this filter")
+			return Many{}, jsonform.Invalid(at, "must be next of a previous response with this filter")
 		}
 	}
 	return m, nil
 }
 
-type manyOutput struct {
-	Body struct {
-		DryRun  bool     `json:"dry_run"`
-		Preview Tally    `json:"preview" doc:"Matching messages; for a change, the processed ones"`
-		Result  *Changed `json:"result,omitempty" doc:"Result of the change; absent for a dry run"`
-		Next    string   `json:"next,omitempty" doc:"Cursor of the next request; absent if no messages follow"`
-	}
+// ManyResultBody is the response to a bulk change.
+type ManyResultBody struct {
+	DryRun  bool     `json:"dry_run"`
+	Preview Tally    `json:"preview" doc:"Matching messages; for a change, the processed ones"`
+	Result  *Changed `json:"result,omitempty" doc:"Result of the change; absent for a dry run"`
+	Next    string   `json:"next,omitempty" doc:"Cursor of the next request; absent if no messages follow"`
 }
+
+type manyOutput struct{ Body ManyResultBody }
 
 func (a *API) releaseMany(ctx context.Context, in *manyInput) (*manyOutput, error) {
 	return a.changeMany(ctx, "release-messages", "released", in, false, a.service.ReleaseMany)
@@ -137,7 +145,7 @@ func (a *API) changeMany(
 			why = "The client has disconnected."
 		}
 		if why != "" {
-			p.OutcomeUnknown = true
+			p.OutcomeUnknown, p.Result = true, &done
 			p.Detail = fmt.Sprintf("%s %d messages were %s before, and some may have been since; retry with the same cursor.", why, done.Changed, changed)
 		}
 		return nil, p

@@ -207,15 +207,21 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
 	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	if r := world.Request(t, b.handler, "POST", "/v1/scheduled/release", body); r.Status != 503 || r.Body["outcome_unknown"] != true || r.Header.Get("Retry-After") == "" {
+	r := world.Request(t, b.handler, "POST", "/v1/scheduled/release", body)
+	if r.Status != 503 || r.Body["outcome_unknown"] != true || r.Header.Get("Retry-After") == "" {
 		t.Errorf("release = %d %v %s", r.Status, r.Header, r.Text)
+	}
+	result, _ := r.Body["result"].(map[string]any)
+	part, _ := result["changed"].(float64)
+	if part == 0 || part >= 60 {
+		t.Errorf("the result of the finished part is %v: %s", result, r.Text)
 	}
 	b.Node.Faults().Clear()
 	if p := b.many(t, "cancel", `{"filter":{"topic":"a"},"dry_run":true}`); p.Preview.Messages != 60 {
 		t.Errorf("%d messages are counted after attempts that failed, want each once, 60", p.Preview.Messages)
 	}
-	if r := b.many(t, "release", body); r.Next != "" {
-		t.Errorf("again: %+v", r)
+	if r := b.many(t, "release", body); r.Next != "" || r.Result.Changed > 60-int(part) {
+		t.Errorf("again after %v: %+v", part, r)
 	}
 	if due, waits := b.due(t, "a"); due != 60 || waits != 0 {
 		t.Errorf("%d are due and %d are waiting, want all due", due, waits)
@@ -274,5 +280,76 @@ func TestTally_IsBounded(t *testing.T) {
 	}
 	if len(tally.ByTopic) != maxTallied+1 || tally.ByTopic[""] != 1000-maxTallied || tally.ByClient["c"] != 1000 || tally.Messages != 1000 {
 		t.Errorf("%d topics, %d beside them", len(tally.ByTopic), tally.ByTopic[""])
+	}
+}
+
+// The list has what the filter of a bulk change selects, in pages, and for operators alone
+// the clients.
+func TestMany_List(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	mux := http.NewServeMux()
+	NewAPI(b.Service).RegisterKept(humago.New(mux, huma.DefaultConfig("Messages", "1")))
+	b.handler = access.WithRequestIDs(mux)
+	b.laterMany(t, "a", "shop", 5)
+	b.laterMany(t, "a", "till", 2)
+	if _, err := b.Accept(t.Context(), NewMessage{Topic: "b", Key: "k", Delay: "3h"}, Options{Client: "shop"}); err != nil {
+		t.Fatal(err)
+	}
+	type page struct {
+		Messages []messageBody
+		Next     string
+	}
+	list := func(query string) (p page) {
+		t.Helper()
+		r := world.Request(t, b.handler, "GET", "/v1/messages?state=scheduled&"+query, "")
+		if err := json.Unmarshal([]byte(r.Text), &p); err != nil || r.Status != 200 {
+			t.Fatalf("%s = %d %s", query, r.Status, r.Text)
+		}
+		return p
+	}
+	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+	for query, want := range map[string]int{
+		"": 8, "topic=a": 7, "client=shop": 6, "topic=a&client=till": 2, "key=k": 1, "topic=none": 0,
+		"from=" + at(time.Now().Add(2*time.Hour)): 1, "until=" + at(time.Now().Add(2*time.Hour)): 7,
+		"created_from=" + at(time.Now().Add(-time.Hour)): 8, "created_from=" + at(time.Now().Add(time.Hour)): 0,
+		"created_until=" + at(time.Now().Add(-time.Hour)): 0, "created_until=" + at(time.Now().Add(time.Hour)): 8,
+	} {
+		p := list(query)
+		if len(p.Messages) != want || p.Next != "" {
+			t.Errorf("%s: %d messages, next %q, want %d", query, len(p.Messages), p.Next, want)
+		}
+		for _, m := range p.Messages {
+			if m.Client == "" || m.State != Scheduled || m.CreatedAt.IsZero() || !m.DeliverAt.After(m.CreatedAt) {
+				t.Errorf("%s: %+v", query, m)
+			}
+		}
+	}
+	seen, last := map[string]bool{}, time.Time{}
+	for next := ""; ; {
+		p := list("topic=a&limit=3&cursor=" + next)
+		for _, m := range p.Messages {
+			if seen[m.ID] || m.DeliverAt.Before(last) {
+				t.Errorf("%s, due %s after %s, is listed before: %t", m.ID, m.DeliverAt, last, seen[m.ID])
+			}
+			seen[m.ID], last = true, *m.DeliverAt
+		}
+		if next = p.Next; len(p.Messages) > 3 || next == "" {
+			break
+		}
+	}
+	if len(seen) != 7 {
+		t.Errorf("the pages have %d messages, want 7", len(seen))
+	}
+	for query, field := range map[string]string{
+		"limit=0": "query.limit", "limit=1001": "query.limit", "cursor=x": "query.cursor", "from=2001-01-01T00:00:00Z": "query.from", "until=soon": "query.until",
+		"cursor=" + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}): "query.cursor",
+	} {
+		if r := world.Request(t, b.handler, "GET", "/v1/messages?state=scheduled&"+query, ""); r.Status != 422 || !strings.Contains(r.Text, `"location":"`+field+`"`) {
+			t.Errorf("%s = %d %s, want %s", query, r.Status, r.Text, field)
+		}
+	}
+	if r := world.Request(t, newHandler(b.Service), "GET", "/v1/messages?state=scheduled&topic=a", ""); r.Status != 200 || strings.Contains(r.Text, "client") || strings.Contains(r.Text, "shop") {
+		t.Errorf("a caller receives the clients of others: %d %s", r.Status, r.Text)
 	}
 }

@@ -22,6 +22,8 @@ type messageProblem struct {
 	State State `json:"state,omitempty" doc:"State of the message, if it is the reason of the refusal"`
 	// OutcomeUnknown is true if the message may be stored now or later.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty" doc:"The change may be stored now or later"`
+	// Result is what a bulk change made before it failed.
+	Result *Changed `json:"result,omitempty" doc:"What a bulk change made before it failed"`
 }
 
 // Problem types. They identify the kind of problem and are no addresses.

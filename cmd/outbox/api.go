@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gocql/gocql"
@@ -16,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // operatorAPI is the admin API that a command uses: that of a server (api.url), or one in
@@ -26,10 +28,15 @@ type operatorAPI struct {
 	runJob func(ctx context.Context, id string) error
 }
 
-// withAPI runs f with the admin API of the command's configuration. Changes are made by
-// the token's owner of a server, otherwise by actor, or by the user of this machine if it
-// is empty.
+// withAPI is withAPIOf for a command that needs dead letters.
 func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err error) {
+	return withAPIOf(cmd, actor, []schema.Component{schema.DeadLetters}, f)
+}
+
+// withAPIOf runs f with the admin API of the command's configuration. Changes are made by
+// the token's owner of a server, otherwise by actor, or by the user of this machine if it
+// is empty. Without a server the database must have the needed components.
+func withAPIOf(cmd *cobra.Command, actor string, needed []schema.Component, f func(*operatorAPI) error) (err error) {
 	c, err := app.LoadConfig(cmd)
 	if err != nil {
 		return err
@@ -42,13 +49,13 @@ func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err 
 		if err != nil {
 			return err
 		}
-		return apiFix(f(&operatorAPI{Client: client}), true)
+		return apiFix(cmd, f(&operatorAPI{Client: client}), true)
 	}
 	if actor == "" {
 		actor = thisUser()
 	}
 	local, err := app.OpenLocalAPI(cmd.Context(), c, app.LocalConfig{
-		Actor: actor, Archive: cmd.Flags().Lookup("retention-archive") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
+		Needs: needed, Actor: actor, Archive: cmd.Flags().Lookup("retention-archive") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
 		Topics: cmd.Flags().Lookup("kafka-seeds") != nil,
 		Runner: jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease},
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -57,7 +64,7 @@ func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, local.Close()) }()
-	return apiFix(f(&operatorAPI{Client: local.Client, runJob: func(ctx context.Context, id string) error {
+	return apiFix(cmd, f(&operatorAPI{Client: local.Client, runJob: func(ctx context.Context, id string) error {
 		job, err := gocql.ParseUUID(id)
 		if err != nil {
 			return fmt.Errorf("job %q: %w", id, err)
@@ -69,7 +76,7 @@ func withAPI(cmd *cobra.Command, actor string, f func(*operatorAPI) error) (err 
 
 // apiFix adds the next step to an error of the API. remote reports that it is one of a
 // server.
-func apiFix(err error, remote bool) error {
+func apiFix(cmd *cobra.Command, err error, remote bool) error {
 	if _, ok := errors.AsType[*adminclient.UnreachableError](err); ok && remote {
 		return cli.WithHint(err, "--api or OUTBOX_API_URL is the URL of 'outbox admin' (admin.api_addr); check that it runs there, and its certificate (--api-tls-ca)")
 	}
@@ -77,12 +84,17 @@ func apiFix(err error, remote bool) error {
 	if !ok || cli.HintOf(err) != "" {
 		return err
 	}
-	if p.OutcomeUnknown {
+	switch {
+	case p.OutcomeUnknown && !strings.HasPrefix(p.Path, "/v1/dlq/"):
+		return cli.WithHint(err, "the change may have been made, or a part of it; run the same command again, which completes it")
+	case p.OutcomeUnknown:
 		return cli.WithHint(err, "the change may have been made; outbox dlq jobs list and outbox dlq show print what was changed")
 	}
 	switch hint := statusHint(p, remote); {
+	case slices.ContainsFunc(p.Fields, func(f adminclient.Field) bool { return strings.HasPrefix(f.Message, "is unknown") }):
+		return cli.WithHint(err, "the server is older than this command: omit the flag, or update 'outbox admin'")
 	case p.Status == http.StatusUnprocessableEntity, p.Status == http.StatusBadRequest:
-		return cli.Usage(cli.WithHint(err, "%s --help describes the flags", "outbox dlq"))
+		return cli.Usage(cli.WithHint(err, "%s --help describes the flags", cmd.CommandPath()))
 	case hint != "":
 		return cli.WithHint(err, "%s", hint)
 	}
@@ -95,11 +107,13 @@ func statusHint(p *adminclient.Error, remote bool) string {
 	case p.Status == http.StatusUnauthorized:
 		return "OUTBOX_API_TOKEN (api.token) must contain a token of admin.tokens of the server; 'outbox token NAME --role ROLE' creates one"
 	case p.Status == http.StatusForbidden:
-		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive and cancel need admin, other changes operator"
+		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive, reshard and dlq jobs cancel need admin, other changes operator"
 	case p.Status == http.StatusNotFound && p.Type != admin.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
 		return "--api or OUTBOX_API_URL must be the URL of 'outbox admin', of this version or a later one"
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):
 		return "outbox dlq jobs list prints the ids"
+	case p.Status == http.StatusNotFound && p.Hint != "":
+		return p.Hint
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/dead-letters/"):
 		return "outbox dlq list --status all prints the ids"
 	case p.Status == http.StatusNotFound:
@@ -108,7 +122,7 @@ func statusHint(p *adminclient.Error, remote bool) string {
 		return "it was changed concurrently: outbox dlq show prints it; then retry"
 	case p.Status == http.StatusInternalServerError && !remote:
 		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status lists the missing migrations"
-	case p.Status >= http.StatusInternalServerError && remote:
+	case p.Status >= http.StatusInternalServerError && remote && p.Hint == "":
 		return "the log of the server contains the cause; retry later"
 	}
 	return p.Hint

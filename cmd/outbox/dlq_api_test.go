@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -74,6 +76,46 @@ func (b *dlqFixture) startAPI(role access.Role, change func(*admin.Config)) (url
 	return srv.URL, secret
 }
 
+// serveAdmin starts 'outbox admin' with a token of a role, and makes the commands use it.
+func (b *verifyFixture) serveAdmin(role access.Role) {
+	b.t.Helper()
+	secret, hash := access.NewToken()
+	c, err := configOf(b.t, fmt.Sprintf("admin:\n  tokens: [%q]\n", access.Token{Name: serverActor, Role: role, Hash: hash}), nil,
+		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	gate, err := c.Admin.Gate(log)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a, err := app.StartAdmin(b.t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.ListenAdmin)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := a.Shutdown(); err != nil {
+			b.t.Error(err)
+		}
+	})
+	b.server = apiSettings(b.t, "http://"+a.Addr, secret)
+}
+
+// onDatabaseAndAdmin is onBothAPIs with 'outbox admin' as the server.
+func onDatabaseAndAdmin(t *testing.T, test func(*testing.T, *verifyFixture)) {
+	t.Run("database", func(t *testing.T) {
+		t.Parallel()
+		test(t, setupVerify(t))
+	})
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		b := setupVerify(t)
+		b.serveAdmin(access.Admin)
+		test(t, b)
+	})
+}
+
 // apiSettings writes a configuration file of commands.
 func apiSettings(t *testing.T, url, secret string) string {
 	t.Helper()
@@ -84,8 +126,37 @@ func apiSettings(t *testing.T, url, secret string) string {
 	return file
 }
 
+// forbidEngines adds a database, a broker and an archive to the settings of the commands.
+// The test fails if a command connects to one.
+func (b *verifyFixture) forbidEngines() {
+	b.t.Helper()
+	ln, err := new(net.ListenConfig).Listen(b.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			b.t.Error("a command has connected to the database or to Kafka")
+			_ = c.Close()
+		}
+	}()
+	text, err := os.ReadFile(b.server)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text = fmt.Appendf(text, "scylla:\n  hosts: [%[1]s]\nkafka:\n  seeds: [%[1]s]\nretention:\n  archive: %s\n", ln.Addr(), filepath.Join(b.t.TempDir(), "none", "none"))
+	if err := os.WriteFile(b.server, text, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // target returns the flags that select the API of the commands.
-func (b *dlqFixture) target() []string {
+func (b *verifyFixture) target() []string {
 	if b.server != "" {
 		return []string{"--config", b.server}
 	}
@@ -93,7 +164,7 @@ func (b *dlqFixture) target() []string {
 }
 
 // by returns the flags of an actor. A server knows the actor by the token.
-func (b *dlqFixture) by(name string) []string {
+func (b *verifyFixture) by(name string) []string {
 	if b.server != "" {
 		return nil
 	}
@@ -101,7 +172,7 @@ func (b *dlqFixture) by(name string) []string {
 }
 
 // actor returns the name of the actor of by in records.
-func (b *dlqFixture) actor(name string) string {
+func (b *verifyFixture) actor(name string) string {
 	if b.server != "" {
 		return serverActor
 	}
@@ -153,30 +224,8 @@ func TestDLQ_ServerNeedsNoDatabase(t *testing.T) {
 	b := setupDLQ(t)
 	id := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.CreatedAt = testTime })
 	url, secret := b.startAPI(access.Admin, nil)
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			t.Error("a command has connected to the database or to Kafka")
-			_ = c.Close()
-		}
-	}()
 	b.server = apiSettings(t, url, secret)
-	text, err := os.ReadFile(b.server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = fmt.Appendf(text, "scylla:\n  hosts: [%[1]s]\nkafka:\n  seeds: [%[1]s]\nretention:\n  archive: %s\n", ln.Addr(), filepath.Join(t.TempDir(), "none", "none"))
-	if err := os.WriteFile(b.server, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b.forbidEngines()
 	for _, args := range [][]string{
 		{"list"},
 		{"show", id},

@@ -170,15 +170,6 @@ func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
 	cmd.Flags().StringVar(&f.actor, "actor", "", "actor, recorded in the "+keeper+" (default the user of this machine)")
 }
 
-// by returns the actor of the change.
-func (f *dlqActor) by() dlq.Actor {
-	by := dlq.Actor{Name: f.actor, Reason: f.reason}
-	if by.Name == "" {
-		by.Name = thisUser()
-	}
-	return by
-}
-
 // scope returns the filter of the flags. It is an error of usage to select nothing, or to
 // combine event ids (named), filters and --all (all).
 func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Filter, error) {

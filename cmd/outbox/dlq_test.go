@@ -23,8 +23,7 @@ import (
 // dlqFixture is the embedded database with dead letters, and the command line.
 type dlqFixture struct {
 	*verifyFixture
-	store  *dlq.Store
-	server string // file with the settings of the admin API that commands use; empty for the database
+	store *dlq.Store
 }
 
 func setupDLQ(t *testing.T) *dlqFixture {

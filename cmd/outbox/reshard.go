@@ -1,8 +1,10 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +40,10 @@ interruption no instance works until the command has been run again, with this o
 another number. The Kafka user needs ALTER on that topic, or DELETE and CREATE for a
 smaller number, and DESCRIBE on the group.
 
+The command uses the admin API at --api, or without it the database and Kafka. An API
+needs the token of an admin (OUTBOX_API_TOKEN); relay.name must be the relay of the
+server, whose Kafka user has the rights. Ctrl-C does not interrupt the change.
+
 The command prints a preview first. On a terminal it asks for confirmation; elsewhere
 it requires --yes. The audit trail records the change (GET /v1/dlq/audit).
 
@@ -51,46 +57,58 @@ configuration.`,
 			if err := f.required(f.dryRun); err != nil {
 				return err
 			}
-			return reshard(c, cmd, &f)
+			return withAPIOf(cmd, f.actor, nil, func(api *operatorAPI) error { return f.reshard(cmd, api, c.Relay.Name) })
 		}),
 	}
 	cmd.Flags().IntVar(&f.to, "to", 0, "new number of shards")
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit trail")
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionAPI)
 	return cmd
 }
 
-func reshard(c *app.Config, cmd *cobra.Command, f *reshardFlags) error {
+// reshard prints the plan and, after the confirmation, makes the change.
+func (f *reshardFlags) reshard(cmd *cobra.Command, api *operatorAPI, relay string) error {
 	ctx := cmd.Context()
-	log, err := c.Log.Logger(cmd.ErrOrStderr())
+	found, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, DryRun: true})
 	if err != nil {
 		return err
 	}
-	session, client, disconnect, err := c.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer disconnect()
-	r := app.NewResharding(c, session, client, f.to)
-	if err := r.Look(ctx); err != nil {
-		return err
-	}
-	r.Preview(cmd.ErrOrStderr())
-	if r.IsDone() {
+	plan := &found.Plan
+	printReshardPlan(cmd.ErrOrStderr(), plan)
+	if len(plan.Steps) == 0 {
 		return nil
 	}
-	if err := r.Refuse(); err != nil || f.dryRun {
+	if found.Refused != "" {
+		return cli.WithHint(errors.New(found.Refused), "%s", found.Hint)
+	}
+	if f.dryRun {
+		return nil
+	}
+	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %s?", plan.Relay, cli.Plural(plan.To, "shard"))); err != nil {
 		return err
 	}
-	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %s?", r.Name, cli.Plural(r.To, "shard"))); err != nil {
+	if _, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, From: &plan.From, Reason: f.reason}); err != nil {
 		return err
 	}
-	by := f.by()
-	change := admin.Change{Actor: by.Name, Action: "reshard-relay", Target: r.Name, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, r.From(), r.To), Reason: by.Reason}
-	if err := admin.Audited(ctx, session, c.Scylla.Keyspace, log, change, func(ctx context.Context) (string, string, error) { return "", "", r.Run(ctx, by.Name) }); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", r.Name, cli.Plural(r.To, "shard"), r.To)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", plan.Relay, cli.Plural(plan.To, "shard"), plan.To)
 	return err
+}
+
+func printReshardPlan(w io.Writer, p *admin.ReshardPlan) {
+	number := func(n int, of string) string {
+		if n == 0 {
+			return "none"
+		}
+		return cli.Plural(n, of)
+	}
+	fmt.Fprintf(w, "relay %s\n", cli.Clean(p.Relay, 0))
+	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(p.Agreed, "shard"))
+	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(p.Partitions, "partition"), cli.Clean(p.Topic, 0))
+	fmt.Fprintf(w, "  instances that run  %d in the broker's group, %d heard of in the database\n", len(p.Members), len(p.Instances))
+	if len(p.Steps) == 0 {
+		fmt.Fprintf(w, "it is divided into %s already\n", cli.Plural(p.To, "shard"))
+		return
+	}
+	fmt.Fprintf(w, "to do: %s\n", cli.Clean(strings.Join(p.Steps, ", "), 0))
 }

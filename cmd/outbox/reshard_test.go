@@ -5,6 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +17,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
@@ -22,7 +28,11 @@ import (
 func (b *verifyFixture) reshard(args ...string) (stdout, stderr string, code int) {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
-	code = run(append([]string{"relay", "reshard", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}, args...), &out, &errOut)
+	target := b.target()
+	if b.server == "" {
+		target = append(target, "--kafka-seeds", b.e.KafkaAddr)
+	}
+	code = run(append(append([]string{"relay", "reshard"}, args...), target...), &out, &errOut)
 	return out.String(), errOut.String(), code
 }
 
@@ -74,7 +84,10 @@ func (s *sharer) refused(t *testing.T, shards int, want ...string) {
 // both ways, and those with another one refuse, naming both and the command.
 func TestReshard_ChangesTheNumber(t *testing.T) {
 	t.Parallel()
-	b := setupVerify(t)
+	onDatabaseAndAdmin(t, testReshardChangesTheNumber)
+}
+
+func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	one := b.share(2)
 	one.owned(t, 2)
 	if n := b.agreed(); n != 2 {
@@ -101,7 +114,7 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	if _, stderr, code = b.reshard("--to", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
 		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
-	stdout, stderr, code = b.reshard("--to", "3", "--yes", "--actor", "ann", "--reason", "more hosts")
+	stdout, stderr, code = b.reshard(append([]string{"--to", "3", "--yes", "--reason", "more hosts"}, b.by("ann")...)...)
 	if code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
@@ -109,7 +122,7 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	if err := b.session.Query("SELECT actor, action, detail, reason, state FROM outbox.admin_audit LIMIT 1").Scan(&actor, &action, &detail, &reason, &state); err != nil {
 		t.Fatal(err)
 	}
-	if got := []string{actor, action, detail, reason, state}; !slices.Equal(got, []string{"ann", "reshard-relay", `{"from":2,"to":3}`, "more hosts", "done"}) {
+	if got := []string{actor, action, detail, reason, state}; !slices.Equal(got, []string{b.actor("ann"), "reshard-relay", `{"from":2,"to":3}`, "more hosts", "done"}) {
 		t.Errorf("the audit has %q", got)
 	}
 	b.share(2).refused(t, 2, "divided into 3 shards", "set relay.shards to 3")
@@ -123,6 +136,86 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 	three.owned(t, 1)
 	if _, stderr, code = b.reshard("--to", "1", "--yes", "--reason", "a test"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
 		t.Errorf("once more: status %d\n%s", code, stderr)
+	}
+}
+
+// With an API the command connects neither to the database nor to Kafka. Only an admin
+// changes the number, of the relay of the server; a server without the operation is older.
+func TestReshard_Server(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	for _, role := range []access.Role{access.Operator, access.Admin} {
+		b.serveAdmin(role)
+		b.forbidEngines()
+		args := []string{"--to", "3", "--yes", "--reason", "more hosts"}
+		if role == access.Operator {
+			if _, stderr, code := b.reshard(args...); code != cli.ExitFailed || !strings.Contains(stderr, "needs the role admin") || !strings.Contains(stderr, "OUTBOX_API_TOKEN") {
+				t.Errorf("by an operator: status %d\n%s", code, stderr)
+			}
+			continue
+		}
+		if _, stderr, code := b.reshard(append(args, "--relay-name", "other")...); code != cli.ExitFailed || !strings.Contains(stderr, `relay "outbox" only`) || !strings.Contains(stderr, "--relay-name") {
+			t.Errorf("another relay: status %d\n%s", code, stderr)
+		}
+		if n := b.agreed(); n != 0 {
+			t.Errorf("after refusals there are %d shards", n)
+		}
+		if stdout, stderr, code := b.reshard(args...); code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards") || b.agreed() != 3 {
+			t.Errorf("by an admin: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
+		}
+	}
+	text, err := os.ReadFile(b.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := bytes.Replace(text, []byte("\n  token"), []byte("/other\n  token"), 1)
+	if err := os.WriteFile(b.server, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := b.reshard("--to", "4", "--dry-run"); code != cli.ExitFailed || !strings.Contains(stderr, "no such endpoint") || !strings.Contains(stderr, "of this version or a later one") {
+		t.Errorf("without the operation: status %d\n%s", code, stderr)
+	}
+}
+
+// A change between the preview and the confirmation of another one is not overwritten.
+func TestReshard_PreviewIsBinding(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	b.serveAdmin(access.Admin)
+	if _, stderr, code := b.reshard("--to", "2", "--yes", "--reason", "a test"); code != cli.ExitOK {
+		t.Fatalf("status %d\n%s", code, stderr)
+	}
+	text, err := os.ReadFile(b.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := configOf(t, string(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(c.API.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A proxy makes the other change after the preview.
+	proxy, requests := httputil.NewSingleHostReverseProxy(to), 0
+	direct := b.server
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; requests == 2 {
+			through := b.server
+			b.server = direct
+			if _, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test"); code != cli.ExitOK {
+				t.Errorf("the other change: status %d\n%s", code, stderr)
+			}
+			b.server = through
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	b.server = apiSettings(t, srv.URL, c.API.Token)
+	_, stderr, code := b.reshard("--to", "4", "--yes", "--reason", "a test")
+	if code != cli.ExitFailed || !strings.Contains(stderr, "the relay has 3 shards, not 2: another change came first") || b.agreed() != 3 {
+		t.Errorf("after another change: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
 }
 

@@ -2,23 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -26,18 +22,22 @@ func newScheduledCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduled",
 		Short: "List, release and cancel scheduled messages",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `List, release and cancel scheduled messages.
+
+These commands use the admin API at --api, or without it the database. An API needs a
+token (OUTBOX_API_TOKEN): list that of a viewer, the others that of an operator.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		newScheduledListCommand(),
 		newScheduledChangeCommand(scheduledChange{
-			name: "release", action: "release-messages", done: "released", one: (*messages.Service).ReleaseMany,
+			name: adminclient.ReleaseScheduled, done: "released",
 			short: "Release scheduled messages now",
 			what:  "The messages become due immediately and are published at up to relay.schedule_rate.\nUntil then they can be cancelled.",
 		}),
 		newScheduledChangeCommand(scheduledChange{
-			name: "cancel", action: "cancel-messages", done: "cancelled", due: true, one: (*messages.Service).CancelMany,
+			name: adminclient.CancelScheduled, done: "cancelled",
 			short: "Cancel scheduled messages",
 			what:  "The messages are never published, and their payloads are deleted. This cannot be undone.",
 		}),
@@ -46,11 +46,7 @@ func newScheduledCommand() *cobra.Command {
 }
 
 // scheduledChange is a command that changes many messages.
-type scheduledChange struct {
-	name, action, done, short, what string
-	due                             bool // includes messages that are due
-	one                             func(*messages.Service, context.Context, messages.Many, int, float64) (messages.Tally, messages.Changed, messages.Rest, error)
-}
+type scheduledChange struct{ name, done, short, what string }
 
 // scheduledFlags contains the flags of a change.
 type scheduledFlags struct {
@@ -75,7 +71,8 @@ func newScheduledChangeCommand(change scheduledChange) *cobra.Command {
 Select messages by flags. The command counts them first. On a terminal it asks for
 confirmation; elsewhere it requires --yes. Messages that are accepted after the start
 of the command are excluded. A second run handles the remaining messages. The audit
-trail records the change.
+trail records each request of the change: up to 1,000 messages, or with --rate those of
+ten seconds.
 
 Exit status: 0 all were ` + change.done + ` or published before; 1 failure; 2 wrong command
 line or configuration.`,
@@ -91,11 +88,7 @@ line or configuration.`,
 			if err != nil {
 				return err
 			}
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return cli.Usage(err)
-			}
-			return changeScheduled(c, cmd, &f, many)
+			return withScheduled(cmd, f.actor, func(api *operatorAPI) error { return f.change(cmd, api, many) })
 		},
 	}
 	f.scheduledFilter.addFlags(cmd)
@@ -105,27 +98,32 @@ line or configuration.`,
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit trail")
 	cli.OutputFlag(cmd, &f.output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
-// many returns the selection of the flags.
-func (f *scheduledFlags) many(now time.Time) (messages.Many, error) {
-	m, err := f.filter(now)
-	if m.Due = f.due; m.CreatedUntil.IsZero() {
-		m.CreatedUntil = now
+// withScheduled runs f with the admin API, for commands on scheduled messages.
+func withScheduled(cmd *cobra.Command, actor string, f func(*operatorAPI) error) error {
+	return withAPIOf(cmd, actor, []schema.Component{schema.Schedule}, f)
+}
+
+// many returns the request of the flags.
+func (f *scheduledFlags) many(now time.Time) (b messages.ManyBody, err error) {
+	b.Rate = f.rate
+	if b.Filter, err = f.filter(now); b.Filter.CreatedUntil.IsZero() {
+		b.Filter.CreatedUntil = now.UTC()
 	}
 	switch {
 	case err != nil:
-		return m, err
+		return b, err
 	case f.empty() && !f.all:
-		return m, cli.Usage(errors.New("no messages selected: use a filter such as --topic or --client, or --all"))
+		return b, cli.Usage(errors.New("no messages selected: use a filter such as --topic or --client, or --all"))
 	case !f.empty() && f.all:
-		return m, cli.Usage(errors.New("--all and filters cannot be combined: use one of them"))
+		return b, cli.Usage(errors.New("--all and filters cannot be combined: use one of them"))
 	case f.rate != 0 && !(f.rate >= messages.MinRate):
-		return m, cli.Usage(fmt.Errorf("--rate %g: must be %g or more; 0 is no limit", f.rate, messages.MinRate))
+		return b, cli.Usage(fmt.Errorf("--rate %g: must be %g or more; 0 is no limit", f.rate, messages.MinRate))
 	}
-	return m, nil
+	return b, nil
 }
 
 // scheduledReport is the result of the command as JSON.
@@ -135,42 +133,12 @@ type scheduledReport struct {
 	messages.Changed
 }
 
-// scheduled opens a session, which the caller closes, and returns the service of messages
-// on it.
-func scheduled(c *app.Config, log *slog.Logger) (*gocql.Session, *messages.Service, error) {
-	consistency, _ := c.Scylla.Consistencies()
-	c.Scylla.Need(schema.Schedule)
-	session, err := c.Scylla.Session(c.Scylla.Keyspace)
-	if err != nil {
-		return nil, nil, err
-	}
-	service, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: log})
-	if err != nil {
-		sessions.Close(session)
-		return nil, nil, cli.Usage(err)
-	}
-	return session, service, nil
-}
-
-func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many messages.Many) error {
-	ctx := cmd.Context()
-	log, err := c.Log.Logger(cmd.ErrOrStderr())
-	if err != nil {
-		return cli.Usage(err)
-	}
-	session, service, err := scheduled(c, log)
-	if err != nil {
-		return err
-	}
-	defer sessions.Close(session)
+// change counts the messages of a request and, after the confirmation, changes them.
+func (f *scheduledFlags) change(cmd *cobra.Command, api *operatorAPI, many messages.ManyBody) error {
 	report := scheduledReport{DryRun: f.dryRun, Tally: messages.NewTally()}
-	err = toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
-		t, rest, err := service.Count(ctx, many)
-		if err == nil {
-			report.Merge(&t)
-		}
-		return rest, err
-	})
+	count := many
+	count.DryRun, count.Rate = true, 0
+	err := f.each(cmd.Context(), api, count, func(r *messages.ManyResultBody) { report.Merge(&r.Preview) })
 	if err != nil {
 		return err
 	}
@@ -185,7 +153,13 @@ func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many 
 		if err := f.confirm(cmd, fmt.Sprintf("%s %s?", f.name, cli.Plural(report.Messages, "message"))); err != nil {
 			return err
 		}
-		if err := f.change(ctx, c.Scylla.Keyspace, session, service, log, many, &report); err != nil {
+		err := f.each(cmd.Context(), api, many, func(r *messages.ManyResultBody) {
+			if r.Result != nil {
+				report.Changed.Changed += r.Result.Changed
+				report.Gone += r.Result.Gone
+			}
+		})
+		if err != nil {
 			return fmt.Errorf("%w; %d were %s; run the same command again for the rest", err, report.Changed.Changed, f.done)
 		}
 	}
@@ -198,60 +172,32 @@ func changeScheduled(c *app.Config, cmd *cobra.Command, f *scheduledFlags, many 
 	return err
 }
 
-// change makes the change and records it in the audit trail.
-func (f *scheduledFlags) change(ctx context.Context, keyspace string, session *gocql.Session, service *messages.Service, log *slog.Logger, many messages.Many, report *scheduledReport) error {
-	detail, err := json.Marshal(struct {
-		Topic        string    `json:"topic,omitempty"`
-		Key          string    `json:"key,omitempty"`
-		Client       string    `json:"client,omitempty"`
-		From         time.Time `json:"from,omitzero"`
-		Until        time.Time `json:"until,omitzero"`
-		CreatedFrom  time.Time `json:"created_from,omitzero"`
-		CreatedUntil time.Time `json:"created_until,omitzero"`
-		Messages     int       `json:"messages"`
-	}{many.Topic, many.Key, many.Client, many.After.DeliverAt.UTC(), many.Until.UTC(), many.CreatedFrom, many.CreatedUntil.UTC(), report.Messages})
-	if err != nil {
-		return err
-	}
-	by := f.by()
-	change := admin.Change{Actor: by.Name, Action: f.action, Detail: string(detail), Reason: by.Reason}
-	return admin.Audited(ctx, session, keyspace, log, change, func(ctx context.Context) (string, string, error) {
-		err := toTheEnd(ctx, many, func(many messages.Many) (messages.Rest, error) {
-			_, done, rest, err := f.one(service, ctx, many, messages.MaxMany, f.rate)
-			report.Changed.Changed += done.Changed
-			report.Gone += done.Gone
-			return rest, err
-		})
-		detail, _ := json.Marshal(report.Changed) // only numbers, so no error
-		return "", string(detail), err
-	})
-}
-
-// scheduledPatience is the maximum number of retries while the database is unreachable.
+// scheduledPatience is the maximum number of repetitions of a request while the database is
+// unreachable.
 const scheduledPatience = 10
 
-// toTheEnd repeats a call, each time from the end of the previous one, until nothing is left.
-// It retries while the database is unreachable.
-func toTheEnd(ctx context.Context, many messages.Many, call func(messages.Many) (messages.Rest, error)) error {
+// each sends a request until no messages follow, and calls add with each result, that of a
+// failed request included. It repeats a request while the database is unreachable.
+func (f *scheduledFlags) each(ctx context.Context, api *operatorAPI, many messages.ManyBody, add func(*messages.ManyResultBody)) error {
 	for failed := 0; ; {
-		rest, err := call(many)
-		away, isAway := errors.AsType[*messages.UnavailableError](err)
-		switch {
-		case err == nil && !rest.More:
-			return nil
-		case err == nil:
-			many.After, failed = rest.Next, 0
+		out, err := api.ChangeScheduled(ctx, f.name, many, f.reason)
+		if err == nil {
+			if add(&out); out.Next == "" {
+				return nil
+			}
+			many.Cursor, failed = out.Next, 0
 			continue
-		case !isAway || failed == scheduledPatience:
+		}
+		p, ok := errors.AsType[*adminclient.Error](err)
+		if ok {
+			add(&messages.ManyResultBody{Result: &p.Result})
+		}
+		if !ok || !adminclient.Temporary(err) || failed == scheduledPatience {
 			return err
 		}
-		if failed++; rest.Next != (schedule.Position{}) {
-			many.After = rest.Next
-		}
-		select {
-		case <-time.After(away.RetryAfter):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		failed++
+		if err := retry.Wait(ctx, max(p.RetryAfter, time.Second)); err != nil {
+			return err
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -39,10 +39,8 @@ func (f *scheduledFilter) empty() bool { return *f == scheduledFilter{} }
 
 // filter returns the selection of the flags. Without --since it includes overdue messages.
 // Errors are of usage.
-func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
-	m := messages.Many{Due: true}
-	m.Topic, m.Key, m.Client = f.topic, f.key, f.client
-	m.After.DeliverAt, m.Until = now.Add(-schedule.MaxAhead), now.Add(schedule.MaxAhead+time.Minute)
+func (f *scheduledFilter) filter(now time.Time) (messages.ManyFilter, error) {
+	m := messages.ManyFilter{Topic: f.topic, Key: f.key, Client: f.client, From: now.Add(-schedule.MaxAhead).UTC(), Until: now.Add(schedule.MaxAhead + time.Minute).UTC()}
 	when := func(flag, text string, ahead bool, at *time.Time) error {
 		if text == "" {
 			return nil
@@ -59,14 +57,14 @@ func (f *scheduledFilter) filter(now time.Time) (messages.Many, error) {
 		}
 		return nil
 	}
-	err := errors.Join(when("since", f.from, true, &m.After.DeliverAt), when("until", f.until, true, &m.Until),
+	err := errors.Join(when("since", f.from, true, &m.From), when("until", f.until, true, &m.Until),
 		when("created-since", f.createdFrom, false, &m.CreatedFrom), when("created-until", f.createdUntil, false, &m.CreatedUntil))
 	switch {
 	case err != nil:
 		return m, cli.Usage(err)
-	case !m.After.DeliverAt.Before(m.Until):
+	case !m.From.Before(m.Until):
 		return m, cli.Usage(fmt.Errorf("--since %s is not before --until %s", f.from, f.until))
-	case m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead:
+	case m.Until.Sub(m.From) > 3*schedule.MaxAhead:
 		return m, cli.Usage(fmt.Errorf("--since %s: must be at most three years before --until", f.from))
 	}
 	return m, nil
@@ -85,7 +83,7 @@ The list includes messages that are due and not published yet. It contains no
 payloads: GET /v1/messages/{id}/content and the console show them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			many, err := f.filter(time.Now())
+			filter, err := f.filter(time.Now())
 			if err == nil {
 				err = cli.CheckOutput(output)
 			}
@@ -95,73 +93,29 @@ payloads: GET /v1/messages/{id}/content and the console show them.`,
 			if err != nil {
 				return err
 			}
-			c, err := app.LoadConfig(cmd)
-			if err != nil {
-				return cli.Usage(err)
-			}
-			log, err := c.Log.Logger(cmd.ErrOrStderr())
-			if err != nil {
-				return cli.Usage(err)
-			}
-			session, service, err := scheduled(c, log)
-			if err != nil {
-				return err
-			}
-			defer sessions.Close(session)
-			found, more, err := listScheduled(cmd, service, many, limit)
-			if err != nil {
-				return err
-			}
-			return scheduledTable.Print(cmd, output, found, more)
+			return withScheduled(cmd, "", func(api *operatorAPI) error {
+				found, more, err := api.Scheduled(cmd.Context(), filter, limit)
+				if err != nil {
+					return err
+				}
+				return scheduledTable.Print(cmd, output, found, more)
+			})
 		},
 	}
 	f.addFlags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", dlqListed, "maximum number of messages; 0 is all")
 	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
 
-// listScheduled reads up to limit selected messages, 0 for all; more reports that there are
-// others.
-func listScheduled(cmd *cobra.Command, service *messages.Service, many messages.Many, limit int) (out []messages.View, more bool, err error) {
-	err = toTheEnd(cmd.Context(), many, func(many messages.Many) (messages.Rest, error) {
-		room := schedule.MaxPage
-		if limit > 0 {
-			room = min(room, limit+1-len(out))
-		}
-		page, next, rest, err := service.List(cmd.Context(), many.After, many.Filter, room)
-		if err != nil {
-			return messages.Rest{}, err
-		}
-		if out = append(out, page...); limit > 0 && len(out) > limit {
-			out, more, rest = out[:limit], true, false
-		}
-		return messages.Rest{More: rest, Next: next}, nil
-	})
-	return out, more, err
-}
-
-// scheduledView is a scheduled message as JSON, with the keys of GET /v1/messages.
-type scheduledView struct {
-	ID        string         `json:"id"`
-	State     messages.State `json:"state"`
-	Topic     string         `json:"topic"`
-	Key       string         `json:"key,omitempty"`
-	Client    string         `json:"client,omitempty"`
-	CreatedAt time.Time      `json:"created_at"`
-	DeliverAt time.Time      `json:"deliver_at"`
-}
-
 // scheduledTable prints scheduled messages as a list.
-var scheduledTable = cli.Table[messages.View]{
+var scheduledTable = cli.Table[adminclient.ScheduledMessage]{
 	Header: "MESSAGE\tTOPIC\tKEY\tCLIENT\tACCEPTED\tDUE",
-	Row: func(w io.Writer, v messages.View) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, cli.Clean(v.Topic, 60), cli.Clean(v.Key, 40), cli.Clean(v.Client, 40), cli.At(w, v.CreatedAt), cli.At(w, v.DeliverAt))
+	Row: func(w io.Writer, m adminclient.ScheduledMessage) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cli.Clean(m.ID, 40), cli.Clean(m.Topic, 60), cli.Clean(m.Key, 40), cli.Clean(m.Client, 40), cli.At(w, m.CreatedAt), cli.At(w, m.DeliverAt))
 	},
-	View: func(v messages.View) any {
-		return scheduledView{v.ID.String(), v.State, v.Topic, v.Key, v.Client, v.CreatedAt, v.DeliverAt}
-	},
+	View:  func(m adminclient.ScheduledMessage) any { return m },
 	None:  noneScheduled,
 	First: "next",
 }

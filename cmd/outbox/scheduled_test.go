@@ -4,19 +4,46 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
+// scheduled runs outbox scheduled and checks the exit status.
+func (b *verifyFixture) scheduled(want int, args ...string) (out, errOut string) {
+	b.t.Helper()
+	return b.onAPI(want, append([]string{"scheduled"}, args...)...)
+}
+
+// onAPI runs a command with the API of the fixture and checks the exit status.
+func (b *verifyFixture) onAPI(want int, args ...string) (out, errOut string) {
+	b.t.Helper()
+	var o, e bytes.Buffer
+	args = append(args, b.target()...)
+	if code := run(args, &o, &e); code != want {
+		b.t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
+	}
+	return o.String(), e.String()
+}
+
 func TestScheduled_ReleasesAndCancels(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onDatabaseAndAdmin(t, testScheduledChanges)
+}
+
+func testScheduledChanges(t *testing.T, b *verifyFixture) {
+	scheduled := b.scheduled
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +66,6 @@ func TestScheduled_ReleasesAndCancels(t *testing.T) {
 			}
 		}
 		return due, waiting
-	}
-	scheduled := func(want int, args ...string) (out, errOut string) {
-		t.Helper()
-		var o, e bytes.Buffer
-		args = append(append([]string{"scheduled"}, args...), "--scylla-hosts", b.e.CQLAddr)
-		if code := run(args, &o, &e); code != want {
-			t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
-		}
-		return o.String(), e.String()
 	}
 	mine := []string{"--topic", "a", "--client", "shop"}
 
@@ -76,7 +94,7 @@ func TestScheduled_ReleasesAndCancels(t *testing.T) {
 	if due, waiting := waits(); due != 0 || waiting != 4 {
 		t.Errorf("after a dry run %d are due and %d wait", due, waiting)
 	}
-	out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1", "--actor", "ann"}, mine...)...)
+	out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1: ÄÖ % done"}, append(mine, b.by("ann")...)...)...)
 	if out != "release: 2 released, 0 were published before\n" || !strings.Contains(errOut, "release 2 messages") || !strings.Contains(errOut, "shop") {
 		t.Errorf("release printed %q, %q", out, errOut)
 	}
@@ -103,7 +121,7 @@ func TestScheduled_ReleasesAndCancels(t *testing.T) {
 		Scan(&actor, &detail, &reason, &outcome); err != nil {
 		t.Fatal(err)
 	}
-	if actor != "ann" || reason != "INC-1" || !strings.Contains(detail, `"client":"shop"`) || !strings.Contains(detail, `"messages":2`) || outcome != `{"changed":2,"gone":0}` {
+	if actor != b.actor("ann") || reason != "INC-1: ÄÖ % done" || !strings.Contains(detail, `"client":"shop"`) || !strings.Contains(detail, `"rate":1000`) || outcome != `{"changed":2,"gone":0}` {
 		t.Errorf("the audit has %s %s %s %s", actor, detail, reason, outcome)
 	}
 }
@@ -128,19 +146,17 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 // says where it is empty or has more.
 func TestScheduled_List(t *testing.T) {
 	t.Parallel()
-	b := setupDLQ(t)
+	onDatabaseAndAdmin(t, testScheduledList)
+}
+
+func testScheduledList(t *testing.T, b *verifyFixture) {
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	list := func(want int, args ...string) (out, errOut string) {
 		t.Helper()
-		var o, e bytes.Buffer
-		args = append(append([]string{"scheduled", "list"}, args...), "--scylla-hosts", b.e.CQLAddr)
-		if code := run(args, &o, &e); code != want {
-			t.Fatalf("%v: exit status %d, want %d\n%s%s", args, code, want, o.String(), e.String())
-		}
-		return o.String(), e.String()
+		return b.scheduled(want, append([]string{"list"}, args...)...)
 	}
 	if out, errOut := list(cli.ExitOK); out != "" || errOut != "no message that waits matches\n" {
 		t.Errorf("an empty list printed %q, %q", out, errOut)
@@ -176,7 +192,7 @@ func TestScheduled_List(t *testing.T) {
 		{[]string{"--created-until", "1h"}, nil, false},
 	} {
 		out, _ := list(cli.ExitOK, append(tt.args, "-o", "json")...)
-		var got []scheduledView
+		var got []adminclient.ScheduledMessage
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%v printed %s: %v", tt.args, out, err)
 		}
@@ -203,5 +219,129 @@ func TestScheduled_List(t *testing.T) {
 		if _, errOut := list(cli.ExitUsage, args); !strings.Contains(errOut, want) {
 			t.Errorf("%s said %q, want %q", args, errOut, want)
 		}
+	}
+}
+
+// With an API the commands connect neither to the database nor to Kafka, and the role of the
+// token decides.
+func TestScheduled_ServerDecidesByRole(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := service.Accept(t.Context(), messages.NewMessage{Topic: "a", Delay: "1h"}, messages.Options{Client: "shop"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := []string{"--topic", "a", "--yes", "--reason", "INC-1"}
+	for _, role := range []access.Role{access.Viewer, access.Operator} {
+		b.serveAdmin(role)
+		b.forbidEngines()
+		if out, errOut := b.scheduled(cli.ExitOK, "list", "--limit", "1"); !strings.Contains(out, "shop") || !strings.Contains(errOut, "only the next 1") {
+			t.Errorf("%s: list printed %q, %q", role, out, errOut)
+		}
+		if role == access.Viewer {
+			if _, errOut := b.scheduled(cli.ExitFailed, append([]string{"cancel"}, one...)...); !strings.Contains(errOut, "needs the role operator") || !strings.Contains(errOut, "OUTBOX_API_TOKEN") {
+				t.Errorf("cancel by a viewer said %q", errOut)
+			}
+			continue
+		}
+		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api") {
+			t.Errorf("--actor with an API said %q", errOut)
+		}
+		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 2001)); !strings.Contains(errOut, "at most 2,000 characters") || !strings.Contains(errOut, "outbox scheduled cancel --help") {
+			t.Errorf("a long reason said %q", errOut)
+		}
+		if out, _ := b.scheduled(cli.ExitOK, append([]string{"cancel"}, one...)...); out != "cancel: 2 cancelled, 0 were published before\n" {
+			t.Errorf("cancel by an operator printed %q", out)
+		}
+	}
+	var n int
+	if err := b.session.Query("SELECT COUNT(*) FROM outbox.admin_audit WHERE action = 'cancel-messages' AND actor = ? ALLOW FILTERING", serverActor).Scan(&n); err != nil || n != 1 {
+		t.Errorf("the audit trail has %d changes, %v, want that of the operator", n, err)
+	}
+	out, _ := b.onAPI(cli.ExitOK, "audit", "list", "--action", "cancel-messages")
+	if !strings.Contains(out, "INC-1") {
+		t.Errorf("audit list printed %q", out)
+	}
+}
+
+// A server that is older than the command has no such operation: the command names the fix.
+func TestScheduled_OlderServer(t *testing.T) {
+	t.Parallel()
+	b := setupDLQ(t)
+	b.serve(nil) // without the operations on messages
+	for _, args := range [][]string{{"scheduled", "list"}, {"scheduled", "cancel", "--all", "--dry-run"}, {"scheduled", "release", "--all", "--yes", "--reason", "a test"}} {
+		if out, errOut := b.onAPI(cli.ExitFailed, args...); out != "" || !strings.Contains(errOut, "no such endpoint") || !strings.Contains(errOut, "'outbox admin', of this version or a later one") {
+			t.Errorf("%v said %q, %q", args, out, errOut)
+		}
+	}
+}
+
+// A server that is older than a filter refuses it: the list is not longer than requested.
+func TestScheduled_OlderServerWithoutAFilter(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("created_from") {
+			t.Errorf("the request is %s", r.URL)
+		}
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, `{"detail":"validation failed","errors":[{"location":"query.created_from","message":"is unknown; the parameters are client, key"}]}`)
+	}))
+	t.Cleanup(srv.Close)
+	var out, errOut bytes.Buffer
+	code := run([]string{"scheduled", "list", "--created-since", "1h", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
+	if code != cli.ExitFailed || !strings.Contains(errOut.String(), "query.created_from is unknown") || !strings.Contains(errOut.String(), "update 'outbox admin'") {
+		t.Errorf("exit status %d: %s%s", code, out.String(), errOut.String())
+	}
+}
+
+// A request that fails is repeated while the database is unreachable, and the report counts
+// what each request made.
+func TestScheduled_RepeatsAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		answers []string // to the requests of the change
+		want    int
+		text    string
+	}{
+		"outage":  {[]string{"503 2", "200 3 next", "200 4"}, cli.ExitOK, "cancel: 9 cancelled, 1 were published before\n"},
+		"failure": {[]string{"200 3 next", "500 2"}, cli.ExitFailed, "5 were cancelled; run the same command again for the rest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var cursors []string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var in messages.ManyBody
+				if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.URL.Path != "/v1/scheduled/cancel" || r.Header.Get("Audit-Reason") != "a%20test" {
+					t.Errorf("%s, reason %q, %v", r.URL, r.Header.Get("Audit-Reason"), err)
+				}
+				if in.DryRun {
+					_, _ = io.WriteString(w, `{"dry_run":true,"preview":{"messages":10,"by_topic":{"a":10},"by_client":{"shop":10}}}`)
+					return
+				}
+				answer := strings.Fields(tt.answers[len(cursors)])
+				cursors = append(cursors, in.Cursor)
+				code, _ := strconv.Atoi(answer[0])
+				w.WriteHeader(code)
+				gone, next := 0, ""
+				if len(answer) > 2 {
+					gone, next = 1, answer[2]
+				}
+				fmt.Fprintf(w, `{"detail":"The database cannot be reached.","outcome_unknown":%t,"result":{"changed":%s,"gone":%d},"next":%q}`, code != 200, answer[1], gone, next)
+			}))
+			t.Cleanup(srv.Close)
+			var out, errOut bytes.Buffer
+			code := run([]string{"scheduled", "cancel", "--topic", "a", "--yes", "--reason", "a test", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
+			if text := out.String() + errOut.String(); code != tt.want || !strings.Contains(text, tt.text) {
+				t.Errorf("exit status %d: %s, want %q", code, text, tt.text)
+			}
+			if want := map[string][]string{"outage": {"", "", "next"}, "failure": {"", "next"}}[name]; !slices.Equal(cursors, want) {
+				t.Errorf("the cursors are %q, want %q", cursors, want)
+			}
+		})
 	}
 }

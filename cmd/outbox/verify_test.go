@@ -33,6 +33,7 @@ type verifyFixture struct {
 	e       engines.Engines
 	session *gocql.Session
 	client  *kgo.Client
+	server  string // file with the settings of the admin API that commands use; empty for the database
 }
 
 func setupVerify(t *testing.T) *verifyFixture {

@@ -24,7 +24,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"POST /v1/dlq/dead-letters/{event_id}/park": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,
 		"POST /v1/dlq/dead-letters/{event_id}/set": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dlq/dead-letters/{event_id}/edit": access.Admin,
 		"POST /v1/dlq/jobs": access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
-		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin,
+		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
 	}
 	b := setup(t, nil)
 	b.exampleTopic(t)
@@ -41,7 +41,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 				continue
 			}
 			seen++
-			url := strings.NewReplacer("{event_id}", "01a2005c-395d-72e3-8401-994110828553", "{id}", "01a2005c-395d-11e3-8401-994110828553", "{topic}", "OrderCreated").Replace(path)
+			url := strings.NewReplacer("{event_id}", "01a2005c-395d-72e3-8401-994110828553", "{id}", "01a2005c-395d-11e3-8401-994110828553", "{topic}", "OrderCreated", "{name}", "orders").Replace(path)
 			body := ""
 			if method == "POST" {
 				body = `{}`

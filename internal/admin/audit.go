@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
@@ -112,10 +111,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
 	// The result overwrites the request, whatever the clocks and the order of arrival.
 	written := id.Time().UnixMicro()
-	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target)
-	if request != "" { // a command has none
-		log = log.With("request_id", request)
-	}
+	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target, "request_id", request)
 
 	write, cancel := context.WithTimeout(ctx, a.timeout)
 	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx), written).Idempotent(true).Exec()
@@ -156,32 +152,6 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 		}
 	}
 	return err
-}
-
-// Change is a change that is requested outside the API, with the permissions of the
-// database user.
-type Change struct {
-	// Actor is the user, Action the kind of change, Target the changed object, Detail the
-	// other parameters as JSON, and Reason the reason that the user gave.
-	Actor, Action, Target, Detail, Reason string
-}
-
-// Audited makes a change outside the API and records it and its result in the audit
-// trail. If the request cannot be recorded, or has no reason, do is not called. do may
-// return a target that replaces the one of c, such as a new job, and a result as JSON,
-// which is recorded even if do returns an error.
-func Audited(ctx context.Context, session *gocql.Session, keyspace string, log *slog.Logger, c Change, do func(context.Context) (target, said string, err error)) error {
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		return err
-	}
-	a := newAudit(&Config{
-		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Timeout: DefaultTimeout, Clock: clocks.System{}, Logger: log,
-	}, m)
-	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
-	return a.changeWithResult(ctx, entry{Action: c.Action, Target: c.Target, Detail: c.Detail, Reason: c.Reason}, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
-		return do(ctx)
-	})
 }
 
 // stateOf returns the state and outcome that the error of a change implies.

@@ -60,7 +60,8 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 func TestAudit_RecordsWhatWasDoneBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	err := Audited(t.Context(), b.cfg.Session, b.cfg.Keyspace, b.cfg.Logger, Change{Actor: "ann", Action: "cancel-messages", Reason: "a test"}, func(context.Context) (string, string, error) {
+	ctx := access.With(t.Context(), access.Principal{Name: "ann", Role: access.Admin})
+	err := b.audit.changeWithResult(ctx, entry{Action: "cancel-messages", Reason: "a test"}, func(context.Context, dlq.Actor) (string, string, error) {
 		return "", `{"changed":3}`, context.Canceled
 	})
 	if l := b.auditLines(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {

@@ -66,6 +66,9 @@ type Config struct {
 	// returns none.
 	Subscriptions Subscriptions
 
+	// Resharder changes the number of shards of Relay. Nil refuses it.
+	Resharder Resharder
+
 	// Archive is the archive of purge, restore and sweep. Nil refuses jobs that need one.
 	Archive *archive.Keeper
 

@@ -82,6 +82,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	for _, st := range steerings {
 		out = append(out, asking{st.name + "-job", "POST", "/v1/dlq/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
 	}
+	out = append(out, asking{"reshard-relay", "POST", reshardPath, `{"to":4,"from":2,"reason":"INC-320 more hosts"}`, 200})
 	return b, append(out, get("list-audit", "/v1/dlq/audit?limit=1"))
 }
 
@@ -90,7 +91,9 @@ func (b *fixture) exampleTopic(t *testing.T) {
 	t.Helper()
 	cluster := world.StartBroker(t, kfake.SeedTopics(1, "OrderCreated"))
 	seeds := kgo.SeedBrokers(cluster.ListenAddrs()...)
-	b.reconfigure(t, func(c *Config) { c.Kafka, c.Relay = world.Kafka{seeds}, "orders" })
+	b.reconfigure(t, func(c *Config) {
+		c.Kafka, c.Relay, c.Resharder = world.Kafka{seeds}, "orders", &testResharder{shards: 2}
+	})
 	client, err := kgo.NewClient(seeds)
 	if err != nil {
 		t.Fatal(err)

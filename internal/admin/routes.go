@@ -109,10 +109,10 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	err = ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
-		if err = seen.outcome(); err == nil && whole {
+		if whole { // of a change that failed, what it had made before
 			said = seen.result()
 		}
-		return "", said, err
+		return "", said, seen.outcome()
 	})
 	if begun {
 		return // it has been answered

@@ -48,6 +48,13 @@ func things(made *[]string) func(huma.API) {
 				*made = append(*made, in.ID)
 				return nil, answers[in.ID]
 			})
+		huma.Register(h, huma.Operation{OperationID: "change-things", Method: http.MethodPost, Path: "/v1/things/change", Summary: "Change many", Metadata: map[string]any{httpapi.AuditBody: true}},
+			func(context.Context, *struct{ RawBody []byte }) (*struct{}, error) {
+				return nil, &struct {
+					Problem
+					Result map[string]int `json:"result"`
+				}{*answers["unknown"].(*Problem), map[string]int{"changed": 7}}
+			})
 		huma.Register(h, access.Needs(access.Admin, huma.Operation{OperationID: "drop-thing", Method: http.MethodDelete, Path: "/v1/things/{id}", Summary: "Drop"}),
 			func(_ context.Context, in *thingInput) (*struct{}, error) {
 				*made = append(*made, "drop "+in.ID)
@@ -118,6 +125,10 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 	}
 	if n := len(b.auditLines(t, "")); n != 7 {
 		t.Errorf("%d lines, want 7: reading is not audited", n)
+	}
+	b.ask(t, access.Operator, "POST", "/v1/things/change", `{"a":1}`).into(t, 503, nil)
+	if l := b.auditLines(t, "")[0]; l.State != auditUnknown || l.Outcome != `It may be stored.; {"changed":7}` {
+		t.Errorf("a change of many that fails: audit %+v", l)
 	}
 	*made = nil
 	for _, reason := range []string{"%zz", "%ff", strings.Repeat("a", maxReason+1), "", "%20"} {

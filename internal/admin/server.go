@@ -114,6 +114,7 @@ func (s *Server) registerEndpoints() {
 	archives.register()
 	(&auditEndpoints{ops, s.audit}).register()
 	relays.register()
+	(&reshardEndpoints{ops, s.audit, cfg.Resharder}).register()
 	(&historyEndpoints{ops, s.history}).register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -104,6 +105,8 @@ type LocalAPI struct {
 
 // LocalConfig configures a LocalAPI.
 type LocalConfig struct {
+	// Needs are the components that the command needs.
+	Needs []schema.Component
 	// Actor is the principal of all requests, with the role admin: the permissions are
 	// those of the database user.
 	Actor string
@@ -119,7 +122,7 @@ type LocalConfig struct {
 
 // OpenLocalAPI connects to the database. The caller closes the API.
 func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAPI, err error) {
-	store, session, closeSession, err := c.DLQStore()
+	store, session, closeSession, err := c.DLQStore(local.Needs)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +168,15 @@ func (local *LocalConfig) api(c *Config, session *gocql.Session, store *dlq.Stor
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout, DeadLetters: store,
 		Gate: access.Only(access.Principal{Name: local.Actor, Role: access.Admin}), Logger: local.Logger,
+		Resharder: resharder{c, session},
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
+	waiting, err := messages.NewService(session, messages.Config{Consistency: conf.Consistency, Logger: local.Logger})
+	if err != nil {
+		return conf, cli.Usage(err)
+	}
+	operators := messages.NewAPI(waiting)
+	conf.Routes = append(conf.Routes, operators.RegisterKept, operators.RegisterMany)
 	if local.Schemas {
 		if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
 			return conf, cli.Usage(cli.WithHint(err, "dlq.schemas names the directory"))

@@ -20,9 +20,10 @@ import (
 	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
-// DLQStore opens the store and its session, which closeSession ends.
-func (c *Config) DLQStore() (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
-	c.Scylla.Need(schema.DeadLetters)
+// DLQStore opens the store and its session, which closeSession ends, in a keyspace with the
+// needed components.
+func (c *Config) DLQStore(needed []schema.Component) (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
+	c.Scylla.Need(needed...)
 	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
 		return nil, nil, nil, err
 	}

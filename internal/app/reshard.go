@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
@@ -62,16 +62,16 @@ func (r *Resharding) Look(ctx context.Context) (err error) {
 	return err
 }
 
-// From is the number of shards so far, 0 if the relay was never shared.
-func (r *Resharding) From() int {
+// from is the number of shards so far, 0 if the relay was never shared.
+func (r *Resharding) from() int {
 	if r.Agreed > 0 {
 		return r.Agreed
 	}
 	return r.state.Partitions
 }
 
-// IsDone says that there is nothing to do.
-func (r *Resharding) IsDone() bool { return r.Agreed == r.To && r.state.Partitions == r.To }
+// isDone says that there is nothing to do.
+func (r *Resharding) isDone() bool { return r.Agreed == r.To && r.state.Partitions == r.To }
 
 // Refuse says who has to be stopped first. Instances that have the new number, as
 // after a change that was begun beside them, need not.
@@ -87,30 +87,25 @@ func (r *Resharding) Refuse() error {
 		"stop all instances of relay %s and run this again; one that was killed stays in the broker's group for relay.session_timeout", r.Name)
 }
 
-// Preview writes the state that Look has found, and the steps that Run will take.
-func (r *Resharding) Preview(w io.Writer) {
-	fmt.Fprintf(w, "relay %s\n", r.Name)
-	number := func(n int, of string) string {
-		if n == 0 {
-			return "none"
-		}
-		return cli.Plural(n, of)
+// Plan returns the state that Look has found, and the steps that Run will take.
+func (r *Resharding) Plan() admin.ReshardPlan {
+	p := admin.ReshardPlan{
+		Relay: r.Name, From: r.from(), To: r.To, Agreed: r.Agreed, Topic: r.Control.Topic(), Partitions: r.state.Partitions,
+		Members: append([]string{}, r.state.Members...), Instances: append([]string{}, r.alive...), Steps: []string{},
 	}
-	fmt.Fprintf(w, "  agreed on           %s (relay_sharing)\n", number(r.Agreed, "shard"))
-	fmt.Fprintf(w, "  control topic       %s (%s)\n", number(r.state.Partitions, "partition"), r.Control.Topic())
-	fmt.Fprintf(w, "  instances that run  %d in the broker's group, %d heard of in the database\n", len(r.state.Members), len(r.alive))
+	if r.isDone() {
+		return p
+	}
+	p.Steps = append(p.Steps, fmt.Sprintf("agree on %d", r.To))
 	switch n := r.state.Partitions; {
-	case r.IsDone():
-		fmt.Fprintf(w, "it is divided into %s already\n", cli.Plural(r.To, "shard"))
 	case n == 0:
-		fmt.Fprintf(w, "to do: agree on %d, make the topic\n", r.To)
-	case n == r.To:
-		fmt.Fprintf(w, "to do: agree on %d\n", r.To)
+		p.Steps = append(p.Steps, "make the topic")
 	case n < r.To:
-		fmt.Fprintf(w, "to do: agree on %d, add %s to the topic\n", r.To, cli.Plural(r.To-n, "partition"))
-	default:
-		fmt.Fprintf(w, "to do: agree on %d, delete the topic, in which there is nothing, and make it with %s\n", r.To, cli.Plural(r.To, "partition"))
+		p.Steps = append(p.Steps, fmt.Sprintf("add %s to the topic", cli.Plural(r.To-n, "partition")))
+	case n > r.To:
+		p.Steps = append(p.Steps, "delete the topic, in which there is nothing", "make it with "+cli.Plural(r.To, "partition"))
 	}
+	return p
 }
 
 func (r *Resharding) step(name string) error {
@@ -146,8 +141,10 @@ func (r *Resharding) Run(ctx context.Context, by string) error {
 	}
 	if len(state.Members) > 0 && state.Partitions != r.To {
 		err := fmt.Errorf("%w: one has started, from %s", ErrInstancesRun, strings.Join(state.Members, ", "))
-		_, back := r.Agreement.Change(ctx, r.To, r.Agreed, by)
-		return cli.WithHint(errors.Join(err, back), "stop all instances of relay %s and run this again", r.Name)
+		if _, back := r.Agreement.Change(ctx, r.To, r.Agreed, by); back != nil {
+			return fmt.Errorf("%s, and the number is not restored: %w; run this again", err.Error(), back) // not a refusal
+		}
+		return cli.WithHint(err, "stop all instances of relay %s and run this again", r.Name)
 	}
 	err = r.stillAgreed(ctx)
 	if err == nil {
@@ -172,4 +169,55 @@ func (r *Resharding) stillAgreed(ctx context.Context) error {
 		err = fmt.Errorf("%w, to %d: run this again", ErrChangedConcurrently, now)
 	}
 	return err
+}
+
+// resharder implements admin.Resharder for the configured relay.
+type resharder struct {
+	c       *Config
+	session *gocql.Session
+}
+
+// Relay implements admin.Resharder.
+func (r resharder) Relay() string { return r.c.Relay.Name }
+
+// Open implements admin.Resharder.
+func (r resharder) Open(ctx context.Context, to int) (admin.Resharding, error) {
+	client, err := r.c.Kafka.Client()
+	if err != nil {
+		return nil, reshardError(err)
+	}
+	o := openResharding{NewResharding(r.c, r.session, client, to), client}
+	if err = Reachable(ctx, client, r.c.Kafka.Seeds); err == nil {
+		err = o.Look(ctx)
+	}
+	if err != nil {
+		client.Close()
+		return nil, reshardError(err)
+	}
+	return o, nil
+}
+
+// openResharding implements admin.Resharding.
+type openResharding struct {
+	*Resharding
+	client *kgo.Client
+}
+
+// Refuse implements admin.Resharding.
+func (o openResharding) Refuse() error { return reshardError(o.Resharding.Refuse()) }
+
+// Run implements admin.Resharding.
+func (o openResharding) Run(ctx context.Context, by string) error {
+	return reshardError(o.Resharding.Run(ctx, by))
+}
+
+// Close implements admin.Resharding.
+func (o openResharding) Close() { o.client.Close() }
+
+// reshardError returns err as an error of admin.Resharder.
+func reshardError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &admin.ReshardError{Err: err, Fix: cli.HintOf(err), Refused: errors.Is(err, ErrInstancesRun) || errors.Is(err, ErrChangedConcurrently)}
 }

@@ -31,6 +31,18 @@ var securityMutants = []mutant{
 		old: "return http.ErrUseLastResponse", new: "return nil",
 	},
 	{
+		name: "api: an operator changes the number of shards", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Access_EachRole|Reshard_RefusesRole",
+		old: "ep.describe(access.Admin, ", new: "ep.describe(access.Operator, ",
+	},
+	{
+		name: "api: the shards of another relay are changed", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_RefusesRole",
+		old: "case in.Name != ep.resharder.Relay():", new: "case in.Name == \"\":",
+	},
+	{
+		name: "messages: callers receive the clients of others", file: "messages/http.go", pkg: "./messages", run: "Many_List",
+		old: "	a.registerKept(h, false)", new: "	a.registerKept(h, true)",
+	},
+	{
 		name: "access: the names of the host list are prefixes", file: "internal/access/hosts.go", pkg: "./internal/access", run: "NewHosts",
 		old: `host == "localhost" ||`, new: `strings.HasPrefix(host, "localhost") ||`,
 	},

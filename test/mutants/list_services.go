@@ -238,6 +238,42 @@ var serviceMutants = []mutant{
 		old: "e.Detail = string(seen.asked)", new: "e.Detail = \"\"",
 	},
 	{
+		name: "reshard: the change ends with its client", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_ContinuesWithoutItsClient",
+		old: "context.WithoutCancel(ctx)", new: "ctx",
+	},
+	{
+		name: "reshard: another change after the preview is overwritten", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_Errors",
+		old: "if b.From != nil && *b.From != plan.From {", new: "if b.From != nil && *b.From < 0 {",
+	},
+	{
+		name: "reshard: a running instance does not stop the change", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_Errors",
+		old: "if err := change.Refuse(); err != nil {", new: "if err := change.Refuse(); err != nil && b.To < 0 {",
+	},
+	{
+		name: "reshard: a failed change counts as refused", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_Errors",
+		old: "errors.AsType[*ReshardError](err); ok && e.Refused {", new: "errors.AsType[*ReshardError](err); ok && (e.Refused || true) {",
+	},
+	{
+		name: "reshard: the command does not send the number of its preview", file: "cmd/outbox/reshard.go", pkg: "./cmd/outbox", run: "Reshard_PreviewIsBinding",
+		old: "From: &plan.From, ", new: "",
+	},
+	{
+		name: "the audit trail lacks what a failed bulk change made", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "Routes_ChangesAreAudited",
+		old: "		if whole { // of", new: "		if whole && seen.outcome() == nil { // of",
+	},
+	{
+		name: "a bulk change that fails does not return what it made", file: "messages/http_many.go", pkg: "./messages", run: "Many_AgainAfterAnOutage",
+		old: "p.OutcomeUnknown, p.Result = true, &done", new: "p.OutcomeUnknown = true",
+	},
+	{
+		name: "scheduled: the report lacks what a failed request made", file: "cmd/outbox/scheduled.go", pkg: "./cmd/outbox", run: "Scheduled_RepeatsAfterAnOutage",
+		old: "add(&messages.ManyResultBody{Result: &p.Result})", new: "add(&messages.ManyResultBody{})",
+	},
+	{
+		name: "scheduled: a command with an API uses the database", file: "cmd/outbox/api.go", pkg: "./cmd/outbox", run: "Scheduled_ServerDecidesByRole|DLQ_ServerNeedsNoDatabase",
+		old: "if c.API.URL != \"\" {", new: "if c.API.URL != \"\" && c.API.Token == \"\" {",
+	},
+	{
 		name: "orders: an error repeats the sent value", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},

@@ -24,7 +24,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
 // timeout bounds one request. The server counts all dead letters within half of it.
@@ -87,16 +89,21 @@ type Error struct {
 	Detail string `json:"detail"`
 	Hint   string `json:"hint"`
 	// Fields are the invalid fields of the request.
-	Fields []struct {
-		Location string `json:"location"`
-		Message  string `json:"message"`
-	} `json:"errors"`
+	Fields []Field `json:"errors"`
 	// OutcomeUnknown reports that the change may have been made.
 	OutcomeUnknown bool `json:"outcome_unknown"`
+	// Result is what a change of many messages made before it failed.
+	Result messages.Changed `json:"result"`
 	// RequestID is the id of the request in the log and the audit trail of the server.
 	RequestID string `json:"request_id"`
+	// RetryAfter is the wait before a repetition; zero for none.
+	RetryAfter time.Duration `json:"-"`
+}
 
-	retryAfter time.Duration // of the header Retry-After; zero without one
+// Field is an invalid field of a request.
+type Field struct {
+	Location string `json:"location"`
+	Message  string `json:"message"`
 }
 
 // Error returns the detail as an error text, with the invalid fields.
@@ -133,8 +140,9 @@ func Temporary(err error) bool {
 type request struct {
 	method, path string
 	query        url.Values
-	version      int64 // for If-Match; 0 for none
-	body         any   // nil for none
+	version      int64  // for If-Match; 0 for none
+	reason       string // of a change by an operation of other packages
+	body         any    // nil for none
 }
 
 // get sends a request without a body.
@@ -156,7 +164,7 @@ func (c *Client) send(ctx context.Context, r request, out any) error {
 		if !ok || e.Status != http.StatusTooManyRequests || n == attempts {
 			return err
 		}
-		if err := retry.Wait(ctx, min(max(e.retryAfter, time.Second/10), maxPause)); err != nil {
+		if err := retry.Wait(ctx, min(max(e.RetryAfter, time.Second/10), maxPause)); err != nil {
 			return err
 		}
 	}
@@ -183,6 +191,9 @@ func (c *Client) once(ctx context.Context, r request, out any) error {
 	}
 	if r.version != 0 {
 		req.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(r.version, 10)))
+	}
+	if r.reason != "" {
+		req.Header.Set(admin.ReasonHeader, url.PathEscape(r.reason))
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
@@ -227,7 +238,7 @@ func errorOf(resp *http.Response, path string, body []byte) *Error {
 	}
 	e.Status, e.Path = resp.StatusCode, path
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		e.retryAfter = time.Duration(seconds) * time.Second
+		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return e
 }

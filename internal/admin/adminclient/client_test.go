@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
 // clients returns a client of the handler over the network, and one in this process.
@@ -36,7 +37,11 @@ func TestClient_Requests(t *testing.T) {
 	var got string
 	for name, c := range clients(t, "t-1", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got = strings.TrimSpace(strings.Join([]string{r.Method, strings.TrimPrefix(r.RequestURI, "/behind/a/proxy"), r.Header.Get("If-Match"), string(body)}, " "))
+		headers := r.Header.Get("If-Match")
+		if reason := r.Header.Get(admin.ReasonHeader); reason != "" {
+			headers += "reason=" + reason
+		}
+		got = strings.TrimSpace(strings.Join([]string{r.Method, strings.TrimPrefix(r.RequestURI, "/behind/a/proxy"), headers, string(body)}, " "))
 		if token := r.Header.Get("Authorization"); token != "Bearer t-1" && strings.HasPrefix(r.RequestURI, "/behind") {
 			t.Errorf("the token is %q", token)
 		}
@@ -72,6 +77,18 @@ func TestClient_Requests(t *testing.T) {
 			},
 			`POST /v1/dlq/jobs  {"action":"replay","ids":["e"],"follow":"30s","reason":"why"}`: func() error {
 				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s", Reason: "why"})
+				return err
+			},
+			"GET /v1/messages?client=c&created_from=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&from=2026-01-02T03%3A04%3A05.006Z&key=k&limit=8&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", From: at, Until: at.Add(time.Hour), CreatedFrom: at, CreatedUntil: at.Add(time.Hour)}, 7)
+				return err
+			},
+			`POST /v1/scheduled/cancel reason=caf%C3%A9%201 {"filter":{"topic":"t"},"cursor":"c"}`: func() error {
+				_, err := c.ChangeScheduled(ctx, adminclient.CancelScheduled, messages.ManyBody{Filter: messages.ManyFilter{Topic: "t"}, Cursor: "c"}, "café 1")
+				return err
+			},
+			`POST /v1/relays/a%2Fb/reshard  {"to":3,"reason":"why"}`: func() error {
+				_, err := c.Reshard(ctx, "a/b", admin.ReshardBody{To: 3, Reason: "why"})
 				return err
 			},
 			`POST /v1/dlq/dead-letters/e/edit "4" {"dry_run":true}`: func() error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
 // maxPage is the largest page of a list.
@@ -203,4 +204,64 @@ func (c *Client) Audit(ctx context.Context, by AuditQuery, limit int) (found []a
 		err := c.get(ctx, "/v1/dlq/audit", q, &page)
 		return page.Lines, page.Next, err
 	})
+}
+
+// ScheduledMessage is a message that waits for its time.
+type ScheduledMessage struct {
+	ID        string         `json:"id"`
+	State     messages.State `json:"state"`
+	Topic     string         `json:"topic"`
+	Key       string         `json:"key,omitempty"`
+	Client    string         `json:"client,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+	DeliverAt time.Time      `json:"deliver_at"`
+}
+
+// Scheduled lists up to limit scheduled messages, 0 for all, the next to be delivered first;
+// more reports that there are others.
+func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int) (found []ScheduledMessage, more bool, err error) {
+	q := url.Values{"state": {string(messages.Scheduled)}}
+	set(q, "topic", f.Topic)
+	set(q, "key", f.Key)
+	set(q, "client", f.Client)
+	set(q, "from", timeOf(f.From))
+	set(q, "until", timeOf(f.Until))
+	set(q, "created_from", timeOf(f.CreatedFrom))
+	set(q, "created_until", timeOf(f.CreatedUntil))
+	most := limit
+	if limit > 0 {
+		most++ // a full page has a cursor even if nothing follows
+	}
+	found, _, err = pages(q, most, func(q url.Values) ([]ScheduledMessage, string, error) {
+		var page struct {
+			Messages []ScheduledMessage `json:"messages"`
+			Next     string             `json:"next"`
+		}
+		err := c.get(ctx, messages.Path, q, &page)
+		return page.Messages, page.Next, err
+	})
+	if limit > 0 && len(found) > limit {
+		return found[:limit], true, err
+	}
+	return found, false, err
+}
+
+// The changes of scheduled messages, for ChangeScheduled.
+const (
+	ReleaseScheduled = "release"
+	CancelScheduled  = "cancel"
+)
+
+// ChangeScheduled releases or cancels scheduled messages, or with DryRun counts them. It is
+// repeated with the cursor of its result until there is none. A failed request can be
+// repeated.
+func (c *Client) ChangeScheduled(ctx context.Context, what string, b messages.ManyBody, reason string) (out messages.ManyResultBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/scheduled/" + what, body: b, reason: reason}, &out)
+	return out, err
+}
+
+// Reshard changes the number of shards of a relay, or with DryRun returns the plan.
+func (c *Client) Reshard(ctx context.Context, relay string, b admin.ReshardBody) (out admin.ReshardedBody, err error) {
+	err = c.post(ctx, "/v1/relays/"+url.PathEscape(relay)+"/reshard", b, &out)
+	return out, err
 }
