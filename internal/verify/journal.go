@@ -2,9 +2,8 @@ package verify
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,7 +14,7 @@ import (
 
 // journal is the state file of a verification: blocks of what was read, from which
 // another run fills its ledger and resumes. A block is its length, its checksum, and a
-// blockData in gob. An incomplete last block is removed.
+// blockData in JSON. An incomplete last block is removed.
 type journal struct {
 	mu sync.Mutex
 	f  *os.File
@@ -23,10 +22,10 @@ type journal struct {
 
 // blockData is one block; one of its fields is set.
 type blockData struct {
-	Head  *head
-	Range *Range
-	Read  *readTopics
-	Batch *Batch
+	Head  *head       `json:",omitempty"`
+	Range *Range      `json:",omitempty"`
+	Read  *readTopics `json:",omitempty"`
+	Batch *Batch      `json:",omitempty"`
 }
 
 // head describes what is verified. Runs with another head cannot resume from the file.
@@ -42,7 +41,7 @@ type head struct {
 type readTopics struct{ IDs map[string]string }
 
 const (
-	journalVersion = 1
+	journalVersion = 2
 	// maxBlock bounds the read of a block with a corrupt length.
 	maxBlock = 1 << 30
 )
@@ -89,7 +88,7 @@ func readBlocks(f *os.File, replay func(blockData) error) (end int64, err error)
 		whole := err == nil && size <= maxBlock && crc32.Checksum(body, castagnoli) == binary.LittleEndian.Uint32(lead[4:])
 		var b blockData
 		if whole {
-			whole = gob.NewDecoder(bytes.NewReader(body)).Decode(&b) == nil
+			whole = json.Unmarshal(body, &b) == nil
 		}
 		switch {
 		case first && (!whole || b.Head == nil):
@@ -109,12 +108,11 @@ func (j *journal) add(b blockData) error {
 	if j == nil {
 		return nil
 	}
-	var out bytes.Buffer
-	out.Write(make([]byte, 8))
-	if err := gob.NewEncoder(&out).Encode(b); err != nil {
+	body, err := json.Marshal(b)
+	if err != nil {
 		return fmt.Errorf("state file: %w", err)
 	}
-	block := out.Bytes()
+	block := append(make([]byte, 8, 8+len(body)), body...)
 	binary.LittleEndian.PutUint32(block[:4], uint32(len(block)-8))
 	binary.LittleEndian.PutUint32(block[4:8], crc32.Checksum(block[8:], castagnoli))
 	j.mu.Lock()

@@ -24,7 +24,7 @@ type Row struct {
 	// Written is the write's timestamp.
 	Written int64
 	// Deliver is the earliest time of publication; 0 means immediately.
-	Deliver int64
+	Deliver int64 `json:",omitempty"`
 }
 
 // Record contains the fields of a record that the ledger needs. Times are microseconds
