@@ -2,9 +2,9 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"runtime"
-
-	"github.com/prometheus/procfs"
+	"strings"
 )
 
 // Report is the result of a benchmark.
@@ -42,10 +42,10 @@ type Machine struct {
 // ThisMachine describes this one.
 func ThisMachine() Machine {
 	m := Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
-	if fs, err := procfs.NewDefaultFS(); err == nil {
-		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
-			m.CPU = cpus[0].ModelName
-		}
+	// Package procfs has CPUInfo on Linux only.
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		_, after, _ := strings.Cut(string(b), "\nmodel name\t: ")
+		m.CPU, _, _ = strings.Cut(after, "\n")
 	}
 	return m
 }
