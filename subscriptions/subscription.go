@@ -148,9 +148,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Validate reports every problem of the fields, except those of Filter, of Transform, and of
-// the templates and the destination of Push, which need more than the subscription. Call it on the result
-// of WithDefaults.
+// Validate reports every problem of the fields, except of Filter, of Transform, and of the
+// templates and the destination of Push, which need more than the subscription. Call it on
+// the result of WithDefaults.
 func (s *Subscription) Validate() error {
 	errs := []error{CheckName(s.Name)}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -29,15 +29,21 @@ import (
 // onBothAPIs runs a test of commands that use the database, and of commands that use the
 // admin API of a server and have no settings of the database.
 func onBothAPIs(t *testing.T, test func(*testing.T, *dlqFixture)) {
+	onDatabaseAndServer(t, setupDLQ, func(b *dlqFixture) { b.serve(nil) }, test)
+}
+
+// onDatabaseAndServer runs a test with a world, and with another one whose commands use its
+// server.
+func onDatabaseAndServer[W any](t *testing.T, setup func(*testing.T) W, serve func(W), test func(*testing.T, W)) {
 	t.Run("database", func(t *testing.T) {
 		t.Parallel()
-		test(t, setupDLQ(t))
+		test(t, setup(t))
 	})
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
-		b := setupDLQ(t)
-		b.serve(nil)
-		test(t, b)
+		w := setup(t)
+		serve(w)
+		test(t, w)
 	})
 }
 
@@ -104,16 +110,7 @@ func (b *verifyFixture) serveAdmin(role access.Role) {
 
 // onDatabaseAndAdmin is onBothAPIs with 'outbox admin' as the server.
 func onDatabaseAndAdmin(t *testing.T, test func(*testing.T, *verifyFixture)) {
-	t.Run("database", func(t *testing.T) {
-		t.Parallel()
-		test(t, setupVerify(t))
-	})
-	t.Run("server", func(t *testing.T) {
-		t.Parallel()
-		b := setupVerify(t)
-		b.serveAdmin(access.Admin)
-		test(t, b)
-	})
+	onDatabaseAndServer(t, setupVerify, func(b *verifyFixture) { b.serveAdmin(access.Admin) }, test)
 }
 
 // apiSettings writes a configuration file of commands.

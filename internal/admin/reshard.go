@@ -21,7 +21,7 @@ type Resharder interface {
 	// Relay returns the name of the relay.
 	Relay() string
 	// Open reads the current number, for a change to another one, which the caller closes.
-	// Its errors, and those of the change, are *ReshardError.
+	// Its errors, and the errors of the change, are *ReshardError.
 	Open(ctx context.Context, to int) (Resharding, error)
 }
 

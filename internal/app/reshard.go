@@ -70,7 +70,7 @@ func (r *Resharding) from() int {
 	return r.state.Partitions
 }
 
-// isDone says that there is nothing to do.
+// isDone reports that there is nothing to do.
 func (r *Resharding) isDone() bool { return r.Agreed == r.To && r.state.Partitions == r.To }
 
 // Refuse says who has to be stopped first. Instances that have the new number, as

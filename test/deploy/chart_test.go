@@ -36,7 +36,7 @@ type object = map[string]any
 
 // render executes a template of the chart as Helm does for the release outbox. It has the
 // functions that the chart uses, so another function is an error here; make kubernetes compares
-// the results with those of Helm.
+// the results with the output of Helm.
 func render(t *testing.T, file string, set func(values object)) string {
 	t.Helper()
 	chart := filepath.Join(folder, "chart")

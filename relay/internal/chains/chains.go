@@ -157,8 +157,8 @@ func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
 	}
 }
 
-// ClearAfter clears After of a dead letter of the chain, and of those that follow it without a
-// gap: the events before it are published, which are also those before them.
+// ClearAfter clears After of a dead letter of the chain, and of its successors without a gap:
+// the events before it are published, which are also the events before them.
 func (c *Chain) ClearAfter(id gocql.UUID) {
 	next := int64(0)
 	for i := range c.DeadLetters {
