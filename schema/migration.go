@@ -8,10 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"text/template"
 	"time"
 )
 
@@ -74,17 +74,27 @@ func (m migration) checksum() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// render returns the text of m with p filled in.
+// condition is a part of a migration that is left out if a parameter is empty.
+var condition = regexp.MustCompile(`(?s)\{\{if \.TabletsClause\}\}(.*?)\{\{end\}\}`)
+
+// render returns the text of m with p filled in. It does not use text/template, which calls
+// methods by name, so that the linker keeps the exported methods of all types.
 func (m migration) render(p parameters) (string, error) {
-	t, err := template.New(m.name).Option("missingkey=error").Parse(m.text)
-	if err != nil {
-		return "", fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+	optional := "$1"
+	if p.TabletsClause == "" {
+		optional = ""
 	}
-	var b strings.Builder
-	if err := t.Execute(&b, p); err != nil {
-		return "", fmt.Errorf("migration %03d_%s: %w", m.version, m.name, err)
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	text := strings.NewReplacer(
+		"{{.Keyspace}}", p.Keyspace, "{{.Replication}}", p.Replication, "{{.TabletsClause}}", p.TabletsClause,
+		"{{.CDCTTLSeconds}}", number(p.CDCTTLSeconds), "{{.RowTTLSeconds}}", number(p.RowTTLSeconds),
+		"{{.IdempotencyTTLSeconds}}", number(p.IdempotencyTTLSeconds), "{{.RowWindowMinutes}}", number(p.RowWindowMinutes),
+	).Replace(condition.ReplaceAllString(m.text, optional))
+	if _, unknown, ok := strings.Cut(text, "{{"); ok {
+		unknown, _, _ = strings.Cut(unknown, "}}")
+		return "", fmt.Errorf("migration %03d_%s: unknown parameter {{%s}}", m.version, m.name, unknown)
 	}
-	return b.String(), nil
+	return text, nil
 }
 
 // rowWindows is the number of compaction windows in the TTL of rows.

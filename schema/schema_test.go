@@ -139,6 +139,34 @@ func TestLoad_RefusesGaps(t *testing.T) {
 	}
 }
 
+func TestMigration_Render(t *testing.T) {
+	t.Parallel()
+	p := parameters{Keyspace: "shop", Replication: "{'class': 'X'}", TabletsClause: "{'enabled': false}", CDCTTLSeconds: 1, RowTTLSeconds: 2, IdempotencyTTLSeconds: 3, RowWindowMinutes: 4}
+	none := p
+	none.TabletsClause = ""
+	for _, tt := range []struct {
+		text string
+		p    parameters
+		want string // or the error
+	}{
+		{"{{.Keyspace}} {{.Replication}} {{.CDCTTLSeconds}} {{.RowTTLSeconds}} {{.IdempotencyTTLSeconds}} {{.RowWindowMinutes}} {{.Keyspace}}", p, "shop {'class': 'X'} 1 2 3 4 shop"},
+		{"a{{if .TabletsClause}}\n b = {{.TabletsClause}}{{end}}; c{{if .TabletsClause}} d{{end}}", p, "a\n b = {'enabled': false}; c d"},
+		{"a{{if .TabletsClause}}\n b = {{.TabletsClause}}{{end}}; c{{if .TabletsClause}} d{{end}}", none, "a; c"},
+		{"a {{.Keyspace}}.{{.Table}}", p, "migration 007_x: unknown parameter {{.Table}}"},
+		{"a {{if .Keyspace}}b{{end}}", p, "migration 007_x: unknown parameter {{if .Keyspace}}"},
+		{"a {{if .TabletsClause}}b", none, "migration 007_x: unknown parameter {{if .TabletsClause}}"},
+		{"a {{.Keyspace", p, "migration 007_x: unknown parameter {{.Keyspace}}"},
+	} {
+		got, err := migration{version: 7, name: "x", text: tt.text}.render(tt.p)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("render(%q) = %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
 // setProperties matches a statement that sets properties of a table.
 var setProperties = regexp.MustCompile(`^ALTER TABLE \S+ WITH `)
 

@@ -124,8 +124,18 @@ func Plural(n int, what string) string {
 // NewRoot returns the command of a program, without subcommands: results are written to
 // out, everything else to errOut, and a wrong flag is an error of usage.
 func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
-	root := &cobra.Command{Use: name, Short: short, Long: long, Version: Version, SilenceErrors: true, SilenceUsage: true}
-	root.SetVersionTemplate("{{.Version}}\n")
+	root := &cobra.Command{Use: name, Short: short, Long: long, SilenceErrors: true, SilenceUsage: true}
+	// Not by root.Version: its template calls methods by name, so the linker would keep the
+	// exported methods of all types.
+	version := root.Flags().BoolP("version", "v", false, "version for "+name)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if asked, _ := c.Flags().GetBool("help"); c == root && *version && !asked {
+			fmt.Fprintln(c.OutOrStdout(), Version)
+			return
+		}
+		help(c, args)
+	})
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

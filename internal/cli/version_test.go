@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -19,8 +20,16 @@ func TestVersion(t *testing.T) {
 		}
 		return out.String()
 	}
-	if a, b := run("--version"), run("version"); a != Version+"\n" || a != b {
-		t.Errorf("--version prints %q, version %q, want %q from both", a, b, Version)
+	if a, b, c := run("--version"), run("version"), run("-v"); a != Version+"\n" || a != b || a != c {
+		t.Errorf("--version prints %q, version %q, -v %q, want %q from all", a, b, c, Version)
+	}
+	for _, args := range [][]string{{"--version", "--help"}, {"--help", "-v"}, {"--version=false"}, {"--help"}, {"help"}, {}} {
+		if got := run(args...); !strings.Contains(got, "\nFlags:\n") || !strings.Contains(got, "  -v, --version   version for x\n") {
+			t.Errorf("%v prints %q, want the help", args, got)
+		}
+	}
+	if got := run("version", "--help"); !strings.Contains(got, "x version [flags]") {
+		t.Errorf("version --help prints %q, want its help", got)
 	}
 	var b Build
 	if err := json.Unmarshal([]byte(run("version", "-o", "json")), &b); err != nil || b.Version != Version || b.Go != runtime.Version() {
