@@ -10,8 +10,8 @@ import (
 const (
 	DefaultConcurrency = 4
 	MaxConcurrency     = 1000
-	// maxTemplate bounds a template, in bytes.
-	maxTemplate = 16 << 10
+	// maxText bounds title and text, in bytes.
+	maxText = 16 << 10
 )
 
 // Severities are the values of Push.Severity.
@@ -24,8 +24,8 @@ type Push struct {
 	// To names a target of the configuration, which contains its URL and secrets, or a
 	// plugin of the process. The target log writes messages to the log.
 	To string `json:"to"`
-	// Title and Text are templates over the event for the message to a target. A plugin
-	// has none.
+	// Title and Text of the message to a target contain CEL expressions over the event
+	// between {{ and }}. A plugin has none.
 	Title string `json:"title,omitempty"`
 	Text  string `json:"text,omitempty"`
 	// Severity is info, warning or critical, for pagers. Default info.
@@ -45,7 +45,7 @@ func (p *Push) withDefaults() *Push {
 	return &out
 }
 
-// validate reports every problem, except those of the templates and of a destination that
+// validate reports every problem, except those of expressions and of a destination that
 // does not exist.
 func (p *Push) validate(bad func(format string, args ...any)) {
 	if p.To == "" || len(p.To) > MaxName {
@@ -58,8 +58,8 @@ func (p *Push) validate(bad func(format string, args ...any)) {
 		bad("push.concurrency %d: must be 1 to %d", p.Concurrency, MaxConcurrency)
 	}
 	for field, text := range map[string]string{"title": p.Title, "text": p.Text} {
-		if len(text) > maxTemplate {
-			bad("push.%s: %d bytes; at most %d are allowed", field, len(text), maxTemplate)
+		if len(text) > maxText {
+			bad("push.%s: %d bytes; at most %d are allowed", field, len(text), maxText)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func CheckName(name string) error {
 }
 
 // Validate reports every problem of the fields, except of Filter, of Transform, and of the
-// templates and the destination of Push, which need more than the subscription. Call it on
+// expressions and the destination of Push, which need more than the subscription. Call it on
 // the result of WithDefaults.
 func (s *Subscription) Validate() error {
 	errs := []error{CheckName(s.Name)}

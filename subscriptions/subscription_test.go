@@ -91,10 +91,10 @@ func TestSubscription_Validate(t *testing.T) {
 		{"push to nothing", func(s *Subscription) { s.Push = &Push{Severity: "info", Concurrency: 1} }, []string{`push.to "": name a target of subscriptions.targets, or a plugin`}},
 		{"push too much", func(s *Subscription) { s.Push = &Push{To: "hook", Severity: "info", Concurrency: 1001} }, []string{"push.concurrency 1001: must be 1 to 1000"}},
 		{"an unknown severity", func(s *Subscription) { s.Push = &Push{To: "hook", Severity: "page", Concurrency: 1} }, []string{`push.severity "page": use info, warning or critical`}},
-		{"the longest template", func(s *Subscription) {
+		{"the longest text", func(s *Subscription) {
 			s.Push = &Push{To: "hook", Severity: "info", Concurrency: 1, Text: strings.Repeat("x", 16384)}
 		}, nil},
-		{"longer templates", func(s *Subscription) {
+		{"longer texts", func(s *Subscription) {
 			s.Push = &Push{To: "hook", Severity: "info", Concurrency: 1, Title: strings.Repeat("x", 16385), Text: strings.Repeat("x", 16386)}
 		}, []string{"push.title: 16385 bytes; at most 16384 are allowed", "push.text: 16386 bytes"}},
 

@@ -138,6 +138,30 @@ func TestDocs_Transforms(t *testing.T) {
 	}
 }
 
+// texts matches title and text of a push delivery.
+var texts = regexp.MustCompile(`(?m)^ *(?:title|text): '(.+)'$`)
+
+// Documented texts have no errors.
+func TestDocs_Texts(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/subscriptions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := kafkarecord.Event{AggregateID: "order-1", Data: json.RawMessage(`{"total": "12.50", "currency": "EUR", "lines": [{"sku": "a"}, {"sku": "b"}]}`)}
+	var got []string
+	for _, m := range texts.FindAllStringSubmatch(string(doc), -1) {
+		x, err := filter.CompileText(m[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, x.Of(&e, "big-orders"))
+	}
+	if want := []string{"Order order-1 of 12.50 EUR", "Order order-1 of 12.50 EUR", "a, b"}; !slices.Equal(got, want) {
+		t.Errorf("the texts are %q, want %q", got, want)
+	}
+}
+
 func sameJSON(a, b []byte) bool {
 	var x, y any
 	return errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y)) == nil && reflect.DeepEqual(x, y)

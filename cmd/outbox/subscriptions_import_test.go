@@ -140,7 +140,7 @@ scylla: {hosts: [127.0.0.1]}
 react:
   targets: ["hook=webhook+http://127.0.0.1/secret"]
   rules:
-    - {name: big, topics: ["thing*"], types: [ThingHappened], when: data.n != "0/4", to: hook, title: "{{.rule}} {{.data.n}}", timeout: 500ms, attempts: 2, from: start}
+    - {name: big, topics: ["thing*"], types: [ThingHappened], when: data.n != "0/4", to: hook, title: "{{subscription}} {{.data.n}}", timeout: 500ms, attempts: 2, from: start}
     - {name: other, topics: [things], to: loyalty, order: none}
 `)
 	conf := written(t, "new.yaml", h.config())
@@ -181,7 +181,7 @@ react:
 		t.Errorf("delivered %v, want %v", got, want)
 	}
 	s, err := c.Subscription(t.Context(), "big")
-	if err != nil || s.Push == nil || *s.Push != (client.Push{To: "hook", Title: "{{.rule}} {{.data.n}}", Severity: "info", Concurrency: 4}) || s.VisibilityTimeout != "1s" ||
+	if err != nil || s.Push == nil || *s.Push != (client.Push{To: "hook", Title: "{{subscription}} {{.data.n}}", Severity: "info", Concurrency: 4}) || s.VisibilityTimeout != "1s" ||
 		s.MaxReceive != 2 || s.Ordering != "key" || s.Filter != `data.n != "0/4"` {
 		t.Errorf("the subscription is %+v, %v", s, err)
 	}
@@ -192,10 +192,11 @@ func TestSubscriptions_ImportNamesTheRule(t *testing.T) {
 	for text, want := range map[string]string{
 		"scylla: {}":                            "react.rules: the file contains no rules",
 		"react: {rules: [{name: a, topic: x}]}": "field topic not found",
-		"react: {rules: [{name: a, topics: [x], to: log, when: nothing}]}":               "rule a: when: line 1, column 1",
-		"react: {rules: [{name: a, topics: [x], to: log, order: x, from: y}]}":           `rule a: order "x": use aggregate or none`,
-		"react: {rules: [{name: a b, topics: [x], to: log}]}":                            `rule a b: name "a b"`,
-		"react: {rules: [{name: a, topics: [x], to: l}, {name: a, topics: [x], to: l}]}": "rule a: the name is taken",
+		"react: {rules: [{name: a, topics: [x], to: log, when: nothing}]}":                     "rule a: when: line 1, column 1",
+		"react: {rules: [{name: a, topics: [x], to: x, title: '{{.rule}}', text: '{{end}}'}]}": "rule a: title: line 1, column 4: undeclared reference to '.rule': between {{ and }} write CEL, such as {{data.total}} or {{json(data)}}\ntext: line 1, column 3: undeclared reference to 'end'",
+		"react: {rules: [{name: a, topics: [x], to: log, order: x, from: y}]}":                 `rule a: order "x": use aggregate or none`,
+		"react: {rules: [{name: a b, topics: [x], to: log}]}":                                  `rule a b: name "a b"`,
+		"react: {rules: [{name: a, topics: [x], to: l}, {name: a, topics: [x], to: l}]}":       "rule a: the name is taken",
 	} {
 		var out, errOut bytes.Buffer
 		if code := run([]string{"subscriptions", "import-reactions", "-f", written(t, "old.yaml", text)}, &out, &errOut); code != cli.ExitUsage || !strings.Contains(errOut.String(), want) {
@@ -211,7 +212,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	b, h := setupVerify(t), newHook(t)
 	h.answer(http.StatusGone)
 	url, _ := b.startSubscriptionsWith(t, h.config())
-	file := written(t, "big.yaml", "name: big\ntopics: [things]\nstart: earliest\nfilter: data.n != '0/0'\npush: {to: hook, title: 'thing {{.data.n}}'}\n")
+	file := written(t, "big.yaml", "name: big\ntopics: [things]\nstart: earliest\nfilter: data.n != '0/0'\npush: {to: hook, title: 'thing {{data.n}}'}\n")
 	api := func(want int, args ...string) string {
 		t.Helper()
 		var out, errOut bytes.Buffer

@@ -78,6 +78,11 @@ func (r *reactionRule) subscription() (subscriptions.Subscription, error) {
 			errs = append(errs, fmt.Errorf("when: %w", err))
 		}
 	}
+	for _, field := range [][2]string{{"title", r.Title}, {"text", r.Text}} {
+		if _, err := filter.CompileText(field[1]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", field[0], err))
+		}
+	}
 	if err := errors.Join(errs...); err != nil {
 		return s, fmt.Errorf("rule %s: %w", cmp.Or(r.Name, "without a name"), err)
 	}

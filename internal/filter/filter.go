@@ -1,4 +1,5 @@
-// Package filter evaluates conditions over events and transforms of them, written in CEL.
+// Package filter evaluates conditions over events, transforms of them and texts about them,
+// written in CEL.
 package filter
 
 import (
@@ -57,7 +58,7 @@ type Expression struct{ program cel.Program }
 // Compile parses an expression and checks the types that are known without an
 // event. The error contains the position.
 func Compile(text string) (*Expression, error) {
-	program, err := compile(text, func(a *cel.Ast) error {
+	program, err := compile(environment, text, start, func(a *cel.Ast) error {
 		if !a.OutputType().IsExactType(cel.BoolType) {
 			return fmt.Errorf("line 1, column 1: the type is %s, want bool: compare the value with another one", a.OutputType())
 		}
@@ -85,7 +86,8 @@ func Check(filter, transform string) (err error) {
 	return err
 }
 
-func compile(text string, check func(*cel.Ast) error) (cel.Program, error) {
+// compile returns the program of an expression that begins at a position, for errors.
+func compile(environment func() (*cel.Env, error), text string, from common.Location, check func(*cel.Ast) error) (cel.Program, error) {
 	env, err := environment()
 	if err != nil {
 		return nil, fmt.Errorf("CEL: %w", err)
@@ -97,20 +99,27 @@ func compile(text string, check func(*cel.Ast) error) (cel.Program, error) {
 		var errs []string
 		for _, e := range issues.Errors() {
 			msg, _, _ := strings.Cut(e.Message, "\n")
-			errs = append(errs, position(e.Location, msg).Error())
+			errs = append(errs, position(from, e.Location, msg).Error())
 		}
 		return nil, errors.New(strings.Join(errs, "; ")) // in one line: the API has a field of each line
 	}
 	if err := check(a); err != nil {
 		return nil, err
 	}
-	return env.Program(a, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptOptimize))
+	return env.Program(a, cel.CostLimit(maxCost), cel.CostTrackerOptions(jsonCost), cel.EvalOptions(cel.OptOptimize))
 }
 
-// position returns an error with its position in the expression.
-func position(l common.Location, msg string) error {
+// start is the position of an expression that is all of its field.
+var start = common.NewLocation(1, 0)
+
+// position returns an error with its position, which is l in the expression that begins at from.
+func position(from, l common.Location, msg string) error {
+	line, column := max(1, l.Line()), max(0, l.Column()) // of an empty expression 0 and -1
+	if line == 1 {
+		column += from.Column()
+	}
 	// CEL counts columns from 0, people from 1.
-	return fmt.Errorf("line %d, column %d: %s", max(1, l.Line()), l.Column()+1, msg)
+	return fmt.Errorf("line %d, column %d: %s", line+from.Line()-1, column+1, msg)
 }
 
 // Holds evaluates the expression. It returns an error if the expression is

@@ -36,7 +36,7 @@ type Transform struct{ program cel.Program }
 // CompileTransform parses a transform, and checks its keys and the types that are known
 // without an event. The error contains the position.
 func CompileTransform(text string) (*Transform, error) {
-	program, err := compile(text, func(a *cel.Ast) error { return checkResult(a.NativeRep(), a.NativeRep().Expr()) })
+	program, err := compile(environment, text, start, func(a *cel.Ast) error { return checkResult(a.NativeRep(), a.NativeRep().Expr()) })
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func mayBe(t *cel.Type, kinds ...types.Kind) bool {
 // at returns an error with the position of an expression.
 func at(a *ast.AST, id int64, format string, args ...any) error {
 	l := a.SourceInfo().GetStartLocation(id)
-	return position(l, fmt.Sprintf(format, args...))
+	return position(start, l, fmt.Sprintf(format, args...))
 }
 
 // Apply returns the event with the payload of the result, its key payload, and with its key
@@ -188,7 +188,7 @@ func setPayload(e *kafkarecord.Event, v ref.Val, contentType string, limit int) 
 		payload = v
 	default:
 		isJSON = true
-		if payload, err = appendJSON(nil, v, limit); err != nil {
+		if payload, err = appendJSON(nil, v, "", limit); err != nil {
 			return err
 		}
 	}
@@ -214,9 +214,14 @@ func content(e *kafkarecord.Event, payload []byte, contentType string) {
 	e.ContentType, e.Data, e.Text, e.Base64 = d.ContentType, d.Data, d.Text, d.Base64
 }
 
-// appendJSON appends a value as JSON, keys sorted: attempts have the same payload. It ends
-// above the limit, since a small expression can repeat a large value many times.
-func appendJSON(b []byte, v ref.Val, limit int) (_ []byte, err error) {
+// appendJSON appends a value as JSON, keys sorted: attempts have the same payload. Each item
+// begins with newline and two spaces for each level, unless it is empty. It ends above the limit
+// with errTooLarge and the first part, since a small expression can repeat a large value many
+// times. Only the last item may pass the limit without an error.
+func appendJSON(b []byte, v ref.Val, newline string, limit int) (_ []byte, err error) {
+	if len(b) > limit {
+		return b, errTooLarge
+	}
 	switch v := v.(type) {
 	case types.Null:
 		b = append(b, "null"...)
@@ -235,30 +240,39 @@ func appendJSON(b []byte, v ref.Val, limit int) (_ []byte, err error) {
 	case types.String:
 		b, _ = jsontext.AppendQuote(b, string(v)) // invalid UTF-8 is replaced
 	case types.Timestamp, types.Duration:
-		return appendJSON(b, v.ConvertToType(types.StringType), limit)
+		return appendJSON(b, v.ConvertToType(types.StringType), newline, limit)
 	case traits.Mapper:
-		return appendMap(b, v, limit)
+		return appendMap(b, v, newline, limit)
 	case traits.Lister:
 		b = append(b, '[')
-		for it, first := v.Iterator(), true; it.HasNext() == types.True; first = false {
-			if !first {
+		inner, empty := deeper(newline), true
+		for it := v.Iterator(); it.HasNext() == types.True; empty = false {
+			if !empty {
 				b = append(b, ',')
 			}
-			if b, err = appendJSON(b, it.Next(), limit); err != nil {
-				return nil, err
+			if b, err = appendJSON(append(b, inner...), it.Next(), inner, limit); err != nil {
+				return b, err
 			}
+		}
+		if !empty {
+			b = append(b, newline...)
 		}
 		b = append(b, ']')
 	default:
 		return nil, fmt.Errorf("JSON has no %s: convert it with string(…)", v.Type().TypeName())
 	}
-	if len(b) > limit {
-		return nil, errTooLarge
-	}
 	return b, nil
 }
 
-func appendMap(b []byte, m traits.Mapper, limit int) (_ []byte, err error) {
+// deeper returns the beginning of a line that is one level deeper, if there are lines.
+func deeper(newline string) string {
+	if newline == "" {
+		return ""
+	}
+	return newline + "  "
+}
+
+func appendMap(b []byte, m traits.Mapper, newline string, limit int) (_ []byte, err error) {
 	var keys []string
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
@@ -270,19 +284,23 @@ func appendMap(b []byte, m traits.Mapper, limit int) (_ []byte, err error) {
 	}
 	slices.Sort(keys)
 	b = append(b, '{')
+	inner, colon := deeper(newline), ":"
+	if newline != "" {
+		colon = ": "
+	}
 	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b, _ = jsontext.AppendQuote(b, key)
-		if b, err = appendJSON(append(b, ':'), m.Get(types.String(key)), limit); err != nil {
-			return nil, err
+		b, _ = jsontext.AppendQuote(append(b, inner...), key)
+		if b, err = appendJSON(append(b, colon...), m.Get(types.String(key)), inner, limit); err != nil {
+			return b, err
 		}
 	}
-	if b = append(b, '}'); len(b) > limit {
-		return nil, errTooLarge
+	if len(keys) > 0 {
+		b = append(b, newline...)
 	}
-	return b, nil
+	return append(b, '}'), nil
 }
 
 // exactly returns the payload for a result that may contain parts of it: integers that a

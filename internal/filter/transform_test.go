@@ -258,7 +258,7 @@ func TestTransform_ResultIsBoundedInMemory(t *testing.T) {
 		&endless{t: t},
 		types.DefaultTypeAdapter.NativeToValue([]ref.Val{types.DefaultTypeAdapter.NativeToValue(map[string]ref.Val{"a": &endless{t: t}})}),
 	} {
-		if _, err := appendJSON(nil, v, 100); !errors.Is(err, errTooLarge) {
+		if _, err := appendJSON(nil, v, "", 100); !errors.Is(err, errTooLarge) {
 			t.Errorf("appendJSON() = %v, want errTooLarge", err)
 		}
 	}

@@ -56,7 +56,7 @@ type DeadLetter struct {
 type Push struct {
 	// To names a target of the server's configuration, a Go plugin, or log.
 	To string `json:"to"`
-	// Title and Text are templates over the event, for targets.
+	// Title and Text contain CEL expressions over the event between {{ and }}, for targets.
 	Title string `json:"title,omitempty"`
 	Text  string `json:"text,omitempty"`
 	// Severity is info, warning or critical.

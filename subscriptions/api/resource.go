@@ -35,8 +35,8 @@ type subscriptionInput struct {
 // pushBody is the push delivery of a subscription.
 type pushBody struct {
 	To          string `json:"to" doc:"Name of a target of subscriptions.targets, whose URL is secret, of a Go plugin, or log"`
-	Title       string `json:"title,omitempty" doc:"Template over the event for the title of the message to a target"`
-	Text        string `json:"text,omitempty" doc:"Template of its text"`
+	Title       string `json:"title,omitempty" doc:"Title of the message to a target, with CEL expressions over the event between {{ and }}"`
+	Text        string `json:"text,omitempty" doc:"Its text, with expressions as in title"`
 	Severity    string `json:"severity,omitempty" enum:"info,warning,critical" doc:"For pagers; default info"`
 	Concurrency int    `json:"concurrency,omitempty" minimum:"1" maximum:"1000" doc:"Concurrent calls in each process; default 4"`
 }

@@ -372,7 +372,7 @@ func TestPush_Destinations(t *testing.T) {
 		}
 		for text, bad := range map[string]subscriptions.Push{
 			"push.to": {To: "nowhere"}, "push.severity": {To: "ops", Severity: "bad"}, "push.concurrency": {To: "ops", Concurrency: 1001},
-			"push.title": {To: "ops", Title: "{{.nothing}}"}, "push.text": {To: "ops", Text: "{{"},
+			"push.title": {To: "ops", Title: "{{nothing}}"}, "push.text": {To: "ops", Text: "{{"},
 		} {
 			s := pushTo(subscriptions.Subscription{})
 			s.Push = &bad
@@ -381,7 +381,7 @@ func TestPush_Destinations(t *testing.T) {
 			}
 		}
 		s := pushTo(subscriptions.Subscription{})
-		s.Push = &subscriptions.Push{To: "ops", Title: "{{.rule}}: {{.headers.name}}"}
+		s.Push = &subscriptions.Push{To: "ops", Title: "{{subscription}}: {{.headers.name}}"}
 		if _, err := without.Put(ctx, s, "test"); err != nil {
 			t.Fatal(err)
 		}

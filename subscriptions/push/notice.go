@@ -10,8 +10,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+const (
+	defaultTitle = `{{event_type}} {{aggregate_type}} {{aggregate_id}}`
+	defaultText  = `{{topic}}[{{partition}}]@{{offset}}, sequence {{sequence}}, event {{event_id}}, {{time}}
+{{data == null ? data_text : json(data)}}`
+	// maxTitle bounds a title, in characters.
+	maxTitle = 200
 )
 
 // Destinations are the possible values of subscriptions.Push.To, by name. A name is that of
@@ -32,8 +41,8 @@ func (d *Destinations) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Plugin returns the destination of a subscription with valid fields, with its templates. An
-// error names each bad field.
+// Plugin returns the destination of a subscription with valid fields, with its title and text.
+// An error names each bad field.
 func (d *Destinations) Plugin(p *subscriptions.Push) (Plugin, error) {
 	if plugin, ok := d.Plugins[p.To]; ok {
 		if p.Title != "" || p.Text != "" {
@@ -45,12 +54,18 @@ func (d *Destinations) Plugin(p *subscriptions.Push) (Plugin, error) {
 	if !ok {
 		return nil, fmt.Errorf("push.to %q: this process has no such target or plugin; use one of %s", p.To, strings.Join(d.names(), ", "))
 	}
-	title, err := parseText("push.title", cmp.Or(p.Title, defaultTitle))
-	words, terr := parseText("push.text", cmp.Or(p.Text, defaultText))
-	if err := errors.Join(err, terr); err != nil {
+	title, err := filter.CompileText(cmp.Or(p.Title, defaultTitle))
+	if err != nil {
+		err = fmt.Errorf("push.title: %w", err)
+	}
+	text, bad := filter.CompileText(cmp.Or(p.Text, defaultText))
+	if bad != nil {
+		err = errors.Join(err, fmt.Errorf("push.text: %w", bad))
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &notice{target: target, title: title, text: words, severity: notify.Severity(p.Severity)}, nil
+	return &notice{target: target, title: title, text: text, severity: notify.Severity(p.Severity)}, nil
 }
 
 // names returns the possible destinations.
@@ -63,32 +78,24 @@ func (d *Destinations) names() []string {
 	return out
 }
 
-// notice is the Plugin of a target: it sends the message that the templates render.
+// notice is the Plugin of a target: it sends a message with title and text about the event.
 type notice struct {
 	target      notify.Target
-	title, text *text
+	title, text *filter.Text
 	severity    notify.Severity
 }
 
 // CanHandle is always true.
 func (n *notice) CanHandle(Event) bool { return true }
 
-// Process renders the message and sends it. A template error is permanent.
+// Process sends the message.
 func (n *notice) Process(ctx context.Context, e Event) error {
-	v := view(&e.Event, e.Subscription)
-	title, err := n.title.of(v)
-	if err != nil {
-		return Permanent(fmt.Errorf("title: %w", err))
-	}
-	words, err := n.text.of(v)
-	if err != nil {
-		return Permanent(fmt.Errorf("text: %w", err))
-	}
+	title := n.title.Of(&e.Event, e.Subscription)
 	if r := []rune(title); len(r) > maxTitle {
 		title = string(r[:maxTitle]) + "…"
 	}
 	m := notify.Message{
-		ID: e.DeliveryID, Type: "event." + e.Subscription, Key: e.Subscription + "/" + e.DeliveryID, Severity: n.severity, Title: title, Text: words,
+		ID: e.DeliveryID, Type: "event." + e.Subscription, Key: e.Subscription + "/" + e.DeliveryID, Severity: n.severity, Title: title, Text: n.text.Of(&e.Event, e.Subscription),
 		At: time.Now().UTC(), Data: &e.Event,
 	}
 	return n.target.Send(ctx, m.Plain())

@@ -145,7 +145,7 @@ var example = client.Subscription{
 	Name: "orders-in-eur", Topics: []string{"OrderCreated"}, Filter: `data.currency == "EUR" && double(data.total) > 0.0`,
 	Push: &client.Push{
 		To: app.LogTarget, Severity: "warning",
-		Title: "subscription {{.subscription}} has order {{.aggregate_id}}, {{.data.total}} {{.data.currency}}",
+		Title: "subscription {{subscription}} has order {{aggregate_id}}, {{data.total}} {{data.currency}}",
 		Text:  "outbox subscriptions status orders-in-eur",
 	},
 }
