@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -164,14 +165,18 @@ func TestURL_OtherChats(t *testing.T) {
 
 // mailbox is an SMTP server that records its mails.
 type mailbox struct {
-	addr string
-	mu   sync.Mutex
-	from string
-	to   []string
-	mail string
+	addr   string
+	refuse string // recipient
+	mu     sync.Mutex
+	from   string
+	to     []string
+	mail   string
 }
 
-func newMailbox(t *testing.T) *mailbox {
+func newMailbox(t *testing.T) *mailbox { return newMailboxWith(t, nil, false) }
+
+// newMailboxWith returns a mailbox that offers STARTTLS with conf, or TLS from the beginning.
+func newMailboxWith(t *testing.T, conf *tls.Config, implicit bool) *mailbox {
 	t.Helper()
 	b := &mailbox{}
 	s := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return b, nil }))
@@ -182,6 +187,11 @@ func newMailbox(t *testing.T) *mailbox {
 		t.Fatal(err)
 	}
 	b.addr = l.Addr().String()
+	if implicit {
+		l = tls.NewListener(l, conf)
+	} else {
+		s.TLSConfig = conf
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -206,6 +216,9 @@ func (b *mailbox) Mail(from string, _ *smtp.MailOptions) error {
 func (b *mailbox) Rcpt(to string, _ *smtp.RcptOptions) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if to == b.refuse {
+		return errors.New("no such mailbox")
+	}
 	b.to = append(b.to, to)
 	return nil
 }

@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 )
 
-// chat is a Target that shoutrrr sends to.
+// chat is a Target with a URL of shoutrrr.
 type chat struct {
 	scheme  string
-	service types.Service
+	service sender
 	redact  redactor
 }
 
@@ -38,7 +37,7 @@ func NewURL(raw string) (Target, error) {
 	if scheme == "logger" {
 		return nil, errors.New("logger:// is not a target: undelivered messages are always logged")
 	}
-	service, err := new(router.ServiceRouter).Locate(raw)
+	service, err := newSender(u)
 	if err != nil {
 		return nil, fmt.Errorf("target %s://***: %w", u.Scheme, redact.err(err))
 	}
@@ -47,11 +46,6 @@ func NewURL(raw string) (Target, error) {
 
 // maxChat bounds the characters of a text; some services refuse 2,000.
 const maxChat = 1500
-
-// withContext is implemented by some services.
-type withContext interface {
-	SendWithContext(ctx context.Context, message string, params *types.Params) error
-}
 
 // Send sends m. Most services have no context, but time-outs of their own.
 func (c *chat) Send(ctx context.Context, m Message) error {
