@@ -9,7 +9,6 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 COMPOSESPEC := github.com/compose-spec/compose-go/v2/cmd@v2.16.2
 GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
-VALE        := github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 HELM        := helm.sh/helm/v3/cmd/helm@v3.22.0
 KUSTOMIZE   := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
@@ -30,10 +29,10 @@ LIBRARY := outbox outbox/kafkarecord
 # The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
 packages = go list ./... $(MODULE)/devkit/...
 
-# No C compiler, except for the race detector and Vale: Pebble would compile zstd in C, and
+# No C compiler, except for the race detector: Pebble would compile zstd in C, and
 # each test binary would be linked by it.
 export CGO_ENABLED = 0
-prose test-race nightly-race test-library: export CGO_ENABLED = 1
+test-race nightly-race test-library: export CGO_ENABLED = 1
 
 # CI has little processor time and much memory: compilers, linters and tests collect little
 # garbage. Tiers that measure processes of the product are left alone.
@@ -47,7 +46,7 @@ VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null
 TAGS    := grpcnotrace
 LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 10000x
-SEEDS ?= 50
+SEEDS ?= 20
 FIRST ?= 1
 
 .PHONY: help
@@ -74,12 +73,15 @@ size: ## the production binary has at most 45,000,000 bytes
 
 # Three run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
-TIERS := test-race lint test-fault test-peers test-virtual test-api test-browser test-go fuzz-short test-library alerts vuln compose-check size
+TIERS := lint test-peers test-fault test-virtual test-go test-browser test-api fuzz-short test-library alerts vuln compose-check size
+
+# The race detector compiles everything once more and makes the tests several times slower:
+# make test-race runs beside make test, in a job of its own.
 
 # What takes too long for each change: the sizes that -short leaves out, under the race
 # detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm and
 # GoReleaser, which take 4 and 8 minutes to compile, and each mutant.
-NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz bench-smoke cloud-check kubernetes release-check mutants
+NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes release-check mutants
 
 # Tests need no debug information, which takes a tenth of the compilers' time.
 .PHONY: test
@@ -91,13 +93,16 @@ test: modules compile ## everything CI runs, and how long each part takes (needs
 test-nightly: modules ## what takes too long for make test: full sizes, 3,000 seeds, 100 kills, all mutants, the build with cloud SDKs
 	@go run ./test/tiers -k -lanes 1 -limit 3h $(NIGHTLY)
 
-.PHONY: nightly-race nightly-seeds nightly-kills nightly-fuzz
+.PHONY: nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api
 nightly-race: cc
 	./test/detector $(call gotest,pkgname,--packages "$$($(packages) | grep -vE '/test/(sim|e2e|cluster)(/|$$)')",$(race) -timeout 3h)
 nightly-seeds:
+	go test ./test/sim/...
 	$(MAKE) sim SEEDS=3000
 nightly-kills:
 	FAULT_KILLS=100 $(MAKE) test-fault test-peers
+nightly-api:
+	./test/api/run 100
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
 
@@ -118,8 +123,9 @@ test-short: ## the Go-only tests, under two minutes
 # test/packages divides the tests of product and devkit between test-race, test-go and
 # test-full.
 .PHONY: test-go
-test-go: ## the Go tests of packages that use no goroutines, and those that run processes
+test-go: ## the Go tests, without the simulations; -short for the packages of test-race
 	$(call gotest,pkgname,$(again) --packages "$$(./test/packages go)",-timeout 40m)
+	$(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",-short -timeout 40m)
 
 .PHONY: test-full
 test-full: ## the Go tests that -short makes smaller or skips, with all their seeds and sizes
@@ -151,7 +157,10 @@ explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of 
 	TEST_SEED=$${TEST_SEED:-$$RANDOM$$RANDOM} $(call gotest,pkgname,--packages "$$($(packages) | grep -v /test/sim$$)",-timeout 40m)
 
 .PHONY: test-virtual
-test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and 50 more
+test-virtual: export LATER_SEEDS = 15
+test-virtual: export SUBSCRIBING_SEEDS = 8
+test-virtual: export INBOX_SEEDS = 12
+test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and some more
 	$(call gotest,pkgname,--packages ./test/sim/...,-timeout 40m)
 	$(MAKE) sim
 
@@ -215,12 +224,12 @@ bench-go: ## the Go benchmarks
 bench-smoke: ## every Go benchmark once, so that they keep working
 	go test -vet=off -run '^$$' -bench . -benchtime 1x $$(./test/packages bench) | { grep --line-buffered -vE '^(\?|PASS$$|ok .*\[no tests to run\])' || true; }
 
-# Vale parses files of this size as fast without the optimizer of the C compiler.
+vale := go tool -modfile=test/vale.mod vale
+
 .PHONY: prose
-prose: export CGO_CFLAGS = -O0 -g0
-prose: cc ## the glossary's words in README, CHANGELOG and docs, by Vale (needs a C compiler)
-	@if echo 'It says that the letter was buried.' | ./test/tool $(VALE) --ext=.md >/dev/null; then echo "the prose linter accepts a planted idiom"; exit 1; fi
-	./test/tool $(VALE) --output=line *.md docs .github
+prose: ## the glossary's words in README, CHANGELOG and docs, by Vale
+	@if echo 'It says that the letter was buried.' | $(vale) --ext=.md >/dev/null; then echo "the prose linter accepts a planted idiom"; exit 1; fi
+	$(vale) --output=line *.md docs .github
 
 .PHONY: lint
 lint: prose ## gofumpt, go vet, staticcheck, prose

@@ -75,7 +75,7 @@ func java(ctx context.Context, s *setup, args ...string) (*Process, error) {
 		name: s.name, temporary: s.temporary, exited: make(chan struct{}),
 	}
 	// The quick compiler halves the start time, and no peer runs for long.
-	p.cmd = exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-Xms" + s.Heap, "-Xmx" + s.Heap}, args...)...)
+	p.cmd = exec.Command("java", append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms" + s.Heap, "-Xmx" + s.Heap}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
 	if err := p.cmd.Start(); err != nil {
