@@ -73,7 +73,7 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if reads := relaytest.Count(d.Reads); reads > float64(many)/20 {
+		if reads := relaytest.Count(d.Reads); reads > float64(max(many/20, 100)) { // of few proofs, few share a request
 			t.Errorf("%d proofs cost %v requests", many, reads)
 		} else {
 			t.Logf("%d proofs cost %v requests", many, reads)

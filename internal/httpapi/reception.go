@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,10 +18,12 @@ type Reception struct {
 	closing sync.Once
 	working sync.WaitGroup
 
-	first  *desk // the listener of the reception itself
-	srv    *http.Server
-	ending sync.Once
-	ended  chan struct{} // closed when its responses are sent
+	first    *desk // the listener of the reception itself
+	srv      *http.Server
+	accepted chan struct{}  // closed when srv accepts no more connections
+	open     sync.WaitGroup // the connections of srv
+	ending   sync.Once
+	ended    chan struct{} // closed when its responses are sent
 }
 
 // arrival is a result of Accept.
@@ -43,7 +44,9 @@ const (
 // closes ln. Each response closes its connection, so that the next request reaches the
 // current server.
 func Receive(ln net.Listener, h http.Handler, log *slog.Logger) *Reception {
-	r := &Reception{ln: ln, conns: make(chan arrival), closed: make(chan struct{}), ended: make(chan struct{})}
+	r := &Reception{
+		ln: ln, conns: make(chan arrival), closed: make(chan struct{}), accepted: make(chan struct{}), ended: make(chan struct{}),
+	}
 	r.first = &desk{Reception: r, done: make(chan struct{})}
 	r.srv = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -51,11 +54,25 @@ func Receive(ln net.Listener, h http.Handler, log *slog.Logger) *Reception {
 			h.ServeHTTP(w, req)
 		}),
 		ReadTimeout: receptionTimeout, WriteTimeout: receptionTimeout, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState: r.count,
 	}
 	r.working.Go(r.pump)
-	r.working.Go(func() { _ = r.srv.Serve(r.first) }) // the next owner of the listener receives its error too
+	r.working.Go(func() {
+		defer close(r.accepted)
+		_ = r.srv.Serve(r.first) // the next owner of the listener receives its error too
+	})
 	return r
+}
+
+// count counts the connections of srv.
+func (r *Reception) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		r.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		r.open.Done()
+	}
 }
 
 // pump accepts connections for the current server.
@@ -80,17 +97,21 @@ func (r *Reception) HandOver() net.Listener {
 	return &desk{Reception: r, last: true, done: make(chan struct{})}
 }
 
-// end stops accepting connections and completes the responses.
+// end stops accepting connections and completes the responses. The server is not shut down,
+// because net/http would then close connections whose first request has not arrived.
 func (r *Reception) end() {
 	r.ending.Do(func() {
 		_ = r.first.Close() // always nil
 		go func() {
 			defer close(r.ended)
-			ctx, cancel := context.WithTimeout(context.Background(), receptionDrain)
-			defer cancel()
-			if r.srv.Shutdown(ctx) != nil {
-				_ = r.srv.Close() // only responses to retry are cut off
+			<-r.accepted
+			answered := make(chan struct{})
+			go func() { defer close(answered); r.open.Wait() }()
+			select {
+			case <-answered:
+			case <-time.After(receptionDrain):
 			}
+			_ = r.srv.Close() // only responses to retry are cut off
 		}()
 	})
 }

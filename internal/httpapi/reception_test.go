@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,6 +89,31 @@ func TestReception_PassesItsListenerOn(t *testing.T) {
 		conn.Close()
 		t.Error("the address is open when its server has ended")
 	}
+}
+
+// A client that connected before the handover receives a response after it.
+func TestReception_AnswersEarlierConnections(t *testing.T) {
+	t.Parallel()
+	r, ln, _ := received(t, Starting(func() string { return "" }))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\n") // the connection is accepted before the handover
+	time.Sleep(50 * time.Millisecond)
+	next := r.HandOver()
+	time.Sleep(50 * time.Millisecond)
+	_, _ = io.WriteString(conn, "Host: here\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the response is %s", resp.Status)
+	}
+	next.Close()
 }
 
 // A process that stops before its server is ready releases the address.

@@ -103,6 +103,10 @@ var internalMutants = []mutant{
 		old: "if ctx.Err() != nil {", new: "if false {",
 	},
 	{
+		name: "a handover cuts off the clients that are connected", file: "internal/httpapi/reception.go", pkg: "./internal/httpapi", run: "Reception",
+		old: "case <-time.After(receptionDrain):", new: "case <-time.After(0):",
+	},
+	{
 		name: "a stopped server keeps its inherited listener", file: "internal/httpapi/reception.go", pkg: "./internal/httpapi", run: "Reception",
 		old: "if d.last {", new: "if false {",
 	},
