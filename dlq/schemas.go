@@ -2,18 +2,16 @@ package dlq
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
 // Schemas are the JSON Schemas of event types that payloads must fit. A nil
@@ -102,61 +100,12 @@ func (s *Schemas) Validate(eventType string, payload []byte) error {
 	if !s.Has(eventType) {
 		return nil
 	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
+	problems, err := jsonform.Fit(s.byType[eventType], payload)
 	if err != nil {
-		return &SchemaError{eventType, []string{"it is not JSON: " + err.Error()}}
-	}
-	if at, there := tooGreat(v); there {
-		return &SchemaError{eventType, []string{fmt.Sprintf("%s: is a number of more than %d digits, which no reader can be expected to follow", at, maxDigits)}}
-	}
-	var bad *jsonschema.ValidationError
-	switch err := s.byType[eventType].Validate(v); {
-	case err == nil:
-		return nil
-	case errors.As(err, &bad):
-		e := &SchemaError{EventType: eventType}
-		e.gather(bad)
-		return e
-	default:
 		return fmt.Errorf("validate a payload of %s: %w", eventType, err)
 	}
-}
-
-// maxDigits limits the digits of a number, written or by its exponent.
-const maxDigits = 1000
-
-// tooGreat finds a number with more than maxDigits digits and returns its place, as a
-// JSON pointer. The validator computes exactly: a list of 1e999999 would take minutes,
-// and larger exponents panic.
-func tooGreat(v any) (at string, there bool) {
-	switch v := v.(type) {
-	case json.Number:
-		digits, exponent, scaled := strings.Cut(strings.ToLower(v.String()), "e")
-		n, err := strconv.Atoi(exponent)
-		return "", len(digits) > maxDigits || scaled && (err != nil || n > maxDigits || n < -maxDigits)
-	case []any:
-		for i, item := range v {
-			if at, there := tooGreat(item); there {
-				return "/" + strconv.Itoa(i) + at, true
-			}
-		}
-	case map[string]any:
-		for name, member := range v {
-			if at, there := tooGreat(member); there {
-				return "/" + name + at, true
-			}
-		}
+	if len(problems) > 0 {
+		return &SchemaError{eventType, problems}
 	}
-	return "", false
-}
-
-// gather collects the leaves of the tree of causes, which contain the errors.
-func (e *SchemaError) gather(v *jsonschema.ValidationError) {
-	if len(v.Causes) == 0 {
-		text := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-		e.Problems = append(e.Problems, fmt.Sprintf("/%s: %s", strings.Join(v.InstanceLocation, "/"), text))
-	}
-	for _, c := range v.Causes {
-		e.gather(c)
-	}
+	return nil
 }

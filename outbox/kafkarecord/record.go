@@ -16,7 +16,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Event is a decoded record. One of Data, Text and Base64 is its payload.
+// Event is a decoded record. One of Data, Text and Base64 is its payload; of Data and Base64,
+// Base64 is, and Data is the payload decoded by its schema.
 type Event struct {
 	Topic         string            `json:"topic"`
 	Partition     int32             `json:"partition"`
@@ -32,9 +33,9 @@ type Event struct {
 	Time          string            `json:"time,omitempty" doc:"When it happened"`
 	ContentType   string            `json:"content_type,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
-	Data          json.RawMessage   `json:"data,omitempty" doc:"The payload if it is JSON"`
+	Data          json.RawMessage   `json:"data,omitempty" doc:"The payload if it is JSON, or decoded by its schema"`
 	Text          *string           `json:"data_text,omitempty" doc:"The payload if it is another text"`
-	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither"`
+	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither, or beside data, which is decoded by its schema"`
 }
 
 // Decode decodes a record. Its payload is not copied, and is JSON or text only
@@ -136,6 +137,8 @@ func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 // Payload are the bytes of the payload.
 func (e *Event) Payload() []byte {
 	switch {
+	case e.Base64 != nil:
+		return e.Base64
 	case e.Data != nil:
 		return e.Data
 	case e.Text != nil:

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+)
+
+func framed(id uint32, rest ...byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, id), rest...)
+}
+
+func newRegistry(t testing.TB) (*Registry, *srfake.Registry) {
+	t.Helper()
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	seed := func(subject string, id int, typ sr.SchemaType, text string, refs ...sr.SchemaReference) {
+		fake.SeedSchema(subject, 1, id, sr.Schema{Schema: text, Type: typ, References: refs})
+	}
+	seed("money", 1, sr.TypeAvro, `{"type":"record","name":"Money","namespace":"a","fields":[{"name":"v","type":{"type":"bytes","logicalType":"decimal","scale":2}}]}`)
+	seed("avro-value", 2, sr.TypeAvro, `{"type":"record","name":"O","namespace":"a","fields":[{"name":"id","type":"long"},{"name":"tags","type":{"type":"map","values":["null","string"]}},{"name":"m","type":"Money"},{"name":"at","type":{"type":"long","logicalType":"timestamp-millis"}}]}`,
+		sr.SchemaReference{Name: "a.Money", Subject: "money", Version: 1})
+	seed("item", 3, sr.TypeProtobuf, `syntax = "proto3"; package p; message Item { string sku = 1; int32 count = 2; }`)
+	seed("proto-value", 4, sr.TypeProtobuf, `syntax = "proto3"; package p; import "item.proto"; import "confluent/meta.proto"; import "google/protobuf/timestamp.proto";
+		message Other {} message O { message In { Item item = 1 [json_name = "theItem"]; google.protobuf.Timestamp at = 2; repeated O again = 3; } }`,
+		sr.SchemaReference{Name: "item.proto", Subject: "item", Version: 1})
+	seed("id", 5, sr.TypeJSON, `{"type":"integer"}`)
+	seed("json-value", 6, sr.TypeJSON, `{"$schema":"http://json-schema.org/draft-04/schema#","type":"object","properties":{"n":{"$ref":"id.json"}},"required":["n"]}`,
+		sr.SchemaReference{Name: "id.json", Subject: "id", Version: 1})
+	seed("loop-value", 7, sr.TypeAvro, `{"type":"record","name":"L","fields":[{"name":"l","type":"L"}]}`)
+	seed("nulls-value", 8, sr.TypeAvro, `{"type":"array","items":"null"}`)
+	seed("remote-value", 9, sr.TypeJSON, `{"$ref":"http://example.com/x.json"}`)
+	r, err := New(strings.Replace(fake.URL(), "http://", "http://user:secret@", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, fake
+}
+
+var avroOrder = framed(2, 14, 4, 2, 'a', 2, 2, 'x', 2, 'b', 0, 0, 4, 0x04, 0xd2, 0xd0, 0x0f)
+
+func protoOrder() []byte {
+	item := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "s")
+	return framed(4, append([]byte{4, 2, 0}, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), item)...)...)
+}
+
+func TestRegistry_DecodesEachFormat(t *testing.T) {
+	t.Parallel()
+	r, _ := newRegistry(t)
+	for want, payload := range map[string][]byte{
+		`{"id":7,"tags":{"a":"x","b":null},"m":{"v":"12.34"},"at":"1970-01-01T00:00:01Z"}`: avroOrder,
+		`{"theItem":{"sku":"s","count":0},"again":[]}`:                                     protoOrder(),
+		`{"n":1}`: framed(6, []byte(`{"n":1}`)...),
+	} {
+		e := kafkarecord.Event{Base64: payload}
+		if err := r.Decode(t.Context(), &e); err != nil || string(e.Data) != want || string(e.Payload()) != string(payload) {
+			t.Errorf("%s, %v, want %s", e.Data, err, want)
+		}
+	}
+	for name, payload := range map[string][]byte{
+		"unknown id": framed(99, 1), "a loop": framed(7), "nulls": framed(8, 0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0), "short": avroOrder[:9], "long": append(avroOrder[:len(avroOrder):len(avroOrder)], 0), "no type": framed(4, 2, 9),
+	} {
+		if data, err := r.JSON(t.Context(), payload); err == nil || errors.Is(err, ErrUnavailable) || data != nil {
+			t.Errorf("%s: %s, %v", name, data, err)
+		}
+	}
+	if data, err := r.JSON(t.Context(), []byte(`{}`)); data != nil || err != nil {
+		t.Errorf("no header: %s, %v", data, err)
+	}
+}
+
+func TestRegistry_ChecksContracts(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	for _, tt := range []struct {
+		topic   string
+		payload []byte
+		id      string
+		problem string
+	}{
+		{"json", []byte(`{"n":1}`), "6", ""},
+		{"json", framed(6, []byte(`{"n":1}`)...), "6", ""},
+		{"json", []byte(`{"n":"x"}`), "", "/n: got string, want integer"},
+		{"json", []byte(`{`), "", "not JSON"},
+		{"json", framed(6, []byte(`{}`)...), "", "missing property"},
+		{"avro", avroOrder, "2", ""},
+		{"avro", []byte(`{"id":7}`), "", "payload_base64"},
+		{"avro", framed(4, protoOrder()[5:]...), "", "schema 4, which is none of avro-value"},
+		{"avro", avroOrder[:8], "", "ends too early"},
+		{"proto", protoOrder(), "4", ""},
+		{"remote", []byte(`1`), "", "is no reference"},
+		{"free", []byte(`anything`), "", ""},
+	} {
+		url, err := r.Check(t.Context(), tt.topic, tt.payload)
+		want := ""
+		if tt.id != "" {
+			want = fake.URL() + "/schemas/ids/" + tt.id
+		}
+		var bad *ContractError
+		if url != want || errors.As(err, &bad) != (tt.problem != "") || bad != nil && !strings.Contains(bad.Problem, tt.problem) || bad == nil && err != nil {
+			t.Errorf("%s %q: %q, %v, want %q, %q", tt.topic, tt.payload, url, err, want, tt.problem)
+		}
+	}
+}
+
+// The last known schema of a subject serves while the registry is away; other subjects do not.
+func TestRegistry_Away(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	fake.Close()
+	r.now = func() time.Time { return time.Now().Add(time.Hour) }
+	if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+		t.Errorf("stale: %v", err)
+	}
+	if _, err := r.Check(t.Context(), "json", []byte(`{}`)); !errors.As(err, new(*ContractError)) {
+		t.Errorf("stale, and broken: %v", err)
+	}
+	if _, err := r.Check(t.Context(), "avro", avroOrder); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("nothing cached: %v", err)
+	}
+	if err := r.Decode(t.Context(), &kafkarecord.Event{Base64: avroOrder}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Decode() = %v", err)
+	}
+}
+
+// A new version of a schema is used after its lifetime, without a restart.
+func TestRegistry_NewVersion(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	check := func(id string, after time.Duration) {
+		t.Helper()
+		r.now = func() time.Time { return time.Now().Add(after) }
+		if url, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil || url != fake.URL()+"/schemas/ids/"+id {
+			t.Errorf("after %s: %q, %v, want schema %s", after, url, err, id)
+		}
+	}
+	check("6", 0)
+	fake.SeedSchema("json-value", 2, 60, sr.Schema{Type: sr.TypeJSON, Schema: `{}`})
+	check("6", lifetime/2)
+	check("60", lifetime+time.Second)
+}
+
+// Unknown ids, which any producer can write, do not fill the memory, and are requested once in a
+// lifetime.
+func TestRegistry_BoundedCache(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	var requests atomic.Int64
+	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests.Add(1); return false })
+	for id := range uint32(maxEntries + 50) {
+		for range 2 {
+			_, _ = r.JSON(t.Context(), framed(1000+id, 0))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.mu.schemas); n != maxEntries || requests.Load() != maxEntries+50 {
+		t.Errorf("%d entries and %d requests, want %d and %d", n, requests.Load(), maxEntries, maxEntries+50)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	r, _ := newRegistry(f)
+	f.Add(avroOrder)
+	f.Add(protoOrder())
+	f.Add(framed(6, '{', '}'))
+	f.Fuzz(func(_ *testing.T, payload []byte) {
+		for id := range uint32(9) {
+			if len(payload) > 5 {
+				_, _ = r.JSON(context.Background(), framed(id, payload[5:]...))
+			}
+		}
+	})
+}
