@@ -307,7 +307,7 @@ func TestFromRecord_NamesTheHeader(t *testing.T) {
 			t.Errorf("FromRecord() error = %v, want ErrNotAnEvent naming %q", err, tt.want)
 		}
 	}
-	future := append(good[:len(good):len(good)], Header{"ce_dataschema", []byte("/v9")})
+	future := append(good[:len(good):len(good)], Header{"ce_future", []byte("/v9")})
 	if got, _, err := FromRecord(e.Key(), e.Payload, future); err != nil || !maps.Equal(got.Headers, e.Headers) {
 		t.Errorf("an attribute of a later version: headers %q, %v", got.Headers, err)
 	}

@@ -44,7 +44,9 @@ const (
 	// aggregate's id: CloudEvents' Partitioning extension. An event brings it in
 	// Headers. All events of an aggregate must have the same, or their order is lost.
 	HeaderPartitionKey = "ce_partitionkey"
-	HeaderContentType  = "content-type"
+	// HeaderDataSchema is the URL of the schema of the payload. An event brings it in Headers.
+	HeaderDataSchema  = "ce_dataschema"
+	HeaderContentType = "content-type"
 	// HeaderTraceParent and HeaderTraceState are W3C trace context, and
 	// HeaderRequestID is the id of the HTTP request that made the event. An event
 	// brings them in Headers.
@@ -81,7 +83,7 @@ func reserved(key string) bool {
 // EventHeader reports whether an event may have a header with the key in Headers: every
 // key except the ones set from its fields.
 func EventHeader(key string) bool {
-	return key == HeaderPartitionKey || key == HeaderDataRef || !reserved(key)
+	return key == HeaderPartitionKey || key == HeaderDataRef || key == HeaderDataSchema || !reserved(key)
 }
 
 // Header is one record header. kgo.RecordHeader has the same underlying type,

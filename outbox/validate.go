@@ -85,7 +85,7 @@ func (t Table) Validate(e *Event) error {
 			} else if len(e.Payload) > 0 {
 				bad.add(field, "is set beside a payload", "remove it or the payload")
 			}
-		} else if reserved(k) {
+		} else if !EventHeader(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}
 		if !utf8.ValidString(v) {

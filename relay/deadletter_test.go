@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -152,6 +153,8 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
 				defer w.close()
 				all := relaytest.Events(5, 8, "OrderCreated", "OrderUpdated")
+				schema := map[string]string{outbox.HeaderDataSchema: "/schemas/1"}
+				all[5*2+3].Headers = schema
 				bad := all[5*2+3] // aggregate 3, number 3
 				end := w.refuse(bad.ID, kerr.InvalidRecord)
 				_, stop := w.run()
@@ -209,6 +212,11 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				got := w.consume("OrderCreated", "OrderUpdated")
 				relaytest.CheckOrder(t, got, want)
 				relaytest.CheckTimes(t, got)
+				for _, d := range got {
+					if d.ID == bad.ID && !maps.Equal(d.Headers, schema) {
+						t.Errorf("the replay has headers %v, want %v", d.Headers, schema)
+					}
+				}
 			})
 		})
 	}

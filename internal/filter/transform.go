@@ -195,9 +195,11 @@ func setPayload(e *kafkarecord.Event, v ref.Val, contentType string, limit int) 
 	if len(payload) > limit {
 		return errTooLarge
 	}
-	if _, ok := e.Headers[outbox.HeaderDataRef]; ok { // the message has its own payload
-		e.Headers = maps.Clone(e.Headers)
-		delete(e.Headers, outbox.HeaderDataRef)
+	for _, name := range []string{outbox.HeaderDataRef, outbox.HeaderDataSchema} { // of the payload before
+		if _, ok := e.Headers[name]; ok {
+			e.Headers = maps.Clone(e.Headers)
+			delete(e.Headers, name)
+		}
 	}
 	if contentType != "" {
 		e.ContentType = contentType

@@ -212,7 +212,8 @@ func TestTransform_JSONOfAnotherType(t *testing.T) {
 	}
 }
 
-// An event whose payload is stored elsewhere keeps the reference until it has a payload.
+// An event whose payload is stored elsewhere, or has a schema, keeps the reference until it has
+// another payload.
 func TestTransform_StoredPayload(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{`{"headers": {"a": "b"}}`: "r", `{"payload": {"ref": headers.ce_dataref}}`: ""} {
@@ -221,9 +222,11 @@ func TestTransform_StoredPayload(t *testing.T) {
 			t.Fatal(err)
 		}
 		empty := ""
-		e := kafkarecord.Event{Headers: map[string]string{outbox.HeaderDataRef: "r"}, Text: &empty}
-		if got, err := x.Apply(e); err != nil || got.Headers[outbox.HeaderDataRef] != want || e.Headers[outbox.HeaderDataRef] != "r" {
-			t.Errorf("%s: %+v, %v", text, got, err)
+		for _, name := range []string{outbox.HeaderDataRef, outbox.HeaderDataSchema} {
+			e := kafkarecord.Event{Headers: map[string]string{outbox.HeaderDataRef: "", name: "r"}, Text: &empty}
+			if got, err := x.Apply(e); err != nil || got.Headers[name] != want || e.Headers[name] != "r" {
+				t.Errorf("%s: %+v, %v", text, got, err)
+			}
 		}
 	}
 }

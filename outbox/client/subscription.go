@@ -48,7 +48,8 @@ type Delivery struct {
 	Time          string            `json:"time"`
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers"`
-	// One of Data, DataText and DataBase64 is the payload.
+	// One of Data, DataText and DataBase64 is the payload; beside DataBase64, Data is the payload
+	// decoded by its schema.
 	Data       json.RawMessage `json:"data"`
 	DataText   *string         `json:"data_text"`
 	DataBase64 []byte          `json:"data_base64"`
@@ -57,12 +58,14 @@ type Delivery struct {
 // Payload is the payload in any form.
 func (d *Delivery) Payload() []byte {
 	switch {
+	case d.DataBase64 != nil: // beside data that is decoded by its schema
+		return d.DataBase64
 	case d.Data != nil:
 		return d.Data
 	case d.DataText != nil:
 		return []byte(*d.DataText)
 	}
-	return d.DataBase64
+	return nil
 }
 
 // Load replaces the payload by the one that the header payload.Header refers to, and

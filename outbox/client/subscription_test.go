@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -78,4 +79,15 @@ func TestClient_RepeatsUnknownResults(t *testing.T) {
 			t.Errorf("Ack() = %+v, %v after %d requests", r, err, len(s.seen))
 		}
 	})
+}
+
+// The payload of a message that is decoded by its schema is its bytes, beside the data.
+func TestDelivery_Payload(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`{"data":{"n":1},"data_base64":"AAE="}`: "\x00\x01", `{"data":{"n":1}}`: `{"n":1}`, `{"data_text":"x"}`: "x", `{}`: ""} {
+		var d Delivery
+		if err := json.Unmarshal([]byte(text), &d); err != nil || string(d.Payload()) != want {
+			t.Errorf("%s: payload %q, %v, want %q", text, d.Payload(), err, want)
+		}
+	}
 }

@@ -129,15 +129,15 @@ func TestRecord_DecodesAsTheOriginal(t *testing.T) {
 	}
 }
 
-// An operator may edit the reference of a stored payload, and the archive finds it, only
-// among the headers.
+// An operator may edit the reference of a stored payload, and that of its schema, and the
+// archive finds the payload, only among the headers.
 func TestNew_KeepsTheReferenceOfThePayload(t *testing.T) {
 	t.Parallel()
 	r := testRecord()
-	r.Value, r.Headers = nil, append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderDataRef, Value: []byte("payloads/x")})
+	r.Value, r.Headers = nil, append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderDataRef, Value: []byte("payloads/x")}, kgo.RecordHeader{Key: outbox.HeaderDataSchema, Value: []byte("/s/1")})
 	l := New(&Message{Table: table, Incarnation: incarnation, Record: r})
-	if got := l.Headers[outbox.HeaderDataRef]; got != "payloads/x" {
-		t.Errorf("the dead letter has reference %q, headers %v, metadata %v", got, l.Headers, l.Metadata)
+	if got := l.Headers; got[outbox.HeaderDataRef] != "payloads/x" || got[outbox.HeaderDataSchema] != "/s/1" {
+		t.Errorf("the dead letter has headers %v, metadata %v", got, l.Metadata)
 	}
 }
 
@@ -145,7 +145,7 @@ func randomRecord(rnd *rand.Rand) *kgo.Record {
 	texts := []string{"", "a", "order-1", "\xff\x00", "{}", "12", "-3", "2026-01-02T03:04:05.1Z", "text/plain", "ü", strings.Repeat("x", 300)}
 	names := []string{
 		outbox.HeaderID, outbox.HeaderType, outbox.HeaderSubject, outbox.HeaderAggregateType, outbox.HeaderSequence, outbox.HeaderTime, outbox.HeaderSource,
-		outbox.HeaderSpecVersion, outbox.HeaderContentType, outbox.HeaderPartitionKey, outbox.HeaderDataRef, outbox.HeaderOriginalID, outbox.HeaderCaptured, "CE_X", "Content-Type", "a", "", "\xff", "max_receive",
+		outbox.HeaderSpecVersion, outbox.HeaderContentType, outbox.HeaderPartitionKey, outbox.HeaderDataRef, outbox.HeaderDataSchema, outbox.HeaderOriginalID, outbox.HeaderCaptured, "CE_X", "Content-Type", "a", "", "\xff", "max_receive",
 	}
 	text := func() []byte {
 		if i := rnd.IntN(len(texts) + 1); i < len(texts) {

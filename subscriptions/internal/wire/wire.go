@@ -99,7 +99,8 @@ func AppendMessage(b []byte, m *subscriptions.Message) []byte {
 	case m.Text != nil:
 		o.name("data_text")
 		o.quote(*m.Text)
-	case len(m.Base64) > 0:
+	}
+	if len(m.Base64) > 0 {
 		o.name("data_base64")
 		o.b = append(base64.StdEncoding.AppendEncode(append(o.b, '"'), m.Base64), '"')
 	}

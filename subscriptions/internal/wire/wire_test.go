@@ -37,12 +37,14 @@ func TestMessage_IsThatOfItsStruct(t *testing.T) {
 		if h := rapid.MapOfN(text, text, 0, 3).Draw(t, "headers"); len(h) > 0 {
 			m.Headers = h
 		}
-		switch rapid.IntRange(0, 2).Draw(t, "payload") {
+		switch rapid.IntRange(0, 3).Draw(t, "payload") {
 		case 0:
 			m.Data = json.RawMessage("{\r\n \"n\": 1}")
 		case 1:
 			s := text.Draw(t, "text")
 			m.Text = &s
+		case 2: // decoded by its schema
+			m.Data, m.Base64 = json.RawMessage(`{"n":1}`), []byte{0, 1}
 		default:
 			m.Base64 = rapid.SliceOfN(rapid.Byte(), 1, 9).Draw(t, "bytes")
 		}
