@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
@@ -89,6 +90,8 @@ type Config struct {
 	// Finder finds records in topics. Default: finds none, so that messages stay
 	// queued.
 	Finder Finder
+	// Schemas checks payloads against the schemas of their topics. Default: none.
+	Schemas *registry.Registry
 	// Hints are sent for each message that was stored for immediate delivery.
 	// Default: none.
 	Hints Hints

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // ErrNotFound is returned for an unknown or expired message id.
@@ -75,6 +76,9 @@ func (e *UnavailableError) Error() string {
 	}
 	if errors.As(e.Err, new(*PayloadError)) {
 		return fmt.Sprintf("store of payloads unavailable: %v", e.Err)
+	}
+	if errors.Is(e.Err, registry.ErrUnavailable) {
+		return e.Err.Error()
 	}
 	return fmt.Sprintf("database unavailable: %v", e.Err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // messageProblem is an RFC 9457 problem document with this API's own members.
@@ -107,6 +108,9 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
 		if errors.As(err, new(*PayloadError)) {
 			p.Detail = "The store of large payloads is unavailable. Nothing was stored; retry later."
+		}
+		if errors.Is(err, registry.ErrUnavailable) {
+			p.Detail = "The schema registry is unavailable. Nothing was stored; retry later."
 		}
 		if unavailable.Unknown {
 			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: read the message before retrying.").about(unavailable.ID)

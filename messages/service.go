@@ -104,7 +104,8 @@ func (s *Service) Accept(ctx context.Context, n NewMessage, opts Options) (Accep
 // Item is one of a batch: a message, or why it could not be read as one.
 type Item struct {
 	NewMessage
-	Err error
+	Err    error
+	schema string // URL
 }
 
 // Result is the result of one item: it is stored unless there is an error of
@@ -137,8 +138,15 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		if err == nil {
 			err = items[i].validate(&s.cfg, now)
 		}
+		if err == nil && s.cfg.Schemas != nil {
+			items[i].schema, err = s.schemaOf(ctx, &items[i].NewMessage)
+		}
 		if results[i].Err = err; err != nil {
-			s.metrics.results.WithLabelValues(resultInvalid).Inc()
+			result := resultInvalid
+			if errors.As(err, new(*UnavailableError)) {
+				result = resultUnavailable
+			}
+			s.metrics.results.WithLabelValues(result).Inc()
 			continue
 		}
 		good++
@@ -183,6 +191,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		case batch:
 			one.id = outbox.NewID()
 		}
+		one.headers = withSchema(one.headers, items[i].schema)
 		g.Go(func() error {
 			results[i].Accepted, results[i].Err = s.accept(ctx, &items[i].NewMessage, one, opts.Client)
 			s.count(&results[i])

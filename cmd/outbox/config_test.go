@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 	}
 	t.Setenv("OUTBOX_SCYLLA_PASSWORD", "hunter2")
 	t.Setenv("OUTBOX_RELAY_SHARDS", "4")
-	write("scylla: {hosts: [db-1], password: swordfish}\nrelay: {shards: 2, drain_timeout: 9s, tables: [{table: events}]}\n")
+	write("scylla: {hosts: [db-1], password: swordfish}\nrelay: {shards: 2, attempt_timeout: 9s, tables: [{table: events}]}\n")
 	out, _ := config(cli.ExitOK, "print", "-o", "json")
 	var got struct {
 		Scylla struct {
@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 		}
 		Relay struct {
 			Shards int
-			Drain  string           `json:"drain_timeout"`
+			Drain  string           `json:"attempt_timeout"`
 			Tables []map[string]any `json:"tables"`
 		}
 	}
@@ -58,9 +58,9 @@ func TestConfig(t *testing.T) {
 		t.Errorf("config check = %s", out)
 	}
 	for text, want := range map[string]string{
-		"relay: {shard: 2}":            "relay.shard",
-		"relay: {drain_timeout: soon}": "relay.drain_timeout",
-		"scylla: {keyspace: 'A B'}":    "A B",
+		"relay: {shard: 2}":              "relay.shard",
+		"relay: {attempt_timeout: soon}": "relay.attempt_timeout",
+		"scylla: {keyspace: 'A B'}":      "A B",
 	} {
 		write(text)
 		if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, want) {

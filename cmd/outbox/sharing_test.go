@@ -316,14 +316,14 @@ func TestConfig_Sharing(t *testing.T) {
 		"--relay-shards=257":                           "at most 256",
 		"--relay-session-timeout=1ms":                  "relay.session_timeout: 1ms is below the limit of 1s",
 		"--relay-session-timeout=10m":                  "relay.session_timeout: 10m is above the limit of 5m",
-		"--relay-drain-timeout=50s":                    "",
+		"--relay-attempt-timeout=50s":                  "",
 		"--relay-shards=256 --relay-name=Bestellungen": "",
 	} {
 		c, err := configOf(t, "", nil, strings.Fields(flags)...)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", flags, err, want)
 		}
-		if flags == "--relay-drain-timeout=50s" && err == nil && c.Relay.Shards != 1 {
+		if flags == "--relay-attempt-timeout=50s" && err == nil && c.Relay.Shards != 1 {
 			t.Errorf("relay.shards is %d by default, want 1", c.Relay.Shards)
 		}
 	}

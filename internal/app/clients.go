@@ -20,8 +20,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/certificates"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
 // Addresses returns the contact points with their ports, as the driver dials them, or as
@@ -291,6 +293,27 @@ func (c KafkaConfig) Client(more ...kgo.Opt) (*kgo.Client, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return cl, nil
+}
+
+// SchemaRegistry returns the client of kafka.schema_registry; nil if it is empty. Errors are of
+// usage, and do not contain the URL.
+func (c KafkaConfig) SchemaRegistry() (*registry.Registry, error) {
+	if c.Registry == "" {
+		return nil, nil //nolint:nilnil // nil has no schemas
+	}
+	address, err := notify.Reveal(c.Registry)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("kafka.schema_registry: %w", err))
+	}
+	conf, err := c.config("kafka", c.Log)
+	if err != nil {
+		return nil, err
+	}
+	r, err := registry.New(address, conf)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("kafka.schema_registry: %w", err))
+	}
+	return r, nil
 }
 
 // config returns the TLS configuration of a client, nil without TLS. of is the section in

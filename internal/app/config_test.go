@@ -76,9 +76,9 @@ func TestConfig_NamesUnknownKeysAndBadValues(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"scylla.host"`) || !strings.Contains(err.Error(), `"kafka.seed"`) {
 		t.Errorf("error = %v, want both unknown keys named", err)
 	}
-	_, err = configOf(t, "", map[string]string{"OUTBOX_RELAY_DRAIN_TIMEOUT": "soon"})
-	if err == nil || !strings.Contains(err.Error(), "drain_timeout") {
-		t.Errorf("error = %v, want it to name relay.drain_timeout", err)
+	_, err = configOf(t, "", map[string]string{"OUTBOX_RELAY_ATTEMPT_TIMEOUT": "soon"})
+	if err == nil || !strings.Contains(err.Error(), "attempt_timeout") {
+		t.Errorf("error = %v, want it to name relay.attempt_timeout", err)
 	}
 	if _, err = configOf(t, "scylla: [", nil); err == nil || !strings.Contains(err.Error(), "outbox.yaml") {
 		t.Errorf("error = %v, want it to name the file", err)

@@ -41,10 +41,14 @@ func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons go
 	if err != nil {
 		return nil, nil, err
 	}
+	schemas, err := c.Kafka.SchemaRegistry()
+	if err != nil {
+		return nil, nil, errors.Join(err, closePayloads())
+	}
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes, Payloads: payloads,
-		MessagesPerSecond: c.Messages.PerSecond,
-		Consistency:       cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
+		MessagesPerSecond: c.Messages.PerSecond, Schemas: schemas,
+		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
 		Limiter: limiter, Hints: hints, Logger: log, Registerer: reg,
 	})
 	if err != nil {

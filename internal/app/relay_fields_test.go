@@ -52,7 +52,7 @@ func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	inside := strings.Fields(`Session Kafka Logger Registerer Tracer Hints LoadMeter Shard Fence ReadBacks QueryWindow GenerationDelay FirstAge GapWait
 		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
 		TailMinInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayCanary ReplayRate ReplayConcurrency RetryJitter
-		BreakerFailures BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
+		BreakerFailures DrainTimeout BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
 	for f := range reflect.TypeFor[relay.Config]().Fields() {
 		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && ok == slices.Contains(inside, f.Name) {
 			t.Errorf("field %s: setting %t, want it in one of the two lists", f.Name, ok)

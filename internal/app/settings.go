@@ -107,6 +107,7 @@ type KafkaConfig struct {
 	Password string   `setting:"password" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
 	TokenURL string   `setting:"token_url" usage:"token endpoint of oauthbearer: OAuth 2.0, client credentials"`
 	Scopes   []string `setting:"token_scopes" usage:"scopes that oauthbearer requests"`
+	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them, and kafka.tls_ca for https: messages must fit the schema of their topic, and payloads are decoded; file:PATH and env:NAME refer to a URL stored there; empty uses none"`
 	Rack     string   `setting:"rack" usage:"rack or zone of this process, as the broker's broker.rack: records are read from a replica in the same one"`
 	tlsConfig
 
@@ -189,7 +190,8 @@ type adminAPIConfig struct {
 // needs another value: BreakerFailures (5 failures in a row are an outage, and a higher
 // number only delays its detection), MaxInFlightRecords (10,000 saturate the producer, and
 // MaxInFlightBytes bounds the memory), ReadBackMargin (30s is far above the clock
-// differences that NTP leaves), ReplayRate (2,000/s are below the rate of new events; a job
+// differences that NTP leaves), DrainTimeout (acknowledgements that are missing 20s after
+// SIGTERM lose nothing: the next start reads the ends of the topics), ReplayRate (2,000/s are below the rate of new events; a job
 // has --rate).
 type RelayConfig struct {
 	Name                  string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
@@ -207,7 +209,6 @@ type RelayConfig struct {
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
-	DrainTimeout          time.Duration      `setting:"drain_timeout" min:"1ms" usage:"how long acknowledgements may take after SIGTERM"`
 	Shards                int                `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
 	SessionTimeout        time.Duration      `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
 	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`

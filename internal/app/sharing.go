@@ -38,12 +38,11 @@ func (r *RelayConfig) checkShards() error {
 	return nil
 }
 
-// rebalanceTimeout is how long an instance may take to give up shards: long enough to
-// drain them, because the broker gives them to another one afterwards, and at least half of
-// SessionTimeout, because a lease is no longer than it.
+// rebalanceTimeout is how long an instance may take to give up shards: at least half of
+// SessionTimeout, because a lease is no longer than it. That is also long enough to drain
+// them, because the broker gives them to another one afterwards.
 func (r *RelayConfig) rebalanceTimeout() time.Duration {
-	drained := r.DrainTimeout + relayStopMargin + r.SessionTimeout/5
-	return max(share.DefaultRebalanceTimeout, drained+time.Second, r.SessionTimeout/2)
+	return max(share.DefaultRebalanceTimeout, r.SessionTimeout/2)
 }
 
 // Sharing runs the relays of one process: for each shard that the process owns, those of
@@ -87,7 +86,7 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 	s.Member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
 		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
-		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: c.Relay.DrainTimeout + relayStopMargin,
+		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: relay.DefaultDrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError
 			return errors.As(err, &usage) || failure.Classify(err) == failure.Fatal

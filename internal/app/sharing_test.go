@@ -4,20 +4,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
 // The broker waits until shards are drained, and at least half of the session.
 func TestRelayConfig_RebalanceTimeout(t *testing.T) {
 	t.Parallel()
-	for _, x := range []struct{ drain, session, want time.Duration }{
-		{20 * time.Second, 10 * time.Second, share.DefaultRebalanceTimeout},
-		{50 * time.Second, 10 * time.Second, 68 * time.Second},
-		{20 * time.Second, 5 * time.Minute, 150 * time.Second},
+	for _, x := range []struct{ session, want time.Duration }{
+		{10 * time.Second, share.DefaultRebalanceTimeout},
+		{5 * time.Minute, 150 * time.Second},
 	} {
-		c := RelayConfig{DrainTimeout: x.drain, SessionTimeout: x.session}
+		c := RelayConfig{SessionTimeout: x.session}
 		if got := c.rebalanceTimeout(); got != x.want {
-			t.Errorf("drain %s, session %s: rebalanceTimeout() = %s, want %s", x.drain, x.session, got, x.want)
+			t.Errorf("session %s: rebalanceTimeout() = %s, want %s", x.session, got, x.want)
+		}
+	}
+	for session := time.Second; session <= 5*time.Minute; session += time.Second {
+		c := RelayConfig{SessionTimeout: session}
+		if drained := relay.DefaultDrainTimeout + relayStopMargin + session/5; c.rebalanceTimeout() <= drained {
+			t.Errorf("session %s: rebalanceTimeout() = %s, want more than %s, in which shards are drained", session, c.rebalanceTimeout(), drained)
 		}
 	}
 }

@@ -36,7 +36,26 @@ const checkTimeout = 10 * time.Second
 // writes one row and deletes it. c.Scylla.Nodes is replaced.
 func Check(ctx context.Context, c *app.Config) []Finding {
 	out := append(checkScylla(ctx, c), checkRate(c))
-	return append(out, checkKafka(ctx, c)...)
+	return append(append(out, checkKafka(ctx, c)...), checkRegistry(ctx, c)...)
+}
+
+// checkRegistry checks that the schema registry, if there is one, answers and accepts the
+// credentials.
+func checkRegistry(ctx context.Context, c *app.Config) []Finding {
+	const check = "schema registry is reachable"
+	r, err := c.Kafka.SchemaRegistry()
+	if r == nil && err == nil {
+		return nil
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+		defer cancel()
+		err = r.Ping(ctx)
+	}
+	if err != nil {
+		return []Finding{{check, false, err.Error(), "check kafka.schema_registry: address, user and password; for https kafka.tls and kafka.tls_ca"}}
+	}
+	return []Finding{{check, true, r.URL(), ""}}
 }
 
 // checkScylla checks connection, schema, tables and permissions, in this order. It skips the

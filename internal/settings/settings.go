@@ -38,7 +38,7 @@ const Prefix = "OUTBOX_"
 
 // Field is one setting.
 type Field struct {
-	// Key is its name in the file, with its section: relay.drain_timeout.
+	// Key is its name in the file, with its section: relay.attempt_timeout.
 	Key string
 	// Section groups flags.
 	Section string

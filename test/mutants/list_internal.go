@@ -36,7 +36,7 @@ var internalMutants = []mutant{
 	},
 	{
 		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
-		old: "drained+time.Second, ", new: "0*drained, ",
+		old: "max(share.DefaultRebalanceTimeout, ", new: "max(0, ",
 	},
 	{
 		name: "settings: relay.shards 0 is accepted", file: "internal/app/sharing.go", pkg: "./cmd/outbox", run: "TestConfig_Sharing",

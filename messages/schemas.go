@@ -1,0 +1,36 @@
+package messages
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// schemaOf returns the URL of the schema that a message fits, "" if its topic has none. The
+// error is an *InvalidError or an *UnavailableError.
+func (s *Service) schemaOf(ctx context.Context, n *NewMessage) (string, error) {
+	url, err := s.cfg.Schemas.Check(ctx, n.Topic, n.bytes())
+	if bad, ok := errors.AsType[*registry.ContractError](err); ok {
+		return "", jsonform.Invalid("payload", bad.Problem)
+	}
+	if err != nil {
+		s.cfg.Logger.WarnContext(ctx, "schema registry unavailable", "topic", n.Topic, "err", err)
+		return "", &UnavailableError{RetryAfter: s.cfg.RetryAfter, Err: err}
+	}
+	return url, nil
+}
+
+// withSchema returns headers with the URL of a schema.
+func withSchema(headers map[string]string, url string) map[string]string {
+	if url == "" {
+		return headers
+	}
+	out := make(map[string]string, len(headers)+1)
+	maps.Copy(out, headers)
+	out[outbox.HeaderDataSchema] = url
+	return out
+}
