@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -56,6 +57,8 @@ type Config struct {
 	// Topics are patterns of the topics whose records can be read. Default:
 	// stream.DefaultTopics.
 	Topics []string
+	// Registry decodes their payloads in the wire format of a schema registry. Default: none.
+	Registry *registry.Registry
 	// Relay is the name of the relay that publishes to these topics, and Tables are its
 	// outbox tables, which are searched for an event's row. Default: outbox_messages in
 	// Keyspace.

@@ -119,7 +119,7 @@ func (s *Server) registerEndpoints() {
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
 	routes := &routeEndpoints{ops, s.audit}
-	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Logger: cfg.Logger}).Register})
+	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
 	addExamples(s.ops.api.OpenAPI())
 	routes.register(cfg.Routes)
 }

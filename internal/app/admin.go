@@ -131,6 +131,9 @@ func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error
 		Resharder: resharder{c, session},
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
+	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {
+		return conf, err
+	}
 	if conf.Proxies, err = c.HTTP.Proxies(); err != nil {
 		return conf, err
 	}

@@ -44,12 +44,13 @@ func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 	_, proxies := c.HTTP.Proxies()
 	_, hosts := c.subscriptionHosts()
 	_, kafka := c.Kafka.Options()
+	_, schemas := c.Kafka.SchemaRegistry()
 	_, push := c.Destinations(log)
 	var advertise error
 	if u, err := url.Parse(c.Subscriptions.Advertise); c.Subscriptions.Advertise != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %q: use a URL such as https://outbox-1.example.com:8082", c.Subscriptions.Advertise))
 	}
-	return errors.Join(gate, proxies, hosts, kafka, push, advertise)
+	return errors.Join(gate, proxies, hosts, kafka, schemas, push, advertise)
 }
 
 // ListenSubscriptions listens on subscriptions.addr, with TLS if there is a certificate.
@@ -135,11 +136,19 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, err
 	}
+	schemas, err := c.Kafka.SchemaRegistry()
+	if err != nil {
+		return nil, err
+	}
 	instance := self.Unique()
-	e, err := engine.New(engine.Config{
+	conf := engine.Config{
 		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters, Push: destinations,
 		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg, Tracer: c.Tracer,
-	})
+	}
+	if schemas != nil {
+		conf.Schemas = schemas
+	}
+	e, err := engine.New(conf)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
@@ -35,6 +36,7 @@ type observer struct {
 		sync.Mutex
 		service *forward.Service
 		kafka   *kgo.Client
+		schemas *registry.Registry
 		closed  bool
 	}
 }
@@ -77,6 +79,9 @@ func (o *observer) connectLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.mu.schemas, err = c.Kafka.SchemaRegistry(); err != nil {
+		return err
+	}
 	kafka, err := c.Kafka.Client()
 	if err != nil {
 		return err
@@ -102,7 +107,10 @@ func (o *observer) Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progr
 	if err != nil {
 		return nil, err
 	}
-	return trace.Of(ctx, s, r)
+	o.mu.Lock()
+	schemas := o.mu.schemas
+	o.mu.Unlock()
+	return trace.Of(ctx, s, schemas, r)
 }
 
 // Close ends the requests to other processes.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
@@ -93,6 +94,12 @@ type DeadLetters interface {
 	Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error
 }
 
+// Schemas decodes the payload of an event into its Data. An error that wraps
+// registry.ErrUnavailable may succeed later.
+type Schemas interface {
+	Decode(ctx context.Context, e *kafkarecord.Event) error
+}
+
 // Config of an Engine. Kafka, Store and DeadLetters are required.
 type Config struct {
 	// Kafka are the client's options: brokers, TLS, SASL.
@@ -102,6 +109,8 @@ type Config struct {
 	// Push are the destinations of subscriptions with push delivery. This process does not
 	// run subscriptions with other ones.
 	Push push.Destinations
+	// Schemas decodes payloads by their schemas; *registry.Registry implements it. Default: none.
+	Schemas Schemas
 	// PluginsOnly runs only subscriptions whose destination is a plugin of Push: for
 	// programs that other instances cannot reach.
 	PluginsOnly bool

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -228,31 +230,63 @@ func (g *group) open() (err error) {
 	return nil
 }
 
+// decode decodes a record. The error wraps registry.ErrUnavailable if its schema cannot be read
+// now; other payloads that cannot be decoded stay as they are.
+func (g *group) decode(rec *kgo.Record) (kafkarecord.Event, error) {
+	e := kafkarecord.DecodeWith(rec, jsonform.Valid)
+	if g.e.cfg.Schemas == nil {
+		return e, nil
+	}
+	return g.decodeBySchema(e)
+}
+
+// decodeBySchema is a function of its own because its event escapes to the heap.
+func (g *group) decodeBySchema(e kafkarecord.Event) (kafkarecord.Event, error) {
+	err := g.e.cfg.Schemas.Decode(g.work, &e)
+	if !errors.Is(err, registry.ErrUnavailable) {
+		err = nil
+	}
+	return e, err
+}
+
 // selects reports whether the subscription selects a record. An error means that the
-// filter could not be evaluated.
+// filter could not be evaluated; one that wraps registry.ErrUnavailable, that filter, transform or
+// plugin need a schema which cannot be read now.
 func (g *group) selects(rec *kgo.Record) (bool, error) {
 	r := g.resource.Load()
 	if !r.SelectsType(header(rec, outbox.HeaderType)) {
 		return false, nil
 	}
 	if g.filter != nil {
-		e := kafkarecord.DecodeWith(rec, jsonform.Valid)
+		e, err := g.decode(rec)
+		if err != nil {
+			return true, err
+		}
 		if ok, err := g.filter.Holds(&e); err != nil {
 			return true, fmt.Errorf("filter: %w", err)
 		} else if !ok {
 			return false, nil
 		}
 	}
+	if (g.transform != nil || g.pusher.chooses()) && g.e.cfg.Schemas != nil {
+		if _, err := g.decode(rec); err != nil {
+			return true, err
+		}
+	}
 	return g.pusher.accepts(rec), nil
 }
 
-// event returns what a consumer receives of a record. An error means that the transform failed.
+// event returns what a consumer receives of a record. An error means that the transform failed;
+// one that wraps registry.ErrUnavailable, that it may succeed later.
 func (g *group) event(rec *kgo.Record) (kafkarecord.Event, error) {
-	e := kafkarecord.DecodeWith(rec, jsonform.Valid)
+	e, err := g.decode(rec)
 	if g.transform == nil {
 		return e, nil
 	}
-	e, err := g.transform.Apply(e)
+	if err != nil { // selects had read the schema, which was evicted since
+		return e, err
+	}
+	e, err = g.transform.Apply(e)
 	if err != nil {
 		return e, fmt.Errorf("transform: %w", err)
 	}

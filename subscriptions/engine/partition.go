@@ -31,6 +31,7 @@ type partition struct {
 		leaving bool // being revoked: no new leases
 		working bool // the worker runs
 		stopped bool // reading is paused
+		waits   bool // for the schema registry: reading is paused
 		resetTo int64
 		reset   bool  // the client has to read from resetTo
 		end     int64 // of the records, as of the last report
@@ -120,6 +121,19 @@ func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
 	p.mu.Unlock()
 	p.locked(func(*queue.Queue) {})
 	p.g.kick()
+}
+
+// await pauses reading for a time, and then reads again from the next record of the queue.
+func (p *partition) await(wait time.Duration) {
+	p.mu.Lock()
+	p.mu.waits, p.mu.reset, p.mu.resetTo = true, true, p.mu.q.Counts().Next
+	p.mu.Unlock()
+	time.AfterFunc(wait, func() {
+		p.mu.Lock()
+		p.mu.waits = false
+		p.mu.Unlock()
+		p.g.kick()
+	})
 }
 
 // next returns the offset of the next record, if the partition is open.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -47,10 +49,13 @@ func newPusher(g *group, plugin push.Plugin) *pusher {
 	}
 }
 
+// chooses reports whether accepts depends on the record.
+func (u *pusher) chooses() bool { return u != nil && !push.AcceptsAll(u.plugin) }
+
 // accepts reports whether the plugin of a subscription with push delivery accepts a record. One
 // whose transform fails is accepted: its delivery fails.
 func (u *pusher) accepts(rec *kgo.Record) bool {
-	if u == nil || push.AcceptsAll(u.plugin) {
+	if !u.chooses() {
 		return true
 	}
 	e, err := u.g.event(rec)
@@ -100,7 +105,10 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	event, err := u.g.event(l.Record)
 	if err != nil {
 		<-u.slots
-		u.settle(l, push.Permanent(err))
+		if !errors.Is(err, registry.ErrUnavailable) {
+			err = push.Permanent(err)
+		}
+		u.settle(l, err)
 		return
 	}
 	if err, abandoned := u.await(l, u.call(l, event, timeout), timeout); !abandoned {

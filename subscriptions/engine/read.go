@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 )
 
@@ -63,16 +64,25 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 		return // it was reassigned
 	}
 	selected := make([]queue.Record, len(records))
+	var away error
 	for i, rec := range records {
-		if ok, err := g.selects(rec); ok {
+		ok, err := g.selects(rec)
+		if errors.Is(err, registry.ErrUnavailable) {
+			records, away = records[:i], err
+			break
+		}
+		if ok {
 			selected[i] = recordOf(rec)
 			selected[i].Undecidable = err
 		}
 	}
-	lost := false
+	lost, open := false, false
 	p.locked(func(q *queue.Queue) {
 		if p.mu.reset {
 			return // they were read before the position was moved
+		}
+		if open = true; len(records) == 0 {
+			return
 		}
 		// The client goes back by itself only if the position was past the end of the log,
 		// and its leader epoch unknown.
@@ -87,6 +97,12 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 			}
 		}
 	})
+	if away != nil && open && !lost {
+		// A message that cannot be decoded now may be selected: no later one is read before it.
+		g.log.Warn("the schema registry is unavailable; the partition waits", "topic", p.topic, "partition", p.number, "err", away)
+		g.failed(away)
+		p.await(registry.RetryAfter)
+	}
 	if lost {
 		g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
 			"topic", p.topic, "partition", p.number, "offset", records[0].Offset)
@@ -122,7 +138,7 @@ func (g *group) flow() (late bool) {
 		if p.mu.stopped {
 			limit = maxBytes / 4 * 3
 		}
-		stop := p.mu.q == nil || p.mu.closed || p.mu.q.Full(p.mu.stopped) || total > limit
+		stop := p.mu.q == nil || p.mu.closed || p.mu.waits || p.mu.q.Full(p.mu.stopped) || total > limit
 		if _, ok := reading[p.topic][p.number]; p.mu.reset && !ok {
 			late = true
 		} else if p.mu.reset {

@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -192,15 +194,19 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 }
 
 // messages returns leased messages with their receipts. Those whose transform fails become
-// dead letters instead.
+// dead letters instead, or are delivered later if it needs the schema registry.
 func (g *group) messages(signer *receipt.Signer, leases []leased) []subscriptions.Message {
 	out := make([]subscriptions.Message, 0, len(leases))
 	for i := range leases {
 		l := &leases[i]
 		e, err := g.event(l.Record)
 		if err != nil {
+			action, delay := queue.Reject, time.Duration(0)
+			if errors.Is(err, registry.ErrUnavailable) {
+				action, delay = queue.Nack, registry.RetryAfter
+			}
 			l.p.locked(func(q *queue.Queue) {
-				q.Settle(l.Offset, l.Lease, queue.Reject, time.Now(), 0, textOf(err), queue.Waiter{})
+				q.Settle(l.Offset, l.Lease, action, time.Now(), delay, textOf(err), queue.Waiter{})
 			})
 			continue
 		}

@@ -185,7 +185,7 @@ func TestEngine_RefusesExpressions(t *testing.T) {
 // A subscription without a transform pays nothing for it.
 func TestEngine_WithoutTransformAllocatesNothing(t *testing.T) {
 	rec := event("a", "k", "e0")
-	g := new(group)
+	g := &group{e: new(Engine)}
 	want := testing.AllocsPerRun(100, func() { _ = kafkarecord.DecodeWith(rec, jsonform.Valid) })
 	if got := testing.AllocsPerRun(100, func() { _, _ = g.event(rec) }); got != want {
 		t.Errorf("%v allocations, want %v", got, want)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
@@ -98,8 +99,10 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 			var loaded queue.Record
 			if err == nil {
 				loaded = recordOf(rec)
-				if _, err := p.g.selects(rec); err != nil {
-					loaded.Undecidable = err
+				if _, bad := p.g.selects(rec); errors.Is(bad, registry.ErrUnavailable) {
+					err = bad // loaded again later
+				} else if bad != nil {
+					loaded.Undecidable = bad
 				}
 			}
 			report(err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })

@@ -4,6 +4,7 @@ package trace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -32,10 +34,11 @@ type Subscriptions interface {
 }
 
 // Of returns the state of the message of a record in each subscription of its topic, by
-// name. Types and filter are evaluated as they are now; a subscription whose state cannot be
-// read is ProgressUnknown. An error means that the subscriptions are not known. The result is
+// name. Types and filter are evaluated as they are now, over the payload that schemas decodes; a
+// filter is left out while its schema cannot be read. A subscription whose state cannot be read is
+// ProgressUnknown. An error means that the subscriptions are not known. The result is
 // never nil without an error.
-func Of(ctx context.Context, s Subscriptions, r *kgo.Record) ([]subscriptions.Progress, error) {
+func Of(ctx context.Context, s Subscriptions, schemas *registry.Registry, r *kgo.Record) ([]subscriptions.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	all, err := s.List(ctx)
@@ -46,11 +49,12 @@ func Of(ctx context.Context, s Subscriptions, r *kgo.Record) ([]subscriptions.Pr
 	slices.SortFunc(all, func(a, b subscriptions.Subscription) int { return cmp.Compare(a.Name, b.Name) })
 	out := make([]subscriptions.Progress, len(all))
 	e := kafkarecord.Decode(r)
+	decidable := !errors.Is(schemas.Decode(ctx, &e), registry.ErrUnavailable)
 	at := subscriptions.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: kafkarecord.At(r)}
 	slots := make(chan struct{}, parallel)
 	var asked sync.WaitGroup
 	for i := range all {
-		if !selects(&all[i], r, &e) {
+		if !selects(&all[i], r, &e, decidable) {
 			out[i] = subscriptions.Progress{Subscription: all[i].Name, State: subscriptions.ProgressNotSelected}
 			continue
 		}
@@ -69,8 +73,8 @@ func Of(ctx context.Context, s Subscriptions, r *kgo.Record) ([]subscriptions.Pr
 }
 
 // selects reports whether a subscription selects a record. A filter that cannot be evaluated
-// selects it: the message becomes a dead letter.
-func selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event) bool {
+// selects it: the message becomes a dead letter, or waits for the schema registry.
+func selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event, decidable bool) bool {
 	typ := ""
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderType {
@@ -81,7 +85,7 @@ func selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event)
 	if !s.SelectsType(typ) {
 		return false
 	}
-	if strings.TrimSpace(s.Filter) == "" {
+	if !decidable || strings.TrimSpace(s.Filter) == "" {
 		return true
 	}
 	f, err := filter.Compile(s.Filter)

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
@@ -49,7 +52,7 @@ func TestOf_EachSubscriptionOfTheTopic(t *testing.T) {
 		Topic: "t-i1", Timestamp: time.Now(), Value: []byte(`{"n":2}`),
 		Headers: []kgo.RecordHeader{{Key: outbox.HeaderType, Value: []byte("Made")}, {Key: outbox.HeaderContentType, Value: []byte("application/json")}},
 	}
-	got, err := Of(t.Context(), s, r)
+	got, err := Of(t.Context(), s, nil, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +69,39 @@ func TestOf_EachSubscriptionOfTheTopic(t *testing.T) {
 		t.Errorf("%d subscriptions %+v, want %d", len(got), got, len(want))
 	}
 	s.Fail(errors.New("away"))
-	if got, err := Of(t.Context(), s, r); err == nil {
+	if got, err := Of(t.Context(), s, nil, r); err == nil {
 		t.Errorf("Of() without a list = %+v", got)
 	}
-	if got, err := Of(t.Context(), subfake.New("i2"), r); got == nil || len(got) > 0 || err != nil {
+	if got, err := Of(t.Context(), subfake.New("i2"), nil, r); got == nil || len(got) > 0 || err != nil {
 		t.Errorf("Of() without subscriptions = %#v, %v", got, err)
+	}
+}
+
+// A filter reads the payload that is decoded by its schema. While that cannot be read, the
+// subscription itself is asked.
+func TestOf_DecodedPayload(t *testing.T) {
+	t.Parallel()
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	fake.SeedSchema("t-i1-value", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"n","type":"long"}]}`})
+	s := subfake.New("i1")
+	for name, filter := range map[string]string{"yes": `data.n == 2`, "no": `data != null && data.n == 3`} {
+		if _, err := s.Put(t.Context(), subscriptions.Subscription{Name: name, Topics: []string{"t-i1"}, Filter: filter}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &kgo.Record{Topic: "t-i1", Timestamp: time.Now(), Value: []byte{0, 0, 0, 0, 1, 4}}
+	for _, away := range []bool{false, true} {
+		if away {
+			fake.Close()
+		}
+		schemas, err := registry.New(fake.URL(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Of(t.Context(), s, schemas, r)
+		if err != nil || len(got) != 2 || (got[0].State == subscriptions.ProgressNotSelected) == away || got[1].State == subscriptions.ProgressNotSelected {
+			t.Errorf("registry away %t: %+v, %v", away, got, err)
+		}
 	}
 }

@@ -45,11 +45,11 @@ var subscriptionMutants = []mutant{
 	},
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a message whose transform fails is delivered as it is", file: "subscriptions/engine/receive.go",
-		old: "		if err != nil {\n			l.p", new: "		if err == nil && e.ID == \"\" {\n			l.p",
+		old: "		if err != nil {\n			action", new: "		if err == nil && e.ID == \"\" {\n			action",
 	}),
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a message whose transform fails is retried", file: "subscriptions/engine/receive.go",
-		old: "queue.Reject, time.Now(), 0, textOf(err)", new: "queue.Nack, time.Now(), 0, textOf(err)",
+		old: "action, delay := queue.Reject,", new: "action, delay := queue.Nack,",
 	}),
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a failed transform ends the request", file: "subscriptions/engine/receive.go",
@@ -61,7 +61,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("TransformsPushed", mutant{
 		name: "engine: a failed transform keeps the place of its call", file: "subscriptions/engine/push.go",
-		old: "		<-u.slots\n		u.settle", new: "		u.settle",
+		old: "		<-u.slots\n		if !errors", new: "		if !errors",
 	}),
 	inEngine("TransformsPushed", mutant{
 		name: "engine: a plugin decides without the transform", file: "subscriptions/engine/push.go",

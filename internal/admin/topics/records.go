@@ -72,6 +72,9 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 			return err
 		}
 		out.Body, err = page(ctx, client, in, spans)
+		for i := range out.Body.Records {
+			b.decode(ctx, &out.Body.Records[i], in.Text)
+		}
 		return err
 	})
 	if err != nil {
@@ -184,6 +187,21 @@ func recordOf(r *kgo.Record, text bool) TopicRecord {
 	}
 	out.Event = kafkarecord.DecodeWith(r, isJSON)
 	return out
+}
+
+// decode decodes a payload by its schema, if that can be read and the result is not too large.
+func (b *Browser) decode(ctx context.Context, r *TopicRecord, text bool) {
+	if b.cfg.Schemas == nil || r.Truncated {
+		return
+	}
+	e := r.Event
+	if err := b.cfg.Schemas.Decode(ctx, &e); err != nil || e.Data == nil || len(e.Data) > maxPayload {
+		return
+	}
+	if r.Event = e; text && e.Base64 != nil {
+		s := string(e.Data)
+		r.Data, r.Text = nil, &s
+	}
 }
 
 // cutTo returns the first n bytes of b, without the beginning of a character that would be

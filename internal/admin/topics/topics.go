@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	// Topics are patterns of the readable topics, as those of the event streams. Default:
 	// stream.DefaultTopics.
 	Topics []string
+	// Schemas decodes payloads in the wire format of a schema registry. Default: none.
+	Schemas *registry.Registry
 	// Logger logs errors of the broker at Warn. Default discards.
 	Logger *slog.Logger
 }

@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -17,8 +18,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -243,6 +247,57 @@ func TestRecords_Content(t *testing.T) {
 	}
 	if r := get[RecordsBody](t, b, 200, "/v1/topics/single/records?text=true").Records[4]; r.Data != nil || r.Text == nil || *r.Text != `{"total":12345678901234567890.50}` {
 		t.Errorf("JSON as text: %+v", r)
+	}
+}
+
+// A payload in the wire format of a schema registry is decoded, beside its bytes. One that
+// cannot be, or whose JSON is too large for the page, stays as it is, and so does every payload
+// while the registry is unreachable.
+func TestRecords_DecodedBySchemas(t *testing.T) {
+	t.Parallel()
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	fake.SeedSchema("single-value", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"v","type":"string"}]}`})
+	fake.SeedSchema("nulls", 1, 2, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"array","items":"null"}`})
+	b := setup(t)
+	for i, value := range [][]byte{{0, 0, 0, 0, 1, 2, 'a'}, {0, 0, 0, 0, 1, 9, 0xff}, binary.AppendVarint([]byte{0, 0, 0, 0, 2}, 20_000), []byte("{}")} {
+		if i == 2 {
+			value = append(value, 0)
+		}
+		b.put(t, "single", 0, i, value)
+	}
+	schemas := func() *registry.Registry {
+		r, err := registry.New(fake.URL(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	records := func(query string) []TopicRecord {
+		b.cfg.Schemas = schemas() // with an empty cache
+		got := get[RecordsBody](t, b, 200, "/v1/topics/single/records"+query).Records
+		slices.Reverse(got)
+		return got
+	}
+	got := records("")
+	if r := got[0]; string(r.Data) != `{"v":"a"}` || string(r.Base64) != "\x00\x00\x00\x00\x01\x02a" || r.Text != nil || r.Bytes != 7 {
+		t.Errorf("decoded: %+v", r)
+	}
+	if r := got[1]; r.Data != nil || len(r.Base64) != 7 {
+		t.Errorf("not valid: %+v", r)
+	}
+	if r := got[2]; r.Data != nil || r.Text == nil && r.Base64 == nil {
+		t.Errorf("%d bytes of JSON", len(r.Data))
+	}
+	if r := got[3]; string(r.Data) != "{}" || r.Base64 != nil {
+		t.Errorf("JSON: %+v", r)
+	}
+	if r := records("?text=true")[0]; r.Data != nil || r.Text == nil || *r.Text != `{"v":"a"}` || len(r.Base64) != 7 {
+		t.Errorf("as text: %+v", r)
+	}
+	fake.Close()
+	if r := records("")[0]; r.Data != nil || r.Text == nil || len(*r.Text) != 7 {
+		t.Errorf("without the registry: %+v", r)
 	}
 }
 

@@ -56,6 +56,10 @@ with -o yaml one document for each event.`,
 			if err != nil {
 				return err
 			}
+			schemas, err := c.Kafka.SchemaRegistry()
+			if err != nil {
+				return err
+			}
 			client, err := c.Kafka.Client()
 			if err != nil {
 				return err
@@ -68,7 +72,12 @@ with -o yaml one document for each event.`,
 				return err
 			}
 			show := map[string]func(io.Writer, *kgo.Record) error{"table": printEvent, "json": printEventJSON, "yaml": printEventYAML}[f.output]
-			return tail(cmd.Context(), client, f.count, func(r *kgo.Record) error { return show(cmd.OutOrStdout(), r) })
+			return tail(cmd.Context(), client, f.count, func(r *kgo.Record) error {
+				if data, _ := schemas.JSON(cmd.Context(), r.Value); data != nil { // others are printed as they are
+					r.Value = data
+				}
+				return show(cmd.OutOrStdout(), r)
+			})
 		},
 	}
 	cli.OutputFlag(cmd, &f.output)

@@ -1,12 +1,16 @@
 package tail
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -98,4 +102,44 @@ func (l *listener) Write(p []byte) (int, error) {
 		l.then = nil
 	}
 	return l.text.Write(p)
+}
+
+// A payload in the wire format of a schema registry is printed as JSON. One whose schema cannot
+// be read is printed as it is. No output has the credentials of the registry.
+func TestTail_DecodesBySchemas(t *testing.T) {
+	t.Parallel()
+	broker := world.StartBroker(t, kfake.SeedTopics(1, "orders"))
+	client := world.Connect(t, broker)
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	fake.SeedSchema("orders-value", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"v","type":"string"}]}`})
+	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "a", Type: "T", CreatedAt: time.Now()}
+	for _, value := range []string{"\x00\x00\x00\x00\x01\x02a", "\x00\x00\x00\x00\x09\x02b"} {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Key: e.Key(), Value: []byte(value), Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, "/x")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "registry")
+	if err := os.WriteFile(file, []byte(strings.Replace(fake.URL(), "http://", "http://user:hunter2@", 1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(config, []byte("kafka: {seeds: ["+strings.Join(broker.ListenAddrs(), ",")+"], schema_registry: 'file:"+file+"'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string][2]string{
+		"json":  {`"payload":{"v":"a"}`, `"payload":"\u0000\u0000\u0000\u0000\t\u0002b"`},
+		"table": {"\n  {\"v\":\"a\"}\n", "b\n"},
+		"yaml":  {"payload:\n  v: a\n", "payload: \"\\0\\0\\0\\0\\t\\x02b\""},
+	} {
+		var out, errOut strings.Builder
+		root := cli.NewRoot("outbox", "", "", &out, &errOut)
+		root.AddCommand(NewCommand())
+		if code := cli.Execute(root, []string{"tail", "orders", "--from-start", "-n", "2", "-o", format, "--config", config}, &errOut); code != cli.ExitOK {
+			t.Fatalf("status %d: %s", code, &errOut)
+		}
+		if text := out.String(); !strings.Contains(text, want[0]) || !strings.Contains(text, want[1]) || strings.Contains(text+errOut.String(), "hunter2") {
+			t.Errorf("%s: %q, %q, want %q", format, text, &errOut, want)
+		}
+	}
 }
