@@ -72,4 +72,4 @@ func sharing(run string, m mutant) mutant {
 }
 
 // mutants are all breaks. They are small, and each breaks a promise.
-var mutants = slices.Concat(relayMutants, dlqMutants, serviceMutants, readerMutants, securityMutants, internalMutants, verifyMutants, nodeMutants, brokerMutants, lateMutants, clockMutants, tailMutants, inboxMutants, storeMutants, subscriptionMutants, pushMutants, subscriptionAPIMutants, subscribingMutants, releaseMutants)
+var mutants = slices.Concat(relayMutants, dlqMutants, serviceMutants, readerMutants, securityMutants, internalMutants, verifyMutants, nodeMutants, brokerMutants, lateMutants, clockMutants, tailMutants, inboxMutants, storeMutants, subscriptionMutants, pushMutants, subscriptionAPIMutants, subscribingMutants, releaseMutants, registryMutants)

@@ -1,0 +1,106 @@
+package main
+
+// registryMutants break what the schema registry promises: contracts of messages, decoded
+// payloads, and the secrecy of its credentials.
+var registryMutants = []mutant{
+	{
+		name: "registry: Avro is accepted outside of the wire format", file: "internal/registry/registry.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
+		old: "	case s.kind != sr.TypeJSON:", new: "	case false:",
+	},
+	{
+		name: "registry: a schema of another subject is accepted", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "ChecksContracts",
+		old: "	if !slices.ContainsFunc(versions,", new: "	if false && !slices.ContainsFunc(versions,",
+	},
+	{
+		name: "registry: JSON is not validated", file: "internal/registry/registry.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
+		old: "		err = s.fit(body)", new: "		_ = body",
+	},
+	{
+		name: "registry: bytes after a value are accepted", file: "internal/registry/avro.go", pkg: "./internal/registry", run: "DecodesEachFormat",
+		old: "		if len(d.in) > 0 {", new: "		if false {",
+	},
+	{
+		name: "registry: the last known schema is forgotten in an outage", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "Away",
+		old: "	if err != nil && ok { //", new: "	if false { //",
+	},
+	{
+		name: "registry: a known schema is never renewed", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "NewVersion",
+		old: "	if ok && r.now().Sub(e.at) < lifetime {", new: "	if ok {",
+	},
+	{
+		name: "registry: its cache has no limit", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "BoundedCache",
+		old: "!there && len(m) >= maxEntries", new: "false && !there",
+	},
+	{
+		name: "registry: credentials are in the URLs of schemas", file: "internal/registry/registry.go", pkg: "./messages", run: "StoresWhatFitsTheSchema",
+		old: "		u.User = nil\n", new: "",
+	},
+	{
+		name: "registry: a redirect receives the credentials", file: "internal/registry/registry.go", pkg: "./internal/app", run: "SchemaRegistry",
+		old: "return http.ErrUseLastResponse", new: "return nil",
+	},
+	{
+		name: "registry: https does not use kafka.tls_ca", file: "internal/registry/registry.go", pkg: "./internal/app", run: "SchemaRegistry",
+		old: "t.TLSClientConfig = conf.Clone()", new: "_ = conf",
+	},
+	{
+		name: "registry: an error repeats text of the payload", file: "internal/jsonform/fit.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
+		old: "	case *kind.Pattern:\n		return \"does not match the pattern \" + strconv.Quote(k.Want)\n", new: "",
+	},
+	{
+		name: "messages: one that breaks its contract is stored", file: "messages/service.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
+		old: "if err == nil && s.cfg.Schemas != nil {", new: "if false {",
+	},
+	{
+		name: "messages: one is stored while its contract is unknown", file: "messages/schemas.go", pkg: "./messages", run: "RegistryAway",
+		old: "		return \"\", &UnavailableError{", new: "		_ = &UnavailableError{",
+	},
+	{
+		name: "messages: the header of the schema is missing", file: "messages/service.go", pkg: "./messages", run: "StoresWhatFitsTheSchema",
+		old: "withSchema(one.headers, items[i].schema)", new: "withSchema(one.headers, \"\")",
+	},
+	{
+		name: "a replay loses the schema of its payload", file: "outbox/headers.go", pkg: "./relay", run: "ParkBehindARefusedEvent/replay",
+		old: " || key == HeaderDataSchema", new: "",
+	},
+	{
+		name: "a transformed payload keeps the schema of the other one", file: "internal/filter/transform.go", pkg: "./internal/filter", run: "Transform_StoredPayload",
+		old: "outbox.HeaderDataRef, outbox.HeaderDataSchema} {", new: "outbox.HeaderDataRef} {",
+	},
+	{
+		name: "tail prints payloads without decoding", file: "cmd/outbox/internal/tail/tail.go", pkg: "./cmd/outbox/internal/tail", run: "DecodesBySchemas",
+		old: "					r.Value = data\n", new: "",
+	},
+	{
+		name: "topics: decoded payloads have no limit", file: "internal/admin/topics/records.go", pkg: "./internal/admin/topics", run: "DecodedBySchemas",
+		old: " || len(e.Data) > maxPayload {", new: " {",
+	},
+	{
+		name: "doctor: a registry that refuses the credentials passes", file: "internal/registry/registry.go", pkg: "./internal/doctor", run: "SchemaRegistry",
+		old: "r.client.SupportedTypes(ctx); err != nil {", new: "r.client.SupportedTypes(ctx); false {",
+	},
+	{
+		name: "subscriptions: a filter skips what the registry cannot decode now", file: "subscriptions/engine/read.go", pkg: "./subscriptions/engine", run: "FilterWaitsForSchemas",
+		old: "		if errors.Is(err, registry.ErrUnavailable) {", new: "		if false {",
+	},
+	{
+		name: "subscriptions: a plugin chooses among payloads that the registry cannot decode now", file: "subscriptions/engine/group.go", pkg: "./subscriptions/engine", run: "PluginWaitsForSchemas",
+		old: "g.transform != nil || g.pusher.chooses()", new: "g.transform != nil",
+	},
+	{
+		name: "subscriptions: a schema that the cache lost makes a dead letter", file: "subscriptions/engine/receive.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
+		old: "if errors.Is(err, registry.ErrUnavailable) {", new: "if false && errors.Is(err, registry.ErrUnavailable) {",
+	},
+	{
+		name: "subscriptions: a schema that the cache lost makes a dead letter of push", file: "subscriptions/engine/push.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
+		old: "if !errors.Is(err, registry.ErrUnavailable) {", new: "if true || !errors.Is(err, registry.ErrUnavailable) {",
+	},
+	{
+		name: "the state of a message is that of a filter without its schema", file: "subscriptions/trace/trace.go", pkg: "./subscriptions/trace", run: "Of_DecodedPayload",
+		old: "	if !decidable || ", new: "	if ",
+	},
+	{
+		name: "subscriptions: a payload that is decoded replaces its bytes", file: "outbox/kafkarecord/record.go", pkg: "./internal/registry", run: "DecodesEachFormat",
+		old: "	case e.Base64 != nil:\n		return e.Base64\n	case", new: "	case",
+	},
+}
