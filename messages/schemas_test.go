@@ -25,7 +25,7 @@ func setupSchemas(t *testing.T) (b *fixture, fake *srfake.Registry, log *bytes.B
 	fake.SeedSchema("orders-value", 1, 1, sr.Schema{Type: sr.TypeJSON, Schema: `{"type":"object","required":["n"],
 		"properties":{"n":{"type":"integer"},"card":{"pattern":"^[0-9]+$"},"mail":{"format":"email"}}}`})
 	fake.SeedSchema("sums-value", 1, 2, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"m","type":{"type":"record","name":"M","fields":[{"name":"v","type":"string"}]}}]}`})
-	schemas, err := registry.New(strings.Replace(fake.URL(), "http://", "http://user:hunter2@", 1), nil)
+	schemas, err := registry.New(strings.Replace(fake.URL(), "http://", "http://user:hunter2@", 1), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

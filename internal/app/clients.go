@@ -309,7 +309,7 @@ func (c KafkaConfig) SchemaRegistry() (*registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := registry.New(address, conf)
+	r, err := registry.New(address, conf, c.Log)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("kafka.schema_registry: %w", err))
 	}

@@ -1,11 +1,14 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,16 +25,22 @@ import (
 )
 
 const (
-	// lifetime is the time for which the newest schema of a subject, and an unknown id or
-	// subject, are not read again.
-	lifetime = 30 * time.Second
-	// RetryAfter is the time without requests after one that failed.
+	// lifetime is the time for which the newest schema of a subject, and a schema that cannot be
+	// used, are not read again; unknownTime, that of an id or a reference that the registry does not have.
+	lifetime    = 30 * time.Second
+	unknownTime = 2 * time.Second
+	// RetryAfter is the time without requests after a failure of the registry, and without
+	// another attempt after a failure of one lookup.
 	RetryAfter = time.Second
+	// staleTime is how long a caller waits for the renewal of an expired entry.
+	staleTime = time.Second
 	// lookupTime bounds a lookup with its references, and requestTime one request.
 	lookupTime  = 5 * time.Second
 	requestTime = 3 * time.Second
-	// maxEntries bounds the cached ids, and the cached subjects.
-	maxEntries = 500
+	// maxRequests bounds the concurrent requests.
+	maxRequests = 16
+	// maxEntries bounds the cache.
+	maxEntries = 1000
 	// maxAnswer bounds an answer of the registry.
 	maxAnswer = 4 << 20
 	// maxReferences bounds the schemas that one refers to, and theirs.
@@ -42,8 +51,16 @@ const (
 // credentials. A retry may succeed.
 var ErrUnavailable = errors.New("the schema registry is unavailable")
 
-// errUnknown is the error of an unknown id or subject.
-var errUnknown = errors.New("the schema registry does not know it")
+var (
+	// errUnknown is the error of an id, subject or version that the registry does not have.
+	errUnknown = errors.New("it is not in the schema registry")
+	// errRefused is wrapped by errors of requests that the registry refuses, or answers too
+	// largely, also after a retry.
+	errRefused = errors.New("the schema registry refuses the request")
+	errWaits   = fmt.Errorf("%w: it has not answered yet", ErrUnavailable)
+	// errOther is the error of a schema that is none of a subject.
+	errOther = errors.New("it is a schema of other subjects")
+)
 
 // ContractError is the reason why a payload does not fit the schema of its topic.
 type ContractError struct{ Problem string }
@@ -56,23 +73,24 @@ func (e *ContractError) Error() string { return e.Problem }
 type Registry struct {
 	client *sr.Client
 	url    string // without credentials
+	log    *slog.Logger
 	flight singleflight.Group
+	slots  chan struct{} // holds one token for each request
 	now    func() time.Time
 
 	mu struct {
 		sync.Mutex
-		schemas  map[int]entry[*schema]
-		subjects map[string]entry[latest]
+		cache    map[string]entry
 		downTill time.Time
 		down     error
 	}
 }
 
 // entry is a cached result of a lookup.
-type entry[T any] struct {
-	value T
-	err   error // of a registry that answered
-	at    time.Time
+type entry struct {
+	value any
+	err   error
+	till  time.Time // zero without an end
 }
 
 // latest is the newest schema of a subject; its id is 0 without such a subject.
@@ -83,8 +101,8 @@ type latest struct {
 }
 
 // New returns a client of the registry at a URL, which may contain user:password. conf, which
-// may be nil, is used for https. It sends no request.
-func New(address string, conf *tls.Config) (*Registry, error) {
+// may be nil, is used for https. log receives the schemas that cannot be used. New sends no request.
+func New(address string, conf *tls.Config, log *slog.Logger) (*Registry, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("use a URL such as https://user:password@registry.example.com:8081") // without its value, which is secret
@@ -99,8 +117,8 @@ func New(address string, conf *tls.Config) (*Registry, error) {
 	if conf != nil {
 		t.TLSClientConfig = conf.Clone()
 	}
-	r := &Registry{url: strings.TrimSuffix(u.String(), "/"), now: time.Now}
-	r.mu.schemas, r.mu.subjects = make(map[int]entry[*schema]), make(map[string]entry[latest])
+	r := &Registry{url: strings.TrimSuffix(u.String(), "/"), log: cmp.Or(log, slog.New(slog.DiscardHandler)), slots: make(chan struct{}, maxRequests), now: time.Now}
+	r.mu.cache = make(map[string]entry)
 	r.client, err = sr.NewClient(append(opts, sr.URLs(r.url), sr.HTTPClient(&http.Client{
 		Timeout: requestTime, Transport: bounded{t},
 		// The credentials are for the URL of the setting alone.
@@ -132,30 +150,42 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Check returns the URL of the schema that a payload for a topic fits, or "" if the topic has
-// none. The error is a *ContractError, or wraps ErrUnavailable.
+// Check returns the URL of the schema that a payload for a topic fits. It is "" if the topic has
+// none, or if the schema cannot be used here, so that the payload is not checked. The error is a
+// *ContractError, or wraps ErrUnavailable.
 func (r *Registry) Check(ctx context.Context, topic string, payload []byte) (schemaURL string, err error) {
 	if r == nil {
 		return "", nil
 	}
-	subject := topic + "-value"
+	schemaURL, err = r.check(ctx, topic+"-value", payload)
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.As(err, new(*ContractError)) {
+		return schemaURL, err
+	}
+	return "", nil // a limit of this program, or of its permissions, is no defect of the payload
+}
+
+func (r *Registry) check(ctx context.Context, subject string, payload []byte) (schemaURL string, err error) {
 	newest, err := r.latest(ctx, subject)
 	if err != nil || newest.id == 0 {
 		return "", err
 	}
-	if newest.err != nil {
-		return "", refuse("cannot be checked: schema %d of %s cannot be used: %v", newest.id, subject, newest.err)
-	}
 	id, s, body := newest.id, newest.schema, payload
 	framed, rest, ok := header(payload)
 	switch {
-	case ok:
-		if s, err = r.belongs(ctx, framed, subject, newest); err != nil {
+	case ok && framed != newest.id:
+		if s, err = r.member(ctx, framed, subject, newest.id); err != nil {
 			return "", err
 		}
 		id, body = framed, rest
+	case newest.err != nil:
+		return "", newest.err
+	case ok:
+		body = rest
 	case s.kind != sr.TypeJSON:
 		return "", refuse("must be in the wire format of the schema registry: %s has a schema of type %s, so send a byte 0, the id of the schema in four bytes, and the encoded value as payload_base64", subject, s.kind)
+	}
+	if s.unfit != nil {
+		return "", s.unfit
 	}
 	if s.kind == sr.TypeJSON {
 		err = s.fit(body)
@@ -168,40 +198,22 @@ func (r *Registry) Check(ctx context.Context, topic string, payload []byte) (sch
 	return r.url + "/schemas/ids/" + strconv.Itoa(id), nil
 }
 
-// belongs returns the schema of an id if it is one of the subject's.
-func (r *Registry) belongs(ctx context.Context, id int, subject string, newest latest) (*schema, error) {
-	if id == newest.id {
-		return newest.schema, nil
-	}
-	s, err := r.schema(ctx, id)
-	if errors.Is(err, ErrUnavailable) {
-		return nil, err
+// member returns the schema of an id if it is one of the subject's.
+func (r *Registry) member(ctx context.Context, id int, subject string, newest int) (*schema, error) {
+	_, err := lookup(ctx, r, fmt.Sprintf("schema %d of %s", id, subject), func(ctx context.Context) (out struct{}, err error) {
+		versions, err := ask(ctx, r, func(ctx context.Context) ([]sr.SubjectVersion, error) { return r.client.SchemaVersionsByID(ctx, id) })
+		if err == nil && !slices.ContainsFunc(versions, func(v sr.SubjectVersion) bool { return v.Subject == subject }) {
+			err = errOther
+		}
+		return out, err
+	})
+	if errors.Is(err, errUnknown) || errors.Is(err, errOther) {
+		return nil, refuse("has schema %d, which is none of %s; its newest one is %d", id, subject, newest)
 	}
 	if err != nil {
-		return nil, refuse("cannot be checked: schema %d: %v", id, err)
-	}
-	if r.known(s, subject) {
-		return s, nil
-	}
-	versions, err := ask(ctx, r, func(ctx context.Context) ([]sr.SubjectVersion, error) { return r.client.SchemaVersionsByID(ctx, id) })
-	if errors.Is(err, ErrUnavailable) {
 		return nil, err
 	}
-	if !slices.ContainsFunc(versions, func(v sr.SubjectVersion) bool { return v.Subject == subject }) {
-		return nil, refuse("has schema %d, which is none of %s; its newest one is %d", id, subject, newest.id)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(s.subjects) < maxEntries {
-		s.subjects = append(s.subjects, subject)
-	}
-	return s, nil
-}
-
-func (r *Registry) known(s *schema, subject string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Contains(s.subjects, subject)
+	return r.schema(ctx, id)
 }
 
 func refuse(format string, args ...any) error { return &ContractError{fmt.Sprintf(format, args...)} }
@@ -214,7 +226,8 @@ func header(payload []byte) (id int, rest []byte, ok bool) {
 
 // Decode decodes the payload of an event in the wire format into its Data; the payload itself is
 // then its Base64. The event does not change if it cannot be decoded. The error wraps
-// ErrUnavailable if a retry may succeed, and is nil for payloads in other formats.
+// ErrUnavailable if a retry may succeed, and is nil for payloads in other formats. A ctx that has
+// ended permits cached schemas alone.
 func (r *Registry) Decode(ctx context.Context, e *kafkarecord.Event) error {
 	if r == nil || e.Data != nil {
 		return nil
@@ -253,97 +266,123 @@ func (r *Registry) JSON(ctx context.Context, payload []byte) (json.RawMessage, e
 
 // latest returns the newest schema of a subject.
 func (r *Registry) latest(ctx context.Context, subject string) (latest, error) {
-	r.mu.Lock()
-	e, ok := r.mu.subjects[subject]
-	r.mu.Unlock()
-	if ok && r.now().Sub(e.at) < lifetime {
-		return e.value, nil
-	}
-	v, err, _ := r.flight.Do("subject "+subject, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
-		defer cancel()
+	return lookup(ctx, r, "newest schema of "+subject, func(ctx context.Context) (out latest, err error) {
 		found, err := ask(ctx, r, func(ctx context.Context) (sr.SubjectSchema, error) { return r.client.SchemaByVersion(ctx, subject, -1) })
-		out := latest{id: found.ID}
 		if errors.Is(err, errUnknown) {
-			out, err = latest{}, nil
-		} else if err == nil {
-			if out.schema, out.err = r.compiled(ctx, found.ID, found.Schema); errors.Is(out.err, ErrUnavailable) {
-				err = out.err
-			}
+			return out, nil
 		}
 		if err != nil {
-			return latest{}, err
+			return out, err
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		put(r.mu.subjects, subject, entry[latest]{value: out, at: r.now()})
+		out.id = found.ID
+		out.schema, out.err = r.compiled(ctx, found.ID, func(context.Context) (sr.Schema, error) { return found.Schema, nil })
+		if errors.Is(out.err, ErrUnavailable) {
+			return out, out.err
+		}
 		return out, nil
 	})
-	if err != nil && ok { // stale while the registry is unreachable
-		return e.value, nil
-	}
-	return v.(latest), err
 }
 
 // schema returns the schema of an id. The error wraps ErrUnavailable if a retry may succeed.
 func (r *Registry) schema(ctx context.Context, id int) (*schema, error) {
-	if e, ok := r.cached(id); ok {
-		return e.value, e.err
+	return r.compiled(ctx, id, func(ctx context.Context) (sr.Schema, error) {
+		return ask(ctx, r, func(ctx context.Context) (sr.Schema, error) { return r.client.SchemaByID(ctx, id) })
+	})
+}
+
+func (r *Registry) compiled(ctx context.Context, id int, read func(context.Context) (sr.Schema, error)) (*schema, error) {
+	return lookup(ctx, r, "schema "+strconv.Itoa(id), func(ctx context.Context) (*schema, error) {
+		found, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		refs, err := r.references(ctx, found.References)
+		if err != nil {
+			return nil, err
+		}
+		s, err := compile(found, refs)
+		if err == nil && s.unfit != nil {
+			r.log.Warn("schema cannot be used; payloads are not checked", "schema", id, "err", clip(s.unfit.Error()))
+		}
+		return s, err
+	})
+}
+
+// lookup returns the value of a key: a cached one, or that of one read for all callers, which
+// continues when ctx ends. An error does not replace a value. While a value is renewed, the
+// caller that renews it waits up to staleTime, and others receive the value immediately.
+func lookup[T any](ctx context.Context, r *Registry, key string, read func(context.Context) (T, error)) (out T, err error) {
+	r.mu.Lock()
+	e, ok := r.mu.cache[key]
+	stale := ok && e.err == nil
+	ended := ctx.Err() != nil // it must not start reads that nothing waits for
+	if ok && (e.till.IsZero() || r.now().Before(e.till)) || stale && ended {
+		r.mu.Unlock()
+		return e.value.(T), e.err
 	}
-	v, err, _ := r.flight.Do("id "+strconv.Itoa(id), func() (any, error) {
+	if stale {
+		e.till = r.now().Add(lookupTime)
+		r.mu.cache[key] = e
+	}
+	r.mu.Unlock()
+	if ended {
+		return out, errWaits
+	}
+	done := r.flight.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
 		defer cancel()
-		found, err := ask(ctx, r, func(ctx context.Context) (sr.Schema, error) { return r.client.SchemaByID(ctx, id) })
-		if errors.Is(err, errUnknown) {
-			r.store(id, nil, err)
-		}
-		if err != nil {
-			return (*schema)(nil), err
-		}
-		return r.compiled(ctx, id, found)
+		v, err := read(ctx)
+		r.store(key, v, err)
+		return v, err
 	})
-	return v.(*schema), err
+	wait := ctx
+	if stale {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, staleTime)
+		defer cancel()
+	}
+	select {
+	case res := <-done:
+		out, err = res.Val.(T), res.Err
+	case <-wait.Done():
+		err = errWaits
+	}
+	if err != nil && stale {
+		return e.value.(T), nil
+	}
+	return out, err
 }
 
-// compiled returns the cached form of a schema that was read.
-func (r *Registry) compiled(ctx context.Context, id int, found sr.Schema) (*schema, error) {
-	if e, ok := r.cached(id); ok && e.value != nil {
-		return e.value, nil
+// store adds an entry, in place of another one of a full cache.
+func (r *Registry) store(key string, value any, err error) {
+	e := entry{value: value, err: err}
+	switch _, subject := value.(latest); {
+	case errors.Is(err, ErrUnavailable):
+		e.till = r.now().Add(RetryAfter)
+	case errors.Is(err, errUnknown), errors.Is(err, errOther):
+		e.till = r.now().Add(unknownTime)
+	case err != nil:
+		r.log.Warn("schema cannot be used; payloads are not checked", "lookup", key, "err", err)
+		fallthrough
+	case subject:
+		e.till = r.now().Add(lifetime)
 	}
-	refs, err := r.references(ctx, found.References)
-	var s *schema
-	if err == nil {
-		s, err = compile(found, refs)
-	}
-	if errors.Is(err, ErrUnavailable) {
-		return nil, err
-	}
-	r.store(id, s, err)
-	return s, err
-}
-
-func (r *Registry) cached(id int) (entry[*schema], bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, ok := r.mu.schemas[id]
-	return e, ok && (e.err == nil || r.now().Sub(e.at) < lifetime)
-}
-
-func (r *Registry) store(id int, s *schema, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	put(r.mu.schemas, id, entry[*schema]{s, err, r.now()})
-}
-
-// put adds an entry, in place of any other one of a full cache.
-func put[K comparable, T any](m map[K]entry[T], key K, e entry[T]) {
-	if _, there := m[key]; !there && len(m) >= maxEntries {
-		for other := range m {
-			delete(m, other)
-			break
+	old, there := r.mu.cache[key]
+	if there && err != nil && old.err == nil {
+		e.value, e.err = old.value, nil
+	}
+	if !there && len(r.mu.cache) >= maxEntries {
+		victim := ""
+		for k, other := range r.mu.cache { // errors first, which any producer can cause
+			if victim = k; other.err != nil {
+				break
+			}
 		}
+		delete(r.mu.cache, victim)
 	}
-	m[key] = e
+	r.mu.cache[key] = e
 }
 
 // reference is a schema that another one refers to by a name.
@@ -364,8 +403,11 @@ func (r *Registry) references(ctx context.Context, list []sr.SchemaReference) (o
 			if seen[ref] = true; len(seen) > maxReferences || depth > maxDepth {
 				return fmt.Errorf("it refers to more than %d schemas", maxReferences)
 			}
-			found, err := ask(ctx, r, func(ctx context.Context) (sr.SubjectSchema, error) {
-				return r.client.SchemaByVersion(ctx, ref.Subject, ref.Version)
+			// Each is cached, so that an attempt continues where the one before ended.
+			found, err := lookup(ctx, r, fmt.Sprintf("version %d of %s", ref.Version, ref.Subject), func(ctx context.Context) (sr.SubjectSchema, error) {
+				return ask(ctx, r, func(ctx context.Context) (sr.SubjectSchema, error) {
+					return r.client.SchemaByVersion(ctx, ref.Subject, ref.Version)
+				})
 			})
 			if err == nil {
 				err = add(found.References, depth+1)
@@ -380,27 +422,43 @@ func (r *Registry) references(ctx context.Context, list []sr.SchemaReference) (o
 	return out, add(list, 0)
 }
 
-// ask sends a request, unless one failed within RetryAfter. The error wraps errUnknown or
-// ErrUnavailable.
+// ask sends a request, unless the registry failed within RetryAfter. The error wraps errUnknown,
+// errRefused or ErrUnavailable.
 func ask[T any](ctx context.Context, r *Registry, request func(context.Context) (T, error)) (out T, err error) {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return out, fmt.Errorf("%w: too many requests wait", ErrUnavailable)
+	}
 	r.mu.Lock()
 	down, till := r.mu.down, r.mu.downTill
 	r.mu.Unlock()
 	if r.now().Before(till) {
 		return out, down
 	}
-	out, err = request(ctx)
-	var refused *sr.ResponseError
-	switch {
-	case err == nil:
+	if out, err = request(ctx); err == nil {
 		return out, nil
-	case errors.As(err, &refused) && (refused.StatusCode == http.StatusNotFound || refused.StatusCode == http.StatusUnprocessableEntity):
-		return out, errUnknown
 	}
+	status, code := 0, 0
+	if refused, ok := errors.AsType[*sr.ResponseError](err); ok {
+		status, code = refused.StatusCode, refused.ErrorCode
+	}
+	own := code == status || code/100 == status // others are of a proxy, and may end
+	switch {
+	case status == http.StatusNotFound && code >= sr.ErrSubjectNotFound.Code && code <= sr.ErrSchemaNotFound.Code:
+		return out, errUnknown
+	case own && (status == http.StatusBadRequest || status == http.StatusForbidden || status == http.StatusUnprocessableEntity), errors.As(err, new(*http.MaxBytesError)):
+		return out, fmt.Errorf("%w: %s", errRefused, clip(err.Error()))
+	}
+	network := errors.As(err, new(net.Error))
 	err = fmt.Errorf("%w: %s", ErrUnavailable, clip(err.Error()))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.down, r.mu.downTill = err, r.now().Add(RetryAfter)
+	// The end of a lookup, and a wrong answer to one request, are no failure for others.
+	if network && ctx.Err() == nil || status == http.StatusUnauthorized || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.mu.down, r.mu.downTill = err, r.now().Add(RetryAfter)
+	}
 	return out, err
 }
 

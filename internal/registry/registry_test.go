@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,7 +43,7 @@ func newRegistry(t testing.TB) (*Registry, *srfake.Registry) {
 	seed("loop-value", 7, sr.TypeAvro, `{"type":"record","name":"L","fields":[{"name":"l","type":"L"}]}`)
 	seed("nulls-value", 8, sr.TypeAvro, `{"type":"array","items":"null"}`)
 	seed("remote-value", 9, sr.TypeJSON, `{"$ref":"http://example.com/x.json"}`)
-	r, err := New(strings.Replace(fake.URL(), "http://", "http://user:secret@", 1), nil)
+	r, err := New(strings.Replace(fake.URL(), "http://", "http://user:secret@", 1), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func TestRegistry_ChecksContracts(t *testing.T) {
 		{"avro", framed(4, protoOrder()[5:]...), "", "schema 4, which is none of avro-value"},
 		{"avro", avroOrder[:8], "", "ends too early"},
 		{"proto", protoOrder(), "4", ""},
-		{"remote", []byte(`1`), "", "is no reference"},
+		{"remote", []byte(`1`), "", ""}, // its schema cannot be used
 		{"free", []byte(`anything`), "", ""},
 	} {
 		url, err := r.Check(t.Context(), tt.topic, tt.payload)
@@ -154,11 +156,12 @@ func TestRegistry_NewVersion(t *testing.T) {
 	check("60", lifetime+time.Second)
 }
 
-// Unknown ids, which any producer can write, do not fill the memory, and are requested once in a
-// lifetime.
+// Unknown ids, which any producer can write, do not fill the memory and do not replace schemas.
+// They are requested once in unknownTime.
 func TestRegistry_BoundedCache(t *testing.T) {
 	t.Parallel()
 	r, fake := newRegistry(t)
+	_, _ = r.JSON(t.Context(), framed(6))
 	var requests atomic.Int64
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests.Add(1); return false })
 	for id := range uint32(maxEntries + 50) {
@@ -167,9 +170,170 @@ func TestRegistry_BoundedCache(t *testing.T) {
 		}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if n := len(r.mu.schemas); n != maxEntries || requests.Load() != maxEntries+50 {
-		t.Errorf("%d entries and %d requests, want %d and %d", n, requests.Load(), maxEntries, maxEntries+50)
+	n, there := len(r.mu.cache), r.mu.cache["schema 6"].value != nil
+	r.mu.Unlock()
+	if n != maxEntries || !there || requests.Load() != maxEntries+50 {
+		t.Errorf("%d entries, schema 6 %t, %d requests; want %d, true, %d", n, there, requests.Load(), maxEntries, maxEntries+50)
+	}
+	r.now = func() time.Time { return time.Now().Add(unknownTime) }
+	fake.SeedSchema("new", 1, 1000+maxEntries, sr.Schema{Type: sr.TypeJSON, Schema: `{}`})
+	if data, err := r.JSON(t.Context(), framed(1000+maxEntries, '1')); err != nil || string(data) != "1" {
+		t.Errorf("an id that was unknown: %s, %v", data, err)
+	}
+}
+
+// answers lets a registry answer requests whose path ends with one of the suffixes, and counts all.
+func answers(fake *srfake.Registry, status int, body string, suffixes ...string) (requests *atomic.Int64) {
+	requests = new(atomic.Int64)
+	fake.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		requests.Add(1)
+		if !slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(r.URL.Path, s) }) {
+			return false
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	})
+	return requests
+}
+
+// A 404 that is not the registry's, such as that of a load balancer, is no answer: the last known
+// schema serves, and an unknown one may be known later. It does not delay other lookups.
+func TestRegistry_AnswersOfProxies(t *testing.T) {
+	t.Parallel()
+	for status, body := range map[int]string{404: "<html>not found</html>", 422: `{"message":"no"}`, 403: "<html>", 400: ""} {
+		r, fake := newRegistry(t)
+		if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		answers(fake, status, body, "/json-value/versions/latest", "/free-value/versions/latest", "/ids/2")
+		r.now = func() time.Time { return time.Now().Add(time.Hour) }
+		for range 2 {
+			if _, err := r.Check(t.Context(), "json", []byte(`{}`)); !errors.As(err, new(*ContractError)) {
+				t.Errorf("%d: Check() = %v, want an error of the last known schema", status, err)
+			}
+		}
+		if _, err := r.Check(t.Context(), "free", nil); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%d: Check() without a known schema = %v", status, err)
+		}
+		if _, err := r.JSON(t.Context(), avroOrder); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%d: JSON() = %v", status, err)
+		}
+		if _, err := r.JSON(t.Context(), protoOrder()); err != nil {
+			t.Errorf("%d: another schema: %v", status, err)
+		}
+	}
+}
+
+// What the registry refuses for one id or subject, or answers too largely, is no outage: it is
+// requested once in a lifetime, does not delay other lookups, and messages are not checked.
+func TestRegistry_Refusals(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+	}{
+		"forbidden": {403, `{"error_code":40301,"message":"denied"}`},
+		"large":     {200, `{"schema":"` + strings.Repeat("x", maxAnswer) + `"}`},
+	} {
+		r, fake := newRegistry(t)
+		requests := answers(fake, tt.status, tt.body, "/avro-value/versions/latest", "/ids/2")
+		for range 3 {
+			if _, err := r.JSON(t.Context(), avroOrder); !errors.Is(err, errRefused) {
+				t.Errorf("%s: JSON() = %v", name, err)
+			}
+			if url, err := r.Check(t.Context(), "avro", nil); url != "" || err != nil {
+				t.Errorf("%s: Check() = %q, %v", name, url, err)
+			}
+		}
+		if n := requests.Load(); n != 2 {
+			t.Errorf("%s: %d requests, want 2", name, n)
+		}
+		if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+			t.Errorf("%s: another subject: %v", name, err)
+		}
+	}
+}
+
+// A caller that leaves does not stop the request, whose answer serves others, and is no outage.
+func TestRegistry_CallerLeaves(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	if _, err := r.Check(t.Context(), "avro", avroOrder); err != nil {
+		t.Fatal(err)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var requests atomic.Int64
+	fake.Intercept(func(http.ResponseWriter, *http.Request) bool {
+		if requests.Add(1) == 1 {
+			close(asked)
+			<-answer
+		}
+		return false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	other := framed(4, protoOrder()[5:]...)
+	if _, err := r.Check(ctx, "avro", other); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Check() of a caller that left = %v", err)
+	}
+	if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+		t.Errorf("Check() of another caller = %v", err)
+	}
+	before := requests.Load()
+	close(answer)
+	for range 3 {
+		if _, err := r.Check(t.Context(), "avro", other); !errors.As(err, new(*ContractError)) {
+			t.Errorf("Check() = %v", err)
+		}
+	}
+	if n := requests.Load(); n != before {
+		t.Errorf("%d more requests, want none", n-before)
+	}
+	if _, err := r.JSON(ctx, framed(3, 0)); !errors.Is(err, ErrUnavailable) || requests.Load() != before {
+		t.Errorf("JSON() after the end of the context: %v, %d requests", err, requests.Load()-before)
+	}
+}
+
+// An attempt to read a schema continues with the reference that failed, so that many slow ones
+// are resolved by several attempts.
+func TestRegistry_References(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	answers(fake, 404, "", "/subjects/money/versions/1")
+	if _, err := r.JSON(t.Context(), avroOrder); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("JSON() = %v", err)
+	}
+	r.now = func() time.Time { return time.Now().Add(RetryAfter) }
+	fake.ClearInterceptors()
+	if _, err := r.references(t.Context(), []sr.SchemaReference{{Name: "a.Money", Subject: "money", Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	requests := answers(fake, 500, "", "/subjects/money/versions/1")
+	if _, err := r.JSON(t.Context(), avroOrder); err != nil || requests.Load() != 1 {
+		t.Errorf("JSON() = %v after %d requests, want one", err, requests.Load())
+	}
+}
+
+// While the registry hangs, an expired schema serves at once for all callers but one.
+func TestRegistry_Hangs(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	end := make(chan struct{})
+	defer close(end)
+	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { <-end; return false })
+	r.now = func() time.Time { return time.Now().Add(time.Hour) }
+	began := time.Now()
+	for range 10 {
+		if _, err := r.Check(t.Context(), "json", []byte(`{"n":1}`)); err != nil {
+			t.Errorf("Check() = %v", err)
+		}
+	}
+	if d := time.Since(began); d > 2*staleTime {
+		t.Errorf("10 checks took %s", d)
 	}
 }
 

@@ -25,12 +25,12 @@ var errTooLarge = fmt.Errorf("its JSON would have more than %d bytes", maxJSON)
 // schema is one that can decode payloads.
 type schema struct {
 	kind sr.SchemaType
-	// fit validates JSON; nil for other types.
+	// fit validates JSON; nil for other types, and with unfit.
 	fit func(payload []byte) error
+	// unfit is the reason why JSON cannot be validated.
+	unfit error
 	// decode returns the JSON of a payload without its header.
 	decode func(payload []byte) (json.RawMessage, error)
-	// subjects are known to contain it. Registry.mu guards them.
-	subjects []string
 }
 
 // compile returns the schema of a text.
@@ -48,13 +48,12 @@ func compile(s sr.Schema, refs []reference) (_ *schema, err error) {
 	case sr.TypeProtobuf:
 		out.decode, err = compileProtobuf(s.Schema, refs)
 	case sr.TypeJSON:
-		if out.fit, err = compileJSON(s.Schema, refs); err == nil {
-			out.decode = func(b []byte) (json.RawMessage, error) {
-				if !jsonform.Valid(b) {
-					return nil, errors.New("the payload is not JSON")
-				}
-				return b, nil
+		out.fit, out.unfit = compileJSON(s.Schema, refs)
+		out.decode = func(b []byte) (json.RawMessage, error) {
+			if !jsonform.Valid(b) {
+				return nil, errors.New("the payload is not JSON")
 			}
+			return b, nil
 		}
 	default:
 		err = fmt.Errorf("schemas of type %s are not supported", s.Type)

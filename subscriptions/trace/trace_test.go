@@ -95,7 +95,7 @@ func TestOf_DecodedPayload(t *testing.T) {
 		if away {
 			fake.Close()
 		}
-		schemas, err := registry.New(fake.URL(), nil)
+		schemas, err := registry.New(fake.URL(), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "registry: a schema of another subject is accepted", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "ChecksContracts",
-		old: "	if !slices.ContainsFunc(versions,", new: "	if false && !slices.ContainsFunc(versions,",
+		old: "if err == nil && !slices.ContainsFunc(versions,", new: "if false && !slices.ContainsFunc(versions,",
 	},
 	{
 		name: "registry: JSON is not validated", file: "internal/registry/registry.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
@@ -21,15 +21,55 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "registry: the last known schema is forgotten in an outage", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "Away",
-		old: "	if err != nil && ok { //", new: "	if false { //",
+		old: "	if err != nil && stale {", new: "	if false {",
 	},
 	{
 		name: "registry: a known schema is never renewed", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "NewVersion",
-		old: "	if ok && r.now().Sub(e.at) < lifetime {", new: "	if ok {",
+		old: "	case subject:\n		e.till = r.now().Add(lifetime)", new: "	case subject:",
 	},
 	{
 		name: "registry: its cache has no limit", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "BoundedCache",
-		old: "!there && len(m) >= maxEntries", new: "false && !there",
+		old: "!there && len(r.mu.cache) >= maxEntries", new: "false && !there",
+	},
+	{
+		name: "registry: unknown ids replace schemas in its cache", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "BoundedCache",
+		old: "victim = k; other.err != nil {", new: "victim = k; other.err == nil {",
+	},
+	{
+		name: "registry: an unknown id stays unknown", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "BoundedCache",
+		old: "		e.till = r.now().Add(unknownTime)", new: "		e.till = r.now().Add(lifetime)",
+	},
+	{
+		name: "registry: a proxy's 404 is the registry's", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "AnswersOfProxies",
+		old: "status == http.StatusNotFound && code >= sr.ErrSubjectNotFound.Code &&", new: "status == http.StatusNotFound &&",
+	},
+	{
+		name: "registry: a proxy's refusal is the registry's", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "AnswersOfProxies",
+		old: "	case own && (", new: "	case (own || true) && (",
+	},
+	{
+		name: "registry: a wrong answer to one lookup pauses all", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "AnswersOfProxies",
+		old: "	if network && ctx.Err() == nil || ", new: "	if network || true || ",
+	},
+	{
+		name: "registry: an error replaces the last known schema", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "AnswersOfProxies",
+		old: "		e.value, e.err = old.value, nil\n", new: "",
+	},
+	{
+		name: "registry: a refusal is an outage", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "Refusals",
+		old: "		return out, fmt.Errorf(\"%w: %s\", errRefused, ", new: "		return out, fmt.Errorf(\"%w: %s\", ErrUnavailable, ",
+	},
+	{
+		name: "registry: a caller that leaves ends the request of others", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "CallerLeaves",
+		old: "context.WithTimeout(context.WithoutCancel(ctx), lookupTime)", new: "context.WithTimeout(ctx, lookupTime)",
+	},
+	{
+		name: "registry: references are read again by each attempt", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "References",
+		old: "lookup(ctx, r, fmt.Sprintf(\"version %d of %s\", ref.Version, ref.Subject),", new: "lookup(ctx, r, fmt.Sprintf(\"version %d of %s\", ref.Version, r.now()),",
+	},
+	{
+		name: "registry: all callers wait for a registry that hangs", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "Hangs",
+		old: "		e.till = r.now().Add(lookupTime)\n", new: "",
 	},
 	{
 		name: "registry: credentials are in the URLs of schemas", file: "internal/registry/registry.go", pkg: "./messages", run: "StoresWhatFitsTheSchema",

@@ -267,7 +267,7 @@ func TestRecords_DecodedBySchemas(t *testing.T) {
 		b.put(t, "single", 0, i, value)
 	}
 	schemas := func() *registry.Registry {
-		r, err := registry.New(fake.URL(), nil)
+		r, err := registry.New(fake.URL(), nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
