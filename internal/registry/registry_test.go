@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -136,6 +139,45 @@ func TestRegistry_Away(t *testing.T) {
 	}
 	if err := r.Decode(t.Context(), &kafkarecord.Event{Base64: avroOrder}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Decode() = %v", err)
+	}
+}
+
+// A schema that this program cannot use does not refuse messages: they are not checked, and JSON
+// is decoded. Older schemas of the subject are checked.
+func TestRegistry_SchemasThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"look-ahead": `{"pattern":"^(?!x)"}`, "custom dialect": `{"$schema":"https://example.com/own","type":"string"}`,
+	} {
+		r, fake := newRegistry(t)
+		fake.SeedSchema("json-value", 2, 60, sr.Schema{Type: sr.TypeJSON, Schema: text})
+		if url, err := r.Check(t.Context(), "json", []byte(`1`)); err != nil || url != "" {
+			t.Errorf("%s: Check() = %q, %v", name, url, err)
+		}
+		if data, err := r.JSON(t.Context(), framed(60, '1')); err != nil || string(data) != "1" {
+			t.Errorf("%s: JSON() = %s, %v", name, data, err)
+		}
+		if url, err := r.Check(t.Context(), "json", framed(6, []byte(`{"n":1}`)...)); err != nil || url != fake.URL()+"/schemas/ids/6" {
+			t.Errorf("%s: Check() of an older schema = %q, %v", name, url, err)
+		}
+		if _, err := r.Check(t.Context(), "json", framed(6, []byte(`{}`)...)); !errors.As(err, new(*ContractError)) {
+			t.Errorf("%s: Check() of what breaks an older schema = %v", name, err)
+		}
+	}
+	var log bytes.Buffer
+	r, fake := newRegistry(t)
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	fake.SeedSchema("avro-value", 2, 60, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"own"}`})
+	for range 3 {
+		if url, err := r.Check(t.Context(), "avro", framed(60)); err != nil || url != "" {
+			t.Errorf("Check() = %q, %v", url, err)
+		}
+	}
+	if url, err := r.Check(t.Context(), "avro", avroOrder); err != nil || url != fake.URL()+"/schemas/ids/2" {
+		t.Errorf("Check() of an older schema = %q, %v", url, err)
+	}
+	if n := strings.Count(log.String(), "schema cannot be used"); n != 1 {
+		t.Errorf("log %s, want one entry", log.String())
 	}
 }
 
@@ -334,6 +376,70 @@ func TestRegistry_Hangs(t *testing.T) {
 	}
 	if d := time.Since(began); d > 2*staleTime {
 		t.Errorf("10 checks took %s", d)
+	}
+}
+
+// The JSON of a Protobuf message is bounded before it is decoded, whatever makes it large.
+func TestRegistry_BoundedProtobuf(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	fake.SeedSchema("big-value", 1, 50, sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; import "google/protobuf/any.proto"; import "google/protobuf/struct.proto";
+		enum E { A_NAME_OF_AN_ENUM_` + strings.Repeat("X", 500) + ` = 0; }
+		message M { repeated E enums = 1; repeated M list = 2; google.protobuf.Any any = 3; map<string, M> map = 4; string text = 5; bytes raw = 6; repeated double numbers = 7; google.protobuf.Value value = 8; }`})
+	field := func(n protowire.Number, b []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
+	}
+	for name, tt := range map[string]struct {
+		message []byte
+		want    string
+	}{
+		"enums":       {field(1, make([]byte, 100<<10)), ""},
+		"no value":    {bytes.Repeat([]byte{2<<3 | 2, 0}, 200_000), ""},
+		"map":         {bytes.Repeat([]byte{4<<3 | 2, 0}, 200_000), ""},
+		"escapes":     {field(5, make([]byte, 2<<20)), ""},
+		"long bytes":  {field(6, make([]byte, 7<<20)), ""},
+		"nested list": {field(2, bytes.Repeat([]byte{2<<3 | 2, 0}, 200_000)), ""},
+		"any":         {field(3, append(field(1, []byte("type.googleapis.com/M")), field(2, field(2, nil))...)), `"any":{"@type":"type.googleapis.com/M"}`},
+		"text":        {field(5, bytes.Repeat([]byte("a"), 1<<20)), strings.Repeat("a", 1<<20)},
+		"numbers":     {field(7, make([]byte, 1_000_000)), "0,0"},
+	} {
+		data, err := r.JSON(t.Context(), framed(50, append([]byte{0}, tt.message...)...))
+		if tt.want == "" && !errors.Is(err, errTooLarge) || tt.want != "" && !strings.Contains(string(data), tt.want) {
+			t.Errorf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+	payload := framed(50, append([]byte{0}, bytes.Repeat([]byte{2<<3 | 2, 0}, 200_000)...)...)
+	used := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			_, _ = r.JSON(t.Context(), payload)
+		}
+	}).AllocedBytesPerOp()
+	if used > 1<<20 {
+		t.Errorf("a message that is too large takes %d bytes", used)
+	}
+}
+
+// Protobuf schemas use what registries accept: aliases of enums, well-known types, and a reference
+// with any name.
+func TestRegistry_ProtobufSchemas(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	var imports strings.Builder
+	for path := range wellKnown {
+		fmt.Fprintf(&imports, "import %q; ", path)
+	}
+	for _, name := range []string{"any", "api", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type", "wrappers"} {
+		fmt.Fprintf(&imports, `import "google/protobuf/%s.proto"; `, name)
+	}
+	fake.SeedSchema("registry.proto", 1, 60, sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message Other { string no = 1; }`})
+	fake.SeedSchema("types-value", 1, 50, sr.Schema{
+		Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; import "registry.proto"; ` + imports.String() + `
+		message M { enum E { option allow_alias = true; A = 0; B = 0; } E e = 1; google.type.Money money = 2; confluent.type.Decimal decimal = 3; google.protobuf.Type type = 4; google.protobuf.Api api = 5; Other other = 6; google.type.DateTime at = 7; }
+		enum E { option allow_alias = true; C = 0; D = 0; }`,
+		References: []sr.SchemaReference{{Name: "registry.proto", Subject: "registry.proto", Version: 1}},
+	})
+	if data, err := r.JSON(t.Context(), framed(50, 0, 2<<3|2, 2, 2<<3, 5)); err != nil || !strings.Contains(string(data), `"e":"A","money":{"currencyCode":"","units":"5","nanos":0}`) {
+		t.Errorf("JSON() = %s, %v", data, err)
 	}
 }
 

@@ -16,6 +16,30 @@ var registryMutants = []mutant{
 		old: "		err = s.fit(body)", new: "		_ = body",
 	},
 	{
+		name: "registry: a schema that cannot be used refuses messages", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "SchemasThatCannotBeUsed",
+		old: "	return \"\", nil // a limit of this program,", new: "	return \"\", err // a limit of this program,",
+	},
+	{
+		name: "registry: a newest schema that cannot be used hides older ones", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "SchemasThatCannotBeUsed",
+		old: "	case ok && framed != newest.id:", new: "	case ok && framed != newest.id && newest.err == nil:",
+	},
+	{
+		name: "registry: the size of Protobuf is not bounded before it is decoded", file: "internal/registry/protobuf.go", pkg: "./internal/registry", run: "BoundedProtobuf",
+		old: "!z.message(d, b, 0) {", new: "!z.message(d, nil, 0) {",
+	},
+	{
+		name: "registry: names of enums have no size", file: "internal/registry/protobuf.go", pkg: "./internal/registry", run: "BoundedProtobuf",
+		old: "		n = max(n, len(e.Values().Get(i).Name())+8)", new: "		n = max(n, 8+0*i)",
+	},
+	{
+		name: "registry: Any is expanded", file: "internal/registry/protobuf.go", pkg: "./internal/registry", run: "BoundedProtobuf",
+		old: "EmitDefaultValues: true, Resolver: types}", new: "EmitDefaultValues: true, Resolver: types.Types}",
+	},
+	{
+		name: "registry: a reference replaces the schema", file: "internal/registry/protobuf.go", pkg: "./internal/registry", run: "ProtobufSchemas",
+		old: "const mainFile = \"(schema)\"", new: "const mainFile = \"registry.proto\"",
+	},
+	{
 		name: "registry: bytes after a value are accepted", file: "internal/registry/avro.go", pkg: "./internal/registry", run: "DecodesEachFormat",
 		old: "		if len(d.in) > 0 {", new: "		if false {",
 	},
