@@ -94,8 +94,9 @@ type DeadLetters interface {
 	Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error
 }
 
-// Schemas decodes the payload of an event into its Data. An error that wraps
-// registry.ErrUnavailable may succeed later.
+// Schemas decodes the payload of an event into its Data. It waits for a schema until ctx ends; a
+// ctx that has ended permits cached schemas alone. An error that wraps registry.ErrUnavailable may
+// succeed later.
 type Schemas interface {
 	Decode(ctx context.Context, e *kafkarecord.Event) error
 }

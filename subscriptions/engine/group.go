@@ -232,17 +232,17 @@ func (g *group) open() (err error) {
 
 // decode decodes a record. The error wraps registry.ErrUnavailable if its schema cannot be read
 // now; other payloads that cannot be decoded stay as they are.
-func (g *group) decode(rec *kgo.Record) (kafkarecord.Event, error) {
+func (g *group) decode(ctx context.Context, rec *kgo.Record) (kafkarecord.Event, error) {
 	e := kafkarecord.DecodeWith(rec, jsonform.Valid)
 	if g.e.cfg.Schemas == nil {
 		return e, nil
 	}
-	return g.decodeBySchema(e)
+	return g.decodeBySchema(ctx, e)
 }
 
 // decodeBySchema is a function of its own because its event escapes to the heap.
-func (g *group) decodeBySchema(e kafkarecord.Event) (kafkarecord.Event, error) {
-	err := g.e.cfg.Schemas.Decode(g.work, &e)
+func (g *group) decodeBySchema(ctx context.Context, e kafkarecord.Event) (kafkarecord.Event, error) {
+	err := g.e.cfg.Schemas.Decode(ctx, &e)
 	if !errors.Is(err, registry.ErrUnavailable) {
 		err = nil
 	}
@@ -252,13 +252,13 @@ func (g *group) decodeBySchema(e kafkarecord.Event) (kafkarecord.Event, error) {
 // selects reports whether the subscription selects a record. An error means that the
 // filter could not be evaluated; one that wraps registry.ErrUnavailable, that filter, transform or
 // plugin need a schema which cannot be read now.
-func (g *group) selects(rec *kgo.Record) (bool, error) {
+func (g *group) selects(ctx context.Context, rec *kgo.Record) (bool, error) {
 	r := g.resource.Load()
 	if !r.SelectsType(header(rec, outbox.HeaderType)) {
 		return false, nil
 	}
 	if g.filter != nil {
-		e, err := g.decode(rec)
+		e, err := g.decode(ctx, rec)
 		if err != nil {
 			return true, err
 		}
@@ -269,17 +269,17 @@ func (g *group) selects(rec *kgo.Record) (bool, error) {
 		}
 	}
 	if (g.transform != nil || g.pusher.chooses()) && g.e.cfg.Schemas != nil {
-		if _, err := g.decode(rec); err != nil {
+		if _, err := g.decode(ctx, rec); err != nil {
 			return true, err
 		}
 	}
-	return g.pusher.accepts(rec), nil
+	return g.pusher.accepts(ctx, rec), nil
 }
 
 // event returns what a consumer receives of a record. An error means that the transform failed;
 // one that wraps registry.ErrUnavailable, that it may succeed later.
-func (g *group) event(rec *kgo.Record) (kafkarecord.Event, error) {
-	e, err := g.decode(rec)
+func (g *group) event(ctx context.Context, rec *kgo.Record) (kafkarecord.Event, error) {
+	e, err := g.decode(ctx, rec)
 	if g.transform == nil {
 		return e, nil
 	}

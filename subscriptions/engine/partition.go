@@ -2,9 +2,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
@@ -27,11 +32,11 @@ type partition struct {
 		sync.Mutex
 		q       *queue.Queue // nil until it is loaded
 		epoch   int64
-		closed  bool // no longer leased; another partition takes its place
-		leaving bool // being revoked: no new leases
-		working bool // the worker runs
-		stopped bool // reading is paused
-		waits   bool // for the schema registry: reading is paused
+		closed  bool          // no longer leased; another partition takes its place
+		leaving bool          // being revoked: no new leases
+		working bool          // the worker runs
+		stopped bool          // reading is paused
+		held    []*kgo.Record // wait for the schema registry: reading is paused
 		resetTo int64
 		reset   bool  // the client has to read from resetTo
 		end     int64 // of the records, as of the last report
@@ -123,17 +128,48 @@ func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
 	p.g.kick()
 }
 
-// await pauses reading for a time, and then reads again from the next record of the queue.
-func (p *partition) await(wait time.Duration) {
+// hold keeps the next records until the schema registry has answered. A record that cannot be
+// decoded now may be selected: no later one is added before it.
+func (p *partition) hold(records []*kgo.Record) {
 	p.mu.Lock()
-	p.mu.waits, p.mu.reset, p.mu.resetTo = true, true, p.mu.q.Counts().Next
-	p.mu.Unlock()
-	time.AfterFunc(wait, func() {
+	defer p.mu.Unlock()
+	if p.mu.held = append(p.mu.held, records...); len(p.mu.held) == len(records) {
+		go p.addHeld()
+	}
+}
+
+// addHeld adds the records that are held, one after the other.
+func (p *partition) addHeld() {
+	for added := 0; ; added = 1 {
 		p.mu.Lock()
-		p.mu.waits = false
+		if p.mu.held = p.mu.held[added:]; len(p.mu.held) == 0 || p.mu.closed {
+			p.mu.held = nil
+			p.mu.Unlock()
+			p.g.kick()
+			return
+		}
+		rec := p.mu.held[0]
 		p.mu.Unlock()
-		p.g.kick()
-	})
+		ok, err := p.selects(rec)
+		if p.ctx.Err() == nil {
+			p.add([]*kgo.Record{rec}, []queue.Record{selectedOf(rec, ok, err)})
+		}
+	}
+}
+
+// selects reports whether the subscription selects a record, as soon as the schema registry
+// answers. The result is invalid after the end of p.ctx.
+func (p *partition) selects(rec *kgo.Record) (ok bool, err error) {
+	for first := true; ; first = false {
+		ok, err = p.g.selects(p.ctx, rec)
+		if !errors.Is(err, registry.ErrUnavailable) || p.ctx.Err() != nil {
+			return ok, err
+		}
+		if p.g.failed(err); first {
+			p.g.log.Warn("waiting for the schema registry", "topic", p.topic, "partition", p.number, "offset", rec.Offset, "err", err)
+		}
+		_ = retry.Wait(p.ctx, registry.RetryAfter)
+	}
 }
 
 // next returns the offset of the next record, if the partition is open.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -54,11 +55,11 @@ func (u *pusher) chooses() bool { return u != nil && !push.AcceptsAll(u.plugin) 
 
 // accepts reports whether the plugin of a subscription with push delivery accepts a record. One
 // whose transform fails is accepted: its delivery fails.
-func (u *pusher) accepts(rec *kgo.Record) bool {
+func (u *pusher) accepts(ctx context.Context, rec *kgo.Record) bool {
 	if !u.chooses() {
 		return true
 	}
-	e, err := u.g.event(rec)
+	e, err := u.g.event(ctx, rec)
 	return err != nil || push.Accepts(u.plugin, push.NewEvent(u.g.name, e, 0))
 }
 
@@ -102,13 +103,19 @@ func (u *pusher) run(ctx context.Context) {
 // deliver calls the plugin for a leased message and settles it.
 func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	defer u.calls.Done()
-	event, err := u.g.event(l.Record)
+	ctx, cancel := context.WithTimeout(l.p.ctx, schemaTimeout)
+	event, err := u.g.event(ctx, l.Record)
+	cancel()
+	if errors.Is(err, registry.ErrUnavailable) {
+		u.g.failed(err)
+		_ = retry.Wait(l.p.ctx, registry.RetryAfter) // with its place, so that it is not leased again immediately
+		<-u.slots
+		l.release()
+		return
+	}
 	if err != nil {
 		<-u.slots
-		if !errors.Is(err, registry.ErrUnavailable) {
-			err = push.Permanent(err)
-		}
-		u.settle(l, err)
+		u.settle(l, push.Permanent(err))
 		return
 	}
 	if err, abandoned := u.await(l, u.call(l, event, timeout), timeout); !abandoned {

@@ -55,7 +55,14 @@ func (g *group) read(ctx context.Context) {
 	}
 }
 
-// take adds records to the queue of their partition.
+// cachedSchemas is a context that has ended: nothing waits for the schema registry.
+var cachedSchemas = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// take adds records to the queue of their partition, or holds them.
 func (g *group) take(tp topicPartition, records []*kgo.Record) {
 	g.mu.Lock()
 	p := g.mu.partitions[tp]
@@ -63,30 +70,45 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 	if p == nil {
 		return // it was reassigned
 	}
-	selected := make([]queue.Record, len(records))
-	var away error
-	for i, rec := range records {
-		ok, err := g.selects(rec)
+	p.mu.Lock()
+	n := 0
+	if len(p.mu.held) > 0 {
+		n = -1
+	}
+	p.mu.Unlock()
+	selected := make([]queue.Record, 0, len(records))
+	for ; n >= 0 && n < len(records); n++ {
+		ok, err := g.selects(cachedSchemas, records[n]) // other partitions do not wait for the registry
 		if errors.Is(err, registry.ErrUnavailable) {
-			records, away = records[:i], err
 			break
 		}
-		if ok {
-			selected[i] = recordOf(rec)
-			selected[i].Undecidable = err
-		}
+		selected = append(selected, selectedOf(records[n], ok, err))
 	}
-	lost, open := false, false
+	n = max(n, 0)
+	if p.add(records[:n], selected) && n < len(records) {
+		p.hold(records[n:])
+	}
+}
+
+// selectedOf returns a record for the queue; without a Record if it is not selected.
+func selectedOf(rec *kgo.Record, ok bool, undecidable error) (out queue.Record) {
+	if ok {
+		out = recordOf(rec)
+		out.Undecidable = undecidable
+	}
+	return out
+}
+
+// add adds records to the queue, unless they were read before its position was moved.
+func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added bool) {
+	lost := false
 	p.locked(func(q *queue.Queue) {
 		if p.mu.reset {
 			return // they were read before the position was moved
 		}
-		if open = true; len(records) == 0 {
-			return
-		}
 		// The client goes back by itself only if the position was past the end of the log,
 		// and its leader epoch unknown.
-		if lost = records[0].Offset < q.Counts().Next; lost {
+		if lost = len(records) > 0 && records[0].Offset < q.Counts().Next; lost {
 			return
 		}
 		for i, rec := range records {
@@ -96,18 +118,14 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 				q.Skip(rec.Offset, rec.LeaderEpoch)
 			}
 		}
+		added = true
 	})
-	if away != nil && open && !lost {
-		// A message that cannot be decoded now may be selected: no later one is read before it.
-		g.log.Warn("the schema registry is unavailable; the partition waits", "topic", p.topic, "partition", p.number, "err", away)
-		g.failed(away)
-		p.await(registry.RetryAfter)
-	}
 	if lost {
-		g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
+		p.g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
 			"topic", p.topic, "partition", p.number, "offset", records[0].Offset)
-		g.truncated(tp, records[0].Offset)
+		p.g.truncated(p.topicPartition, records[0].Offset)
 	}
+	return added
 }
 
 // lateInterval is the time after which flow is called again for late positions.
@@ -127,6 +145,9 @@ func (g *group) flow() (late bool) {
 		if p.mu.q != nil {
 			total += p.mu.q.Counts().Bytes
 		}
+		for _, rec := range p.mu.held {
+			total += len(rec.Key) + len(rec.Value)
+		}
 		p.mu.Unlock()
 	}
 	pause, resume := make(map[string][]int32), make(map[string][]int32)
@@ -138,7 +159,7 @@ func (g *group) flow() (late bool) {
 		if p.mu.stopped {
 			limit = maxBytes / 4 * 3
 		}
-		stop := p.mu.q == nil || p.mu.closed || p.mu.waits || p.mu.q.Full(p.mu.stopped) || total > limit
+		stop := p.mu.q == nil || p.mu.closed || len(p.mu.held) > 0 || p.mu.q.Full(p.mu.stopped) || total > limit
 		if _, ok := reading[p.topic][p.number]; p.mu.reset && !ok {
 			late = true
 		} else if p.mu.reset {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -152,7 +153,12 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 			}
 			return nil, nil
 		}
-		messages = g.messages(signer, out)
+		var waits bool
+		if messages, waits = g.messages(ctx, signer, out); len(messages) == 0 && waits {
+			if time.Until(end) < registry.RetryAfter || retry.Wait(ctx, registry.RetryAfter) != nil {
+				return nil, nil
+			}
+		}
 	}
 	if r.AutoAck {
 		return e.autoAck(ctx, name, messages)
@@ -193,26 +199,48 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 	}
 }
 
+// schemaTimeout bounds the wait of a delivery for schemas. With registry.RetryAfter it is less
+// than the lease of a push.
+const schemaTimeout = 500 * time.Millisecond
+
 // messages returns leased messages with their receipts. Those whose transform fails become
-// dead letters instead, or are delivered later if it needs the schema registry.
-func (g *group) messages(signer *receipt.Signer, leases []leased) []subscriptions.Message {
-	out := make([]subscriptions.Message, 0, len(leases))
+// dead letters instead. It releases those that need the schema registry, which waits reports, and
+// those whose decoded payloads do not fit beside the ones before.
+func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []leased) (out []subscriptions.Message, waits bool) {
+	out = make([]subscriptions.Message, 0, len(leases))
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+	defer cancel()
+	size := 0
 	for i := range leases {
 		l := &leases[i]
-		e, err := g.event(l.Record)
-		if err != nil {
-			action, delay := queue.Reject, time.Duration(0)
-			if errors.Is(err, registry.ErrUnavailable) {
-				action, delay = queue.Nack, registry.RetryAfter
-			}
-			l.p.locked(func(q *queue.Queue) {
-				q.Settle(l.Offset, l.Lease, action, time.Now(), delay, textOf(err), queue.Waiter{})
-			})
+		if size > maxBytes {
+			l.release()
 			continue
 		}
-		out = append(out, g.message(signer, l, e))
+		e, err := g.event(ctx, l.Record)
+		switch {
+		case errors.Is(err, registry.ErrUnavailable):
+			g.failed(err)
+			waits = true
+			l.release()
+		case err != nil:
+			l.p.locked(func(q *queue.Queue) {
+				q.Settle(l.Offset, l.Lease, queue.Reject, time.Now(), 0, textOf(err), queue.Waiter{})
+			})
+		case len(out) > 0 && size+len(e.Data) > maxBytes:
+			size += len(e.Data)
+			l.release()
+		default:
+			size += len(e.Data)
+			out = append(out, g.message(signer, l, e))
+		}
 	}
-	return out
+	return out, waits
+}
+
+// release ends a lease without a delivery, which is not counted as an attempt.
+func (l *leased) release() {
+	l.p.locked(func(q *queue.Queue) { q.Settle(l.Offset, l.Lease, queue.Release, time.Now(), 0, "", queue.Waiter{}) })
 }
 
 // message returns a leased message with its receipt.

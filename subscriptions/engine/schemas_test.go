@@ -5,32 +5,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 )
 
-// schemas decodes binary payloads, unless it is away, or forgot the schema, which fails call
-// number forgets.
+// schemas decodes binary payloads, unless it is away, hangs, or forgot the schema, which fails
+// call number forgets.
 type schemas struct {
-	away           atomic.Bool
+	away, hangs    atomic.Bool
+	size           int // of decoded payloads
 	calls, forgets atomic.Int64
 }
 
 // Decode implements Schemas.
-func (s *schemas) Decode(_ context.Context, e *kafkarecord.Event) error {
+func (s *schemas) Decode(ctx context.Context, e *kafkarecord.Event) error {
 	if e.Base64 == nil {
 		return nil
+	}
+	if s.hangs.Load() {
+		_ = retry.Wait(ctx, time.Minute)
+		return fmt.Errorf("no answer: %w", registry.ErrUnavailable)
 	}
 	if s.calls.Add(1) == s.forgets.Load() || s.away.Load() {
 		return fmt.Errorf("no answer: %w", registry.ErrUnavailable)
 	}
-	e.Data = json.RawMessage(`{"name":"` + e.Headers["name"] + `"}`)
+	e.Data = json.RawMessage(`{"name":"` + e.Headers["name"] + `"` + strings.Repeat(" ", s.size) + `}`)
 	return nil
 }
 
@@ -73,6 +80,73 @@ func TestEngine_FilterWaitsForSchemas(t *testing.T) {
 	})
 }
 
+// A registry that hangs delays the partitions alone whose messages need it: other ones are read,
+// and what is stored of the same partition is saved, removed and loaded.
+func TestEngine_OthersDoNotWaitForSchemas(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		var s schemas
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a", "b"}, Filter: `data.name != "e9"`, Backoff: time.Second, MaxBackoff: time.Second})
+		p := w.start(func(c *Config) { c.Schemas = &s })
+		binary(w, "e0")
+		w.produce("a", "k", "j0")
+		p.settle(subscriptions.ActionNack, p.one("e0", 1))
+		w.sleep(100 * time.Millisecond)
+		p.stop() // another process loads e0
+		s.hangs.Store(true)
+		p = w.start(func(c *Config) { c.Schemas = &s })
+		began := time.Now()
+		for i := range 20 { // one of them is in the partition of e0
+			name := fmt.Sprint("x", i)
+			w.produce("a", name, name)
+			p.ok(subscriptions.ActionNack, p.one(name, 1))
+			p.ok(subscriptions.ActionAck, p.one(name, 2))
+		}
+		binary(w, "e1")
+		w.produce("a", "k", "j1")
+		for i := range 20 {
+			w.produce("b", "k", fmt.Sprint("f", i))
+			p.ok(subscriptions.ActionAck, p.one(fmt.Sprint("f", i), 1))
+		}
+		if d := time.Since(began); d > 50*time.Second {
+			t.Errorf("other messages took %s", d)
+		}
+		s.hangs.Store(false)
+		w.sleep(2 * time.Minute)
+		var got []string
+		for range 4 {
+			some := p.receive(1, 20*time.Second)
+			p.ok(subscriptions.ActionAck, some...)
+			got = append(got, names(some)...)
+		}
+		if !slices.Equal(got, []string{"e0", "j0", "e1", "j1"}) || len(w.db.letters()) != 0 || strings.Contains(w.log.String(), "failed to store") {
+			t.Errorf("received %v, %d dead letters, log %s", got, len(w.db.letters()), w.log)
+		}
+	})
+}
+
+// The decoded payloads of one request are bounded. The other messages are not counted as attempts.
+func TestEngine_BoundedSchemas(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		s := schemas{size: maxBytes / 5 * 2}
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Ordering: subscriptions.OrderingNone, MaxReceive: 1})
+		p := w.start(func(c *Config) { c.Schemas = &s })
+		for i := range 5 {
+			binary(w, fmt.Sprint("e", i))
+		}
+		w.sleep(time.Second)
+		for _, want := range [][]string{{"e0", "e1"}, {"e2", "e3"}, {"e4"}} {
+			if got := p.receive(10, 0); !slices.Equal(names(got), want) || got[0].Attempt != 1 {
+				t.Errorf("received %v, want %v", names(got), want)
+			}
+		}
+		if n := len(w.db.letters()); n != 0 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+}
+
 // Without a filter nothing waits. Push delivery evaluates a filter over decoded payloads too.
 func TestEngine_DeliversWithoutSchemas(t *testing.T) {
 	t.Parallel()
@@ -107,12 +181,12 @@ func TestEngine_TransformWaitsForLostSchemas(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var s schemas
 		s.forgets.Store(2) // the first call selects the message
-		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Transform: transform})
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Transform: transform, MaxReceive: 1})
 		p := w.start(func(c *Config) { c.Schemas = &s })
 		binary(w, "e0")
 		w.sleep(time.Second)
 		got := p.receive(1, 20*time.Second)
-		if len(got) != 1 || string(got[0].Data) != `{"was":"e0"}` || got[0].Attempt != 2 || len(w.db.letters()) != 0 {
+		if len(got) != 1 || string(got[0].Data) != `{"was":"e0"}` || got[0].Attempt != 1 || len(w.db.letters()) != 0 {
 			t.Errorf("received %+v, %d dead letters", got, len(w.db.letters()))
 		}
 	})
@@ -125,7 +199,7 @@ func TestEngine_TransformWaitsForLostSchemas(t *testing.T) {
 			}
 			return nil
 		})
-		w.put(pushTo(subscriptions.Subscription{Transform: transform}))
+		w.put(pushTo(subscriptions.Subscription{Transform: transform, MaxReceive: 1}))
 		w.start(plugins(r), func(c *Config) { c.Schemas = &s })
 		binary(w, "e0")
 		w.sleep(time.Minute)

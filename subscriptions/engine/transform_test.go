@@ -187,7 +187,7 @@ func TestEngine_WithoutTransformAllocatesNothing(t *testing.T) {
 	rec := event("a", "k", "e0")
 	g := &group{e: new(Engine)}
 	want := testing.AllocsPerRun(100, func() { _ = kafkarecord.DecodeWith(rec, jsonform.Valid) })
-	if got := testing.AllocsPerRun(100, func() { _, _ = g.event(rec) }); got != want {
+	if got := testing.AllocsPerRun(100, func() { _, _ = g.event(t.Context(), rec) }); got != want {
 		t.Errorf("%v allocations, want %v", got, want)
 	}
 }

@@ -96,16 +96,27 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 	all.Go(func() {
 		each(w.Load, func(offset int64) {
 			rec, err := st.Record(p.ctx, p.id, offset)
-			var loaded queue.Record
-			if err == nil {
-				loaded = recordOf(rec)
-				if _, bad := p.g.selects(rec); errors.Is(bad, registry.ErrUnavailable) {
-					err = bad // loaded again later
-				} else if bad != nil {
+			load := func(bad error) {
+				var loaded queue.Record
+				if err == nil {
+					loaded = recordOf(rec)
 					loaded.Undecidable = bad
 				}
+				report(err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })
 			}
-			report(err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })
+			var bad error
+			if err == nil {
+				_, bad = p.g.selects(cachedSchemas, rec)
+			}
+			if errors.Is(bad, registry.ErrUnavailable) { // nothing else waits for it
+				go func() {
+					if _, bad = p.selects(rec); p.ctx.Err() == nil {
+						load(bad)
+					}
+				}()
+				return
+			}
+			load(bad)
 		})
 	})
 	all.Go(func() {

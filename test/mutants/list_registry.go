@@ -145,7 +145,15 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "subscriptions: a filter skips what the registry cannot decode now", file: "subscriptions/engine/read.go", pkg: "./subscriptions/engine", run: "FilterWaitsForSchemas",
-		old: "		if errors.Is(err, registry.ErrUnavailable) {", new: "		if false {",
+		old: "		if errors.Is(err, registry.ErrUnavailable) {", new: "		if false && errors.Is(err, registry.ErrUnavailable) {",
+	},
+	{
+		name: "subscriptions: all partitions wait for the schema registry", file: "subscriptions/engine/read.go", pkg: "./subscriptions/engine", run: "OthersDoNotWaitForSchemas",
+		old: "g.selects(cachedSchemas, records[n])", new: "g.selects(g.work, records[n])",
+	},
+	{
+		name: "subscriptions: a load that waits for the schema registry delays the other work", file: "subscriptions/engine/work.go", pkg: "./subscriptions/engine", run: "OthersDoNotWaitForSchemas",
+		old: "p.g.selects(cachedSchemas, rec)\n			}\n", new: "p.selects(rec)\n			}\n",
 	},
 	{
 		name: "subscriptions: a plugin chooses among payloads that the registry cannot decode now", file: "subscriptions/engine/group.go", pkg: "./subscriptions/engine", run: "PluginWaitsForSchemas",
@@ -153,11 +161,19 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "subscriptions: a schema that the cache lost makes a dead letter", file: "subscriptions/engine/receive.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
-		old: "if errors.Is(err, registry.ErrUnavailable) {", new: "if false && errors.Is(err, registry.ErrUnavailable) {",
+		old: "case errors.Is(err, registry.ErrUnavailable):", new: "case false && errors.Is(err, registry.ErrUnavailable):",
+	},
+	{
+		name: "subscriptions: decoded payloads of a request have no limit", file: "subscriptions/engine/receive.go", pkg: "./subscriptions/engine", run: "BoundedSchemas",
+		old: "case len(out) > 0 && size+len(e.Data) > maxBytes:", new: "case false && size+len(e.Data) > maxBytes:",
+	},
+	{
+		name: "subscriptions: a wait for the schema registry uses up an attempt", file: "subscriptions/engine/receive.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
+		old: "queue.Release, time.Now(), 0, \"\"", new: "queue.Nack, time.Now(), 0, \"\"",
 	},
 	{
 		name: "subscriptions: a schema that the cache lost makes a dead letter of push", file: "subscriptions/engine/push.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
-		old: "if !errors.Is(err, registry.ErrUnavailable) {", new: "if true || !errors.Is(err, registry.ErrUnavailable) {",
+		old: "	if errors.Is(err, registry.ErrUnavailable) {\n		u.g", new: "	if false && errors.Is(err, registry.ErrUnavailable) {\n		u.g",
 	},
 	{
 		name: "the state of a message is that of a filter without its schema", file: "subscriptions/trace/trace.go", pkg: "./subscriptions/trace", run: "Of_DecodedPayload",

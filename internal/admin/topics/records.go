@@ -72,6 +72,8 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 			return err
 		}
 		out.Body, err = page(ctx, client, in, spans)
+		ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
+		defer cancel()
 		for i := range out.Body.Records {
 			b.decode(ctx, &out.Body.Records[i], in.Text)
 		}
@@ -188,6 +190,9 @@ func recordOf(r *kgo.Record, text bool) TopicRecord {
 	out.Event = kafkarecord.DecodeWith(r, isJSON)
 	return out
 }
+
+// schemaTimeout bounds the wait of a page for schemas.
+const schemaTimeout = 2 * time.Second
 
 // decode decodes a payload by its schema, if that can be read and the result is not too large.
 func (b *Browser) decode(ctx context.Context, r *TopicRecord, text bool) {
