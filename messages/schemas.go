@@ -10,6 +10,30 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
+// checkSchemas sets the schemas of the valid items, or their errors, and returns the number of
+// the latter.
+func (s *Service) checkSchemas(ctx context.Context, items []Item, results []Result) (refused int) {
+	if s.cfg.Schemas == nil {
+		return 0
+	}
+	for i := range items {
+		if results[i].Err != nil {
+			continue
+		}
+		items[i].schema, results[i].Err = s.schemaOf(ctx, &items[i].NewMessage)
+		if results[i].Err == nil {
+			continue
+		}
+		refused++
+		result := resultInvalid
+		if errors.As(results[i].Err, new(*UnavailableError)) {
+			result = resultUnavailable
+		}
+		s.metrics.results.WithLabelValues(result).Inc()
+	}
+	return refused
+}
+
 // schemaOf returns the URL of the schema that a message fits, "" if its topic has none. The
 // error is an *InvalidError or an *UnavailableError.
 func (s *Service) schemaOf(ctx context.Context, n *NewMessage) (string, error) {

@@ -18,7 +18,7 @@ import (
 
 // setupSchemas returns a service with a registry of the subjects orders-value (JSON Schema, id
 // 1) and sums-value (Avro, id 2), and its log.
-func setupSchemas(t *testing.T) (b *fixture, fake *srfake.Registry, log *bytes.Buffer) {
+func setupSchemas(t *testing.T, more ...func(*Config)) (b *fixture, fake *srfake.Registry, log *bytes.Buffer) {
 	t.Helper()
 	fake = srfake.New(srfake.WithAuth("Basic " + base64.StdEncoding.EncodeToString([]byte("user:hunter2"))))
 	t.Cleanup(fake.Close)
@@ -30,7 +30,8 @@ func setupSchemas(t *testing.T) (b *fixture, fake *srfake.Registry, log *bytes.B
 		t.Fatal(err)
 	}
 	log = new(bytes.Buffer)
-	return setup(t, func(c *Config) { c.Schemas, c.Logger = schemas, slog.New(slog.NewTextHandler(log, nil)) }), fake, log
+	set := func(c *Config) { c.Schemas, c.Logger = schemas, slog.New(slog.NewTextHandler(log, nil)) }
+	return setup(t, append(more, set)...), fake, log
 }
 
 // A stored message has the URL of the schema that it fits. A message's own header is kept, and
@@ -129,5 +130,20 @@ func TestHTTP_RegistryAway(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "hunter2") || !strings.Contains(log.String(), "schema registry unavailable") {
 		t.Errorf("log %s", log)
+	}
+}
+
+// A check is charged to the quota of its client, and reports the first violations only.
+func TestHTTP_ChecksSchemasAfterTheQuota(t *testing.T) {
+	t.Parallel()
+	b, fake, _ := setupSchemas(t, func(c *Config) { c.MessagesPerSecond = 0.001 })
+	fake.SeedSchema("lists-value", 1, 3, sr.Schema{Type: sr.TypeJSON, Schema: `{"items":{"type":"string"}}`})
+	one := `{"topic":"lists","payload":[1` + strings.Repeat(",1", 1000) + `]}`
+	r := world.Request(t, b.handler, "POST", "/v1/messages/batch", `{"messages":[`+strings.Repeat(one+",", MaxBatch-1)+one+`]}`)
+	if n := strings.Count(r.Text, "got number"); n != 10*MaxBatch {
+		t.Errorf("POST of a full batch = %d, %d violations in %d bytes", r.Status, n, len(r.Text))
+	}
+	if r := world.Request(t, b.handler, "POST", "/v1/messages", one); r.Status != 429 {
+		t.Errorf("POST beyond the quota = %d %.200s", r.Status, r.Text)
 	}
 }

@@ -138,15 +138,8 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		if err == nil {
 			err = items[i].validate(&s.cfg, now)
 		}
-		if err == nil && s.cfg.Schemas != nil {
-			items[i].schema, err = s.schemaOf(ctx, &items[i].NewMessage)
-		}
 		if results[i].Err = err; err != nil {
-			result := resultInvalid
-			if errors.As(err, new(*UnavailableError)) {
-				result = resultUnavailable
-			}
-			s.metrics.results.WithLabelValues(result).Inc()
+			s.metrics.results.WithLabelValues(resultInvalid).Inc()
 			continue
 		}
 		good++
@@ -160,6 +153,11 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	if err := s.quotas.take(opts.Client, good, now); err != nil {
 		s.metrics.results.WithLabelValues(resultQuota).Add(float64(good))
 		return nil, err
+	}
+	// After the quota, which charges for the check, and before the places for the database, which
+	// must not wait for the schema registry.
+	if good -= s.checkSchemas(ctx, items, results); good == 0 {
+		return results, nil
 	}
 	places, leave, err := s.guard.Enter(ctx, good)
 	if err != nil {

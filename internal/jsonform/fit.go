@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/message"
 )
 
-// Fit returns the places, as JSON pointers, where a payload does not fit a schema, with the
+// Fit returns the first places, as JSON pointers, where a payload does not fit a schema, with the
 // errors; none if it fits. An error means that it could not be validated.
 func Fit(s *jsonschema.Schema, payload []byte) (problems []string, err error) {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
@@ -63,8 +63,14 @@ func tooGreat(v any) (at string, there bool) {
 	return "", false
 }
 
-// gather appends the leaves of the tree of causes, which contain the errors.
+// maxProblems limits the errors of a payload.
+const maxProblems = 10
+
+// gather appends the first leaves of the tree of causes, which contain the errors.
 func gather(out []string, v *jsonschema.ValidationError) []string {
+	if len(out) == maxProblems {
+		return out
+	}
 	if len(v.Causes) == 0 {
 		out = append(out, fmt.Sprintf("/%s: %s", strings.Join(v.InstanceLocation, "/"), problemOf(v.ErrorKind)))
 	}

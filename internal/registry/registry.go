@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +77,7 @@ type Registry struct {
 	log    *slog.Logger
 	flight singleflight.Group
 	slots  chan struct{} // holds one token for each request
+	checks chan struct{} // holds one token for each check, which can take much memory
 	now    func() time.Time
 
 	mu struct {
@@ -117,7 +119,7 @@ func New(address string, conf *tls.Config, log *slog.Logger) (*Registry, error) 
 	if conf != nil {
 		t.TLSClientConfig = conf.Clone()
 	}
-	r := &Registry{url: strings.TrimSuffix(u.String(), "/"), log: cmp.Or(log, slog.New(slog.DiscardHandler)), slots: make(chan struct{}, maxRequests), now: time.Now}
+	r := &Registry{url: strings.TrimSuffix(u.String(), "/"), log: cmp.Or(log, slog.New(slog.DiscardHandler)), slots: make(chan struct{}, maxRequests), checks: make(chan struct{}, runtime.GOMAXPROCS(0)), now: time.Now}
 	r.mu.cache = make(map[string]entry)
 	r.client, err = sr.NewClient(append(opts, sr.URLs(r.url), sr.HTTPClient(&http.Client{
 		Timeout: requestTime, Transport: bounded{t},
@@ -187,6 +189,8 @@ func (r *Registry) check(ctx context.Context, subject string, payload []byte) (s
 	if s.unfit != nil {
 		return "", s.unfit
 	}
+	r.checks <- struct{}{}
+	defer func() { <-r.checks }()
 	if s.kind == sr.TypeJSON {
 		err = s.fit(body)
 	} else {

@@ -113,7 +113,15 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "messages: one that breaks its contract is stored", file: "messages/service.go", pkg: "./messages", run: "RefusesWhatBreaksTheSchema",
-		old: "if err == nil && s.cfg.Schemas != nil {", new: "if false {",
+		old: "	if good -= s.checkSchemas(ctx, items, results); good == 0 {", new: "	if good == 0 {",
+	},
+	{
+		name: "messages: a check is not charged to the quota", file: "messages/service.go", pkg: "./messages", run: "ChecksSchemasAfterTheQuota",
+		old: "	if err := s.quotas.take(opts.Client, good, now); err != nil {", new: "	if err := s.quotas.take(opts.Client, good-s.checkSchemas(ctx, items, results), now); err != nil {",
+	},
+	{
+		name: "messages: all violations of a payload are reported", file: "internal/jsonform/fit.go", pkg: "./messages", run: "ChecksSchemasAfterTheQuota",
+		old: "	if len(out) == maxProblems {", new: "	if false {",
 	},
 	{
 		name: "messages: one is stored while its contract is unknown", file: "messages/schemas.go", pkg: "./messages", run: "RegistryAway",
