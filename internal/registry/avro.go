@@ -178,7 +178,10 @@ func (d *avroDecoder) value(t *avroType, depth int) error {
 	if t.named != nil {
 		t = t.named
 	}
-	if d.steps++; depth > maxDepth || len(d.out) > maxJSON || d.steps > maxJSON {
+	if depth > maxDepth {
+		return fmt.Errorf("it is nested in more than %d levels", maxDepth)
+	}
+	if d.steps++; len(d.out) > maxJSON || d.steps > maxJSON {
 		return errTooLarge
 	}
 	switch t.kind {
@@ -194,6 +197,9 @@ func (d *avroDecoder) value(t *avroType, depth int) error {
 		n, err := d.long()
 		if err != nil {
 			return err
+		}
+		if t.kind == "int" && n != int64(int32(n)) {
+			return fmt.Errorf("%d is not an int", n)
 		}
 		d.number(t, n)
 	case "float":
@@ -336,16 +342,22 @@ func (d *avroDecoder) float(f float64, bits int) {
 	d.out = strconv.AppendFloat(d.out, f, 'g', -1, bits)
 }
 
-// number appends an integer, times as RFC 3339.
+// number appends an integer, times as RFC 3339; local ones have no zone.
 func (d *avroDecoder) number(t *avroType, n int64) {
 	layout, at := time.RFC3339Nano, time.Time{}
-	switch t.logical {
+	logical, local := strings.CutPrefix(t.logical, "local-")
+	if local {
+		layout = "2006-01-02T15:04:05.999999999"
+	}
+	switch logical {
 	case "date":
 		layout, at = time.DateOnly, time.Unix(0, 0).UTC().AddDate(0, 0, int(max(-1<<31, min(n, 1<<31-1))))
 	case "timestamp-millis":
 		at = time.UnixMilli(n).UTC()
 	case "timestamp-micros":
 		at = time.UnixMicro(n).UTC()
+	case "timestamp-nanos":
+		at = time.Unix(0, n).UTC()
 	}
 	if y := at.Year(); at.IsZero() || y < 1 || y > 9999 {
 		d.out = strconv.AppendInt(d.out, n, 10)

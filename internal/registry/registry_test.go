@@ -142,6 +142,33 @@ func TestRegistry_Away(t *testing.T) {
 	}
 }
 
+// Avro decodes each kind of timestamp, and names what is wrong.
+func TestRegistry_Avro(t *testing.T) {
+	t.Parallel()
+	r, fake := newRegistry(t)
+	for i, tt := range []struct {
+		schema, want, problem string
+		value                 []byte
+	}{
+		{`{"type":"long","logicalType":"timestamp-micros"}`, `"1970-01-01T00:00:00.000001Z"`, "", []byte{2}},
+		{`{"type":"long","logicalType":"timestamp-nanos"}`, `"1970-01-01T00:00:00.000000001Z"`, "", []byte{2}},
+		{`{"type":"long","logicalType":"local-timestamp-millis"}`, `"1970-01-01T00:00:00.001"`, "", []byte{2}},
+		{`{"type":"long","logicalType":"local-timestamp-micros"}`, `"1970-01-01T00:00:00.000001"`, "", []byte{2}},
+		{`{"type":"long","logicalType":"local-timestamp-nanos"}`, `"1970-01-01T00:00:00.000000001"`, "", []byte{2}},
+		{`{"type":"int","logicalType":"date"}`, `"1970-01-02"`, "", []byte{2}},
+		{`"int"`, `-2147483648`, "", binary.AppendVarint(nil, -1<<31)},
+		{`"int"`, "", "1099511627776 is not an int", binary.AppendVarint(nil, 1<<40)},
+		{`{"type":"record","name":"L","fields":[{"name":"l","type":["null","L"]}]}`, "", "nested in more than 64 levels", bytes.Repeat([]byte{2}, 100)},
+	} {
+		id := uint32(100 + i)
+		fake.SeedSchema(fmt.Sprint("s", i), 1, int(id), sr.Schema{Type: sr.TypeAvro, Schema: tt.schema})
+		data, err := r.JSON(t.Context(), framed(id, tt.value...))
+		if string(data) != tt.want || (err != nil) != (tt.problem != "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
+			t.Errorf("%s: %s, %v; want %s, %s", tt.schema, data, err, tt.want, tt.problem)
+		}
+	}
+}
+
 // A schema that this program cannot use does not refuse messages: they are not checked, and JSON
 // is decoded. Older schemas of the subject are checked.
 func TestRegistry_SchemasThatCannotBeUsed(t *testing.T) {
