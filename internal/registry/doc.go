@@ -7,5 +7,10 @@
 // The newest schema of a subject is used for lifetime, and longer while the registry is
 // unreachable. Payloads and schemas are bounded in size and depth.
 //
+// A lookup has one of four results, which are cached for different times: a schema; unknown, by
+// the registry's own error codes; refused, which a retry does not change; unavailable. Only
+// failures of the registry as a whole pause the requests of all lookups. A schema that cannot be
+// used does not refuse messages: they are not checked.
+//
 // The package writes nothing to the registry, and does not encode payloads.
 package registry

@@ -52,9 +52,10 @@ const (
 // credentials. A retry may succeed.
 var ErrUnavailable = errors.New("the schema registry is unavailable")
 
+// ErrUnknown is wrapped by errors of an id, subject or version that the registry does not have.
+var ErrUnknown = errors.New("it is not in the schema registry")
+
 var (
-	// errUnknown is the error of an id, subject or version that the registry does not have.
-	errUnknown = errors.New("it is not in the schema registry")
 	// errRefused is wrapped by errors of requests that the registry refuses, or answers too
 	// largely, also after a retry.
 	errRefused = errors.New("the schema registry refuses the request")
@@ -211,7 +212,7 @@ func (r *Registry) member(ctx context.Context, id int, subject string, newest in
 		}
 		return out, err
 	})
-	if errors.Is(err, errUnknown) || errors.Is(err, errOther) {
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errOther) {
 		return nil, refuse("has schema %d, which is none of %s; its newest one is %d", id, subject, newest)
 	}
 	if err != nil {
@@ -230,7 +231,7 @@ func header(payload []byte) (id int, rest []byte, ok bool) {
 
 // Decode decodes the payload of an event in the wire format into its Data; the payload itself is
 // then its Base64. The event does not change if it cannot be decoded. The error wraps
-// ErrUnavailable if a retry may succeed, and is nil for payloads in other formats. A ctx that has
+// ErrUnavailable if a retry may succeed, ErrUnknown without its schema, and is nil for payloads in other formats. A ctx that has
 // ended permits cached schemas alone.
 func (r *Registry) Decode(ctx context.Context, e *kafkarecord.Event) error {
 	if r == nil || e.Data != nil {
@@ -259,7 +260,7 @@ func (r *Registry) JSON(ctx context.Context, payload []byte) (json.RawMessage, e
 	}
 	s, err := r.schema(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("schema %d: %w", id, err)
 	}
 	data, err := s.decode(rest)
 	if err != nil {
@@ -272,7 +273,7 @@ func (r *Registry) JSON(ctx context.Context, payload []byte) (json.RawMessage, e
 func (r *Registry) latest(ctx context.Context, subject string) (latest, error) {
 	return lookup(ctx, r, "newest schema of "+subject, func(ctx context.Context) (out latest, err error) {
 		found, err := ask(ctx, r, func(ctx context.Context) (sr.SubjectSchema, error) { return r.client.SchemaByVersion(ctx, subject, -1) })
-		if errors.Is(err, errUnknown) {
+		if errors.Is(err, ErrUnknown) {
 			return out, nil
 		}
 		if err != nil {
@@ -363,7 +364,7 @@ func (r *Registry) store(key string, value any, err error) {
 	switch _, subject := value.(latest); {
 	case errors.Is(err, ErrUnavailable):
 		e.till = r.now().Add(RetryAfter)
-	case errors.Is(err, errUnknown), errors.Is(err, errOther):
+	case errors.Is(err, ErrUnknown), errors.Is(err, errOther):
 		e.till = r.now().Add(unknownTime)
 	case err != nil:
 		r.log.Warn("schema cannot be used; payloads are not checked", "lookup", key, "err", err)
@@ -426,7 +427,7 @@ func (r *Registry) references(ctx context.Context, list []sr.SchemaReference) (o
 	return out, add(list, 0)
 }
 
-// ask sends a request, unless the registry failed within RetryAfter. The error wraps errUnknown,
+// ask sends a request, unless the registry failed within RetryAfter. The error wraps ErrUnknown,
 // errRefused or ErrUnavailable.
 func ask[T any](ctx context.Context, r *Registry, request func(context.Context) (T, error)) (out T, err error) {
 	select {
@@ -451,7 +452,7 @@ func ask[T any](ctx context.Context, r *Registry, request func(context.Context) 
 	own := code == status || code/100 == status // others are of a proxy, and may end
 	switch {
 	case status == http.StatusNotFound && code >= sr.ErrSubjectNotFound.Code && code <= sr.ErrSchemaNotFound.Code:
-		return out, errUnknown
+		return out, ErrUnknown
 	case own && (status == http.StatusBadRequest || status == http.StatusForbidden || status == http.StatusUnprocessableEntity), errors.As(err, new(*http.MaxBytesError)):
 		return out, fmt.Errorf("%w: %s", errRefused, clip(err.Error()))
 	}

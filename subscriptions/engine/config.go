@@ -96,7 +96,7 @@ type DeadLetters interface {
 
 // Schemas decodes the payload of an event into its Data. It waits for a schema until ctx ends; a
 // ctx that has ended permits cached schemas alone. An error that wraps registry.ErrUnavailable may
-// succeed later.
+// succeed later, and registry.ErrUnknown for a new message.
 type Schemas interface {
 	Decode(ctx context.Context, e *kafkarecord.Event) error
 }

@@ -230,6 +230,16 @@ func (g *group) open() (err error) {
 	return nil
 }
 
+// newMessage is the age up to which a message waits for a schema that the registry does not have
+// yet: a replica of it may lag, and an answer is cached for some seconds.
+const newMessage = 5 * time.Second
+
+// newSchemaError is the error of a new message with an unknown schema. A retry may succeed.
+type newSchemaError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (newSchemaError) Is(target error) bool { return target == registry.ErrUnavailable }
+
 // decode decodes a record. The error wraps registry.ErrUnavailable if its schema cannot be read
 // now; other payloads that cannot be decoded stay as they are.
 func (g *group) decode(ctx context.Context, rec *kgo.Record) (kafkarecord.Event, error) {
@@ -237,12 +247,15 @@ func (g *group) decode(ctx context.Context, rec *kgo.Record) (kafkarecord.Event,
 	if g.e.cfg.Schemas == nil {
 		return e, nil
 	}
-	return g.decodeBySchema(ctx, e)
+	return g.decodeBySchema(ctx, e, rec.Timestamp)
 }
 
 // decodeBySchema is a function of its own because its event escapes to the heap.
-func (g *group) decodeBySchema(ctx context.Context, e kafkarecord.Event) (kafkarecord.Event, error) {
+func (g *group) decodeBySchema(ctx context.Context, e kafkarecord.Event, at time.Time) (kafkarecord.Event, error) {
 	err := g.e.cfg.Schemas.Decode(ctx, &e)
+	if age := time.Since(at); errors.Is(err, registry.ErrUnknown) && age >= 0 && age < newMessage {
+		return e, newSchemaError{err}
+	}
 	if !errors.Is(err, registry.ErrUnavailable) {
 		err = nil
 	}

@@ -21,6 +21,7 @@ import (
 // call number forgets.
 type schemas struct {
 	away, hangs    atomic.Bool
+	unknown        atomic.Bool
 	size           int // of decoded payloads
 	calls, forgets atomic.Int64
 }
@@ -29,6 +30,9 @@ type schemas struct {
 func (s *schemas) Decode(ctx context.Context, e *kafkarecord.Event) error {
 	if e.Base64 == nil {
 		return nil
+	}
+	if s.unknown.Load() {
+		return fmt.Errorf("schema 1: %w", registry.ErrUnknown)
 	}
 	if s.hangs.Load() {
 		_ = retry.Wait(ctx, time.Minute)
@@ -122,6 +126,26 @@ func TestEngine_OthersDoNotWaitForSchemas(t *testing.T) {
 		if !slices.Equal(got, []string{"e0", "j0", "e1", "j1"}) || len(w.db.letters()) != 0 || strings.Contains(w.log.String(), "failed to store") {
 			t.Errorf("received %v, %d dead letters, log %s", got, len(w.db.letters()), w.log)
 		}
+	})
+}
+
+// A new message waits some seconds for a schema that the registry does not have: a replica of it
+// may lag. Then it is not decoded, so that an invalid id does not stop the partition.
+func TestEngine_FilterWaitsForNewSchemas(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		var s schemas
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Filter: `data != null && data.name.startsWith("e")`})
+		p := w.start(func(c *Config) { c.Schemas = &s })
+		s.unknown.Store(true)
+		binary(w, "e0")
+		w.sleep(newMessage / 2)
+		s.unknown.Store(false)
+		p.ok(subscriptions.ActionAck, p.one("e0", 1))
+		s.unknown.Store(true)
+		binary(w, "e1")
+		w.produce("a", "k", "e2")
+		p.ok(subscriptions.ActionAck, p.one("e2", 1))
 	})
 }
 

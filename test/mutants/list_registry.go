@@ -180,6 +180,14 @@ var registryMutants = []mutant{
 		old: "case len(out) > 0 && size+len(e.Data) > maxBytes:", new: "case false && size+len(e.Data) > maxBytes:",
 	},
 	{
+		name: "subscriptions: a filter skips a message whose schema a replica does not have yet", file: "subscriptions/engine/group.go", pkg: "./subscriptions/engine", run: "FilterWaitsForNewSchemas",
+		old: "age >= 0 && age < newMessage {", new: "age < 0 {",
+	},
+	{
+		name: "subscriptions: a message with an unknown schema waits forever", file: "subscriptions/engine/group.go", pkg: "./subscriptions/engine", run: "FilterWaitsForNewSchemas",
+		old: "age >= 0 && age < newMessage {", new: "age >= 0 {",
+	},
+	{
 		name: "subscriptions: a wait for the schema registry uses up an attempt", file: "subscriptions/engine/receive.go", pkg: "./subscriptions/engine", run: "TransformWaitsForLostSchemas",
 		old: "queue.Release, time.Now(), 0, \"\"", new: "queue.Nack, time.Now(), 0, \"\"",
 	},
