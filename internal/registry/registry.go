@@ -30,8 +30,8 @@ const (
 	// used, are not read again; unknownTime, that of an id or a reference that the registry does not have.
 	lifetime    = 30 * time.Second
 	unknownTime = 2 * time.Second
-	// RetryAfter is the time without requests after a failure of the registry, and without
-	// another attempt after a failure of one lookup.
+	// RetryAfter is the time without requests after a failure of the registry, the time with
+	// requests after that, and the time without another attempt after a failure of one lookup.
 	RetryAfter = time.Second
 	// staleTime is how long a caller waits for the renewal of an expired entry.
 	staleTime = time.Second
@@ -458,11 +458,13 @@ func ask[T any](ctx context.Context, r *Registry, request func(context.Context) 
 	}
 	network := errors.As(err, new(net.Error))
 	err = fmt.Errorf("%w: %s", ErrUnavailable, clip(err.Error()))
-	// The end of a lookup, and a wrong answer to one request, are no failure for others.
-	if network && ctx.Err() == nil || status == http.StatusUnauthorized || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError {
+	// The end of a lookup, and the answer to one request, are no failure for others.
+	if network && ctx.Err() == nil || status == http.StatusUnauthorized || status == http.StatusTooManyRequests || status >= http.StatusInternalServerError && !own {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.mu.down, r.mu.downTill = err, r.now().Add(RetryAfter)
+		if r.now().After(r.mu.downTill.Add(RetryAfter)) { // one request that always fails must not stop others
+			r.mu.down, r.mu.downTill = err, r.now().Add(RetryAfter)
+		}
 	}
 	return out, err
 }

@@ -324,6 +324,30 @@ func TestRegistry_Refusals(t *testing.T) {
 	}
 }
 
+// One request that always fails does not stop others, whose retries come after RetryAfter.
+func TestRegistry_OneFailure(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"<html>", `{"error_code":50001}`} {
+		r, fake := newRegistry(t)
+		answers(fake, 500, body, "/ids/2")
+		start := time.Now()
+		resolved := false
+		for i := range 3 {
+			r.now = func() time.Time { return start.Add(time.Duration(i) * (RetryAfter + time.Millisecond)) }
+			if _, err := r.JSON(t.Context(), avroOrder); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%s: JSON() = %v", body, err)
+			}
+			_, err := r.JSON(t.Context(), protoOrder())
+			if resolved = resolved || err == nil; i == 0 && !resolved && body != "<html>" {
+				t.Errorf("%s: another schema: %v", body, err)
+			}
+		}
+		if !resolved {
+			t.Errorf("%s: another schema was not read", body)
+		}
+	}
+}
+
 // A caller that leaves does not stop the request, whose answer serves others, and is no outage.
 func TestRegistry_CallerLeaves(t *testing.T) {
 	t.Parallel()

@@ -84,6 +84,14 @@ var registryMutants = []mutant{
 		old: "		e.value, e.err = old.value, nil\n", new: "",
 	},
 	{
+		name: "registry: one request that always fails pauses all", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "OneFailure",
+		old: "		if r.now().After(r.mu.downTill.Add(RetryAfter)) {", new: "		if true {",
+	},
+	{
+		name: "registry: the registry's own error for one request pauses all", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "OneFailure",
+		old: ">= http.StatusInternalServerError && !own {", new: ">= http.StatusInternalServerError {",
+	},
+	{
 		name: "registry: a refusal is an outage", file: "internal/registry/registry.go", pkg: "./internal/registry", run: "Refusals",
 		old: "		return out, fmt.Errorf(\"%w: %s\", errRefused, ", new: "		return out, fmt.Errorf(\"%w: %s\", ErrUnavailable, ",
 	},
