@@ -45,11 +45,11 @@ var subscriptionMutants = []mutant{
 	},
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a message whose transform fails is delivered as it is", file: "subscriptions/engine/receive.go",
-		old: "		if err != nil {\n			action", new: "		if err == nil && e.ID == \"\" {\n			action",
+		old: "		case err != nil:\n			l.p", new: "		case err == nil && e.ID == \"\":\n			l.p",
 	}),
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a message whose transform fails is retried", file: "subscriptions/engine/receive.go",
-		old: "action, delay := queue.Reject,", new: "action, delay := queue.Nack,",
+		old: "q.Settle(l.Offset, l.Lease, queue.Reject,", new: "q.Settle(l.Offset, l.Lease, queue.Nack,",
 	}),
 	inEngine("TransformsPulled", mutant{
 		name: "engine: a failed transform ends the request", file: "subscriptions/engine/receive.go",
@@ -61,11 +61,11 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("TransformsPushed", mutant{
 		name: "engine: a failed transform keeps the place of its call", file: "subscriptions/engine/push.go",
-		old: "		<-u.slots\n		if !errors", new: "		if !errors",
+		old: "		<-u.slots\n		u.settle(", new: "		u.settle(",
 	}),
 	inEngine("TransformsPushed", mutant{
 		name: "engine: a plugin decides without the transform", file: "subscriptions/engine/push.go",
-		old: "	e, err := u.g.event(rec)\n", new: "	e, err := (&group{}).event(rec)\n",
+		old: "	e, err := u.g.event(ctx, rec)\n", new: "	e, err := (&group{}).event(ctx, rec)\n",
 	}),
 	inEngine("RefusesExpressions", mutant{
 		name: "engine: a wrong transform is stored", file: "subscriptions/engine/service.go",
@@ -119,7 +119,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("PastTheEnd", mutant{
 		name: "engine: records before the position are ignored", file: "subscriptions/engine/read.go",
-		old: "if lost = records[0].Offset < q.Counts().Next; lost {", new: "if false {",
+		old: "if lost = len(records) > 0 && records[0].Offset < q.Counts().Next; lost {", new: "if false {",
 	}),
 	inEngine("Recreated", mutant{
 		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/assign.go",
