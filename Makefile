@@ -32,7 +32,7 @@ packages = go list ./... $(MODULE)/devkit/...
 # No C compiler, except for the race detector: Pebble would compile zstd in C, and
 # each test binary would be linked by it.
 export CGO_ENABLED = 0
-test-race nightly-race test-library: export CGO_ENABLED = 1
+test-race nightly-race: export CGO_ENABLED = 1
 
 # CI has little processor time and much memory: compilers, linters and tests collect little
 # garbage. Tiers that measure processes of the product are left alone.
@@ -86,7 +86,7 @@ NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz night
 # Tests need no debug information, which takes a tenth of the compilers' time.
 .PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false
-test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, Python 3 with venv and a C compiler)
+test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, and Python 3 with venv)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-nightly
@@ -134,8 +134,8 @@ test-full: ## the Go tests that -short makes smaller or skips, with all their se
 # The library is what other teams import: it builds and passes with the gocql of its own
 # go.mod, upstream's 1.7.0, and lists at most 20 modules.
 .PHONY: test-library
-test-library: cc ## the library modules, alone: vet, tests under the race detector, number of modules
-	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test -race ./... && \
+test-library: ## the library modules, alone: vet, tests, number of modules
+	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
 # The tests of the commands in which several services or instances run in one process.
@@ -151,6 +151,7 @@ race := -race -tags pebblegozstd -ldflags=-linkmode=internal
 test-race: cc ## the Go tests of packages that use goroutines, under the race detector with -short
 	./test/detector $(call gotest,pkgname,$(again) --packages "$$(./test/packages race)",$(race) -short -cpu 1 -timeout 40m)
 	./test/detector $(call gotest,pkgname,$(again) --packages ./cmd/outbox,$(race) -short -cpu 1 -timeout 40m -run "$(together)")
+	@for module in $(LIBRARY); do (cd $$module && go test $(race) ./...) || exit; done
 
 .PHONY: explore
 explore: ## the Go tests with other seeds than usual (TEST_SEED=42 for those of a failure)

@@ -16,7 +16,7 @@ import (
 
 const (
 	// defaultKills keeps make test short; make test-nightly kills 100 times.
-	defaultKills = 20
+	defaultKills = 10
 	// window is the relay's confidence window. An order whose batch was cut off is
 	// retried with its timestamp for up to the order service's write budget of 10
 	// s, so rows can be that late here, and later on a busy machine.
