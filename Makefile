@@ -48,6 +48,7 @@ LDFLAGS := -s -w -X $(MODULE)/internal/cli.Version=$(VERSION)
 FUZZTIME ?= 10000x
 SEEDS ?= 20
 FIRST ?= 1
+SHORT ?= -short
 
 .PHONY: help
 help: ## list the targets
@@ -100,9 +101,9 @@ nightly-seeds:
 	go test ./test/sim/...
 	$(MAKE) sim SEEDS=3000
 nightly-kills:
-	FAULT_KILLS=100 $(MAKE) test-fault test-peers
+	FAULT_KILLS=100 $(MAKE) test-fault test-peers SHORT=
 nightly-api:
-	./test/api/run 100
+	./test/api/run 100 operator viewer
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
 
@@ -171,7 +172,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 
 .PHONY: test-peers
 test-peers: java ## conformance and the inbox with a real Apache Cassandra, end to end on a real Apache Kafka
-	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 -timeout 40m -run Peer)
+	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 $(SHORT) -timeout 40m -run Peer)
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)

@@ -49,6 +49,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 // Instances share shards by the consumer groups of a real Apache Kafka, whose
 // coordinator decides when one of them has failed.
 func TestPeerKafka_RelaysThatShare(t *testing.T) {
+	nightly(t)
 	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
 	addrs := harness.FreeAddrs(t, 6)
 	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[2]}
@@ -60,12 +61,21 @@ func TestPeerKafka_RelaysThatShare(t *testing.T) {
 // The same consumers over a real Apache Kafka, whose coordinator reassigns the partitions of
 // killed owners.
 func TestPeerKafka_SubscriptionOwnersKilled(t *testing.T) {
+	nightly(t)
 	broker := peers.StartKafka(t, peers.Config{Dir: t.TempDir(), Heap: "512m"})
 	cql := harness.FreeAddrs(t, 1)[0]
 	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", cql, "--tokens", "4")
 	harness.Reachable(t, cql)
 	killOwners(t, cql, broker.Addr)
 	database.Stop()
+}
+
+// nightly skips a test whose scenario test-fault runs with an embedded broker.
+func nightly(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-nightly runs it")
+	}
 }
 
 func portOf(t *testing.T, addr string) int {
