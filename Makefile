@@ -72,9 +72,9 @@ build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and A
 size: ## the production binary has at most 45,000,000 bytes
 	./test/size '$(TAGS)' '$(LDFLAGS)'
 
-# Three run side by side, since some wait most of the time. The longest come first, so that
+# Four run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
-TIERS := lint test-peers test-fault test-virtual test-go test-browser test-api fuzz-short test-library alerts vuln compose-check size
+TIERS := lint test-go test-virtual test-browser test-peers test-api test-fault fuzz-short test-library alerts vuln compose-check size
 
 # The race detector compiles everything once more and makes the tests several times slower:
 # make test-race runs beside make test, in a job of its own.
@@ -110,7 +110,7 @@ nightly-fuzz:
 # Tiers that start together would each compile what they share: a build waits for no other.
 .PHONY: compile
 compile:
-	go list -export -deps -f '' $$($(packages)) >/dev/null
+	go list -export -deps -test -tags 'peers fault browser' -f '' $$($(packages)) >/dev/null
 
 .PHONY: modules
 modules:
