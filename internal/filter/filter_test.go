@@ -102,3 +102,17 @@ func TestExpression_CostIsBounded(t *testing.T) {
 		t.Errorf("Holds() = %v, want an error of its cost", err)
 	}
 }
+
+// Constant maps are evaluated when they are compiled.
+func TestCompile_RefusesMapsThatCELCannotHold(t *testing.T) {
+	t.Parallel()
+	for _, x := range []string{`{b"a": 1} == {}`, `size({b"a": event_id}) == 1`} {
+		if p, err := Compile(x); err == nil {
+			if _, err := p.Holds(&kafkarecord.Event{}); err == nil {
+				t.Errorf("%s has a result", x)
+			}
+		} else if !strings.Contains(err.Error(), "cannot be evaluated") {
+			t.Errorf("%s: %v", x, err)
+		}
+	}
+}

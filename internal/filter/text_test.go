@@ -158,6 +158,7 @@ func FuzzText(f *testing.F) {
 	f.Add(`data.l.all(x, x > 1) || data_text.matches("(a+)+$")`, `a {{data.l}} {{`, []byte(`{"l":[1,2]}`))
 	f.Add(`headers.size() == 0 && time <= at`, `{{ {"a": {"b": r"\}}"}}}}}`, []byte("\xff"))
 	f.Add(`data.map(x, [x, x])[0][0] == null`, `{{json(data)}}{{"}}\""}}`, []byte(`[null]`))
+	f.Add(`{b"": 1} == {}`, `{{ {b"": b""} }}`, []byte(`0`))
 	f.Fuzz(func(t *testing.T, when, words string, payload []byte) {
 		e := kafkarecord.Event{At: time.Unix(0, 0)}
 		content(&e, payload, "application/json")
