@@ -72,13 +72,8 @@ func dashed(name string) string {
 	return b.String()
 }
 
-// Send posts the text.
-func (s *unsigned) Send(message string, params *types.Params) error {
-	return s.SendWithContext(context.Background(), message, params)
-}
-
-// SendWithContext posts the text. Any status below 400 accepts it.
-func (s *unsigned) SendWithContext(ctx context.Context, message string, params *types.Params) error {
+// send posts the text. Any status below 400 accepts it.
+func (s *unsigned) send(ctx context.Context, message string, params *types.Params) error {
 	body := []byte(message)
 	if s.json() {
 		fields := maps.Clone(s.fields)

@@ -58,13 +58,8 @@ func newMail(u *url.URL) (*mail, error) {
 	return m, nil
 }
 
-// Send sends an e-mail to each recipient.
-func (m *mail) Send(message string, params *types.Params) error {
-	return m.SendWithContext(context.Background(), message, params)
-}
-
-// SendWithContext sends an e-mail to each recipient, also after an error for one of them.
-func (m *mail) SendWithContext(ctx context.Context, message string, params *types.Params) error {
+// send sends an e-mail to each recipient, also after an error for one of them.
+func (m *mail) send(ctx context.Context, message string, params *types.Params) error {
 	ctx, cancel := context.WithTimeout(ctx, m.config.Timeout)
 	defer cancel()
 	c, err := m.connect(ctx)

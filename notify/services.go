@@ -62,11 +62,9 @@ var services = map[string]func() types.Service{
 }
 
 // sender sends a text with parameters, such as the title.
-type sender interface {
-	Send(message string, params *types.Params) error
-}
+type sender func(ctx context.Context, text string, params *types.Params) error
 
-// withContext is implemented by some senders.
+// withContext is implemented by some services. Others have time-outs of their own.
 type withContext interface {
 	SendWithContext(ctx context.Context, message string, params *types.Params) error
 }
@@ -77,9 +75,17 @@ func newSender(u *url.URL) (sender, error) {
 	scheme, _, custom := strings.Cut(u.Scheme, "+")
 	switch scheme {
 	case "smtp":
-		return newMail(u)
+		m, err := newMail(u)
+		if err != nil {
+			return nil, err
+		}
+		return m.send, nil
 	case "generic":
-		return newGeneric(u)
+		s, err := newGeneric(u)
+		if err != nil {
+			return nil, err
+		}
+		return s.send, nil
 	}
 	of, ok := services[scheme]
 	if !ok {
@@ -99,7 +105,10 @@ func newSender(u *url.URL) (sender, error) {
 	if err := service.Initialize(u, nil); err != nil {
 		return nil, errForm
 	}
-	return service, nil
+	if s, ok := service.(withContext); ok {
+		return s.SendWithContext, nil
+	}
+	return func(_ context.Context, text string, params *types.Params) error { return service.Send(text, params) }, nil
 }
 
 // errForm replaces errors of services, which may contain parts of the URL that a redactor

@@ -72,7 +72,7 @@ func TestURL_GenericPostsToAnyURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send("boom", &types.Params{types.TitleKey: "Down"}); err != nil {
+		if err := s(t.Context(), "boom", &types.Params{types.TitleKey: "Down"}); err != nil {
 			t.Fatal(err)
 		}
 		req, body := r.last(t)

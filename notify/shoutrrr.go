@@ -13,9 +13,9 @@ import (
 
 // chat is a Target with a URL of shoutrrr.
 type chat struct {
-	scheme  string
-	service sender
-	redact  redactor
+	scheme string
+	send   sender
+	redact redactor
 }
 
 // plainSchemes are services without a title: it becomes the first line of the
@@ -37,23 +37,20 @@ func NewURL(raw string) (Target, error) {
 	if scheme == "logger" {
 		return nil, errors.New("logger:// is not a target: undelivered messages are always logged")
 	}
-	service, err := newSender(u)
+	send, err := newSender(u)
 	if err != nil {
 		return nil, fmt.Errorf("target %s://***: %w", u.Scheme, redact.err(err))
 	}
-	return &chat{scheme: scheme, service: service, redact: redact}, nil
+	return &chat{scheme: scheme, send: send, redact: redact}, nil
 }
 
 // maxChat bounds the characters of a text; some services refuse 2,000.
 const maxChat = 1500
 
-// Send sends m. Most services have no context, but time-outs of their own.
+// Send sends m.
 func (c *chat) Send(ctx context.Context, m Message) error {
 	text, params := c.compose(&m)
-	if s, ok := c.service.(withContext); ok {
-		return c.redact.err(s.SendWithContext(ctx, text, &params))
-	}
-	return c.redact.err(c.service.Send(text, &params))
+	return c.redact.err(c.send(ctx, text, &params))
 }
 
 // compose is m in the words of the service.
