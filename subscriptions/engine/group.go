@@ -270,23 +270,28 @@ func (g *group) selects(ctx context.Context, rec *kgo.Record) (bool, error) {
 	if !r.SelectsType(header(rec, outbox.HeaderType)) {
 		return false, nil
 	}
-	if g.filter != nil {
+	if g.filter != nil || g.e.cfg.Schemas != nil && (g.transform != nil || g.pusher.chooses()) {
 		e, err := g.decode(ctx, rec)
 		if err != nil {
 			return true, err
 		}
-		if ok, err := g.filter.Holds(&e); err != nil {
-			return true, fmt.Errorf("filter: %w", err)
-		} else if !ok {
-			return false, nil
-		}
-	}
-	if (g.transform != nil || g.pusher.chooses()) && g.e.cfg.Schemas != nil {
-		if _, err := g.decode(ctx, rec); err != nil {
-			return true, err
+		if ok, err := g.holds(&e); err != nil || !ok {
+			return err != nil, err
 		}
 	}
 	return g.pusher.accepts(ctx, rec), nil
+}
+
+// holds reports whether an event satisfies the filter, if there is one.
+func (g *group) holds(e *kafkarecord.Event) (bool, error) {
+	if g.filter == nil {
+		return true, nil
+	}
+	ok, err := g.filter.Holds(e)
+	if err != nil {
+		return false, fmt.Errorf("filter: %w", err)
+	}
+	return ok, nil
 }
 
 // event returns what a consumer receives of a record. An error means that the transform failed;

@@ -71,20 +71,16 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 		return // it was reassigned
 	}
 	p.mu.Lock()
-	n := 0
-	if len(p.mu.held) > 0 {
-		n = -1
-	}
+	holds := len(p.mu.held) > 0
 	p.mu.Unlock()
 	selected := make([]queue.Record, 0, len(records))
-	for ; n >= 0 && n < len(records); n++ {
-		ok, err := g.selects(cachedSchemas, records[n]) // other partitions do not wait for the registry
-		if errors.Is(err, registry.ErrUnavailable) {
-			break
+	for i := 0; i < len(records) && !holds; i++ {
+		ok, err := g.selects(cachedSchemas, records[i]) // other partitions do not wait for the registry
+		if holds = errors.Is(err, registry.ErrUnavailable); !holds {
+			selected = append(selected, selectedOf(records[i], ok, err))
 		}
-		selected = append(selected, selectedOf(records[n], ok, err))
 	}
-	n = max(n, 0)
+	n := len(selected)
 	if p.add(records[:n], selected) && n < len(records) {
 		p.hold(records[n:])
 	}

@@ -204,8 +204,8 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 const schemaTimeout = 500 * time.Millisecond
 
 // messages returns leased messages with their receipts. Those whose transform fails become
-// dead letters instead. It releases those that need the schema registry, which waits reports, and
-// those whose decoded payloads do not fit beside the ones before.
+// dead letters instead. It releases messages that need the schema registry, which waits reports, and
+// messages whose decoded payloads do not fit beside the ones before.
 func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []leased) (out []subscriptions.Message, waits bool) {
 	out = make([]subscriptions.Message, 0, len(leases))
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
