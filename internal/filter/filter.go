@@ -106,15 +106,15 @@ func compile(environment func() (*cel.Env, error), text string, from common.Loca
 	if err := check(a); err != nil {
 		return nil, err
 	}
-	return program(env, a)
+	return program(env, a, from)
 }
 
 // program makes a checked expression executable. cel-go 0.33.2 panics here for a constant map
 // whose key is no text, number or bool (interpreter.evalMap.Exec).
-func program(env *cel.Env, a *cel.Ast) (p cel.Program, err error) {
+func program(env *cel.Env, a *cel.Ast, from common.Location) (p cel.Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("line 1, column 1: the expression cannot be evaluated: %v", r)
+			err = position(from, start, fmt.Sprintf("the expression cannot be evaluated: %v", r))
 		}
 	}()
 	return env.Program(a, cel.CostLimit(maxCost), cel.CostTrackerOptions(jsonCost), cel.EvalOptions(cel.OptOptimize))
