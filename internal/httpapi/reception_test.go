@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -91,19 +92,54 @@ func TestReception_PassesItsListenerOn(t *testing.T) {
 	}
 }
 
+// readListener reports that its only connection is read.
+type readListener struct {
+	net.Listener
+	read chan struct{}
+}
+
+func (l readListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &readConn{Conn: c, read: l.read}, nil
+}
+
+type readConn struct {
+	net.Conn
+	once sync.Once
+	read chan struct{}
+}
+
+func (c *readConn) Read(b []byte) (int, error) {
+	c.once.Do(func() { close(c.read) })
+	return c.Conn.Read(b)
+}
+
 // A client that connected before the handover receives a response after it.
 func TestReception_AnswersEarlierConnections(t *testing.T) {
 	t.Parallel()
-	r, ln, _ := received(t, Starting(func() string { return "" }))
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	r := Receive(readListener{ln, read}, Starting(func() string { return "" }), slog.New(slog.DiscardHandler))
+	defer r.Close()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\n") // the connection is accepted before the handover
-	time.Sleep(50 * time.Millisecond)
+	<-read
 	next := r.HandOver()
-	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-r.ended:
+		t.Error("the reception has ended without a response")
+	case <-time.After(50 * time.Millisecond):
+	}
+	_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\n")
 	_, _ = io.WriteString(conn, "Host: here\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
