@@ -396,7 +396,7 @@ type reference struct {
 	sr.Schema
 }
 
-// references returns the schemas of references and theirs, those that others need first.
+// references returns the schemas of references and theirs, each after the ones that it needs.
 func (r *Registry) references(ctx context.Context, list []sr.SchemaReference) (out []reference, err error) {
 	seen := make(map[sr.SchemaReference]bool)
 	var add func(list []sr.SchemaReference, depth int) error
