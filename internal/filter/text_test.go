@@ -195,3 +195,10 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestText_PlaceOfAConstantMap(t *testing.T) {
+	t.Parallel()
+	if _, err := CompileText(`a {{{b"": 1}}}`); err == nil || !strings.Contains(err.Error(), "line 1, column 5: the expression cannot be evaluated") {
+		t.Errorf("the error is %v", err)
+	}
+}
