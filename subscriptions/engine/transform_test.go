@@ -87,6 +87,23 @@ func idOf(topic, name string) string {
 	return e.ID
 }
 
+// A transform that tests the topic replaces payload and headers of that topic alone.
+func TestEngine_TransformsOneTopic(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a", "b"}, Transform: `topic == "b" ? {"payload": {"was": data}, "headers": {"from": topic}} : {}`})
+		p := w.start()
+		for topic, want := range map[string]string{"a": `{"name":"e0"}`, "b": `{"was":{"name":"e0"}}`} {
+			w.produce(topic, "k", "e0")
+			got := p.receive(1, 5*time.Second)
+			if len(got) != 1 || got[0].Topic != topic || string(got[0].Data) != want || (got[0].Headers["from"] == "b") != (topic == "b") {
+				t.Errorf("received %+v of %s, want the payload %s", got, topic, want)
+			}
+			p.ok(subscriptions.ActionAck, got...)
+		}
+	})
+}
+
 // Many messages whose transform fails do not stop the others, and each is one dead letter.
 func TestEngine_TransformFailsForMany(t *testing.T) {
 	t.Parallel()

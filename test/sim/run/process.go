@@ -83,8 +83,8 @@ func (d *driver) process(ctx context.Context, first uint64, each func(result), t
 	cmd := exec.CommandContext(ctx, d.binary, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", "0")
 	cmd.Dir = "test/sim"
 	// Each process gets one core: goroutines in a bubble wait for each other, so more cores
-	// only add scheduling. With a lazier collector a seed takes half the CPU time.
-	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=1", "GOGC=400"), env...)
+	// only add scheduling. With a lazier collector a seed takes less than half the CPU time.
+	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=1", "GOGC=1600", "GOMEMLIMIT=1GiB"), env...)
 	out, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Start(); err != nil {
