@@ -72,9 +72,9 @@ build-cloud: ## build bin/outbox-cloud, which archives to S3, Google Cloud and A
 size: ## the production binary has at most 45,000,000 bytes
 	./test/size '$(TAGS)' '$(LDFLAGS)'
 
-# Four run side by side, since some wait most of the time. The longest come first, so that
+# Five run side by side, since some wait most of the time. The longest come first, so that
 # all lanes are full until the end.
-TIERS := lint test-go test-virtual test-browser test-peers test-api test-fault fuzz-short test-library alerts vuln compose-check size
+TIERS := test-go test-virtual test-browser lint test-peers test-api test-fault fuzz-short test-library alerts vuln compose-check size
 
 # The race detector compiles everything once more and makes the tests several times slower:
 # make test-race runs beside make test, in a job of its own.

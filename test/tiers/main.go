@@ -25,7 +25,7 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	all := flag.Bool("k", os.Getenv("CI") == "true", "continue after a failed tier")
-	lanes := flag.Int("lanes", 4, "number of concurrent tiers")
+	lanes := flag.Int("lanes", 5, "number of concurrent tiers")
 	logs := flag.String("logs", filepath.Join("bin", "tiers"), "folder of the output of each tier")
 	limit := flag.Duration("limit", 45*time.Minute, "timeout of one tier, for a machine of a third of the usual speed")
 	flag.Parse()
