@@ -129,7 +129,7 @@ var relayMutants = []mutant{
 		old: "return int(h * 0x9e3779b97f4a7c15 >> 60)", new: "return int(h >> 63 >> 1)",
 	},
 	{
-		name: "publisher: an event is taken although it has just been offered with another aggregate", file: "relay/internal/publish/event_ids.go", pkg: "./relay/internal/publish", run: "TestPublisher_AnEventOfferedWithTwoAggregates",
+		name: "publisher: an event is taken although it has just been offered with another aggregate", file: "relay/internal/publish/event_ids.go", pkg: "./relay/internal/publish", run: "TestEventIDs_BeginAnEventOnce",
 		old: "	if s.mu.items[id] != nil || s.mu.index.Has(id) {", new: "	if false {",
 	},
 	{

@@ -68,7 +68,7 @@ var verifyMutants = []mutant{
 	}),
 	unit("TestRepair_WaitsForEarlierEvents", mutant{
 		name: "repair: an event is published before earlier ones that the sweep reader has not published", file: "relay/internal/backfill/repair.go",
-		old: "		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64).Missed() {\n			return errEarlier\n", new: "		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) > publish.FateDoubtful {\n			return errEarlier\n",
+		old: "		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64).Missed() {\n			return errEarlier\n", new: "		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64) > earlier.Doubtful {\n			return errEarlier\n",
 	}),
 	unit("TestRepair_OfADiscardedEvent", mutant{
 		name: "repair: a discarded event is published", file: "relay/internal/backfill/repair.go",

@@ -103,6 +103,27 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 	})
 }
 
+// An event begins once: not while an offer of it with another aggregate is in progress, and
+// not after that was published.
+func TestEventIDs_BeginAnEventOnce(t *testing.T) {
+	t.Parallel()
+	var ids eventIDs
+	ids.init(100)
+	first := &item{event: relaytest.Event(1, 1, "OrderUpdated")}
+	second := &item{event: first.event}
+	second.event.AggregateID = second.event.ID
+	if !ids.begin(first) || ids.begin(second) {
+		t.Error("the event was in progress, and began again")
+	}
+	ids.end(first, true)
+	if ids.begin(second) {
+		t.Error("the event was published, and began again")
+	}
+	if n := ids.open.Load(); n != 0 {
+		t.Errorf("%d events are in progress, want none", n)
+	}
+}
+
 // Several readers offer events of different aggregates, most of them twice, while the broker
 // refuses requests and the breaker opens: each event is published once, in sequence.
 func TestPublisher_ManyReadersBesideFailures(t *testing.T) {
