@@ -30,7 +30,7 @@ var listenerCommands = map[string]struct {
 	"relay":               {metric: "outbox_relay_streams", kafka: true},
 	"dlq watch":           {metric: "outbox_dead_letter_"},
 	"orders":              {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
-	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: "outbox_subscription_request_seconds"},
+	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: `outbox_subscription_request_seconds_count{code="200",operation="receive"}`},
 	"admin":               {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 

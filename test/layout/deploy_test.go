@@ -81,6 +81,23 @@ func TestDeploy_AlertsAreTestedAndExplained(t *testing.T) {
 	}
 }
 
+// TestDeploy_JobsHaveAnyName finds an alert or a panel that depends on the name of a job. The
+// job of a PodMonitor is its namespace and name, so the query would have no data there.
+func TestDeploy_JobsHaveAnyName(t *testing.T) {
+	t.Parallel()
+	fixed := regexp.MustCompile(`\bjob\s*(?:=~|!~|!=|=)\s*\\?["'][^$].*`)
+	for _, bad := range []string{`up{job="relay"}`, `up{a="b", job =~ "orders|.*"}`, `"up{job!=\"relay\"}"`} {
+		if !fixed.MatchString(bad) {
+			t.Errorf("the pattern does not match %s", bad)
+		}
+	}
+	for _, f := range []string{"deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/outbox.json"} {
+		for _, found := range fixed.FindAllString(read(t, filepath.Join(root, f)), -1) {
+			t.Errorf("%s depends on the name of a job: %s", f, found)
+		}
+	}
+}
+
 // dashboard contains the parts of a Grafana dashboard that Grafana does not
 // validate.
 type dashboard struct {
