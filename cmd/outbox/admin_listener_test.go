@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
 				t.Errorf("/metrics at the admin listener = %d, want 200 and %s…", code, x.metric)
 			}
+			checkNames(t, "http://"+admin+"/metrics")
 			for end := time.Now().Add(5 * time.Minute); x.kafka; time.Sleep(10 * time.Millisecond) {
 				if _, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); strings.Contains(text, "\noutbox_kafka_connects_total{node_id=") {
 					break
@@ -108,6 +110,23 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 	})
 	if found != len(listenerCommands) {
 		t.Errorf("found %d commands, want %d", found, len(listenerCommands))
+	}
+}
+
+// checkNames checks that each family of metrics has a prefix of observability.md, and that the
+// build is one of them.
+func checkNames(t *testing.T, url string) {
+	t.Helper()
+	_, _, text := asked(t, "GET", url, "", "")
+	families := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(text, -1)
+	if len(families) < 20 || !strings.Contains(text, "\noutbox_build_info{") {
+		t.Errorf("/metrics has %d families, want at least 20, among them outbox_build_info", len(families))
+	}
+	known := regexp.MustCompile(`^(outbox|go|process)_`)
+	for _, f := range families {
+		if !known.MatchString(f[1]) {
+			t.Errorf("/metrics has %s, want the prefix outbox_, go_ or process_", f[1])
+		}
 	}
 }
 
