@@ -150,7 +150,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 		operation  string
 		attributes map[attribute.Key]string
 	}{
-		"send OrderCreated": {oteltrace.SpanKindClient, "send", map[attribute.Key]string{"messaging.destination.name": "OrderCreated", "messaging.message.id": message.EventID, "messaging.kafka.offset": "0"}},
+		"send OrderCreated": {oteltrace.SpanKindClient, "send", map[attribute.Key]string{"messaging.destination.name": "OrderCreated", "messaging.message.id": message.EventID, "messaging.kafka.offset": "0", "outbox.captured": message.Headers[outbox.HeaderCaptured]}},
 		"receive pulled":    {oteltrace.SpanKindClient, "receive", map[attribute.Key]string{"messaging.destination.subscription.name": "pulled", "messaging.batch.message_count": "1"}},
 		"push pushed":       {oteltrace.SpanKindConsumer, "process", map[attribute.Key]string{"messaging.destination.subscription.name": "pushed", "messaging.message.id": message.EventID, "outbox.push.to": "log"}},
 	} {

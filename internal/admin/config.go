@@ -13,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
@@ -99,6 +100,8 @@ type Config struct {
 	// Nodes are the nodes of the database, for /readyz. May be nil.
 	Nodes Nodes
 
+	// Tracer makes the spans of requests. Nil makes none.
+	Tracer oteltrace.TracerProvider
 	// Registerer registers the metrics. Default: a private registry.
 	Registerer prometheus.Registerer
 	// Logger logs each requested change at Info. Default discards.

@@ -85,7 +85,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemTooLarge, detail))
 	})
-	s.ops.api.UseMiddleware(s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api))
+	s.ops.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api))
 	s.registerEndpoints()
 	httpapi.DescribeDiscreet(s.ops.api.OpenAPI())
 }

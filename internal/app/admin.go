@@ -128,7 +128,7 @@ func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.Watch.Topics, Relay: c.Relay.Name, Tables: c.outboxTables(),
-		Resharder: resharder{c, session},
+		Resharder: resharder{c, session}, Tracer: c.Tracer,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {

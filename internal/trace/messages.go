@@ -55,9 +55,16 @@ func (m *Messages) Now() time.Time {
 	return time.Now()
 }
 
+// Capture is how the relay found an event: when, and by which reader, as in
+// outbox.HeaderCaptured. By is empty if the reader is unknown.
+type Capture struct {
+	At time.Time
+	By string
+}
+
 // Published records the publication of an event, from its capture to its acknowledgement
 // now. It allocates nothing for a nil Messages.
-func (m *Messages) Published(e *outbox.Event, topic string, partition int32, offset int64, captured time.Time) {
+func (m *Messages) Published(e *outbox.Event, topic string, partition int32, offset int64, captured Capture) {
 	if m == nil {
 		return
 	}
@@ -70,13 +77,13 @@ func (m *Messages) Published(e *outbox.Event, topic string, partition int32, off
 // Failed records an event that is not published, from its capture until now: its dead letter
 // is stored, or a replay of that failed. class is the error class of the dead letter and text
 // its error, attempts the number of attempts. topic is empty if the event has none. A zero
-// captured is now. It allocates nothing for a nil Messages.
-func (m *Messages) Failed(e *outbox.Event, topic, class, text string, attempts int, captured time.Time) {
+// time of the capture is now. It allocates nothing for a nil Messages.
+func (m *Messages) Failed(e *outbox.Event, topic, class, text string, attempts int, captured Capture) {
 	if m == nil {
 		return
 	}
-	if captured.IsZero() {
-		captured = time.Now()
+	if captured.At.IsZero() {
+		captured.At = time.Now()
 	}
 	if span := m.send(e, topic, captured); span != nil {
 		span.SetStatus(codes.Error, text)
@@ -87,18 +94,21 @@ func (m *Messages) Failed(e *outbox.Event, topic, class, text string, attempts i
 
 // send begins the span of a publication at the time of the capture. It returns nil for an
 // event whose creation is not sampled.
-func (m *Messages) send(e *outbox.Event, topic string, captured time.Time) oteltrace.Span {
+func (m *Messages) send(e *outbox.Event, topic string, captured Capture) oteltrace.Span {
 	by, ok := creation(e.Headers)
 	if !ok {
 		return nil
 	}
 	// Client, not producer: the event has the context of its creation, not of this span.
 	_, span := m.tracer.Start(context.Background(), strings.TrimSpace("send "+topic), oteltrace.WithSpanKind(oteltrace.SpanKindClient),
-		oteltrace.WithTimestamp(captured), oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
+		oteltrace.WithTimestamp(captured.At), oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
 		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
 			semconv.MessagingMessageID(e.IDString())))
 	if topic != "" {
 		span.SetAttributes(semconv.MessagingDestinationName(topic))
+	}
+	if captured.By != "" {
+		span.SetAttributes(attribute.String("outbox.captured", captured.By))
 	}
 	return span
 }

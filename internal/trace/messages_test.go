@@ -24,8 +24,8 @@ func TestMessages_OffCostsNothing(t *testing.T) {
 	var off *Messages
 	e := &outbox.Event{Headers: sampledHeaders()}
 	if n := testing.AllocsPerRun(1000, func() {
-		off.Published(e, "T", 1, 2, off.Now())
-		off.Failed(e, "T", "refused", "not allowed", 1, off.Now())
+		off.Published(e, "T", 1, 2, Capture{At: off.Now()})
+		off.Failed(e, "T", "refused", "not allowed", 1, Capture{At: off.Now()})
 		_ = off.Exemplar(e.Headers)
 	}); n != 0 {
 		t.Errorf("a publication without tracing allocates %g times", n)
@@ -50,9 +50,9 @@ func TestMessages_FollowTheSampling(t *testing.T) {
 	unsampled := map[string]string{outbox.HeaderTraceParent: parent[:len(parent)-2] + "00"}
 	malformed := map[string]string{outbox.HeaderTraceParent: "00-0-0-01"}
 	for _, headers := range []map[string]string{nil, unsampled, malformed} {
-		m.Published(&outbox.Event{Headers: headers}, "T", 0, 0, time.Now())
+		m.Published(&outbox.Event{Headers: headers}, "T", 0, 0, Capture{At: time.Now()})
 		m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{headers}))
-		m.Failed(&outbox.Event{Headers: headers}, "T", "refused", "not allowed", 1, time.Now())
+		m.Failed(&outbox.Event{Headers: headers}, "T", "refused", "not allowed", 1, Capture{At: time.Now()})
 		m.Stream(&Streamed{Headers: headers})(nil)
 		_, end := m.Push(t.Context(), &Pushed{Headers: headers})
 		end(nil)
@@ -73,7 +73,7 @@ func TestMessages_TimesAndErrors(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	m := NewMessages(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	captured := time.Now().Add(-time.Hour)
-	m.Published(&outbox.Event{Headers: sampledHeaders()}, "T", 3, 4, captured)
+	m.Published(&outbox.Event{Headers: sampledHeaders()}, "T", 3, 4, Capture{captured, "tail"})
 	ctx, end := m.Push(t.Context(), &Pushed{Subscription: "s", Headers: sampledHeaders()})
 	if !oteltrace.SpanFromContext(ctx).IsRecording() {
 		t.Error("the plugin's context has no span")
@@ -85,6 +85,9 @@ func TestMessages_TimesAndErrors(t *testing.T) {
 	}
 	if !got[0].StartTime.Equal(captured) || got[0].EndTime.Sub(captured) < time.Hour {
 		t.Errorf("the publication lasts from %s to %s, want from its capture until now", got[0].StartTime, got[0].EndTime)
+	}
+	if !slices.Contains(got[0].Attributes, attribute.String("outbox.captured", "tail")) {
+		t.Errorf("the publication has the attributes %v, want the reader", got[0].Attributes)
 	}
 	if got[1].Status.Code != codes.Error || got[1].Status.Description != "refused" {
 		t.Errorf("the failed push has the status %v", got[1].Status)
@@ -98,8 +101,8 @@ func TestMessages_Failures(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	m := NewMessages(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	captured := time.Now().Add(-time.Hour)
-	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "T", "refused", "not allowed", 3, captured)
-	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "", "undecodable", "no topic", 0, time.Time{})
+	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "T", "refused", "not allowed", 3, Capture{captured, "key"})
+	m.Failed(&outbox.Event{Headers: sampledHeaders()}, "", "undecodable", "no topic", 0, Capture{})
 	m.Stream(&Streamed{Transport: "sse", Topic: "T", Headers: sampledHeaders()})(errors.New("gone"))
 	got := exporter.GetSpans()
 	if len(got) != 3 || got[0].Name != "send T" || got[1].Name != "send" || got[2].Name != "stream T" {
@@ -110,7 +113,7 @@ func TestMessages_Failures(t *testing.T) {
 			t.Errorf("%s has status %v and links %v, want the error %q and one link", got[i].Name, got[i].Status, got[i].Links, want)
 		}
 	}
-	if !slices.Contains(got[0].Attributes, attribute.String("error.type", "refused")) || !slices.Contains(got[0].Attributes, attribute.Int("outbox.attempts", 3)) {
+	if !slices.Contains(got[0].Attributes, attribute.String("error.type", "refused")) || !slices.Contains(got[0].Attributes, attribute.String("outbox.captured", "key")) || !slices.Contains(got[0].Attributes, attribute.Int("outbox.attempts", 3)) {
 		t.Errorf("the failed publication has the attributes %v", got[0].Attributes)
 	}
 	if !got[0].StartTime.Equal(captured) || got[1].EndTime.Sub(got[1].StartTime) > time.Minute {

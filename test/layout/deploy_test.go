@@ -120,15 +120,16 @@ type dashboard struct {
 			X, Y, W, H int
 		} `json:"gridPos"`
 		Targets []struct {
-			RefID string `json:"refId"`
-			Expr  string `json:"expr"`
+			RefID    string `json:"refId"`
+			Expr     string `json:"expr"`
+			Exemplar bool   `json:"exemplar"`
 		} `json:"targets"`
 	} `json:"panels"`
 }
 
 // TestDeploy_DashboardLoads checks the requirements of Grafana: unique panel
 // ids, no overlapping panels, the data source of the variable, and a query in each
-// panel, with unique names.
+// panel, with unique names. Queries of histograms show the exemplars.
 func TestDeploy_DashboardLoads(t *testing.T) {
 	t.Parallel()
 	var d dashboard
@@ -166,6 +167,9 @@ func TestDeploy_DashboardLoads(t *testing.T) {
 				t.Errorf("panel %q: query %q is %q", p.Title, q.RefID, q.Expr)
 			}
 			names[q.RefID] = true
+			if q.Exemplar != strings.Contains(q.Expr, "_bucket{") {
+				t.Errorf("panel %q, query %s: exemplar is %t; queries of histograms, and no others, show exemplars", p.Title, q.RefID, q.Exemplar)
+			}
 		}
 		if len(names) == 0 {
 			t.Errorf("panel %q has an empty query", p.Title)

@@ -400,7 +400,15 @@ var relayMutants = []mutant{
 	},
 	{
 		name: "a dead letter has no span", file: "relay/internal/publish/dead_letter.go", pkg: "./relay", run: "TestTraces_OfDeadLetters",
-		old: "	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.captured)\n", new: "",
+		old: "	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.capture())\n", new: "",
+	},
+	{
+		name: "the span of a publication lacks its reader", file: "relay/internal/publish/record.go", pkg: "./relay/internal/publish", run: "TestRecord_SpanContainsTheCapture",
+		old: "		c.By = FoundBy[it.by]\n", new: "",
+	},
+	{
+		name: "each aggregate with a dead letter counts as blocked", file: "relay/metrics.go", pkg: "./relay", run: "TestMetrics_BlockedAggregates",
+		old: "r.publisher.Load().State().Parked", new: "r.publisher.Load().State().DeadLetters",
 	},
 	{
 		name: "the span of an event for a stream does not name it", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "TestTraces_OfBothTransports",

@@ -11,6 +11,10 @@ var securityMutants = []mutant{
 		old: `	httpapi.Probes(mux, s.Readiness)`, new: `	httpapi.Probes(mux, s.Readiness); mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})`,
 	},
 	{
+		name: "admin: requests have no spans", file: "internal/admin/server.go", pkg: "./internal/admin", run: "TestServer_RequestsHaveSpans",
+		old: "httpapi.Traced(s.cfg.Tracer), ", new: "",
+	},
+	{
 		name: "admin listener: any host is allowed", file: "internal/app/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
 		old: "access.Browsers{Hosts: hosts,", new: "access.Browsers{Hosts: map[bool]*access.Hosts{true: hosts}[false],",
 	},

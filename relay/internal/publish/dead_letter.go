@@ -184,7 +184,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	p.mu.Unlock()
 	p.budget.Give(it.bytes)
 
-	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.captured)
+	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.capture())
 	log, text := p.log.Warn, "event is a dead letter"
 	if deadLetter.ErrorClass == chains.ClassBehind || deadLetter.ErrorClass == chains.ClassBreakerOpen {
 		log = p.log.Debug // there may be thousands; the cause is logged already

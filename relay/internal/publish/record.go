@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -48,6 +49,15 @@ func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
 		headers = append(headers, breakerHeaders[breaker])
 	}
 	return &kgo.Record{Topic: it.topic, Key: it.recordKey(), Value: it.event.Payload, Headers: headers}
+}
+
+// capture returns how the item was found, for its span.
+func (it *item) capture() trace.Capture {
+	c := trace.Capture{At: it.captured}
+	if int(it.by) < len(FoundBy) {
+		c.By = FoundBy[it.by]
+	}
+	return c
 }
 
 // sourceOf returns the source with the given name in FoundBy.

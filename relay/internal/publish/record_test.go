@@ -1,14 +1,64 @@
 package publish
 
 import (
+	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
+
+// The span of a publication begins at the offer of the event and names its reader.
+func TestRecord_SpanContainsTheCapture(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		exporter := tracetest.NewInMemoryExporter()
+		b := setup(t, func(c *Config) {
+			c.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+			c.BreakerFailures, c.BreakerMinCalls = 1000, 1000
+		})
+		defer b.close()
+		end := relaytest.TakesNothing(b.cluster, "OrderCreated")
+		began, want := time.Now(), make(map[string]string)
+		for by, name := range FoundBy {
+			e := relaytest.Event(by, 1, "OrderCreated")
+			e.Headers = map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+			want[e.ID.String()] = name
+			if v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: 10, By: Source(by), Settled: func() {}}); v != Taken || err != nil {
+				t.Fatalf("Offer() = %d, %v", v, err)
+			}
+		}
+		time.Sleep(time.Second)
+		end()
+		b.drain(time.Minute)
+		got := make(map[string]string)
+		for _, s := range exporter.GetSpans() {
+			id, by := "", ""
+			for _, a := range s.Attributes {
+				switch a.Key {
+				case "messaging.message.id":
+					id = a.Value.AsString()
+				case "outbox.captured":
+					by = a.Value.AsString()
+				}
+			}
+			got[id] = by
+			if !s.StartTime.Equal(began) || s.EndTime.Sub(began) < time.Second {
+				t.Errorf("the span of an event by the %s lasts from %s to %s, want from its offer at %s", by, s.StartTime, s.EndTime, began)
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("the spans name the readers %v, want %v", got, want)
+		}
+	})
+}
 
 // The headers that describe the publication follow the event's own headers, and contain
 // only unusual values.

@@ -42,7 +42,7 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(deadLetter.Headers))
 	if p.spans != nil {
 		e := storedEvent(deadLetter)
-		p.spans.Failed(&e, deadLetter.Topic, class, text, end.attempts, end.captured)
+		p.spans.Failed(&e, deadLetter.Topic, class, text, end.attempts, trace.Capture{At: end.captured, By: deadLetter.Metadata[metaCaptured]})
 	}
 	var status dlq.Status
 	if !r.insist(ref.ID, "record the failure of", func() (err error) {

@@ -202,7 +202,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if it.written > 0 {
 		latency.Observe(p.Metrics.CommitSeconds, time.Duration(now.UnixMicro()-it.written)*time.Microsecond, exemplar)
 	}
-	p.spans.Published(&it.event, r.Topic, r.Partition, r.Offset, it.captured)
+	p.spans.Published(&it.event, r.Topic, r.Partition, r.Offset, it.capture())
 	if !p.log.Enabled(p.ctx, slog.LevelDebug) {
 		return // avoid allocating the values of the message
 	}
