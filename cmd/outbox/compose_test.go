@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type composeFile struct {
 		Ports       []string          `yaml:"ports"`
 		ReadOnly    bool              `yaml:"read_only"`
 		CapDrop     []string          `yaml:"cap_drop"`
+		SecurityOpt []string          `yaml:"security_opt"`
 		Healthcheck struct {
 			Test []string `yaml:"test"`
 		} `yaml:"healthcheck"`
@@ -76,31 +78,38 @@ func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
 	}
 }
 
-// Each process of docker-compose.yml that Prometheus scrapes listens where Prometheus
-// expects its admin listener, and allows the host name that Prometheus sends.
+// Each target of Prometheus is a service of docker-compose.yml. A process of the project
+// listens where Prometheus expects its admin listener, and allows the host name that
+// Prometheus sends.
 func TestCompose_PrometheusTargets(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/prometheus/prometheus.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	type static struct {
+		Static []struct{ Targets []string } `yaml:"static_configs"`
+	}
 	var f struct {
-		Jobs []struct {
-			Static []struct{ Targets []string } `yaml:"static_configs"`
-		} `yaml:"scrape_configs"`
+		Jobs     []static `yaml:"scrape_configs"`
+		Alerting struct{ Alertmanagers []static }
 	}
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
-	found := 0
-	for _, job := range f.Jobs {
+	found, services := 0, readCompose(t).Services
+	for _, job := range append(f.Jobs, f.Alerting.Alertmanagers...) {
 		for _, static := range job.Static {
 			for _, target := range static.Targets {
 				name, port, err := net.SplitHostPort(target)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if readCompose(t).Services[name].Image != "scylla-outbox" {
+				service, ok := services[name]
+				if !ok {
+					t.Errorf("target %s is no service of docker-compose.yml", target)
+				}
+				if service.Image != "scylla-outbox" {
 					continue
 				}
 				found++
@@ -158,14 +167,27 @@ func TestCompose_NamesSettings(t *testing.T) {
 	}
 }
 
+// Redpanda of docker-compose.yml refuses topics that nobody created.
+func TestCompose_TopicsAreNotCreatedByName(t *testing.T) {
+	t.Parallel()
+	command := readCompose(t).Services["redpanda"].Command
+	if !slices.Contains(command, "--set=redpanda.auto_create_topics_enabled=false") ||
+		slices.ContainsFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--mode") }) {
+		t.Errorf("redpanda starts with %q, want auto_create_topics_enabled=false, and no mode, which changes it", command)
+	}
+}
+
 // Each long-running process of docker-compose.yml is checked by outbox health with its own
-// command, and every container but the engines has a read-only file system and no capability.
+// command. No container gains privileges; every one but the engines has a read-only file system
+// and no capability, and of the engines ScyllaDB alone, which starts as root, has capabilities.
 func TestCompose_HealthAndConfinement(t *testing.T) {
 	t.Parallel()
 	checked := 0
 	for name, service := range readCompose(t).Services {
-		if engine := name == "scylla" || name == "redpanda"; !engine && (!service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"})) {
-			t.Errorf("%s: read_only %t, cap_drop %v", name, service.ReadOnly, service.CapDrop)
+		engine, root := name == "scylla" || name == "redpanda", name == "scylla"
+		if !engine && !service.ReadOnly || !root && !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Contains(service.CapDrop, "NET_RAW") && root ||
+			!slices.Equal(service.SecurityOpt, []string{"no-new-privileges:true"}) {
+			t.Errorf("%s: read_only %t, cap_drop %v, security_opt %v", name, service.ReadOnly, service.CapDrop, service.SecurityOpt)
 		}
 		if service.Image != "scylla-outbox" || name == "migrate" {
 			continue

@@ -219,6 +219,32 @@ func TestChart_PodsAreConfined(t *testing.T) {
 	}
 }
 
+// Every pod may connect to the database, Kafka, the OpenID Connect issuer and the collector of
+// traces; the documents list the ports.
+func TestChart_EgressPorts(t *testing.T) {
+	t.Parallel()
+	document := read(t, "../../docs/operators/deployment.md")
+	policies := 0
+	for _, o := range parse(t, render(t, "outbox.yaml", nil)) {
+		if o["kind"] != "NetworkPolicy" {
+			continue
+		}
+		policies++
+		var ports []int
+		for _, p := range o["spec"].(object)["egress"].([]any)[0].(object)["ports"].([]any) {
+			ports = append(ports, p.(object)["port"].(int))
+		}
+		for _, want := range []int{9042, 19042, 9092, 443, 4318} {
+			if !slices.Contains(ports, want) || !strings.Contains(document, fmt.Sprintf("%d (", want)) && want != 9042 {
+				t.Errorf("%v permits the ports %v, want %d, which deployment.md lists", o["metadata"], ports, want)
+			}
+		}
+	}
+	if policies == 0 {
+		t.Error("the chart has no NetworkPolicy")
+	}
+}
+
 // The configuration in the Secret, with the environment of each pod, is one that the
 // processes accept, and their listeners are the ones of probes and services.
 func TestChart_ConfigurationIsAccepted(t *testing.T) {
