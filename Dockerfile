@@ -8,7 +8,9 @@ COPY outbox/kafkarecord/go.mod outbox/kafkarecord/go.sum outbox/kafkarecord/
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "-s -w -X github.com/scylla-outbox/scylla-outbox/internal/cli.Version=${VERSION}" -o /outbox ./cmd/outbox
+# cloud,grpcnotrace makes outbox-cloud.
+ARG TAGS=grpcnotrace
+RUN CGO_ENABLED=0 go build -tags "${TAGS}" -trimpath -ldflags "-s -w -X github.com/scylla-outbox/scylla-outbox/internal/cli.Version=${VERSION}" -o /outbox ./cmd/outbox
 
 # Nothing but the static binary and the CA certificates; no shell, no root.
 FROM scratch

@@ -259,6 +259,7 @@ test-million: ## a million dead letters: each listing's p95, and the memory (DEA
 cloud-check: ## compile and test what only make build-cloud links: archives at S3, Google Cloud and Azure, credentials of AWS
 	go vet -tags cloud ./dlq/archive/cloud ./internal/app
 	go test -tags cloud ./dlq/archive/cloud
+	go test -tags cloud -run Kafka ./internal/app
 
 .PHONY: fmt
 fmt: ## format the code
