@@ -3,11 +3,9 @@ package messages
 import (
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // checkSchemas sets the schemas of the valid items, or their errors, and returns the number of
@@ -46,15 +44,4 @@ func (s *Service) schemaOf(ctx context.Context, n *NewMessage) (string, error) {
 		return "", &UnavailableError{RetryAfter: s.cfg.RetryAfter, Err: err}
 	}
 	return url, nil
-}
-
-// withSchema returns headers with the URL of a schema.
-func withSchema(headers map[string]string, url string) map[string]string {
-	if url == "" {
-		return headers
-	}
-	out := make(map[string]string, len(headers)+1)
-	maps.Copy(out, headers)
-	out[outbox.HeaderDataSchema] = url
-	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -189,7 +190,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		case batch:
 			one.id = outbox.NewID()
 		}
-		one.headers = withSchema(one.headers, items[i].schema)
+		one.headers = registry.WithSchema(one.headers, items[i].schema)
 		g.Go(func() error {
 			results[i].Accepted, results[i].Err = s.accept(ctx, &items[i].NewMessage, one, opts.Client)
 			s.count(&results[i])

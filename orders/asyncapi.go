@@ -140,6 +140,7 @@ func (p Publication) headers() object {
 		outbox.HeaderBreaker:     text("State of the relay's circuit breaker, if not closed"),
 		outbox.HeaderBackfill:    fixed("1"),
 		outbox.HeaderOriginalID:  uuid("Event id in the outbox, if an operator edited the event"),
+		outbox.HeaderDataSchema:  text("URL of the schema that the payload fits"),
 		outbox.HeaderTraceParent: text("W3C trace context of the request"),
 		outbox.HeaderTraceState:  text("W3C trace context of the request"),
 		outbox.HeaderRequestID:   text("Id of the request"),

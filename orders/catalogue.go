@@ -37,7 +37,7 @@ var catalogue = []httpapi.ProblemKind{
 	kind(problemRate, 429, "Too many requests with this token, or too many wrong tokens from this address.", "Retry after Retry-After.", true),
 	kind(problemInternal, 500, "An internal error; the log contains the details under the request id.", "Report it to the operators of the service, with X-Request-Id.", false),
 	kind(problemOverload, 503, "The service is overloaded. The request was not started.", "Retry after Retry-After.", true),
-	kind(problemUnavailable, 503, "The database is unavailable. The request stored nothing.", "Retry after Retry-After.", true),
+	kind(problemUnavailable, 503, "The database or the schema registry is unavailable. The request stored nothing.", "Retry after Retry-After.", true),
 	kind(problemUnknown, 503, "The outcome is unknown: the change may be stored, now or within a minute.", "Retry with the same Idempotency-Key; without one, read the order first.", true),
 	kind(problemIdentity, 503, "The token cannot be verified at the moment.", "Retry after Retry-After.", true),
 	kind(problemStopping, 503, "The server is shutting down.", "Retry on another instance.", true),

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // MaxVersion is the version up to which an order can be updated. It bounds the
@@ -30,6 +31,9 @@ type edit struct {
 // Errors are ErrNotFound, *ConflictError, *PreconditionError, *KeyReuseError,
 // *InvalidError of apply, *OverloadedError and *UnavailableError.
 func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteOptions) (Result, error) {
+	if err := s.loadSchema(ctx, c.kind.eventType()); err != nil {
+		return Result{}, err
+	}
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Result{}, err
@@ -68,6 +72,8 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOptions) (Order, error) {
 	unknown := me.retried
 	keyed := opts.IdempotencyKey != ""
+	var schema string
+	var checked int64 // the version whose event fits schema
 	for b := s.newBudget(ctx); ; {
 		head, mine, err := s.findChange(ctx, &me, keyed || unknown)
 		switch {
@@ -92,6 +98,14 @@ func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOpt
 		if err != nil {
 			return Order{}, err
 		}
+		// Once for each version: a new schema must not refuse an insert with an unknown outcome.
+		if o.Version != checked {
+			if schema, err = s.schemaOf(ctx, &e, me.retried); err != nil {
+				return Order{}, err
+			}
+			checked = o.Version
+		}
+		e.Headers = registry.WithSchema(e.Headers, schema)
 		applied, err := s.store.appendEvent(ctx, e)
 		f := fateOf(err)
 		s.metrics.attempt(stepAppend, f)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // Defaults of Config.
@@ -61,6 +62,13 @@ type Config struct {
 	// the outbox row of an older order has expired. Default 6 days; below the row
 	// TTL of the outbox table.
 	RepairWindow time.Duration
+
+	// Schemas checks the payload of an event against the schema of its topic before the
+	// event is stored. Default: none.
+	Schemas *registry.Registry
+	// Topics are the topics of the events by event type, for Schemas. A missing one is
+	// named like the type.
+	Topics map[string]string
 
 	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -21,6 +22,9 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err := errors.Join(n.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
 	}
+	if err := s.loadSchema(ctx, EventCreated); err != nil {
+		return Result{}, err
+	}
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return Result{}, err
@@ -30,32 +34,47 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	defer cancel()
 
 	id := s.newIdentity(outbox.NewID())
+	o, e, err := n.first(id, opts.headers(ctx))
+	if err != nil {
+		return Result{}, err
+	}
+	// Before the claim, so that a refused request stores nothing.
+	schema, err := s.schemaOf(ctx, &e, false)
+	if err != nil {
+		return Result{}, err
+	}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {
 			return Result{}, err
 		}
 	}
 	if id.retried {
-		o, err := s.created(ctx, &id)
+		was, err := s.created(ctx, &id)
 		switch {
 		case err == nil:
-			return Result{Order: o, Replayed: true}, nil
+			return Result{Order: was, Replayed: true}, nil
 		case !errors.Is(err, ErrNotFound):
 			return Result{}, s.unavailable(ctx, id.orderID, true, err)
 		}
+		if o, e, err = n.first(id, opts.headers(ctx)); err != nil {
+			return Result{}, err
+		}
 	}
-	o, err := n.build(id)
-	if err != nil {
-		return Result{}, err
-	}
-	e, err := o.event(EventCreated, opts.headers(ctx))
-	if err != nil {
-		return Result{}, err
-	}
+	e.Headers = registry.WithSchema(e.Headers, schema)
 	if err := s.storeNew(ctx, &o, e, id.retried); err != nil {
 		return Result{}, err
 	}
 	return Result{Order: o, Replayed: id.retried}, nil
+}
+
+// first returns the new order and its first event.
+func (n *NewOrder) first(id identity, headers map[string]string) (Order, outbox.Event, error) {
+	o, err := n.build(id)
+	if err != nil {
+		return Order{}, outbox.Event{}, err
+	}
+	e, err := o.event(EventCreated, headers)
+	return o, e, err
 }
 
 // created returns the order as it was created, which is the response to the

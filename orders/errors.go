@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // ErrNotFound is returned for an unknown order id.
@@ -75,7 +76,8 @@ func (e *KeyReuseError) Error() string {
 	return "this Idempotency-Key was used for another request (" + e.Operation + ")"
 }
 
-// UnavailableError reports that the database did not answer in time.
+// UnavailableError reports that the database did not answer in time, or that the schema
+// registry, whose error wraps registry.ErrUnavailable, did not.
 type UnavailableError struct {
 	// OrderID is the id of the order; zero if it has none yet.
 	OrderID gocql.UUID
@@ -84,7 +86,7 @@ type UnavailableError struct {
 	Unknown bool
 	// RetryAfter is the recommended delay before a retry.
 	RetryAfter time.Duration
-	// Err is the last error of the database.
+	// Err is the last error of the database or of the schema registry.
 	Err error
 }
 
@@ -93,8 +95,11 @@ func (e *UnavailableError) Error() string {
 	if e.Unknown {
 		return fmt.Sprintf("order %s: outcome unknown: %v", e.OrderID, e.Err)
 	}
+	if errors.Is(e.Err, registry.ErrUnavailable) {
+		return e.Err.Error()
+	}
 	return fmt.Sprintf("database unavailable: %v", e.Err)
 }
 
-// Unwrap returns the last error of the database.
+// Unwrap returns Err.
 func (e *UnavailableError) Unwrap() error { return e.Err }

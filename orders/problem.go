@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
@@ -130,6 +131,9 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 		return &problem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
 		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. This request stored nothing; retry later.")
+		if errors.Is(err, registry.ErrUnavailable) {
+			p.Detail = "The schema registry is unavailable. This request stored nothing; retry later."
+		}
 		if unavailable.Unknown {
 			p = newProblem(http.StatusServiceUnavailable, problemUnknown,
 				"The outcome is unknown: the change may be stored now or later. Read the order before retrying; with an Idempotency-Key a retry is safe.")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -122,6 +123,9 @@ func (s *Service) completeEvent(ctx context.Context, o *Order) error {
 	e, err := o.event(EventCreated, nil)
 	if err != nil {
 		return err
+	}
+	if schema, err := s.schemaOf(ctx, &e, true); err == nil { // its writer has checked it
+		e.Headers = registry.WithSchema(nil, schema)
 	}
 	err = s.store.create(ctx, o, e, 0)
 	s.metrics.attempt(stepBatch, fateOf(err))

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/whereis"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -28,7 +29,7 @@ import (
 
 // newMessages returns the API of messages on the session, which shares limiter. hints may be
 // nil. closeStore closes its store of payloads.
-func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, reg prometheus.Registerer, log *slog.Logger) (api *messages.API, closeStore func() error, err error) {
+func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, schemas *registry.Registry, reg prometheus.Registerer, log *slog.Logger) (api *messages.API, closeStore func() error, err error) {
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
 	if err != nil {
 		return nil, nil, err
@@ -40,10 +41,6 @@ func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons go
 	payloads, closePayloads, err := payloadStore(ctx, c)
 	if err != nil {
 		return nil, nil, err
-	}
-	schemas, err := c.Kafka.SchemaRegistry()
-	if err != nil {
-		return nil, nil, errors.Join(err, closePayloads())
 	}
 	service, err := messages.NewService(session, messages.Config{
 		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes, Payloads: payloads,

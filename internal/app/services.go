@@ -36,6 +36,16 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	consistency, _ := c.Scylla.Consistencies()
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
 	var err error
+	if conf.Schemas, err = c.Kafka.SchemaRegistry(); err != nil {
+		return nil, err
+	}
+	if conf.Schemas != nil {
+		publication, err := c.Publication()
+		if err != nil {
+			return nil, err
+		}
+		conf.Topics = publication.Topics
+	}
 	if conf.RepairWindow, err = repairWindow(ctx, &c.Scylla, session, log); err != nil {
 		return nil, err
 	}
@@ -50,7 +60,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	if s.orders, err = orders.New(session, conf); err != nil {
 		return nil, errors.Join(cli.Usage(err), s.Close())
 	}
-	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, reg, log); err != nil {
+	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, conf.Schemas, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

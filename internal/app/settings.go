@@ -107,7 +107,7 @@ type KafkaConfig struct {
 	Password string   `setting:"password" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
 	TokenURL string   `setting:"token_url" usage:"token endpoint of oauthbearer: OAuth 2.0, client credentials"`
 	Scopes   []string `setting:"token_scopes" usage:"scopes that oauthbearer requests"`
-	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them; https trusts the system, or kafka.tls_ca if kafka.tls is true; messages must fit the schema of their topic, and payloads are decoded; file:PATH and env:NAME refer to a URL stored there; empty uses none"`
+	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them; https trusts the system, or kafka.tls_ca if kafka.tls is true; messages and events of orders must fit the schema of their topic, and payloads are decoded; file:PATH and env:NAME refer to a URL stored there; empty uses none"`
 	Rack     string   `setting:"rack" usage:"rack or zone of this process, as the broker's broker.rack: records are read from a replica in the same one"`
 	tlsConfig
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
@@ -46,6 +48,8 @@ const (
 	maxAnswer = 4 << 20
 	// maxReferences bounds the schemas that one refers to, and theirs.
 	maxReferences = 100
+	// suffix follows the topic in the name of the subject of its payloads.
+	suffix = "-value"
 )
 
 // ErrUnavailable is wrapped by errors of a registry that does not answer, or refuses the
@@ -153,6 +157,29 @@ func (r *Registry) Ping(ctx context.Context) error {
 	return nil
 }
 
+// Load returns nil once the schema of a topic is known, so that a Check need not wait for the
+// registry, or an error that wraps ErrUnavailable.
+func (r *Registry) Load(ctx context.Context, topic string) error {
+	if r == nil {
+		return nil
+	}
+	if _, err := r.latest(ctx, topic+suffix); errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return nil
+}
+
+// WithSchema returns headers with the URL of a schema, or headers if the URL is empty.
+func WithSchema(headers map[string]string, schemaURL string) map[string]string {
+	if schemaURL == "" {
+		return headers
+	}
+	out := make(map[string]string, len(headers)+1)
+	maps.Copy(out, headers)
+	out[outbox.HeaderDataSchema] = schemaURL
+	return out
+}
+
 // Check returns the URL of the schema that a payload for a topic fits. It is "" if the topic has
 // none, or if the schema cannot be used here, so that the payload is not checked. The error is a
 // *ContractError, or wraps ErrUnavailable.
@@ -160,7 +187,7 @@ func (r *Registry) Check(ctx context.Context, topic string, payload []byte) (sch
 	if r == nil {
 		return "", nil
 	}
-	schemaURL, err = r.check(ctx, topic+"-value", payload)
+	schemaURL, err = r.check(ctx, topic+suffix, payload)
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.As(err, new(*ContractError)) {
 		return schemaURL, err
 	}
