@@ -31,8 +31,8 @@ func wideWindow(c *Config) {
 func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
-	for _, conf := range []scyllafake.Config{{Tokens: 4}, {Version: "2025.4", Tablets: true}} {
-		t.Run(fmt.Sprint("tablets=", conf.Tablets), func(t *testing.T) {
+	for _, conf := range []scyllafake.Config{{Tokens: 4}, {Version: "2025.4", Tablets: true}, {Version: "2026.1", Tablets: true}} {
+		t.Run("version="+conf.Version, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, conf, wideWindow)
@@ -95,7 +95,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 			_, err := n.NewGeneration(faults.Generation{In: 35 * time.Second, ExtraTokens: 4})
 			return err
 		}},
-		{scyllafake.Config{Version: "2025.4", Tablets: true}, func(n *faults.Node) error {
+		{scyllafake.Config{Version: "2026.1", Tablets: true}, func(n *faults.Node) error {
 			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 35 * time.Second})
 			return err
 		}},

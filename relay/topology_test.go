@@ -40,7 +40,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 		},
 		{
 			name: "tablets",
-			conf: scyllafake.Config{Version: "2025.4", Tablets: true},
+			conf: scyllafake.Config{Version: "2026.1", Tablets: true},
 			change: []func(*faults.Node) error{
 				func(n *faults.Node) error {
 					_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 12 * time.Second})

@@ -109,6 +109,8 @@ func TestMigrate_FromNothingAndAgain(t *testing.T) {
 		"5.1":                 {},
 		"2025.4":              {Version: "2025.4"},
 		"2025.4 with tablets": {Version: "2025.4", Tablets: true},
+		"2026.1":              {Version: "2026.1"},
+		"2026.1 with tablets": {Version: "2026.1", Tablets: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,6 +149,7 @@ func TestDetect(t *testing.T) {
 	for version, want := range map[string]Server{
 		"5.1":    {},
 		"2025.4": {Tablets: true, TabletsCDC: true},
+		"2026.1": {Tablets: true, TabletsCDC: true},
 	} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -175,6 +178,10 @@ func TestMigrate_TabletsMode(t *testing.T) {
 		{"2025.4", false, TabletsAuto, false, ""},
 		{"2025.4", true, TabletsOff, false, ""},
 		{"2025.4", false, TabletsOn, true, ""},
+		{"2026.1", true, TabletsAuto, true, ""},
+		{"2026.1", false, TabletsAuto, false, ""},
+		{"2026.1", true, TabletsOff, false, ""},
+		{"2026.1", false, TabletsOn, true, ""},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s %v %s", tt.version, tt.byself, tt.mode), func(t *testing.T) {

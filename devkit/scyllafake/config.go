@@ -48,8 +48,8 @@ type Config struct {
 	Identity *topology.Identity
 	// ClusterName is system.local's cluster_name, empty by default.
 	ClusterName string
-	// Version is the emulated ScyllaDB release: "5.1" (vnodes only) or "2025.4"
-	// (tablets, CDC on tablets). Default DefaultVersion.
+	// Version is the emulated ScyllaDB release: "5.1" (vnodes only), "2025.4" or
+	// "2026.1" (tablets, CDC on tablets). Default DefaultVersion.
 	Version string
 	// Tablets is the default for new keyspaces with NetworkTopologyStrategy;
 	// it needs a Version that has tablets.

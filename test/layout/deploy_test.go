@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -278,5 +279,44 @@ func TestDeploy_DashboardVariables(t *testing.T) {
 				t.Errorf("panel %q, query %s: %d of %d metrics are of the selected instances: %s", p.Title, q.RefID, selected, metrics, q.Expr)
 			}
 		}
+	}
+}
+
+// The versions of ScyllaDB in docs/testing.md are those that the tests imitate, and the image of
+// docker-compose.yml has one of them.
+func TestDeploy_ScyllaDBVersionsAreTested(t *testing.T) {
+	t.Parallel()
+	var documented []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ScyllaDB [^|]*\|([^|]*)\|`).FindAllStringSubmatch(read(t, filepath.Join(root, "docs/testing.md")), -1) {
+		documented = append(documented, regexp.MustCompile(`[0-9]+\.[0-9]+`).FindAllString(row[1], -1)...)
+	}
+	tested := map[string]bool{}
+	for _, pattern := range []string{"schema/*_test.go", "relay/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			for _, v := range regexp.MustCompile(`Version: "([0-9.]+)"`).FindAllStringSubmatch(read(t, f), -1) {
+				tested[v[1]] = true
+				if !slices.Contains(documented, v[1]) {
+					t.Errorf("%s imitates ScyllaDB %s, which docs/testing.md does not list: %q", f, v[1], documented)
+				}
+			}
+		}
+	}
+	oldest := regexp.MustCompile(`DefaultVersion += "([0-9.]+)"`).FindStringSubmatch(read(t, filepath.Join(root, "devkit/scyllafake/config.go")))
+	if oldest == nil {
+		t.Fatal("found no default version: the pattern is wrong")
+	}
+	tested[oldest[1]] = true
+	for _, v := range documented {
+		if !tested[v] {
+			t.Errorf("docs/testing.md lists ScyllaDB %s, which no test of schema or relay imitates", v)
+		}
+	}
+	image := regexp.MustCompile(`image: scylladb/scylla:([0-9]+\.[0-9]+)`).FindStringSubmatch(read(t, filepath.Join(root, "docker-compose.yml")))
+	if image == nil || !slices.Contains(documented, image[1]) {
+		t.Errorf("docker-compose.yml has the image %q, docs/testing.md lists %q", image, documented)
 	}
 }

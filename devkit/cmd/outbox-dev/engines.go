@@ -40,7 +40,7 @@ a crash of the machine.`,
 	f.StringVar(&e.CQLAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty disables the database")
 	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty disables the broker")
 	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault injection API; empty disables it")
-	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "emulated release: 5.1, or 2025.4 (tablets)")
+	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "emulated release: 5.1, or 2025.4 or 2026.1 (tablets)")
 	f.BoolVar(&e.Tablets, "tablets", false, "create new keyspaces in tablets mode")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")

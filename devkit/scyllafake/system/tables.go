@@ -63,6 +63,10 @@ var since = []struct {
 9 system.cdc_timestamps | keyspace_name text, table_name text | timestamp timestamp DESC | |
 10 system.cdc_streams | keyspace_name text, table_name text | timestamp timestamp, stream_state tinyint, stream_id blob | |
 `},
+	{func(v catalog.Version) bool { return v.AtLeast(2026, 1) }, `
+101 system_schema.keyspaces | | | | replication_v2 frozen<map<text, text>>
+115 system_schema.scylla_keyspaces | | | | consistency text
+`},
 }
 
 // replication of the system keyspaces, as a node lists it.

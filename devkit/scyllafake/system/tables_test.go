@@ -66,12 +66,13 @@ func TestKeyspaces_GenerationTimestamps(t *testing.T) {
 func TestKeyspaces_PerVersion(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		version               catalog.Version
-		initialTablets, cdcTS bool
+		version                            catalog.Version
+		initialTablets, cdcTS, consistency bool
 	}{
-		{catalog.Version{Major: 5, Minor: 1}, false, false},
-		{catalog.Version{Major: 6, Minor: 2}, true, false},
-		{catalog.Version{Major: 2025, Minor: 4}, true, true},
+		{catalog.Version{Major: 5, Minor: 1}, false, false, false},
+		{catalog.Version{Major: 6, Minor: 2}, true, false, false},
+		{catalog.Version{Major: 2025, Minor: 4}, true, true, false},
+		{catalog.Version{Major: 2026, Minor: 1}, true, true, true},
 	}
 	for _, tt := range tests {
 		ks := Keyspaces(tt.version)
@@ -80,6 +81,10 @@ func TestKeyspaces_PerVersion(t *testing.T) {
 		}
 		if _, ok := ks["system"].Tables["cdc_timestamps"]; ok != tt.cdcTS {
 			t.Errorf("%v: system.cdc_timestamps %v, want %v", tt.version, ok, tt.cdcTS)
+		}
+		_, consistency := ks["system_schema"].Tables["scylla_keyspaces"].ByName["consistency"]
+		if _, v2 := ks["system_schema"].Tables["keyspaces"].ByName["replication_v2"]; consistency != tt.consistency || v2 != tt.consistency {
+			t.Errorf("%v: consistency %v, replication_v2 %v, want %v", tt.version, consistency, v2, tt.consistency)
 		}
 	}
 }
