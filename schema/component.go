@@ -15,9 +15,12 @@ import (
 // Each migration, and so each table, belongs to one: the directory of its file.
 type Component string
 
-// The components. A keyspace that has any of them has Core.
+// The components. A keyspace that has any of them has Outbox.
 const (
-	// Core has the outbox table, the tables of the relay and the audit trail.
+	// Outbox has the outbox table and the tables of the migrations: all that a service
+	// needs whose relay has another keyspace.
+	Outbox Component = "outbox"
+	// Core has the tables of the relay and the audit trail.
 	Core Component = "core"
 	// DeadLetters has the dead letters, and the jobs on them.
 	DeadLetters Component = "dead-letters"
@@ -31,11 +34,13 @@ const (
 
 // requires contains all components that each component requires.
 var requires = map[Component][]Component{
-	Core: nil, DeadLetters: {Core}, Schedule: {Core}, Subscriptions: {Core, DeadLetters}, Orders: {Core},
+	Outbox: nil, Core: {Outbox}, DeadLetters: {Outbox, Core}, Schedule: {Outbox, Core}, Subscriptions: {Outbox, Core, DeadLetters}, Orders: {Outbox, Core},
 }
 
 // Components returns all components. Each is behind the components that it requires.
-func Components() []Component { return []Component{Core, DeadLetters, Schedule, Subscriptions, Orders} }
+func Components() []Component {
+	return []Component{Outbox, Core, DeadLetters, Schedule, Subscriptions, Orders}
+}
 
 // UnknownComponentError reports a name that is not the name of a component.
 type UnknownComponentError struct{ Name Component }
@@ -95,6 +100,13 @@ func (c Component) declaration() migration {
 	return migration{component: c, version: declared, name: "component"}
 }
 
+// chosen reports whether the declared components are a complete choice, and not those of a run
+// that was interrupted: Migrate declares Outbox and Core last. Core suffices, because builds
+// before 0.1.0 had no Outbox.
+func chosen(has []Component) bool {
+	return slices.Contains(has, Outbox) || slices.Contains(has, Core)
+}
+
 // declared is the version of declarations; those of migrations begin with 1.
 const declared = 0
 
@@ -117,7 +129,7 @@ func Installed(ctx context.Context, s *gocql.Session, keyspace string) ([]Compon
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the components of keyspace %s: %w", keyspace, err)
-	case !slices.Contains(has, Core):
+	case !chosen(has):
 		return nil, nil
 	}
 	return withRequired(has)

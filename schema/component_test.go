@@ -77,13 +77,13 @@ func TestComponents_RequireWhatIsBefore(t *testing.T) {
 	for i, c := range all {
 		got, err := withRequired([]Component{c})
 		again, _ := withRequired(got)
-		if err != nil || !slices.Contains(got, Core) || !slices.Equal(got, again) || !slices.Equal(got, slices.DeleteFunc(slices.Clone(all[:i+1]), func(x Component) bool { return !slices.Contains(got, x) })) {
-			t.Errorf("withRequired(%s) = %q, %v, want core, all that they require, and nothing behind %s", c, got, err, c)
+		if err != nil || !slices.Contains(got, Outbox) || !slices.Equal(got, again) || !slices.Equal(got, slices.DeleteFunc(slices.Clone(all[:i+1]), func(x Component) bool { return !slices.Contains(got, x) })) {
+			t.Errorf("withRequired(%s) = %q, %v, want outbox, all that they require, and nothing behind %s", c, got, err, c)
 		}
 	}
 	var unknown *UnknownComponentError
 	err := Migrate(t.Context(), nil, Options{Components: []Component{"letters"}})
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "use core,dead-letters,schedule,subscriptions,orders") {
+	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "use outbox,core,dead-letters,schedule,subscriptions,orders") {
 		t.Errorf("Migrate() = %v, want the valid names", err)
 	}
 	if _, err := load(fstest.MapFS{"cql/letters/001_a.cql": {Data: []byte("x;")}}); !errors.As(err, &unknown) {
@@ -146,29 +146,36 @@ func TestMigrate_Components(t *testing.T) {
 		}
 	}
 	check("before")
-	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
-	check("core", Core)
+	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Outbox}})
+	check("outbox", Outbox)
 	mustMigrate(t, s, Options{Keyspace: "shop"})
-	check("again", Core)
+	check("again", Outbox)
+	if len(want) != 3 {
+		t.Errorf("a service needs the tables %q, want three", want)
+	}
+	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
+	check("core", Outbox, Core)
+	mustMigrate(t, s, Options{Keyspace: "shop"})
+	check("core again", Outbox, Core)
 	plan, err := Status(t.Context(), s, Options{Keyspace: "shop", Components: []Component{Subscriptions}})
 	if err != nil || plan.UpToDate() || plan.Migrations[27].State != StatePending || plan.Migrations[12].State != StateAbsent {
 		t.Errorf("Status() of an addition = %+v, %v, want 028 pending and 013 absent", plan, err)
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Subscriptions}})
-	check("added", Core, DeadLetters, Subscriptions)
+	check("added", Outbox, Core, DeadLetters, Subscriptions)
 	mustExec(t, s, "DELETE FROM shop.schema_migrations WHERE component = ? AND version = ?", DeadLetters, 27)
 	if r, err := Status(t.Context(), s, Options{Keyspace: "shop"}); err != nil || r.UpToDate() || r.Migrations[26].State != StatePending || r.Migrations[12].State != StateAbsent {
 		t.Errorf("Status() = %+v, %v, want 027 pending", r, err)
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
-	check("completed", Core, DeadLetters, Subscriptions)
+	check("completed", Outbox, Core, DeadLetters, Subscriptions)
 }
 
 // A run that fails between its first declaration and its last migration leaves no keyspace
 // that a run without a choice takes for a smaller one.
 func TestMigrate_InterruptedChoice(t *testing.T) {
 	t.Parallel()
-	for _, chosen := range [][]Component{nil, {Core, DeadLetters}} {
+	for _, chosen := range [][]Component{nil, {Outbox, Core, DeadLetters}} {
 		for skip := range 2 + len(Components()) {
 			t.Run(fmt.Sprintf("%q after %d", chosen, skip), func(t *testing.T) {
 				t.Parallel()
@@ -201,6 +208,42 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Builds before 0.1.0 recorded the migrations of Outbox as those of Core. Nothing is applied
+// again, and no component is added to the choice.
+func TestMigrate_OutboxWasAPartOfCore(t *testing.T) {
+	t.Parallel()
+	srv, s := start(t, scyllafake.Config{})
+	mustMigrate(t, s, Options{Components: []Component{Core}})
+	before := created(t, s, "outbox")
+	migrations, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range migrations {
+		if m.component == Outbox {
+			mustExec(t, s, "INSERT INTO outbox.schema_migrations (component, version, name, checksum) VALUES (?, ?, ?, ?)", Core, m.version, m.name, m.checksum())
+		}
+	}
+	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ?", Outbox)
+	srv.Faults().MustAdd(faults.Rule{ // after the declaration
+		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "schema_migrations"}, Skip: 1,
+		Effect: faults.Effect{Failure: faults.Refuse(cqlerr.Unauthorized, "refused")},
+	})
+	for _, step := range []string{"before", "after"} {
+		has, err := Installed(t.Context(), s, "outbox")
+		if err != nil || !slices.Equal(has, []Component{Outbox, Core}) {
+			t.Errorf("%s: Installed() = %q, %v, want outbox and core", step, has, err)
+		}
+		if r, err := Status(t.Context(), s, Options{}); err != nil || !r.UpToDate() || !slices.Equal(r.Components, has) {
+			t.Errorf("%s: Status() = %+v, %v, want outbox and core without pending migrations", step, r, err)
+		}
+		mustMigrate(t, s, Options{})
+	}
+	if after := created(t, s, "outbox"); !slices.Equal(before, after) {
+		t.Errorf("tables %q, want %q", after, before)
 	}
 }
 

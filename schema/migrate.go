@@ -180,8 +180,8 @@ func (m *migrator) pending(ctx context.Context) ([]migration, error) {
 	}
 	wanted := rec.with(m.options.Components)
 	var out []migration
-	// Core is last: a keyspace without it has no valid choice of components yet, and processes
-	// that start during the first migrations wait instead of missing a component.
+	// Core and Outbox are last: a keyspace without them has no valid choice of components yet, and
+	// processes that start during the first migrations wait instead of missing a component.
 	for _, c := range slices.Backward(wanted) {
 		if !slices.Contains(rec.components, c) {
 			out = append(out, c.declaration())

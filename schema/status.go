@@ -90,6 +90,9 @@ func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 			return r, err
 		}
 		r.Components = append(r.Components, rec.components...)
+		if chosen(r.Components) {
+			r.Components, _ = withRequired(r.Components) // they are valid
+		}
 	}
 	wanted := rec.with(o.Components)
 	if exist["schema_locks"] {
@@ -127,10 +130,9 @@ type recorded struct {
 }
 
 // with returns the components that the keyspace is to have after some were added: the recorded
-// ones and these; all for a new keyspace without a choice. The declaration of Core is written
-// last: without it the recorded ones are a part of a choice whose run was interrupted.
+// ones and these; all for a new keyspace without a choice.
 func (r recorded) with(some []Component) []Component {
-	if len(some) == 0 && !slices.Contains(r.components, Core) {
+	if len(some) == 0 && !chosen(r.components) {
 		return Components()
 	}
 	all, _ := withRequired(slices.Concat(r.components, some)) // both are valid

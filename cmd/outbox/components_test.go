@@ -24,13 +24,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// coreFixture is engines with a keyspace shop that has the component core alone.
+// coreFixture is engines with a keyspace shop that has a component alone.
 type coreFixture struct {
 	t *testing.T
 	e engines.Engines
 }
 
 func setupCore(t *testing.T) *coreFixture {
+	t.Helper()
+	return setupComponent(t, "core", "outbox,core")
+}
+
+// setupComponent adds a component to the keyspace, which then has some.
+func setupComponent(t *testing.T, one, has string) *coreFixture {
 	t.Helper()
 	b := &coreFixture{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
 	log := slog.New(slog.DiscardHandler)
@@ -43,7 +49,7 @@ func setupCore(t *testing.T) *coreFixture {
 	if err := b.e.Start(teardown, log); err != nil {
 		t.Fatal(err)
 	}
-	if out, errOut, code := b.run("schema migrate", "--components", "core"); code != cli.ExitOK || out != "keyspace shop is up to date with core\n" {
+	if out, errOut, code := b.run("schema migrate", "--components", one); code != cli.ExitOK || out != "keyspace shop is up to date with "+has+"\n" {
 		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
 	}
 	return b
@@ -197,8 +203,68 @@ relay:
 	if out, errOut, code := b.run("verify", "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things", "--until", "0s"); code != cli.ExitOK || !strings.Contains(out, "1 events, 1 in their topics") {
 		t.Errorf("verify: status %d: %s%s", code, out, errOut)
 	}
-	if out, errOut, code := b.run("doctor", "--kafka-seeds", b.e.KafkaAddr, "--relay-dead-letters=false", "--relay-topics", "ThingHappened=things"); strings.Contains(out, "dead-letter") || strings.Contains(out, "dead_letter") || !strings.Contains(out, "keyspace shop is up to date with core,") {
+	if out, errOut, code := b.run("doctor", "--kafka-seeds", b.e.KafkaAddr, "--relay-dead-letters=false", "--relay-topics", "ThingHappened=things"); strings.Contains(out, "dead-letter") || strings.Contains(out, "dead_letter") || !strings.Contains(out, "keyspace shop is up to date with outbox,core,") {
 		t.Errorf("doctor: status %d: %s%s", code, out, errOut)
+	}
+}
+
+// A service has the three tables of the component outbox in its keyspace. A relay with a
+// keyspace of its own publishes its events; in that of the service it does not start.
+func TestComponents_RelayBesideAService(t *testing.T) {
+	t.Parallel()
+	b := setupComponent(t, "outbox", "outbox")
+	if out, errOut, code := b.run("relay", "--kafka-seeds", b.e.KafkaAddr); code != cli.ExitUsage || !strings.Contains(errOut, "keyspace shop does not have the components core, dead-letters\n") {
+		t.Errorf("relay in the keyspace of the service: status %d: %s%s", code, out, errOut)
+	}
+	if out, errOut, code := b.run("schema migrate", "--components", "core", "--scylla-keyspace", "outbox"); code != cli.ExitOK {
+		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
+	}
+	c, err := configOf(t, `
+relay:
+  dead_letters: false
+  confidence_window: 1s
+  tables: [{keyspace: shop, table: outbox_messages}]
+`, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "off", "--relay-session-timeout", "5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	cmd, ended, log := &cobra.Command{}, make(chan error, 1), &watched{}
+	cmd.SetContext(ctx)
+	cmd.SetErr(log)
+	go func() { ended <- app.RunRelay(cmd, c, time.Time{}) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("RunRelay() = %v", err)
+		}
+	}()
+	table, err := outbox.NewTable("shop", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, e := b.session(c), thing()
+	batch := session.Batch(gocql.LoggedBatch)
+	if err := errors.Join(table.Append(batch, e), batch.Exec()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.Kafka.Client(kgo.ConsumeTopics(e.Type), kgo.UnknownTopicRetries(-1), kgo.MetadataMinAge(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	wait, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if records := client.PollFetches(wait).Records(); len(records) != 1 || string(records[0].Key) != e.AggregateID.String() {
+		t.Fatalf("%d records, want the event:\n%s", len(records), log.text())
+	}
+	iter := session.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'shop'").Iter()
+	var tables []string
+	for name := ""; iter.Scan(&name); {
+		tables = append(tables, name)
+	}
+	if want := []string{"outbox_messages", "outbox_messages_scylla_cdc_log", "schema_locks", "schema_migrations"}; iter.Close() != nil || !slices.Equal(tables, want) {
+		t.Errorf("tables of the service: %q, want %q", tables, want)
 	}
 }
 
@@ -263,7 +329,7 @@ func TestComponents_AddedLater(t *testing.T) {
 		t.Errorf("doctor: status %d: %s%s", code, out, errOut)
 	}
 	for _, bad := range []string{"letters", "core,,orders", ""} {
-		if out, errOut, code := b.run("schema migrate", "--components", bad); code != cli.ExitUsage || !strings.Contains(errOut, "use core,dead-letters,schedule,subscriptions,orders") {
+		if out, errOut, code := b.run("schema migrate", "--components", bad); code != cli.ExitUsage || !strings.Contains(errOut, "use outbox,core,dead-letters,schedule,subscriptions,orders") {
 			t.Errorf("--components %q: status %d: %s%s", bad, code, out, errOut)
 		}
 	}
@@ -272,13 +338,13 @@ func TestComponents_AddedLater(t *testing.T) {
 		strings.Contains(out, "component core") || strings.Contains(out, "component orders") || !strings.Contains(out, "15 migrations of keyspace shop") {
 		t.Errorf("--dry-run: status %d: %s%s", code, out, errOut)
 	}
-	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK || out != "keyspace shop is up to date with core,dead-letters\n" {
+	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK || out != "keyspace shop is up to date with outbox,core,dead-letters\n" {
 		t.Errorf("schema migrate: status %d: %s%s", code, out, errOut)
 	}
-	if out, errOut, code := b.run("schema migrate", "--dry-run"); code != cli.ExitOK || out != "keyspace shop is up to date with core,dead-letters\n" {
+	if out, errOut, code := b.run("schema migrate", "--dry-run"); code != cli.ExitOK || out != "keyspace shop is up to date with outbox,core,dead-letters\n" {
 		t.Errorf("--dry-run: status %d: %s%s", code, out, errOut)
 	}
-	if out, errOut, code := b.run("schema status"); code != cli.ExitOK || !strings.Contains(out, "components core,dead-letters\n") || !strings.Contains(out, "absent") || strings.Contains(out, "pending") {
+	if out, errOut, code := b.run("schema status"); code != cli.ExitOK || !strings.Contains(out, "components outbox,core,dead-letters\n") || !strings.Contains(out, "absent") || strings.Contains(out, "pending") {
 		t.Errorf("schema status: status %d: %s%s", code, out, errOut)
 	}
 	if out, errOut, code := b.run("dlq list"); code != cli.ExitOK {
@@ -293,9 +359,9 @@ func TestComponents_AddedLater(t *testing.T) {
 func TestComponents_Completion(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string][]string{
-		"":                      {"core", "dead-letters", "schedule", "subscriptions", "orders"},
-		"core,orders,":          {"core,orders,dead-letters", "core,orders,schedule", "core,orders,subscriptions"},
-		"schedule,dead-letters": {"schedule,core", "schedule,dead-letters", "schedule,subscriptions", "schedule,orders"},
+		"":                      {"outbox", "core", "dead-letters", "schedule", "subscriptions", "orders"},
+		"core,orders,":          {"core,orders,outbox", "core,orders,dead-letters", "core,orders,schedule", "core,orders,subscriptions"},
+		"schedule,dead-letters": {"schedule,outbox", "schedule,core", "schedule,dead-letters", "schedule,subscriptions", "schedule,orders"},
 	} {
 		var out bytes.Buffer
 		root := newRoot(&out, io.Discard)

@@ -29,7 +29,7 @@ func Next(t testing.TB) string {
 	dir := t.TempDir()
 	migration, overlay, program := filepath.Join(dir, "next.cql"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "outbox")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(migrations, "core", fmt.Sprintf("%03d_next.cql", len(all)+1)): migration,
+		filepath.Join(migrations, "outbox", fmt.Sprintf("%03d_next.cql", len(all)+1)): migration,
 	}})
 	if err != nil {
 		t.Fatal(err)
