@@ -76,6 +76,19 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+// A quantile is not below its value, and at most a thousandth above.
+func TestLatency_IsPrecise(t *testing.T) {
+	t.Parallel()
+	for us := int64(1); us <= maxLatency.Microseconds(); us += us/700 + 1 {
+		h := newHistogram()
+		record(h, time.Duration(us)*time.Microsecond)
+		record(h, 2*maxLatency)
+		if got := h.quantile(.5); got < us || float64(got-us) > float64(us)/1000 {
+			t.Fatalf("of %d us: quantile = %d us", us, got)
+		}
+	}
+}
+
 func TestLatency_CountsFromWhenToBeSent(t *testing.T) {
 	t.Parallel()
 	h := newHistogram()

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
@@ -152,8 +151,8 @@ func (o *Offer) sum(calls []call) Offered {
 }
 
 // someLatency is zero where nothing was measured.
-func someLatency(h *hdrhistogram.Histogram) Latency {
-	if h.TotalCount() == 0 {
+func someLatency(h *histogram) Latency {
+	if h.total == 0 {
 		return Latency{}
 	}
 	return latencyOf(h)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/gocql/gocql"
 )
 
@@ -16,7 +15,7 @@ import (
 // session's observer, and safe for concurrent use.
 type Own struct {
 	mu sync.Mutex
-	h  *hdrhistogram.Histogram
+	h  *histogram
 }
 
 // NewOwn returns an Own without measurements.

@@ -150,4 +150,12 @@ var internalMutants = []mutant{
 		name: "a connection in memory is to any shard", file: "devkit/scyllafake/listen.go", pkg: "./devkit/scyllafake", run: "ReachesTheShard",
 		old: "ok && at.Port == s.shardAwarePort {", new: "ok && at.Port == s.shardAwarePort && s.tcp != nil {",
 	},
+	{
+		name: "dev ends with an error after Ctrl-C", file: "devkit/cmd/outbox-dev/run.go", pkg: "./test/e2e", run: "EndsWithZeroAfterCtrlC",
+		old: "	fmt.Fprintln(d.errOut, \"\\nstopping; data is kept in \"+d.dirName())\n	return nil", new: "	fmt.Fprintln(d.errOut, \"\\nstopping; data is kept in \"+d.dirName())\n	return ctx.Err()",
+	},
+	{
+		name: "dev does not end on a full disk", file: "devkit/engines/engines.go", pkg: "./test/e2e", run: "EndsOnAFullDisk",
+		old: "Failed: e.failed,", new: "Failed: nil,",
+	},
 }
