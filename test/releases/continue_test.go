@@ -3,10 +3,13 @@ package releases
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,7 +76,7 @@ func TestReleases_WriteTheSame(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("if earlier versions may read it, write the file of the unreleased version: go test ./test/releases -update")
+		t.Log("if earlier versions may read it, write the file of the unreleased version: go test ./test/releases -update, then -digest")
 	}
 }
 
@@ -127,6 +130,44 @@ func vocabulary(r *release) map[string]bool {
 		}
 	}
 	return words
+}
+
+// TestReleases_AreUnchanged compares the files with their recorded digests. -digest records that
+// of the unreleased version alone; -update does not, so that no run writes a file unnoticed.
+func TestReleases_AreUnchanged(t *testing.T) {
+	const list = "testdata/SHA256SUMS"
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	b, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, open := string(b), unreleased(t)+".json"
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(f)
+		line := fmt.Sprintf("%x  %s\n", sha256.Sum256(b), name)
+		switch {
+		case strings.Contains(recorded, line):
+		case name == open && *digest:
+			lines := slices.DeleteFunc(strings.SplitAfter(recorded, "\n"), func(l string) bool { return strings.HasSuffix(l, "  "+name+"\n") })
+			if err := os.WriteFile(list, []byte(strings.Join(lines, "")+line), 0o644); err != nil { //nolint:gosec // a file of the repository
+				t.Fatal(err)
+			}
+		case name == open:
+			t.Errorf("%s has changed: go test ./test/releases -digest accepts it", f)
+		default:
+			t.Errorf("%s has changed; the file of a released version must not change: restore it", f)
+		}
+	}
+	if got := strings.Count(recorded, "\n"); got != len(files) && !*digest {
+		t.Errorf("%s has %d lines, want one for each of %d files", list, got, len(files))
+	}
 }
 
 // TestReleases_EachHasAFile finds a version without a file.

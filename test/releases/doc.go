@@ -10,5 +10,7 @@
 //	go test ./test/releases -update
 //
 // writes that of the version that is unreleased in CHANGELOG.md, with the story of
-// story_test.go, and refuses to change another one.
+// story_test.go, and refuses to change another one. SHA256SUMS has the digests of all files.
+// They are compared, and the same test with -digest instead of -update accepts a new file of
+// the unreleased version.
 package releases

@@ -32,7 +32,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
-var update = flag.Bool("update", false, "write the file of the unreleased version")
+var (
+	update = flag.Bool("update", false, "write the file of the unreleased version")
+	digest = flag.Bool("digest", false, "record the digest of the file of the unreleased version")
+)
 
 // refused is an event type whose topic the broker refuses during the recording.
 const refused = "Refused"
