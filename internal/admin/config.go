@@ -58,7 +58,8 @@ type Config struct {
 	// Topics are patterns of the topics whose records can be read. Default:
 	// stream.DefaultTopics.
 	Topics []string
-	// Registry decodes their payloads in the wire format of a schema registry. Default: none.
+	// Registry decodes payloads in the wire format of a schema registry, of records and of
+	// dead letters. Default: none.
 	Registry *registry.Registry
 	// Relay is the name of the relay that publishes to these topics, and Tables are its
 	// outbox tables, which are searched for an event's row. Default: outbox_messages in

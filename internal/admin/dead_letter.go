@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/base64"
 	"time"
 	"unicode/utf8"
@@ -56,6 +57,7 @@ type DeadLetterBody struct {
 	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
 	PayloadBase64 *string           `json:"payload_base64,omitempty" doc:"The payload, byte for byte; absent if it is null"`
 	PayloadBytes  int               `json:"payload_bytes"`
+	PayloadJSON   *string           `json:"payload_decoded,omitempty" doc:"JSON of a payload in the wire format of a schema registry; absent if it cannot be decoded, or if the JSON has more than 1 MiB"`
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers"`
 	WrittenAt     *time.Time        `json:"written_at,omitempty" doc:"The write time of the event's CDC row"`
@@ -130,6 +132,25 @@ type Follower struct {
 
 // maxFollowers is the maximum number of followers in a response.
 const maxFollowers = 100
+
+// decodeTime bounds the wait for the schema of a payload, and maxDecoded its JSON.
+const (
+	decodeTime = 2 * time.Second
+	maxDecoded = 1 << 20
+)
+
+// decoded returns the JSON of a payload in the wire format of the schema registry; nil if it
+// has none.
+func (ep *deadLetterEndpoints) decoded(ctx context.Context, payload []byte) *string {
+	ctx, cancel := context.WithTimeout(ctx, decodeTime)
+	defer cancel()
+	data, err := ep.registry.JSON(ctx, payload)
+	if err != nil || data == nil || len(data) > maxDecoded {
+		return nil
+	}
+	text := string(data)
+	return &text
+}
 
 // forms returns a payload as text, if it is UTF-8, and as base64; both are nil for a null
 // payload.

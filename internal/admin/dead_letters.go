@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 type meOutput struct {
@@ -91,12 +92,13 @@ func equalCounts[K comparable](a, b map[K]int64) bool {
 // deadLetterEndpoints read dead letters: one, many, their counts and their groups.
 type deadLetterEndpoints struct {
 	*operations
-	store *dlq.Store
-	stats *remembered[StatsBody]
+	store    *dlq.Store
+	registry *registry.Registry
+	stats    *remembered[StatsBody]
 }
 
 func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
-	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters}
+	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, registry: cfg.Registry}
 	ep.stats = newRemembered(cfg.LiveInterval, ep.readStats)
 	return ep
 }
@@ -279,7 +281,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 		b.WrittenAt = when(time.UnixMicro(l.WrittenAt))
 	}
 	b.PayloadText, b.PayloadBase64 = forms(l.Payload)
-	b.PayloadBytes = len(l.Payload)
+	b.PayloadBytes, b.PayloadJSON = len(l.Payload), ep.decoded(ctx, l.Payload)
 	if l.EditedID != (gocql.UUID{}) {
 		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
 	}

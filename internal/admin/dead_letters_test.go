@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
 // listBody is the answer of a listing.
@@ -110,6 +115,41 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 		t.Errorf("null payload: %+v", got)
 	}
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/01a2005c-395d-72e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
+}
+
+// A payload in the wire format of a schema registry is decoded, beside its bytes. One that
+// cannot be, or whose JSON is too large, stays as it is.
+func TestDeadLetter_DecodedBySchema(t *testing.T) {
+	t.Parallel()
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	fake.SeedSchema("OrderCreated-value", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"v","type":"string"}]}`})
+	fake.SeedSchema("nulls", 1, 2, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"array","items":"null"}`})
+	schemas, err := registry.New(fake.URL(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, func(c *Config) { c.Registry = schemas })
+	read := func(payload []byte) (got DeadLetterBody) {
+		t.Helper()
+		l := testDeadLetter(fmt.Sprint(payload[:min(len(payload), 8)]), 1)
+		l.Payload = payload
+		b.writeDeadLetter(t, l, time.Time{})
+		b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
+		if want := base64.StdEncoding.EncodeToString(payload); got.PayloadBase64 == nil || *got.PayloadBase64 != want || got.PayloadBytes != len(payload) {
+			t.Errorf("the payload %q is returned as %+v", payload, got)
+		}
+		return got
+	}
+	if got := read([]byte("\x00\x00\x00\x00\x01\x02a")); got.PayloadJSON == nil || *got.PayloadJSON != `{"v":"a"}` {
+		t.Errorf("Avro: %+v", got)
+	}
+	nulls := append(binary.AppendVarint([]byte{0, 0, 0, 0, 2}, maxDecoded/4), 0)
+	for what, payload := range map[string][]byte{"not of its schema": {0, 0, 0, 0, 1, 9, 0xff}, "of an unknown schema": {0, 0, 0, 0, 9, 0}, "large": nulls, "JSON": []byte("{}")} {
+		if got := read(payload); got.PayloadJSON != nil {
+			t.Errorf("a payload that is %s is decoded to %d bytes", what, len(*got.PayloadJSON))
+		}
+	}
 }
 
 func TestStatsAndGroups(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -86,6 +88,32 @@ func TestTopics_Browse(t *testing.T) {
 	b.visit("/topics/" + topic)
 	b.click("tbody tr:first-child a")
 	b.at("/events/" + id)
+}
+
+// A payload in the wire format of a schema registry is shown decoded, in its topic and as a
+// dead letter, and byte for byte as hex.
+func TestTopics_DecodedBySchema(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.schemas.SeedSchema(topic+"-value", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"S","fields":[{"name":"customer","type":"string"}]}`})
+	avro := "\x00\x00\x00\x00\x01\x0a17850"
+	w.topic()
+	w.publish(avro)
+	id := w.writeDeadLetter(func(l *dlq.DeadLetter) { l.Payload = []byte(avro) })
+	b := w.open(access.Viewer, "/topics/"+topic)
+	b.sees("tbody tr", `{"customer":"17850"}`)
+	b.click("tbody tr:first-child [aria-expanded]")
+	shown := func() {
+		t.Helper()
+		b.sees(`[aria-label="Payload"]`, "11 bytes, decoded by its schema")
+		b.click(`[data-key="tab-How the payload is shown-hex"]`)
+		b.sees(".payload", "00 00 00 00 01 0a 31 37 38 35 30")
+	}
+	b.sees(".payload", `"customer": "17850"`)
+	shown()
+	b.visit("/dead-letters/" + id.String())
+	b.sees(".payload", `"customer": "17850"`)
+	shown()
 }
 
 // A followed topic shows records as they arrive, above the earlier ones; the address

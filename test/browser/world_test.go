@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
@@ -26,6 +27,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -58,6 +60,7 @@ type world struct {
 	broker      *kfake.Cluster
 	kafka       *kgo.Client
 	engine      *engine.Engine
+	schemas     *srfake.Registry
 	gate        *access.Gate
 	keeper      *archive.Keeper
 	tokens      map[access.Role]string
@@ -89,6 +92,8 @@ func start(t *testing.T) *world {
 	}
 	t.Cleanup(w.kafka.Close)
 	w.engine = newEngine(t, w)
+	w.schemas = srfake.New()
+	t.Cleanup(w.schemas.Close)
 	var conf access.Config
 	for _, r := range access.Roles {
 		secret, hash := access.NewToken()
@@ -123,12 +128,16 @@ func start(t *testing.T) *world {
 // serve runs the API with the console at an address.
 func (w *world) serve(addr string) {
 	w.t.Helper()
+	schemas, err := registry.New(w.schemas.URL(), nil, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	server, err := admin.New(admin.Config{
 		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: testworld.Kafka{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
-		Archive: w.keeper,
+		Archive: w.keeper, Registry: schemas,
 		Timeout: patience, LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {

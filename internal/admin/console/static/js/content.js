@@ -13,13 +13,16 @@ export const binary = (e) => e.payload_text === undefined && e.payload_base64 !=
 // first is the view that a payload is shown in first.
 export const first = (e) => (binary(e) ? "hex" : pretty(e.payload_text ?? "") ? "pretty" : "raw");
 
+// decoded is e with the JSON that a schema gives its payload, if there is one, as the text.
+export const decoded = (e, json) => (json === undefined ? e : { ...e, payload_text: json, decoded: true });
+
 // payload shows that of e, which has payload_text, payload_base64 or neither. state
 // keeps the view and whether all is shown; draw is called when it has changed.
 export function payload(e, state, draw) {
-  const text = e.payload_text ?? null, raw = binary(e) ? Uint8Array.from(atob(e.payload_base64), (c) => c.charCodeAt(0)) : null;
+  const text = e.payload_text ?? null, raw = binary(e) || e.decoded ? Uint8Array.from(atob(e.payload_base64), (c) => c.charCodeAt(0)) : null;
   const size = raw ? raw.length : new TextEncoder().encode(text ?? "").length;
   const lines = text !== null ? pretty(text) : null;
-  const views = [lines && ["pretty", "Pretty"], text !== null && ["raw", "Raw"], ["hex", "Hex"]].filter(Boolean);
+  const views = [lines && ["pretty", e.decoded ? "Decoded" : "Pretty"], text !== null && !e.decoded && ["raw", "Raw"], ["hex", "Hex"]].filter(Boolean);
   const none = text === null && !raw, big = size > most && !state.whole;
   const show = () => {
     if (state.view === "hex") return hex(raw ?? new TextEncoder().encode(text), big ? most / 4 : Infinity);
@@ -27,7 +30,7 @@ export function payload(e, state, draw) {
     return some?.length ? prettyView(some) : visible(big ? text.slice(0, most) : text);
   };
   const body = none ? h("p", { class: "muted" }, "It has no payload (null).") : !size ? h("p", { class: "muted" }, "Its payload is empty.") : h("pre", { class: "code payload", tabindex: "0", "aria-label": "Payload" }, show());
-  return panel("Payload", { aside: h("div", { class: "row" }, h("span", { class: "small muted" }, `${visible(e.content_type || "no content type")} · ${bytes(size)}`), size > 0 && views.length > 1 && tabs("How the payload is shown", views, state.view, (v) => { state.view = v; draw(); }),
+  return panel("Payload", { aside: h("div", { class: "row" }, h("span", { class: "small muted" }, `${visible(e.content_type || "no content type")} · ${bytes(size)}${e.decoded ? ", decoded by its schema" : ""}`), size > 0 && views.length > 1 && tabs("How the payload is shown", views, state.view, (v) => { state.view = v; draw(); }),
     size > 0 && copyButton(state.view === "pretty" && text ? prettyText(text) ?? text : text ?? e.payload_base64, "payload")) },
   body, big && h("p", { class: "row" }, h("span", { class: "muted" }, "Only the beginning is shown."), h("button", { type: "button", class: "button", "data-key": "whole", onclick: () => { state.whole = true; draw(); } }, "Show all")));
 }

@@ -1,7 +1,7 @@
 // One dead letter: its content, its error, its history, and the events parked behind it.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
-import { first, headers, pairs, payload } from "../content.js";
+import { decoded, first, headers, pairs, payload } from "../content.js";
 import { fill, h, icon } from "../dom.js";
 import { ago, count, known, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
@@ -24,7 +24,7 @@ export function deadLetter(ctx) {
       // The biography reads the topics, which takes longer, so it is drawn later.
       if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page shows the error */ });
       l = now;
-      state.view ||= first(l);
+      state.view ||= first(decoded(l, l.payload_decoded));
       draw();
     } catch (err) {
       if (ctx.signal.aborted) return;
@@ -51,7 +51,7 @@ export function deadLetter(ctx) {
             h("p", null, h("b", null, l.error_class), l.error_code && h("span", { class: "code-tag mono" }, l.error_code)), h("p", null, why, " ", h("span", { class: "muted" }, help)),
             l.error_text && h("pre", { class: "code error-text", tabindex: "0", "aria-label": "Error text" }, visible(l.error_text)),
             (l.error_chain ?? []).length > 0 && h("details", { open: true }, h("summary", null, `Error chain, ${plural(l.error_chain.length, "step")}`), h("ol", { class: "chain" }, l.error_chain.map((s) => h("li", { class: "mono break" }, visible(s)))))),
-          payload(l, state, draw),
+          payload(decoded(l, l.payload_decoded), state, draw),
           headers(l.headers, state, draw),
           Object.keys(l.raw ?? {}).length > 0 && pairs("Raw columns", l.raw, { says: "The readable columns of a row that is not an event." }),
           Object.keys(l.metadata ?? {}).length > 0 && pairs("Metadata of the relay", l.metadata)),

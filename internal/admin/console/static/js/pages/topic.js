@@ -1,6 +1,6 @@
 // The records of a topic, newest first, and new ones while it is followed.
 import { api } from "../api.js";
-import { first, headers, payload } from "../content.js";
+import { decoded, first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
 import { ago, bytes, count, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
@@ -12,7 +12,8 @@ const pollMs = 1500;
 const most = 500; // rows that are kept while the topic is followed
 
 const keyOf = (r) => `${r.partition}-${r.offset}`;
-const content = (r) => ({ payload_text: r.data_text, payload_base64: r.data_base64, content_type: r.content_type });
+// A record with both forms is decoded by its schema.
+const content = (r) => decoded({ payload_text: r.data_text, payload_base64: r.data_base64, content_type: r.content_type }, r.data_base64 === undefined ? undefined : r.data_text);
 
 export function topic(ctx) {
   const name = ctx.params.name, path = `/topics/${encodeURIComponent(name)}`;
