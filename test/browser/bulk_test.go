@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,15 +258,55 @@ func TestList_Total(t *testing.T) {
 		w.writeDeadLetter(func(l *dlq.DeadLetter) { l.ErrorClass = []string{"a", "b"}[i/51] })
 	}
 	b := w.open(access.Viewer, "/dead-letters?status=open")
-	b.sees(".pager", "50 of 52 dead letters, newest first")
+	b.sees(".pager", "1–50 of 52 dead letters, newest first")
 	b.visit("/dead-letters?status=open&error_class=a")
-	b.sees(".pager", "50 of 51 dead letters, newest first")
+	b.sees(".pager", "1–50 of 51 dead letters, newest first")
 	b.click("[data-key=next]")
-	b.sees(".pager", "1 of 51 dead letters, newest first, page 2")
+	b.sees(".pager", "51 of 51 dead letters, newest first, page 2")
 	b.visit("/dead-letters?status=open&error_class=b")
 	b.sees(".pager", "1 dead letter, newest first")
 	b.visit("/dead-letters?status=open&text=bytes")
-	b.sees(".pager", "50 dead letters, newest first") // the counts do not tell it
+	b.sees(".pager", "1–50 of more than 50 dead letters, newest first") // the counts do not contain it
+	b.click("[data-key=next]")
+	b.sees(".pager", "51–52 of 52 dead letters, newest first, page 2")
+	b.click("[data-key=back]")
+	b.sees(".pager", "1–50 of more than 50 dead letters, newest first")
+}
+
+// The lists of orders, messages, jobs and changes contain how many there are, and sort the rows
+// of a page.
+func TestList_SortsItsPage(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.shop()
+	for _, actor := range []string{"bert", "ann", "carl"} {
+		if _, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{ErrorClass: "none"}, Rate: 50}, dlq.Actor{Name: actor, Reason: "INC-311"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.session.Query("INSERT INTO admin_audit (day, id, actor, role, action, target, reason, state) VALUES (?, ?, ?, 'admin', 'reshard-relay', 'orders', 'more hosts', 'done')",
+			time.Now().UTC().Truncate(24*time.Hour), gocql.TimeUUID(), actor).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := w.open(access.Viewer, "/")
+	for _, list := range []struct{ path, pager, column string }{
+		{"/orders?customer=17850", "13 orders, newest first", "Status"},
+		{"/scheduled", "7 messages, next due first", "Topic"},
+		{"/jobs", "3 jobs, newest first", "By"},
+		{"/audit", "3 changes, newest first", "Who"},
+	} {
+		b.visit(list.path)
+		b.sees(".pager", list.pager)
+		b.click("[data-key=sort-" + list.column + "]")
+		b.click("[data-key=sort-" + list.column + "]")
+		got := eval[[]string](b, `[...document.querySelectorAll("tbody td[data-label=" + %s + "]")].map((c) => c.innerText)`, list.column)
+		if want := slices.Sorted(slices.Values(got)); got[0] == got[len(got)-1] || !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(b, a) }) {
+			t.Errorf("%s, sorted twice by %s, has %q, want the reverse of %q", list.path, list.column, got, want)
+		}
+		if title := eval[string](b, `document.querySelector("[data-key=sort-" + %s + "]").title`, list.column); title != "Sort the rows of this page" {
+			t.Errorf("the title of a column of %s is %q", list.path, title)
+		}
+	}
 }
 
 // A filter is saved under a name in the browser, chosen again, and deleted.

@@ -213,7 +213,7 @@ func TestOverview_OneShard(t *testing.T) {
 			{"orders", "pod-0/1", `{"state":"stopped"}`},
 			{"orders", "pod-a/1/shards", `{"state":"running","ready":true,"sharing":{"shards":1,"owned":[0],"joined":true}}`},
 			{"orders", "pod-b/1/shards", `{"state":"running","ready":true,"sharing":{"shards":1,"owned":[],"joined":true}}`},
-			{"orders/00-of-01", "pod-a/1", `{"state":"running","ready":true,"breaker":{"state":"closed"},"behind_seconds":2.5,"in_flight":3,"rates":{"published":120.4,"failures":0,"found":{}},"shard":{"index":0,"count":1}}`},
+			{"orders/00-of-01", "pod-a/1", `{"state":"running","ready":true,"breaker":{"state":"closed"},"behind_seconds":2.5,"in_flight":3,"rates":{"published":120.4,"failures":0,"found":{}},"lag":[{"name":"0x6b1c","behind_seconds":2.5}],"shard":{"index":0,"count":1}}`},
 		} {
 			if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?)",
 				row[0], table, row[1], time.Now(), row[2]).Exec(); err != nil {
@@ -246,6 +246,19 @@ func TestOverview_OneShard(t *testing.T) {
 		t.Errorf("%d tables of shards are shown for one shard", n)
 	}
 	b.shoot("one-shard")
+	// The largest lags are folded, also without parts of the ring; unfolded, they stay so while
+	// heartbeats draw them again.
+	open := func() bool { return eval[bool](b, `document.querySelector(".overview details").open`) }
+	if open() {
+		t.Error("the streams with the largest lag are unfolded at first")
+	}
+	b.click(".overview summary")
+	b.load(`document.querySelector(".overview details").dataset.before = ""`)
+	b.gone(".overview details[data-before]")
+	if !open() {
+		t.Error("the streams with the largest lag are folded by a heartbeat")
+	}
+	b.sees(".overview .lag", "0x6b1c")
 }
 
 // A relay with several instances has one panel: owners of shards, unowned
@@ -272,7 +285,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	}
 	speak()
 	b := w.open(access.Viewer, "/")
-	w.background("instances", func(ctx context.Context) error {
+	end := w.background("instances", func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			speak()
 			select {
@@ -296,6 +309,17 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 		t.Errorf("the page is %d pixels too wide", over)
 	}
 	b.shoot("shards-phone")
+	// A relay that was stopped as a whole is no problem.
+	end()
+	for _, instance := range []string{"pod-a/1", "pod-b/1", "pod-c/1"} {
+		say("orders", instance, `{"state":"stopped","sharing":{"shards":4,"owned":[],"joined":false}}`)
+	}
+	for i, instance := range []string{"pod-a/1", "pod-a/1", "pod-b/1", "pod-b/1"} {
+		say(fmt.Sprintf("orders/%02d-of-04", i), instance, fmt.Sprintf(`{"state":"stopped","breaker":{"state":"closed"},"shard":{"index":%d,"count":4}}`, i))
+	}
+	b.sees(".say.info .say-title", "Relay orders was stopped")
+	b.has("table.shards .b-archived", 4)
+	b.has("table.shards .b-failed", 0)
 }
 
 // The audit trail contains the changes of a relay by a command, with a link to

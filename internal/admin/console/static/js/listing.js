@@ -1,6 +1,6 @@
 // Lists whose filter and page are in the address, and the choosing of rows.
 import { h, fill } from "./dom.js";
-import { plural } from "./format.js";
+import { count, plural } from "./format.js";
 import * as keys from "./keys.js";
 import { go, href, query } from "./router.js";
 import { savedViews } from "./views.js";
@@ -21,12 +21,13 @@ const minute = (ms) => `${new Date(ms).toISOString().slice(0, 16)}:00Z`;
 export function listing(path, fields, things, [before, after] = ["Newer", "Older"]) {
   const q = query();
   const trail = (q.trail ?? "").split(" ").filter(Boolean); // cursors of the pages before
-  let next = "";
+  const sizes = (q.sizes ?? "").split(" ").filter(Boolean); // how many rows these have
+  let next = "", size = 0;
   const filtered = fields.some((k) => q[k]);
   const current = Object.fromEntries(fields.map((k) => [k, q[k]]));
   const change = (to) => go(href(path, { ...current, ...to }).slice("/console".length));
-  const forward = () => change({ cursor: next, trail: q.cursor ? [...trail, q.cursor].join(" ") : "" });
-  const back = () => change(trail.length ? { cursor: trail.at(-1), trail: trail.slice(0, -1).join(" ") } : {});
+  const forward = () => change({ cursor: next, trail: q.cursor ? [...trail, q.cursor].join(" ") : "", sizes: [...sizes, size].join(" ") });
+  const back = () => change(trail.length ? { cursor: trail.at(-1), trail: trail.slice(0, -1).join(" "), sizes: sizes.slice(0, -1).join(" ") } : {});
   // set acts at once on what is chosen, on Enter or on leaving on what is typed.
   const set = (name) => (e) => { const v = e.target.value.trim(); if (v !== (q[name] ?? "")) change({ [name]: v }); };
 
@@ -58,10 +59,15 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
     return el;
   };
 
-  // pager is the line below a page: what it says, and the ways to the pages beside it.
-  const pager = (page, says) => {
-    next = page.next;
-    return h("div", { class: "row between pager" }, h("span", { class: "muted" }, `${says}${q.cursor ? `, page ${trail.length + 2}` : ""}`),
+  // pager is the line below a page of n rows: which they are, of how many, their order,
+  // and the ways to the pages beside it. The API counts few lists, so without a total the
+  // last page shows it, and the others what it exceeds.
+  const pager = (page, n, [one, many], order, total = null) => {
+    next = page.next; size = n;
+    const before = sizes.reduce((sum, s) => sum + (Number(s) || 0), 0), upTo = before + n;
+    const all = total !== null ? plural(total, one, many) : `${next ? "more than " : ""}${plural(upTo, one, many)}`;
+    const here = !n ? "none on this page" : !next && !q.cursor ? plural(n, one, many) : `${n > 1 ? `${count(before + 1)}–` : ""}${count(upTo)} of ${all}`;
+    return h("div", { class: "row between pager" }, h("span", { class: "muted" }, `${here}, ${order}${q.cursor ? `, page ${trail.length + 2}` : ""}`),
       h("div", { class: "row" },
         q.cursor && h("button", { type: "button", class: "button", "data-key": "back", onclick: back }, before),
         next && h("button", { type: "button", class: "button", "data-key": "next", onclick: forward }, after)));

@@ -5,6 +5,7 @@ import { short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
 import { empty, failed, loading } from "../parts.js";
 import { href } from "../router.js";
+import { sorter } from "../sort.js";
 
 const states = {
   done: "The change was made.", refused: "The change was not made.", unknown: "The result is unknown, because the database did not answer: check the dead letter.",
@@ -29,10 +30,12 @@ const place = (e) => {
   return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
 };
 
+const columns = [["When", (e) => Date.parse(e.at)], ["Who", (e) => e.actor], ["What", (e) => e.action], ["On", (e) => e.target], ["Why"], ["Result", (e) => e.state]];
+
 export function audit(ctx) {
   ctx.title("Audit");
   const all = listing("/audit", ["what", "actor"], "changes"), { q } = all;
-  const body = h("div", null, loading("the audit"));
+  const body = h("div", null, loading("the audit")), order = sorter(() => draw());
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was requested through the API, the console, outbox relay reshard and outbox scheduled: who, what, why, and the result. Times are UTC.")),
     all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the full name" })), body));
   let page = null;
@@ -47,22 +50,22 @@ export function audit(ctx) {
   const draw = () => {
     const lines = page.lines;
     fill(body, lines.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
-      h("thead", null, h("tr", null, ["When", "Who", "What", "On", "Why", "Result"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", null, lines.map((e, i) => h("tr", null,
+      h("thead", null, h("tr", null, order.head(columns))),
+      h("tbody", null, order.rows(lines, columns).map((e) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, stamp(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replace("-", " ")),
-        h("td", { "data-label": "On" }, on(e, i)),
+        h("td", { "data-label": "On" }, on(e)),
         h("td", { "data-label": "Why", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
-      , all.pager(page, lines.length ? "Newest first" : "None on this page")]
+      , all.pager(page, lines.length, ["change"], "newest first")]
       : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")
       : empty("Nothing was changed yet.", "Replays, discards, edits and other changes are listed here, with the user and the reason.", h("a", { class: "button", href: href("/dead-letters") }, "Show dead letters")));
   };
-  const on = (e, i) => {
+  const on = (e) => {
     if (!e.target) return h("span", { class: "muted" }, "–");
     const [path, name] = place(e);
-    return h("a", { class: "mono", href: href(path), title: e.target, "data-key": `a-${i}` }, name);
+    return h("a", { class: "mono", href: href(path), title: e.target, "data-key": `a-${e.id}` }, name);
   };
   ctx.soon(["dead_letters", "job"], read, 1500);
   read();

@@ -2,7 +2,7 @@
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, known, plural, short, visible } from "../format.js";
+import { ago, count, known, short, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { chooser, listing, since } from "../listing.js";
 import { badge, empty, failed, finder, loading } from "../parts.js";
@@ -66,7 +66,7 @@ export function deadLetters(ctx) {
         ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/dead-letters") }, "Show all dead letters"))
         : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, table(deadLetters, chosen, order), all.pager(page, `${total === null ? "" : `${count(deadLetters.length)} of `}${plural(total ?? deadLetters.length, "dead letter")}, newest first`));
+      fill(list, table(deadLetters, chosen, order), all.pager(page, deadLetters.length, ["dead letter"], "newest first", total));
     }
     const here = deadLetters.filter((l) => chosen.has(l.event_id));
     chosen.show(here.length === deadLetters.length && (page.next || q.cursor), () => {

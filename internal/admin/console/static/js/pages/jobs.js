@@ -2,8 +2,10 @@
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, short, stamp, visible } from "../format.js";
+import { listing } from "../listing.js";
 import { empty, failed, loading } from "../parts.js";
-import { href, query } from "../router.js";
+import { href } from "../router.js";
+import { sorter } from "../sort.js";
 import { actions, open } from "../words.js";
 
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
@@ -24,33 +26,37 @@ export const share = (p) => (p?.total ? Math.min(100, (100 * (p.done ?? 0)) / p.
 
 export const progressBar = (j) => h("progress", { max: 100, value: j.state === "done" ? 100 : share(j.progress), "aria-label": `${actions[j.action]?.title ?? j.action}, ${count(j.progress?.done ?? 0)} of ${count(j.progress?.total ?? 0)}` });
 
+const columns = [["Job", (j) => actions[j.action]?.title ?? j.action], ["State", (j) => j.state], ["Dead letters", (j) => j.progress?.total], ["Progress", (j) => share(j.progress)], ["By", (j) => j.actor], ["Why"], ["Made", (j) => Date.parse(j.created_at)]];
+
 export function jobs(ctx) {
   ctx.title("Jobs");
+  const list = listing("/jobs", [], "jobs"), { q } = list, order = sorter(draw);
   const body = h("div", null, loading("jobs"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Jobs"), h("p", { class: "muted" }, "Actions on many dead letters, with their reports. A job resumes by itself after a crash.")), body));
   let all = null, page = null;
   const read = async () => {
     try {
-      page = await api.jobs({ cursor: query().cursor, limit: 50 }, ctx.signal);
+      page = await api.jobs({ cursor: q.cursor, limit: 50 }, ctx.signal);
       all = page.jobs;
       draw();
     } catch (err) {
       if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
     }
   };
-  const draw = () => fill(body, all.length
-    ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
-      h("thead", null, h("tr", null, ["Job", "State", "Dead letters", "Progress", "By", "Why", "Made"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", null, all.map((j) => h("tr", null,
-        h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, actions[j.action]?.title ?? j.action)),
-        h("td", { "data-label": "State" }, stateBadge(j.state)),
-        h("td", { "data-label": "Dead letters" }, h("span", { class: "clip" }, filterText(j))),
-        h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
-        h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
-        h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, visible(j.reason))),
-        h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at))))))),
-      h("div", { class: "row between pager" }, h("span", { class: "muted" }, "Newest first"), page.next && h("a", { class: "button", href: href("/jobs", { cursor: page.next }), "data-key": "next" }, "Older")))
-    : empty("No job was started yet.", "Choose dead letters or a group and act on them. The action is a job with a rate limit, a pause button and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
+  function draw() {
+    fill(body, all.length || q.cursor
+      ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
+        h("thead", null, h("tr", null, order.head(columns))),
+        h("tbody", null, order.rows(all, columns).map((j) => h("tr", null,
+          h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, actions[j.action]?.title ?? j.action)),
+          h("td", { "data-label": "State" }, stateBadge(j.state)),
+          h("td", { "data-label": "Dead letters" }, h("span", { class: "clip" }, filterText(j))),
+          h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
+          h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
+          h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, visible(j.reason))),
+          h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at))))))), list.pager(page, all.length, ["job"], "newest first"))
+      : empty("No job was started yet.", "Choose dead letters or a group and act on them. The action is a job with a rate limit, a pause button and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
+  }
   ctx.soon(["job"], read);
   read();
 }

@@ -1,10 +1,11 @@
 // A customer's orders, by the time they were placed.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, plural, short, visible } from "../format.js";
+import { ago, count, short, visible } from "../format.js";
 import { listing, since } from "../listing.js";
 import { empty, failed, finder, loading, mark } from "../parts.js";
 import { go, href } from "../router.js";
+import { sorter } from "../sort.js";
 import { orderStates } from "../words.js";
 
 const fields = ["customer", "from", "to"];
@@ -12,7 +13,7 @@ const fields = ["customer", "from", "to"];
 export function orders(ctx) {
   ctx.title("Orders");
   const all = listing("/orders", fields, "orders"), { q } = all;
-  const list = h("div");
+  const list = h("div"), order = sorter(draw);
   fill(ctx.el, h("div", { class: "stack" },
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Orders"), finder("Open an order by its id", "order id", (id) => go(`/orders/${id}`))), filters(all), list));
   let page = null;
@@ -34,17 +35,21 @@ export function orders(ctx) {
   function draw() {
     const orders = page.orders;
     if (!orders.length) return fill(list, empty("There is no such order.", "This customer has none in this period. Ids are case-sensitive.", q.from || q.to ? h("a", { class: "button", href: href("/orders", { customer: q.customer }) }, "At any time") : null));
-    return fill(list, table(orders), all.pager(page, `${plural(orders.length, "order")}, newest first`));
+    return fill(list, table(orders, order), all.pager(page, orders.length, ["order"], "newest first"));
   }
 
   ctx.every(5000, read);
   read();
 }
 
-const table = (all) => h("div", { class: "scroll", role: "region", "aria-label": "Orders", tabindex: "0" }, h("table", { class: "cards" },
+// columns are those of the table, in which totals of several currencies sort by their numbers.
+const columns = [["Order"], ["Status", (o) => o.status], ["Total", (o) => Number(o.total), true], ["Lines", (o) => o.lines, true], ["Country", (o) => o.country], ["Reference", (o) => o.invoice], ["Version", (o) => o.version, true],
+  ["Placed", (o) => Date.parse(o.placed_at)]];
+
+const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-label": "Orders", tabindex: "0" }, h("table", { class: "cards" },
   h("caption", { class: "hidden-text" }, "Orders, newest first"),
-  h("thead", null, h("tr", null, ["Order", "Status", "Total", "Lines", "Country", "Reference", "Version", "Placed"].map((t) => h("th", { scope: "col", class: numbers.has(t) ? "num" : null }, t)))),
-  h("tbody", null, all.map((o) => h("tr", { "data-id": o.id },
+  h("thead", null, h("tr", null, order.head(columns))),
+  h("tbody", null, order.rows(all, columns).map((o) => h("tr", { "data-id": o.id },
     h("td", { "data-label": "Order" }, h("a", { class: "mono", href: href(`/orders/${o.id}`), title: o.id, "data-key": `row-${o.id}` }, short(o.id))),
     h("td", { "data-label": "Status" }, mark(orderStates, o.status)),
     h("td", { "data-label": "Total", class: "num nowrap" }, `${o.total} ${o.currency}`),
@@ -53,8 +58,6 @@ const table = (all) => h("div", { class: "scroll", role: "region", "aria-label":
     h("td", { "data-label": "Reference" }, h("span", { class: "clip" }, visible(o.invoice ?? "–"))),
     h("td", { "data-label": "Version", class: "num" }, count(o.version)),
     h("td", { "data-label": "Placed", class: "nowrap" }, ago(o.placed_at)))))));
-
-const numbers = new Set(["Total", "Lines", "Version"]);
 
 const filters = (all) => all.form("Filter orders", "customer", all.text("customer", "Customer", { placeholder: "its id", maxlength: 64 }),
   all.period("Placed", "from", "to", [["", "any time"], ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["365d", "in a year"]], { ago: 168, ends: "Before (UTC)" }));

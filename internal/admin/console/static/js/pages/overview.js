@@ -245,14 +245,16 @@ function sharedPanel(shards) {
   const first = shards[0], name = whole(first), members = first.members;
   const idle = members.filter((m) => !m.sharing.owned.length);
   const off = (r) => r.silent || r.state === "stopped";
+  // Shards need owners unless the whole relay was stopped.
+  const none = !members.length && shards.every((r) => r.state === "stopped") ? ["archived", "stopped"] : ["failed", "none"];
   const standby = ["Standby", idle.length > 0 && idle.map(processOf).join(", ")];
-  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent ? "b-failed" : "b-pending"}` }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
+  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
     h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, shards.map((r) => h("tr", null,
         h("th", { scope: "row" }, String(r.shard.index)),
-        h("td", { class: "break" }, off(r) ? h("span", { class: "badge b-failed" }, "none") : r.instance,
+        h("td", { class: "break" }, off(r) ? h("span", { class: `badge b-${none[0]}` }, none[1]) : r.instance,
           broken(r) && h("p", null, h("span", { class: `badge ${r.breaker.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${r.breaker.state.replace("_", "-")}`))),
         off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "released " : "no heartbeat since ", ago(r.at)) : [
           h("td", null, (r.rates?.published ?? 0).toFixed(1)), h("td", null, seconds(r.behind_seconds))])))),
@@ -271,8 +273,11 @@ function relayPanelsOf(relays) {
 
 const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
 
+// unfolded are the relays whose streams were unfolded; each heartbeat draws them again.
+const unfolded = new Set();
+
 function relayView(r) {
-  const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [];
+  const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [], key = `${r.name} ${r.table}`;
   const stale = r.silent || r.state === "stopped";
   const said = (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
@@ -292,7 +297,7 @@ function relayView(r) {
     ]),
     groups.length > 0 && [h("h3", { class: "gap" }, `Lag of ${plural(r.streams, "stream")}, by parts of the ring`),
       bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
-    lag.length > 0 && h("details", { class: "gap", open: !groups.length }, h("summary", null, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
+    lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
     r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(r.before[0].at), "."),
   ];
 }

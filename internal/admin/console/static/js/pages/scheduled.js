@@ -2,12 +2,13 @@
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
-import { ago, plural, short, stamp, visible } from "../format.js";
+import { ago, short, stamp, visible } from "../format.js";
 import { listing, until } from "../listing.js";
 import { changeMany } from "../many.js";
 import { empty, failed, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
+import { sorter } from "../sort.js";
 
 const fields = ["topic", "key", "client", "from", "until"];
 const looks = 5; // pages that may come back empty before somebody has to ask for more
@@ -15,7 +16,7 @@ const looks = 5; // pages that may come back empty before somebody has to ask fo
 export function scheduled(ctx) {
   ctx.title("Scheduled");
   const all = listing("/scheduled", fields, "messages", ["Earlier", "Later"]), { q } = all;
-  const list = h("div", null, loading("what waits"));
+  const list = h("div", null, loading("what waits")), order = sorter(draw);
   fill(ctx.el, h("div", { class: "stack" },
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Scheduled messages"), finder("Open a message by its id", "message id", (id) => go(`/scheduled/${id}`))), filters(all), all.filtered && many(), list));
   let page = null;
@@ -54,17 +55,19 @@ export function scheduled(ctx) {
         ? empty("No scheduled message matches.", "It may have been delivered or cancelled, or the filter is too narrow.", h("a", { class: "button", href: href("/scheduled"), "data-key": "all" }, "Show all scheduled messages"))
         : empty("There are no scheduled messages.", "Messages with delay or deliver_at are listed here until they are due."));
     }
-    return fill(list, messages.length ? table(messages) : h("p", { class: "muted" }, "None so far; the search continues on the next page."), all.pager(page, `${plural(messages.length, "message")}, next due first`));
+    return fill(list, messages.length ? table(messages, order) : h("p", { class: "muted" }, "None so far; the search continues on the next page."), all.pager(page, messages.length, ["message"], "next due first"));
   }
 
   ctx.every(5000, read);
   read();
 }
 
-const table = (all) => h("div", { class: "scroll", role: "region", "aria-label": "Scheduled messages", tabindex: "0" }, h("table", { class: "cards" },
+const columns = [["Message"], ["Topic", (m) => m.topic], ["Key", (m) => m.key], ["Due", (m) => Date.parse(m.deliver_at)], ["At (UTC)"], ["Handed in", (m) => Date.parse(m.created_at)]];
+
+const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-label": "Scheduled messages", tabindex: "0" }, h("table", { class: "cards" },
   h("caption", { class: "hidden-text" }, "Scheduled messages, next due first"),
-  h("thead", null, h("tr", null, ["Message", "Topic", "Key", "Due", "At (UTC)", "Handed in"].map((t) => h("th", { scope: "col" }, t)))),
-  h("tbody", null, all.map((m) => h("tr", { "data-id": m.id },
+  h("thead", null, h("tr", null, order.head(columns))),
+  h("tbody", null, order.rows(all, columns).map((m) => h("tr", { "data-id": m.id },
     h("td", { "data-label": "Message" }, h("a", { class: "mono", href: href(`/scheduled/${m.id}`), title: m.id, "data-key": `row-${m.id}` }, short(m.id))),
     h("td", { "data-label": "Topic" }, h("span", { class: "clip wide", title: m.topic }, visible(m.topic))),
     h("td", { "data-label": "Key" }, h("span", { class: "clip" }, m.key ? visible(m.key) : "–")),

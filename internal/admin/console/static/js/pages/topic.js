@@ -85,7 +85,7 @@ export function topic(ctx) {
         : empty("The topic has no records.", "Records appear here when they are published. Follow shows them as they arrive."));
     }
     return fill(list, records.length ? table(records) : h("p", { class: "muted" }, "None so far; the search continues on the next page."),
-      following ? h("p", { class: "muted" }, `The newest ${plural(records.length, "record")}; stop following for older ones.`) : all.pager(page, `${plural(records.length, "record")}, newest first`));
+      following ? h("p", { class: "muted" }, `The newest ${plural(records.length, "record")}; stop following for older ones.`) : all.pager(page, records.length, ["record"], "newest first"));
   }
 
   const table = (records) => h("div", { class: "scroll", role: "region", "aria-label": "Records", tabindex: "0" }, h("table", { class: "cards" },
