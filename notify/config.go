@@ -13,31 +13,21 @@ var targetName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
 // webhookScheme is before the URL of our own signed webhook.
 const webhookScheme = "webhook+"
 
-// ParseTargets parses targets of the form "name=URL". A URL may be given as
-// file:PATH or env:NAME, see Reveal; webhook+https://… is a signed webhook,
-// which needs the secrets; any other URL is one of shoutrrr. The error contains
-// every problem, without the URLs.
+// ParseTargets parses targets of the form "name=URL". webhook+https://… is a
+// signed webhook, which needs the secrets; any other URL is one of shoutrrr.
+// The error contains every problem, without the URLs.
 func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
 	out := make(map[string]Target)
 	var errs []error
 	var keys Keys
 	if len(webhookSecrets) > 0 {
-		var secrets []string
-		for i, s := range webhookSecrets {
-			v, err := Reveal(s)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("webhook secret %d: %w", i+1, err))
-				continue
-			}
-			secrets = append(secrets, v)
-		}
 		var err error
-		if keys, err = ParseKeys(secrets...); err != nil && len(errs) == 0 {
+		if keys, err = ParseKeys(webhookSecrets...); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	for i, pair := range targets {
-		name, setting, ok := strings.Cut(pair, "=")
+		name, raw, ok := strings.Cut(pair, "=")
 		if !ok || !targetName.MatchString(name) {
 			errs = append(errs, fmt.Errorf("target %d of %d: use name=URL, with letters, digits, - and _ in the name", i+1, len(targets)))
 			continue
@@ -46,7 +36,7 @@ func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
 			errs = append(errs, fmt.Errorf("target %s: the name is taken", name))
 			continue
 		}
-		t, err := parseTarget(setting, keys)
+		t, err := parseTarget(raw, keys)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("target %s: %w", name, err))
 			continue
@@ -59,11 +49,7 @@ func ParseTargets(targets, webhookSecrets []string) (map[string]Target, error) {
 	return out, nil
 }
 
-func parseTarget(setting string, keys Keys) (Target, error) {
-	raw, err := Reveal(setting)
-	if err != nil {
-		return nil, err
-	}
+func parseTarget(raw string, keys Keys) (Target, error) {
 	if rest, ok := strings.CutPrefix(raw, webhookScheme); ok {
 		return NewWebhook(rest, keys)
 	}

@@ -2,37 +2,9 @@ package notify
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
-	"os"
 	"strings"
 )
-
-// Reveal returns the value of a secret setting: "file:" is followed by the path
-// of a file, "env:" by the name of an environment variable; any other setting
-// is the value itself. The error never contains the value.
-func Reveal(setting string) (string, error) {
-	switch {
-	case strings.HasPrefix(setting, "file:"):
-		b, err := os.ReadFile(strings.TrimPrefix(setting, "file:"))
-		if err != nil {
-			return "", fmt.Errorf("read a secret: %w", err)
-		}
-		v := strings.TrimSpace(string(b))
-		if v == "" {
-			return "", fmt.Errorf("the file %s is empty", strings.TrimPrefix(setting, "file:"))
-		}
-		return v, nil
-	case strings.HasPrefix(setting, "env:"):
-		name := strings.TrimPrefix(setting, "env:")
-		v := strings.TrimSpace(os.Getenv(name))
-		if v == "" {
-			return "", fmt.Errorf("the environment variable %s is not set", name)
-		}
-		return v, nil
-	}
-	return setting, nil
-}
 
 // minSecret is the minimum length of a part of a URL that is redacted; shorter
 // parts would redact ordinary words.

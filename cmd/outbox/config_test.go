@@ -61,6 +61,8 @@ func TestConfig(t *testing.T) {
 		"relay: {shard: 2}":              "relay.shard",
 		"relay: {attempt_timeout: soon}": "relay.attempt_timeout",
 		"scylla: {keyspace: 'A B'}":      "A B",
+		"retention: {archive: 'no://b'}": "outbox-cloud",
+		"kafka: {password: 'file:/no'}":  "kafka.password",
 	} {
 		write(text)
 		if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, want) {

@@ -191,7 +191,7 @@ func TestArchive_WriteReadsBack(t *testing.T) {
 func TestOpen_UnknownSchemes(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), "nosuch://bucket?key=canary")
-	if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "-tags cloud") {
+	if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "outbox-cloud") {
 		t.Errorf("an unknown scheme: %v", err)
 	}
 	if _, err := Open(t.Context(), "file://"+t.TempDir()+"?metadata=skip"); err == nil || !strings.Contains(err.Error(), "without options") {

@@ -55,14 +55,29 @@ func Register(scheme string, open func(ctx context.Context, bucketURL string) (B
 	schemes.open[scheme] = open
 }
 
+// Supported returns an error if this program cannot open the archive at where, because its
+// scheme is not registered. It connects to nothing.
+func Supported(where string) error {
+	scheme, _, isURL := strings.Cut(where, "://")
+	if !isURL || scheme == "file" {
+		return nil
+	}
+	schemes.Lock()
+	defer schemes.Unlock()
+	if schemes.open[scheme] != nil {
+		return nil
+	}
+	return fmt.Errorf("this build does not contain %s://; outbox-cloud (make build-cloud) contains s3, gs and azblob", scheme)
+}
+
 func openBucket(ctx context.Context, bucketURL string) (Bucket, error) {
+	if err := Supported(bucketURL); err != nil {
+		return nil, err
+	}
 	scheme, _, _ := strings.Cut(bucketURL, "://")
 	schemes.Lock()
 	open := schemes.open[scheme]
 	schemes.Unlock()
-	if open == nil {
-		return nil, fmt.Errorf("this build does not contain %s://; make build-cloud links s3, gs and azblob (-tags cloud)", scheme)
-	}
 	return open(ctx, bucketURL)
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -88,9 +87,7 @@ func (c *APIConfig) server(at string) (s apiServer, err error) {
 	case c.Token != "" && !access.Private(s.url):
 		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or a tunnel to a port of this machine", s.url)
 	}
-	if s.token, err = notify.Reveal(c.Token); err != nil {
-		return s, fmt.Errorf("api.token (OUTBOX_API_TOKEN): %w", err)
-	}
+	s.token = c.Token
 	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api", nil)
 	return s, err
 }

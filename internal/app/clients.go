@@ -23,7 +23,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
-	"github.com/scylla-outbox/scylla-outbox/notify"
 )
 
 // Addresses returns the contact points with their ports, as the driver dials them, or as
@@ -301,15 +300,11 @@ func (c KafkaConfig) SchemaRegistry() (*registry.Registry, error) {
 	if c.Registry == "" {
 		return nil, nil //nolint:nilnil // nil has no schemas
 	}
-	address, err := notify.Reveal(c.Registry)
-	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("kafka.schema_registry: %w", err))
-	}
 	conf, err := c.config("kafka", c.Log)
 	if err != nil {
 		return nil, err
 	}
-	r, err := registry.New(address, conf, c.Log)
+	r, err := registry.New(c.Registry, conf, c.Log)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("kafka.schema_registry: %w", err))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,7 +23,14 @@ func AddFlags(cmd *cobra.Command, sections ...string) {
 		c.Admin.Addr = addr
 	}
 	settings.Of(c).AddFlags(cmd.Flags(), sections...)
+	if err := cmd.Flags().SetAnnotation("config", sectionsAnnotation, sections); err != nil {
+		panic(err) // the flag is defined above
+	}
 }
+
+// sectionsAnnotation is the annotation of --config with the sections of the command. Secrets
+// and objects of other sections may be those of another machine.
+const sectionsAnnotation = "outbox_sections"
 
 // rulesKey is the key of the list of rules. Like the list of tables it has no
 // flag and no environment variable.
@@ -97,6 +105,14 @@ func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.Flag
 	}
 	all := settings.Of(c)
 	err := all.Load(path, lookup, flags)
+	var sections []string
+	if f := flags.Lookup("config"); f != nil {
+		sections = f.Annotations[sectionsAnnotation]
+	}
+	err = errors.Join(err, all.Reveal(sections...))
+	if len(sections) == 0 || slices.Contains(sections, SectionRetention) {
+		err = errors.Join(err, c.Retention.check())
+	}
 	if _, wrong := dlq.NewStrategyRules(c.Relay.Rules); wrong != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", rulesKey, wrong))
 	}

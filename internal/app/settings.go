@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ const (
 	SectionAdminAPI      = "admin API" // the part of the section admin that only the admin API uses
 	SectionRelay         = "relay"
 	SectionDLQ           = "dlq"
+	SectionHints         = "hints" // the part of the section relay that the order API uses too
 	SectionSchema        = "schema"
 	SectionAPI           = "api"
 	SectionLog           = "log"
@@ -49,9 +51,9 @@ const (
 // Sections of the settings of a service that several commands run.
 var (
 	// RelaySections are the sections of the relay.
-	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionNotifications, SectionRetention, SectionLog}
+	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionHints, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are the sections of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionRetention, SectionAdmin, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionHints, SectionRetention, SectionAdmin, SectionLog}
 	// SubscriptionsSections are the sections of the process that runs subscriptions.
 	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionAdmin, SectionLog}
 )
@@ -107,7 +109,7 @@ type KafkaConfig struct {
 	Password string   `setting:"password" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
 	TokenURL string   `setting:"token_url" usage:"token endpoint of oauthbearer: OAuth 2.0, client credentials"`
 	Scopes   []string `setting:"token_scopes" usage:"scopes that oauthbearer requests"`
-	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them; https trusts the system, or kafka.tls_ca if kafka.tls is true; messages and events of orders must fit the schema of their topic, and payloads are decoded; file:PATH and env:NAME refer to a URL stored there; empty uses none"`
+	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them; https trusts the system, or kafka.tls_ca if kafka.tls is true; messages and events of orders must fit the schema of their topic, and payloads are decoded; empty uses none"`
 	Rack     string   `setting:"rack" usage:"rack or zone of this process, as the broker's broker.rack: records are read from a replica in the same one"`
 	tlsConfig
 
@@ -203,7 +205,7 @@ type RelayConfig struct {
 	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
-	HintKey               string             `setting:"hint_key" secret:"true" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
+	HintKey               string             `setting:"hint_key" secret:"true" section:"hints" field:"HintKey" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
 	DedupMemory           int64              `setting:"dedup_memory" min:"1" usage:"bytes for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
@@ -232,7 +234,7 @@ type dlqConfig struct {
 // subscriptions.
 type APIConfig struct {
 	URL   string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions serve'; empty is http://127.0.0.1:8082"`
-	Token string `setting:"token" secret:"true" usage:"token for that API; file:PATH and env:NAME refer to a token stored there"`
+	Token string `setting:"token" secret:"true" usage:"token for that API"`
 	TLSCA string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
 }
 
@@ -253,8 +255,8 @@ type logConfig struct {
 // package notifications: lasting conditions are repeated every four hours, once per shift,
 // and half of a day's dead letters must be resolved, which separates handled from forgotten.
 type notificationsConfig struct {
-	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…; file:PATH and env:NAME refer to a URL stored there"`
-	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced; file: and env: too"`
+	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…"`
+	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced"`
 	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
 	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
@@ -267,6 +269,14 @@ type retentionConfig struct {
 	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
 	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, or longer while others wait behind them; off keeps them"`
 	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them, and the database their outlines; off keeps them"`
+}
+
+// check returns an error if this build does not contain the object store of the archive.
+func (c *retentionConfig) check() error {
+	if err := archive.Supported(c.Archive); err != nil {
+		return fmt.Errorf("retention.archive (OUTBOX_RETENTION_ARCHIVE): %w", err)
+	}
+	return nil
 }
 
 // VerifyConfig is the continuous verification.

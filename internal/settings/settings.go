@@ -11,7 +11,8 @@
 //	oneof    the allowed words, separated by spaces
 //	off      the value of the word off; 0 is then refused for other
 //	         numbers than durations, for which 0 is off too
-//	secret   "true": the setting has no flag, because the process list shows flags
+//	secret   "true": the setting has no flag, because the process list shows flags, and may
+//	         be a reference, see Fields.Reveal
 //	flag     name of the flag, where it differs from the key
 //	section  group of flags, where it differs from the section's name
 //	field    names of other fields that take their value from the setting

@@ -35,6 +35,22 @@ var internalMutants = []mutant{
 		old: "e.Field); ok {", new: "e.Field); !ok {",
 	},
 	{
+		name: "settings: a secret in a file is its path", file: "internal/settings/reveal.go", pkg: "./internal/app", run: "Secrets_EachMay",
+		old: "f.value.SetString(text)", new: "_ = text",
+	},
+	{
+		name: "settings: a name before a reference is lost", file: "internal/settings/reveal.go", pkg: "./internal/app", run: "Secrets_EachMay",
+		old: "out = append(out, name+text)", new: "out = append(out, text)",
+	},
+	{
+		name: "settings: a command needs the secrets of others", file: "internal/settings/reveal.go", pkg: "./internal/app", run: "Secrets_OfOther",
+		old: "(len(sections) == 0 || ", new: "(len(sections) >= 0 || ",
+	},
+	{
+		name: "settings: an archive of another build is accepted", file: "dlq/archive/bucket.go", pkg: "./internal/app", run: "Archive_OfAnother",
+		old: "if schemes.open[scheme] != nil {", new: "if scheme != \"\" {",
+	},
+	{
 		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
 		old: "max(share.DefaultRebalanceTimeout, ", new: "max(0, ",
 	},
