@@ -75,3 +75,38 @@ func TestConfig(t *testing.T) {
 		t.Errorf("config check with an unknown variable: %s", errOut)
 	}
 }
+
+// A context is a configuration file of the user, and the shell completes its name.
+func TestConfig_Context(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	if err := os.Mkdir(filepath.Join(dir, "outbox"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "outbox", "prod.yml")
+	if err := os.WriteFile(file, []byte("scylla: {keyspace: shop}\napi: {token: canary, url: 'no URL'}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		variable, args string
+		code           int
+		want           string
+	}{
+		{"", "config print --context prod", cli.ExitOK, "shop"},
+		{"prod", "config print", cli.ExitOK, "shop"},
+		{"prod", "config check", cli.ExitOK, "is valid"},
+		{"prod", "dlq stats", cli.ExitUsage, "other users can read secrets"},
+		{"", "dlq stats --context prd", cli.ExitUsage, "the contexts are prod"},
+		{"", "__complete dlq list --context ", cli.ExitOK, "prod\n"},
+	} {
+		t.Setenv("OUTBOX_CONTEXT", tt.variable)
+		var out bytes.Buffer
+		args := strings.Fields(tt.args)
+		if strings.HasSuffix(tt.args, " ") {
+			args = append(args, "")
+		}
+		if code := run(args, &out, &out); code != tt.code || !strings.Contains(out.String(), tt.want) || strings.Contains(out.String(), "canary") {
+			t.Errorf("OUTBOX_CONTEXT=%s outbox %s: status %d\n%swant %d and %q", tt.variable, tt.args, code, out.String(), tt.code, tt.want)
+		}
+	}
+}

@@ -15,9 +15,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 )
 
-// AddFlags adds --config and the flags of the sections to the command. Secrets have no flag.
+// AddFlags adds --config, --context and the flags of the sections to the command. Secrets have no flag.
 func AddFlags(cmd *cobra.Command, sections ...string) {
 	cmd.Flags().String("config", "", "configuration file (YAML); flags take precedence over the environment, the environment over the file")
+	addContextFlag(cmd)
 	c := defaults()
 	if addr, ok := AdminAddrs[cmd.Name()]; ok {
 		c.Admin.Addr = addr
@@ -40,7 +41,7 @@ const rulesKey = "relay.rules"
 // flag over environment over file over default. All problems are in one error,
 // as an error of usage.
 func LoadConfig(cmd *cobra.Command) (*Config, error) {
-	path, err := cmd.Flags().GetString("config")
+	path, byContext, err := ConfigFile(os.LookupEnv, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +54,9 @@ func LoadConfig(cmd *cobra.Command) (*Config, error) {
 		return nil, err
 	}
 	warnOfStrangers(log, os.Environ())
+	if byContext {
+		warnOfReaders(log, path)
+	}
 	return c, nil
 }
 
@@ -79,7 +83,7 @@ func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pfla
 // LoadConfig, and a configuration of them. An unknown environment variable with the prefix
 // of settings is an error.
 func CheckedSettings(cmd *cobra.Command) (settings.Fields, *Config, error) {
-	path, err := cmd.Flags().GetString("config")
+	path, _, err := ConfigFile(os.LookupEnv, cmd.Flags())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +92,7 @@ func CheckedSettings(cmd *cobra.Command) (settings.Fields, *Config, error) {
 		return nil, nil, err
 	}
 	var errs []error
-	for _, name := range Settings.Strangers(os.Environ()) {
+	for _, name := range strangers(os.Environ()) {
 		errs = append(errs, fmt.Errorf("%s is no variable of a setting", name))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -127,7 +131,7 @@ func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.Flag
 // settings: a misspelt variable would leave a default in force. It is not an error, because
 // other software may use such names.
 func warnOfStrangers(log *slog.Logger, environ []string) {
-	for _, name := range Settings.Strangers(environ) {
+	for _, name := range strangers(environ) {
 		log.Warn("unknown environment variable ignored", "name", name,
 			"hint", "--help lists the variable of each setting")
 	}

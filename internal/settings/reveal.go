@@ -31,6 +31,11 @@ func (fs Fields) Reveal(sections ...string) error {
 	return errors.Join(errs...)
 }
 
+// HasLiteral reports whether the setting contains a secret, not only references.
+func (f Field) HasLiteral() bool {
+	return f.Secret && slices.ContainsFunc(texts(f.value, f.tag), func(s string) bool { return s != "" && !reference.MatchString(s) })
+}
+
 func (f Field) reveal() error {
 	if f.value.Kind() == reflect.String {
 		if m := reference.FindStringSubmatch(f.value.String()); m == nil || m[1] != "" {

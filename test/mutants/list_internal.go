@@ -51,6 +51,14 @@ var internalMutants = []mutant{
 		old: "if schemes.open[scheme] != nil {", new: "if scheme != \"\" {",
 	},
 	{
+		name: "contexts: a context precedes --config", file: "internal/app/contexts.go", pkg: "./internal/app", run: "Context_Names",
+		old: "case path != \"\":\n\t\treturn path, false, nil", new: "case path != \"\" && flags == nil:\n\t\treturn path, false, nil",
+	},
+	{
+		name: "contexts: readable secrets are not reported", file: "internal/app/contexts.go", pkg: "./internal/app", run: "Context_Warns",
+		old: "info.Mode().Perm()&0o044 == 0", new: "info.Mode().Perm()&0o004 == 0",
+	},
+	{
 		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
 		old: "max(share.DefaultRebalanceTimeout, ", new: "max(0, ",
 	},

@@ -78,7 +78,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 	if b.embedded {
 		lookup = app.NoEnv
 	}
-	path, err := fl.GetString("config")
+	path, _, err := app.ConfigFile(lookup, fl)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 		b.program.Log = b.errOut
 	}
 	fl.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" {
+		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" || f.Name == "context" {
 			v := f.Value.String()
 			if s, ok := f.Value.(pflag.SliceValue); ok {
 				v = strings.Join(s.GetSlice(), ",")
