@@ -41,9 +41,9 @@ func newAuditListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List changes by operators, newest first",
-		Long: `List changes by operators, newest first: those of outbox dlq, outbox scheduled and
-outbox relay reshard, of the admin API and of the console. Without --since it lists
-those of the last 30 days.
+		Long: `List changes by operators, newest first: those of outbox dlq, scheduled, subscriptions,
+relay reshard, relay --backfill-from and verify --repair, of the admin API, the
+subscriptions API and the console. Without --since it lists those of the last 30 days.
 
 The state intended of an old entry means that the process ended before it recorded the
 result; unknown means that the database did not report it. The history of the dead

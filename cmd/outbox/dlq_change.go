@@ -158,10 +158,18 @@ type dlqActor struct{ reason, actor string }
 
 // required returns an error of usage for a change without a reason.
 func (f *dlqActor) required(dryRun bool) error {
-	if dryRun || strings.TrimSpace(f.reason) != "" {
+	if dryRun {
 		return nil
 	}
-	return cli.Usage(cli.WithHint(errors.New("--reason is required: the audit trail records it"), "--dry-run prints the preview without a reason"))
+	return reasonRequired(f.reason, "--dry-run prints the preview without a reason")
+}
+
+// reasonRequired returns an error of usage for an empty reason of a change.
+func reasonRequired(reason, hint string) error {
+	if strings.TrimSpace(reason) != "" {
+		return nil
+	}
+	return cli.Usage(cli.WithHint(errors.New("--reason is required: the audit trail records it"), "%s", hint))
 }
 
 // addFlags adds the flags; keeper names the records in their help.

@@ -31,5 +31,5 @@ outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,
 	"tail": `outbox tail OrderCreated OrderCancelled
 outbox tail OrderCreated --since 10m -o json`,
 	"verify": `outbox verify --since 24h
-outbox verify --wait --repair`,
+outbox verify --wait --repair --reason 'INC-7'`,
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 func newRelayCommand() *cobra.Command {
 	var from string
+	var by dlqActor
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Publish the events of the outbox to their topics",
@@ -24,17 +26,19 @@ longer than the log keeps its rows. An interrupted scan continues at the next st
 that is not in its topic. Each time is scanned once, so the flag may stay set.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			var backfillFrom time.Time
+			request := app.BackfillRequest{Actor: cmp.Or(by.actor, thisUser()), Reason: by.reason}
 			if from != "" {
 				var err error
-				if backfillFrom, err = time.Parse(time.RFC3339, from); err != nil {
+				if request.From, err = time.Parse(time.RFC3339, from); err != nil {
 					return cli.Usage(fmt.Errorf("--backfill-from %q: write a time such as 2026-01-02T15:04:05Z; an age would be another time at each start", from))
 				}
 			}
-			return app.RunRelay(cmd, c, backfillFrom)
+			return app.RunRelay(cmd, c, request)
 		}),
 	}
 	cmd.Flags().StringVar(&from, "backfill-from", "", "publish events written since this time (RFC 3339) that are not in their topics")
+	cmd.Flags().StringVar(&by.reason, "reason", "", "reason for --backfill-from, recorded in the audit trail")
+	cmd.Flags().StringVar(&by.actor, "actor", "", "actor of --backfill-from, recorded there (default the user of this machine)")
 	app.AddFlags(cmd, app.RelaySections...)
 	cmd.AddCommand(newReshardCommand())
 	return cmd

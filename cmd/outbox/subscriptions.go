@@ -23,7 +23,12 @@ import (
 )
 
 // apiFlags are the flags of commands that use the subscriptions API.
-type apiFlags struct{ output, reason string }
+type apiFlags struct {
+	output, reason string
+	// needsReason reports whether the command makes a change. Nil: it makes none that needs
+	// a reason.
+	needsReason func() bool
+}
 
 // client returns a client of the API. Errors are of usage.
 func (f *apiFlags) client(cmd *cobra.Command) (*client.Client, error) {
@@ -34,9 +39,31 @@ func (f *apiFlags) client(cmd *cobra.Command) (*client.Client, error) {
 	return c.API.SubscriptionsClient(f.reason)
 }
 
-// reasonFlag adds the reason of a change.
-func (f *apiFlags) reasonFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the audit trail; required by 'outbox admin'")
+// changes adds the flags of a change: its reason, which it needs if needed returns true, and
+// the format of its result.
+func (f *apiFlags) changes(cmd *cobra.Command, needed func() bool) {
+	f.needsReason = needed
+	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the audit trail; required for a change")
+	cli.OutputFlag(cmd, &f.output)
+}
+
+// always is the need of a reason for a command without a preview.
+func always() bool { return true }
+
+// print prints the result of a change: the text, or the view in another format.
+func (f *apiFlags) print(cmd *cobra.Command, view any, format string, args ...any) error {
+	if f.output != "table" {
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, view)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
+	return err
+}
+
+// changed is the view of a change of a subscription.
+type changed struct {
+	Subscription string `json:"subscription"`
+	Result       string `json:"result"`
+	Lease        string `json:"lease,omitempty"`
 }
 
 // apiError adds the next step to an error of the API.
@@ -65,8 +92,8 @@ func newSubscriptionsCommand() *cobra.Command {
 
 'outbox subscriptions serve' runs them. The other commands use its HTTP API at --api.
 Those of operators (list, get, status, leases, release, pause, resume, seek, purge) can
-use that of 'outbox admin' too, which requires --reason for a change and records it in
-the audit trail. 'outbox consume NAME' receives and acknowledges messages.`,
+use that of 'outbox admin' too. Both record changes in the audit trail, with --reason.
+'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
 		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
@@ -83,6 +110,11 @@ func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.output != "" {
 			if err := cli.CheckOutput(f.output); err != nil {
+				return err
+			}
+		}
+		if f.needsReason != nil && f.needsReason() {
+			if err := reasonRequired(f.reason, cmd.CommandPath()+" --help shows an example"); err != nil {
 				return err
 			}
 		}
@@ -145,20 +177,31 @@ func newSubscriptionsGetCommand() *cobra.Command {
 
 func newSubscriptionsApplyCommand() *cobra.Command {
 	var file string
-	cmd, _ := subscriptionsCommand("apply -f FILE", "Create or replace subscriptions from a file", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("apply -f FILE", "Create or replace subscriptions from a file", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
 		all, err := readSubscriptions(cmd.InOrStdin(), file)
 		if err != nil {
 			return cli.Usage(err)
 		}
+		stored := make([]client.Subscription, 0, len(all))
 		for i := range all {
 			s, err := c.PutSubscription(cmd.Context(), all[i])
 			if err != nil {
 				return fmt.Errorf("subscription %s: %w", all[i].Name, err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "subscription %s stored, version %d\n", s.Name, s.Version)
+			stored = append(stored, s)
+			if f.output == "table" {
+				fmt.Fprintf(cmd.OutOrStdout(), "subscription %s stored, version %d\n", s.Name, s.Version)
+			}
 		}
-		return nil
+		if f.output == "table" {
+			return nil
+		}
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, stored)
 	})
+	// Without a required reason: pipelines apply files that have a history of their own.
+	f.changes(cmd, func() bool { return false })
+	cmd.Flags().Lookup("reason").Usage = "reason, recorded in the audit trail"
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with subscriptions, YAML or JSON, separated by ---; - is the standard input")
 	cmd.Long = `Create or replace subscriptions from a file of YAML or JSON documents:
 
@@ -217,16 +260,17 @@ func readSubscriptions(in io.Reader, file string) (all []client.Subscription, er
 
 func newSubscriptionsDeleteCommand() *cobra.Command {
 	var yes bool
-	cmd, _ := subscriptionsCommand("delete NAME", "Delete a subscription, its positions and stored messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("delete NAME", "Delete a subscription, its positions and stored messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if !yes {
 			return cli.Usage(cli.WithHint(errors.New("a deletion cannot be undone"), "--yes confirms it; 'outbox subscriptions get NAME' prints a copy"))
 		}
 		if err := c.DeleteSubscription(cmd.Context(), args[0], 0); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s deleted\n", args[0])
-		return nil
+		return f.print(cmd, changed{Subscription: args[0], Result: "deleted"}, "subscription %s deleted", args[0])
 	})
+	f.changes(cmd, func() bool { return yes })
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the deletion")
 	return cmd
 }
@@ -236,6 +280,7 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 	if pause {
 		use, short, done = "pause NAME", "Pause the deliveries of a subscription", "paused"
 	}
+	var f *apiFlags
 	cmd, f := subscriptionsCommand(use, short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		do := c.ResumeSubscription
 		if pause {
@@ -244,10 +289,9 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 		if err := do(cmd.Context(), args[0]); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s %s\n", args[0], done)
-		return nil
+		return f.print(cmd, changed{Subscription: args[0], Result: done}, "subscription %s %s", args[0], done)
 	})
-	f.reasonFlag(cmd)
+	f.changes(cmd, always)
 	return cmd
 }
 
@@ -255,6 +299,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 	var to client.SeekTo
 	var partition int32
 	var offset int64
+	var f *apiFlags
 	cmd, f := subscriptionsCommand("seek NAME --to POSITION", "Move the position of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if cmd.Flags().Changed("partition") {
 			to.Partition = &partition
@@ -265,10 +310,9 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 		if err := c.SeekSubscription(cmd.Context(), args[0], to); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "subscription %s continues at %s\n", args[0], to.To)
-		return nil
+		return f.print(cmd, changed{Subscription: args[0], Result: "continues at " + to.To}, "subscription %s continues at %s", args[0], to.To)
 	})
-	f.reasonFlag(cmd)
+	f.changes(cmd, always)
 	fl := cmd.Flags()
 	fl.StringVar(&to.To, "to", "", "latest, earliest, a time in RFC 3339, or offset")
 	fl.StringVar(&to.Topic, "topic", "", "only this topic")
@@ -283,6 +327,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 func newSubscriptionsPurgeCommand() *cobra.Command {
 	var before string
 	var yes bool
+	var f *apiFlags
 	cmd, f := subscriptionsCommand("purge NAME", "Count, or with --yes remove, waiting messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		var until time.Time
 		if before != "" {
@@ -295,14 +340,13 @@ func newSubscriptionsPurgeCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		view := map[string]any{"subscription": args[0], "dry_run": !yes, "count": n}
 		if yes {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed\n", cli.Plural(int(n), "message"))
-		} else {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s would be removed; --yes removes them\n", cli.Plural(int(n), "message"))
+			return f.print(cmd, view, "%s removed", cli.Plural(int(n), "message"))
 		}
-		return err
+		return f.print(cmd, view, "%s would be removed; --yes removes them", cli.Plural(int(n), "message"))
 	})
-	f.reasonFlag(cmd)
+	f.changes(cmd, func() bool { return yes })
 	cmd.Flags().StringVar(&before, "before", "", "only messages written before: a date, a time (RFC 3339) or an age such as 24h; UTC")
 	cmd.Flags().BoolVar(&yes, "yes", false, "remove the messages, which cannot be undone")
 	return cmd
@@ -337,17 +381,17 @@ func newSubscriptionsLeasesCommand() *cobra.Command {
 }
 
 func newSubscriptionsReleaseCommand() *cobra.Command {
+	var f *apiFlags
 	cmd, f := subscriptionsCommand("release NAME LEASE", "End a lease: deliver its message again", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if err := c.ReleaseLease(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "lease %s of subscription %s released\n", args[1], args[0])
-		return err
+		return f.print(cmd, changed{Subscription: args[0], Result: "released", Lease: args[1]}, "lease %s of subscription %s released", args[1], args[0])
 	})
 	cmd.Long = `End the lease of a message, as 'outbox subscriptions leases' prints it. The message can be
 delivered again immediately, and the delivery does not count. Its consumer, which may
 still work on it, cannot acknowledge it any more.`
-	f.reasonFlag(cmd)
+	f.changes(cmd, always)
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,9 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	step := func(want int, text string, args ...string) string {
 		t.Helper()
+		if slices.Contains([]string{"pause", "resume", "seek", "purge", "delete", "release"}, args[0]) {
+			args = append(args, "--reason", "a test")
+		}
 		status, out, errOut := q.outbox(t, append([]string{"subscriptions"}, args...)...)
 		if status != want || !strings.Contains(out+errOut, text) {
 			t.Errorf("outbox subscriptions %v = %d\n%s%s\nwant %d with %q", args, status, out, errOut, want, text)
@@ -88,7 +92,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitFailed, "has changed", "apply", "-f", file)
 	step(cli.ExitOK, "paused", "pause", "mail")
 	step(cli.ExitOK, "paused", "list")
-	step(cli.ExitOK, "resumed", "resume", "mail")
+	step(cli.ExitOK, `"result": "resumed"`, "resume", "mail", "-o", "json")
 	step(cli.ExitOK, "earliest", "seek", "mail", "--to", "earliest")
 	step(cli.ExitOK, "offset", "seek", "mail", "--to", "offset", "--topic", "OrderCreated", "--partition", "0", "--offset", "0")
 	if s := q.Seeks(); len(s) != 2 || s[0].Partition != -1 || s[1] != (subscriptions.Seek{To: "offset", Topic: "OrderCreated"}) {

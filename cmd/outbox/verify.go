@@ -18,7 +18,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
-	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -30,6 +29,7 @@ type verifyFlags struct {
 	rate, parallel              int
 	fromFirst, repair, wait     bool
 	repairWait                  time.Duration
+	by                          dlqActor
 }
 
 func newVerifyCommand() *cobra.Command {
@@ -57,7 +57,7 @@ resolved by an operator. These do not change the exit status. A replayed dead le
 must be in its topic.
 
 With --repair the command asks the running relay to publish the missing events, and
-reports the result of each. The exit status is then 0 if all of them were published
+reports the result of each. It requires --reason, which the audit trail records. The exit status is then 0 if all of them were published
 and no other problem was found. Dead letters are not repaired: use outbox dlq. Events
 of a relay that is only late need no repair; the command waits for them.
 
@@ -84,6 +84,8 @@ interruption.`,
 	fl.BoolVar(&f.fromFirst, "from-first", false, "report a gap if an aggregate does not start with 1, as nothing has expired")
 	fl.BoolVar(&f.repair, "repair", false, "let the running relay publish missing events")
 	fl.DurationVar(&f.repairWait, "repair-wait", 10*time.Minute, "maximum wait for its answers")
+	fl.StringVar(&f.by.reason, "reason", "", "reason, recorded in the audit trail; required for --repair")
+	fl.StringVar(&f.by.actor, "actor", "", "actor, recorded in the audit trail (default the user of this machine)")
 	fl.StringVar(&f.state, "resume", "", "keep the progress in this file and continue from it")
 	fl.StringVar(&f.subscription, "subscription", "", "account for the messages of this subscription instead")
 	cli.OutputFlag(cmd, &f.output)
@@ -146,6 +148,11 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	if f.rate < 0 || f.parallel < 1 {
 		return cli.Usage(errors.New("--rate must not be negative, and --parallel at least 1"))
 	}
+	if f.repair {
+		if err := reasonRequired(f.by.reason, "without --repair the command only checks"); err != nil {
+			return err
+		}
+	}
 	window, wait, err := f.window(c.Relay.ConfidenceWindow, time.Now())
 	if err != nil {
 		return err
@@ -192,7 +199,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	}
 	var repairs *repairs
 	if f.repair {
-		if repairs, err = repair(c, cmd, v, relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, app.TableName(&conf)), f.repairWait); err != nil {
+		if repairs, err = f.repairAudited(c, cmd, v, session, &conf); err != nil {
 			return err
 		}
 	}

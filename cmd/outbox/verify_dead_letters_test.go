@@ -62,7 +62,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	byHand := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
 	b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
 
-	stdout, stderr, code := b.verify("--until", "0s", "--repair")
+	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	for _, want := range []string{
 		"dead        event " + head.ID.String(), "(dead letter, manual: record_too_large)",
 		"parked      event " + next.ID.String(),

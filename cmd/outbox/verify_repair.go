@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
@@ -54,14 +57,40 @@ func (r *repairs) print(out *strings.Builder) {
 	}
 }
 
-// repair requests all missing events from the relay and waits for its answers.
-func repair(c *app.Config, cmd *cobra.Command, v *verify.Verification, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
-	var missing []relay.Repair
+// repairAudited is repair with an entry in the audit trail. Without missing events there is
+// none.
+func (f *verifyFlags) repairAudited(c *app.Config, cmd *cobra.Command, v *verify.Verification, session *gocql.Session, conf *relay.Config) (r *repairs, err error) {
+	missing := missingEvents(v)
+	requests := relay.NewRepairs(session, c.Scylla.Keyspace, conf.Name, app.TableName(conf))
+	if len(missing) == 0 {
+		return repair(cmd, missing, requests, f.repairWait)
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	change := admin.Change{
+		Actor: cmp.Or(f.by.actor, thisUser()), Action: "repair-events", Target: conf.Name, Reason: f.by.reason,
+		Detail: map[string]any{"table": app.TableName(conf), "events": len(missing), "first": missing[0].EventID},
+	}
+	err = c.Trail(session, log).Record(cmd.Context(), change, func(ctx context.Context) (any, error) {
+		if r, err = repair(cmd, missing, requests, f.repairWait); err != nil {
+			return nil, err
+		}
+		return map[string]int{"published": r.Published, "left": len(r.Left)}, nil
+	})
+	return r, err
+}
+
+// missingEvents returns the events that a verification found missing.
+func missingEvents(v *verify.Verification) (missing []relay.Repair) {
 	v.Ledger().Check(v.Window, func(f verify.Finding) {
 		if f.Kind == verify.Missing {
 			missing = append(missing, relay.Repair{Aggregate: f.Aggregate, EventID: f.Event, Sequence: f.Seq})
 		}
 	})
+	return missing
+}
+
+// repair requests all missing events from the relay and waits for its answers.
+func repair(cmd *cobra.Command, missing []relay.Repair, requests *relay.Repairs, patience time.Duration) (*repairs, error) {
 	r := &repairs{Asked: len(missing), Left: []leftEvent{}}
 	answered := 0
 	bar := cli.NewProgress(cmd.ErrOrStderr(), nil)

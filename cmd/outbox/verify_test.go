@@ -220,7 +220,7 @@ func TestVerify_Repair(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	stdout, stderr, code := b.verify("--until", "0s", "--repair")
+	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	if code != cli.ExitOK || !strings.Contains(stdout, "2 events requested, 2 published") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
@@ -287,7 +287,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 		}
 		go func() { ended <- r.Run(ctx) }()
 	}
-	stdout, stderr, code := b.verify("--until", "0s", "--repair")
+	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	if want := fmt.Sprintf("%d events requested, %d published", asked, asked); code != cli.ExitOK || !strings.Contains(stdout, want) {
 		t.Errorf("status %d, want %q\n%s%s", code, want, stdout, stderr)
 	}
@@ -322,7 +322,7 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	lost := b.add(1, outbox.NewID(), 0)
-	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--repair-wait", "1ns")
+	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7", "--repair-wait", "1ns")
 	for _, want := range []string{
 		"1 events requested, 0 published", "asked       event " + lost.ID.String(), "is a relay of this name running?",
 	} {

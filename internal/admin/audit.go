@@ -43,6 +43,8 @@ type entry struct {
 	Reason string
 	// At is the part of the request that contains Reason. Default body.reason.
 	At string
+	// ReasonOptional permits an empty Reason.
+	ReasonOptional bool
 }
 
 // reasonAt returns At or its default.
@@ -102,7 +104,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	if !ok {
 		return errors.New("a change needs a principal")
 	}
-	if e.Reason = strings.TrimSpace(e.Reason); e.Reason == "" {
+	if e.Reason = strings.TrimSpace(e.Reason); e.Reason == "" && !e.ReasonOptional {
 		return invalid(ctx, e.reasonAt(), "state the reason of the change; the audit trail records it")
 	}
 	// The request may contain any bytes, and the database accepts only UTF-8.

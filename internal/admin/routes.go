@@ -37,6 +37,8 @@ const maxReason = 2000
 type routeEndpoints struct {
 	*operations
 	audit *audit
+	// reasonOptional permits changes without a reason.
+	reasonOptional bool
 }
 
 // register adds the operations of other packages. Each needs the role that access.Needs
@@ -91,7 +93,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	seen := &watched{humaContext: ctx}
-	e := entry{Action: ctx.Operation().OperationID, Target: cmp.Or(ctx.Param("id"), ctx.Param("name")), Reason: reason, At: "header." + ReasonHeader}
+	e := entry{Action: ctx.Operation().OperationID, Target: cmp.Or(ctx.Param("id"), ctx.Param("name")), Reason: reason, At: "header." + ReasonHeader, ReasonOptional: ep.reasonOptional}
 	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
 	if whole {
 		dry, err := seen.read()

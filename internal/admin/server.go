@@ -118,7 +118,7 @@ func (s *Server) registerEndpoints() {
 	(&historyEndpoints{ops, s.history}).register()
 	(&liveEndpoints{ops, s.live}).register()
 	newBiographyEndpoints(ops, cfg).register()
-	routes := &routeEndpoints{ops, s.audit}
+	routes := &routeEndpoints{operations: ops, audit: s.audit}
 	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
 	addExamples(s.ops.api.OpenAPI())
 	routes.register(cfg.Routes)

@@ -1,11 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -61,4 +67,23 @@ func backfillDetail(b *relay.BackfillStatus) any {
 		Published  int64  `json:"published"`
 		Unreadable int64  `json:"unreadable"`
 	}{b.Running, b.Reason, b.Done, b.Ranges, b.Rows, b.Published, b.Unreadable}
+}
+
+// BackfillRequest is a scan of the outbox that an operator requests.
+type BackfillRequest struct {
+	From          time.Time // zero requests none
+	Actor, Reason string
+}
+
+// record records the request in the audit trail. The relay scans each time once, whatever the
+// number of its starts, and reports the result in its status.
+func (b BackfillRequest) record(ctx context.Context, c *Config, session *gocql.Session, log *slog.Logger) error {
+	if b.From.IsZero() {
+		return nil
+	}
+	change := admin.Change{
+		Actor: b.Actor, Action: "request-backfill", Target: c.Relay.Name, Reason: cmp.Or(strings.TrimSpace(b.Reason), "--backfill-from"),
+		Detail: map[string]any{"from": b.From.UTC()},
+	}
+	return c.Trail(session, log).Record(ctx, change, func(context.Context) (any, error) { return nil, nil })
 }

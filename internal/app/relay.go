@@ -53,8 +53,9 @@ const AdminShutdown = 2 * time.Second
 
 // RunRelay runs the relays of all configured tables, with upkeep and scheduler, until the
 // command's context ends. It sets the process's memory limit, unless GOMEMLIMIT does.
-// backfillFrom is the time of relay.Config.BackfillFrom, zero for none.
-func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
+// request is the time of relay.Config.BackfillFrom, zero for none, which is recorded in the
+// audit trail.
+func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(c.Relay.memoryLimit())
 	}
@@ -65,12 +66,15 @@ func RunRelay(cmd *cobra.Command, c *Config, backfillFrom time.Time) error {
 			return err
 		}
 		for i := range confs {
-			confs[i].BackfillFrom = backfillFrom
+			confs[i].BackfillFrom = request.From
 		}
 		return checkRelays(confs)
 	}
 	c.Scylla.Need(c.Relay.Components()...)
 	err := WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		if err := request.record(ctx, c, session, log); err != nil {
+			return err
+		}
 		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
 	if errors.As(err, new(missingError)) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -160,7 +161,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, err
 	}
-	server, err := c.subscriptionServer(f, reg, log)
+	server, err := c.subscriptionServer(f, c.Trail(session, log), reg, log)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -179,8 +180,14 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	return a, nil
 }
 
+// Trail returns the audit trail of the database, for changes without the admin API.
+func (c *Config) Trail(session *gocql.Session, log *slog.Logger) *admin.Trail {
+	consistency, _ := c.Scylla.Consistencies()
+	return admin.NewTrail(admin.TrailConfig{Session: session, Keyspace: c.Scylla.Keyspace, Consistency: consistency, Timeout: c.Scylla.Timeout, Logger: log})
+}
+
 // subscriptionServer returns the API on all instances.
-func (c *Config) subscriptionServer(f *forward.Service, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
+func (c *Config) subscriptionServer(f *forward.Service, trail *admin.Trail, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
 	gate, err := c.HTTP.Gate(log)
 	if err != nil {
 		return nil, cli.Usage(err)
@@ -194,7 +201,7 @@ func (c *Config) subscriptionServer(f *forward.Service, reg prometheus.Registere
 		return nil, err
 	}
 	return api.New(api.Config{
-		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
+		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), Audit: trail.Audited, DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }
 

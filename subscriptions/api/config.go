@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
@@ -36,6 +37,8 @@ type Config struct {
 	Proxies access.Proxies
 	// Peers serves the requests of other instances below /internal/. Nil: there are none.
 	Peers http.Handler
+	// Audit records changes by operators. Nil records none.
+	Audit func(ctx huma.Context, next func(huma.Context))
 	// Ready reports whether the instance runs, for /readyz, with a detail. Nil: it does.
 	Ready func() (bool, any)
 	// MaxWaiting bounds the requests, streams and sockets that wait for messages, and the

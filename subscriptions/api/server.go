@@ -103,8 +103,15 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
+	own := s.api
+	if s.cfg.Audit != nil {
+		g := huma.NewGroup(s.api)
+		g.UseMiddleware(s.cfg.Audit)
+		s.api = g
+	}
 	s.registerOperators()
 	s.registerResources()
+	s.api = own
 	s.registerConsume()
 	s.registerStreams()
 	httpapi.DescribeDiscreet(s.api.OpenAPI())

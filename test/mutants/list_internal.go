@@ -59,6 +59,18 @@ var internalMutants = []mutant{
 		old: "info.Mode().Perm()&0o044 == 0", new: "info.Mode().Perm()&0o004 == 0",
 	},
 	{
+		name: "audit: changes at the subscriptions API are not recorded", file: "internal/app/subscriptions.go", pkg: "./cmd/outbox", run: "Subscriptions_ChangesAreAudited",
+		old: "Audit: trail.Audited, ", new: "",
+	},
+	{
+		name: "audit: a repair is not recorded", file: "cmd/outbox/verify_repair.go", pkg: "./cmd/outbox", run: "Verify_RepairIsAudited",
+		old: "if len(missing) == 0 {", new: "if len(missing) >= 0 {",
+	},
+	{
+		name: "audit: a requested scan is not recorded", file: "internal/app/backfill.go", pkg: "./cmd/outbox", run: "Relay_BackfillIsAudited",
+		old: "if b.From.IsZero() {", new: "if !b.From.IsZero() {",
+	},
+	{
 		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
 		old: "max(share.DefaultRebalanceTimeout, ", new: "max(0, ",
 	},

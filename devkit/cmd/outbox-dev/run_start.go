@@ -212,7 +212,7 @@ func (d *dev) printTour() {
 
   see the example subscription, which pushes orders in EUR to the log, and deliver them again
     go run ./cmd/outbox subscriptions status orders-in-eur --api http://%[6]s
-    go run ./cmd/outbox subscriptions seek orders-in-eur --to earliest --api http://%[6]s
+    go run ./cmd/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api http://%[6]s
 
   list dead letters
     go run ./cmd/outbox dlq list --scylla-hosts %[4]s

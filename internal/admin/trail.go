@@ -1,0 +1,76 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
+)
+
+// TrailConfig configures a Trail. All members are required.
+type TrailConfig struct {
+	Session     *gocql.Session
+	Keyspace    string
+	Consistency gocql.Consistency
+	Timeout     time.Duration // of one statement
+	Logger      *slog.Logger
+}
+
+// Trail writes the audit trail for changes that are made without the admin API. It is safe
+// for concurrent use.
+type Trail struct{ audit *audit }
+
+// NewTrail returns a Trail.
+func NewTrail(c TrailConfig) *Trail {
+	return &Trail{newAudit(&Config{
+		Session: c.Session, Keyspace: c.Keyspace, Consistency: c.Consistency, Timeout: c.Timeout, Logger: c.Logger, Clock: clocks.System{},
+	}, &metrics{unaudited: prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})})} // the log has the failures
+}
+
+// Change is a change of a Trail.
+type Change struct {
+	Actor, Action, Target, Reason string
+	// Detail contains the other parameters, and is recorded as JSON.
+	Detail any
+}
+
+// Record records a change, calls do, and records its result as JSON. If the change cannot be
+// recorded, do is not called.
+func (t *Trail) Record(ctx context.Context, c Change, do func(context.Context) (result any, err error)) error {
+	detail, err := json.Marshal(c.Detail)
+	if err != nil {
+		return err
+	}
+	ctx = access.With(ctx, access.Principal{Name: c.Actor, Role: access.Admin})
+	e := entry{Action: c.Action, Target: c.Target, Detail: string(detail), Reason: c.Reason, At: "--reason"}
+	return t.audit.changeWithResult(ctx, e, func(ctx context.Context, _ dlq.Actor) (string, string, error) {
+		result, err := do(ctx)
+		if err != nil || result == nil {
+			return "", "", err
+		}
+		said, err := json.Marshal(result)
+		return "", string(said), err
+	})
+}
+
+// Audited is a middleware for operations of another API: it records each change with its
+// response, as the admin API does. The reason in ReasonHeader is optional, because programs
+// make such changes too.
+func (t *Trail) Audited(ctx huma.Context, next func(huma.Context)) {
+	recorded := context.WithValue(ctx.Context(), remoteKey{}, ctx.RemoteAddr())
+	if _, ok := access.From(recorded); !ok { // an API on loopback without tokens
+		recorded = access.With(recorded, access.Principal{Name: anonymous})
+	}
+	(&routeEndpoints{audit: t.audit, reasonOptional: true}).audited(huma.WithContext(ctx, recorded), next)
+}
+
+// anonymous is the actor of a change without a token.
+const anonymous = "anonymous"
