@@ -44,7 +44,8 @@ CMD the shell runs CMD for each message, which is JSON on its standard input: ex
 0 acknowledges the message; any other one, or a signal, is a failed delivery with the
 command's error output as the reason. After max_receive failed deliveries the message
 is a dead letter. The lease is extended while CMD runs. Delivery is at least once.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeSubscriptions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client(cmd)
 			if err != nil {

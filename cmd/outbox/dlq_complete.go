@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,13 +62,31 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
-		list, _, err := api.Jobs(ctx, 20)
+		list, _, err := api.Jobs(ctx, time.Time{}, time.Time{}, 20)
 		for _, j := range list {
 			ids = append(ids, j.ID+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor, 30))
 		}
 		return err
 	})
 	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSubscriptions completes the name of a subscription, with its topics.
+func completeSubscriptions(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	c, err := new(apiFlags).client(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp // a shell ignores errors
+	}
+	all, _ := c.Subscriptions(ctx)
+	for _, s := range all {
+		names = append(names, s.Name+"\t"+cli.Clean(strings.Join(s.Topics, ","), 60))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeDeadLetters completes event ids of open dead letters, with a description.

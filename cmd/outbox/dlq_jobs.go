@@ -67,33 +67,37 @@ another one continues. A job changes a dead letter once.`,
 }
 
 func newDLQJobsListCommand() *cobra.Command {
+	var f cli.Listing
 	var output string
-	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List jobs, newest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
+			since, until, err := f.Span(time.Now())
+			if err == nil {
+				err = cli.CheckOutput(output)
+			}
+			if err != nil {
 				return err
 			}
-			if limit < 1 {
-				return cli.Usage(fmt.Errorf("--limit %d must be at least 1", limit))
-			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				list, _, err := api.Jobs(cmd.Context(), limit)
+				list, more, err := api.Jobs(cmd.Context(), since, until, f.Limit)
 				if err != nil {
 					return err
 				}
-				return jobTable.Print(cmd, output, list, false)
+				return jobTable.Print(cmd, output, list, more)
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of jobs")
+	f.AddFlags(cmd, "jobs", "were created", jobsListed)
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd
 }
+
+// jobsListed is the default of --limit.
+const jobsListed = 20
 
 // jobTable prints jobs as a list.
 var jobTable = cli.Table[admin.JobBody]{
@@ -104,7 +108,7 @@ var jobTable = cli.Table[admin.JobBody]{
 			j.Progress.Waiting, cli.Clean(j.Actor, 30), cli.At(w, j.CreatedAt), cli.Clean(j.Reason, 80))
 	},
 	View: func(j admin.JobBody) any { return j },
-	None: "there are no jobs",
+	None: "no job matches",
 }
 
 // withJob checks output and runs f with the job of the command line; actor is that of

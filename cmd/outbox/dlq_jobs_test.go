@@ -26,7 +26,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	for i := range 5 {
 		b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("j", i) })
 	}
-	if _, errOut := b.run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "there are no jobs") {
+	if _, errOut := b.run(cli.ExitOK, "jobs", "list"); !strings.Contains(errOut, "no job matches") {
 		t.Errorf("jobs list of nothing says %q", errOut)
 	}
 	out, _ := b.run(cli.ExitWaits, "discard", "--all", "--yes", "--reason", "a test", "--detach", "-o", "json", "--batch-size", "2")
@@ -66,6 +66,13 @@ func TestDLQ_Jobs(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
+	for span, want := range map[string]int{"--since 1h": 2, "--until 1h": 0, "--since 2020-01-01 --until 2020-01-02": 0, "--since 1h --until 0s --limit 0": 2} {
+		var found []admin.JobBody
+		out, _ := b.run(cli.ExitOK, append([]string{"jobs", "list", "-o", "json"}, strings.Fields(span)...)...)
+		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) != want {
+			t.Errorf("jobs list %s printed %s, %v, want %d jobs", span, out, err, want)
+		}
+	}
 	// A cancelled job is reported by who cancels it, as far as that can be known.
 	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--reason", "a test", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
@@ -101,7 +108,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	b.run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
 	b.run(cli.ExitFailed, "jobs", "show", gocql.TimeUUID().String())
 	b.run(cli.ExitUsage, "jobs", "show", "x")
-	b.run(cli.ExitUsage, "jobs", "list", "--limit", "0")
+	b.run(cli.ExitUsage, "jobs", "list", "--limit", "-1")
 	b.run(cli.ExitUsage, "replay", one, "--batch-size", "0")
 	b.run(cli.ExitUsage, "replay", one, "--canary", "--wait", "0")
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -346,4 +347,27 @@ func testChangesAreAudited(t *testing.T, b *dlqFixture) {
 			t.Errorf("%s: audit list = %+v, want the pause first", name, lines)
 		}
 	}
+}
+
+// Without --status the list has open dead letters only.
+func TestDLQ_ListOmitsClosed(t *testing.T) {
+	t.Parallel()
+	onBothAPIs(t, func(t *testing.T, b *dlqFixture) {
+		open := b.writeDeadLetter(1, nil)
+		closed := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
+		b.run(cli.ExitOK, append([]string{"discard", closed, "--yes", "--reason", "a test"}, b.by("eve")...)...)
+		for _, tt := range []struct{ args, want []string }{
+			{nil, []string{open}},
+			{[]string{"--status", "open"}, []string{open}},
+			{[]string{"--status", "resolved"}, []string{closed}},
+			{[]string{"--status", "all"}, []string{open, closed}},
+		} {
+			got := b.ids(tt.args...)
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("dlq list %v has %v, want %v", tt.args, got, tt.want)
+			}
+		}
+	})
 }

@@ -22,7 +22,8 @@ func newEventCommand() *cobra.Command {
 		Long: `Show the history of an event: its outbox row, its record, its dead letter, and its state
 in each subscription of its topic. The topics are read from about the time when the
 event was stored, up to a limit; what was not found or not read is listed.`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeDeadLetters,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.CheckOutput(output); err != nil {
 				return err

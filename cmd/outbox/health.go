@@ -28,8 +28,7 @@ func newHealthCommand() *cobra.Command {
 		Long: `Check /readyz of the process of COMMAND at its admin.addr on this host. The exit
 status is 0 if it is ready; otherwise the reason is printed. It is for health checks
 of containers, whose image has no shell.`,
-		Example: "  outbox health relay\n  outbox health subscriptions serve",
-		Args:    cobra.RangeArgs(1, 2),
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagAdminAddr) == nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -32,6 +34,21 @@ func TestHelp_ExamplesAreValid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Each command that does something has an example.
+func TestHelp_EachCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+		if !cmd.HasSubCommands() && !cmd.HasExample() {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+	}
+	visit(newRoot(io.Discard, io.Discard))
 }
 
 // Help lists a command's own flags first, then the settings in groups.

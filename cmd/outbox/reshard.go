@@ -18,7 +18,8 @@ import (
 type reshardFlags struct {
 	dlqConfirm
 	dlqActor
-	to int
+	to     int
+	output string
 }
 
 func newReshardCommand() *cobra.Command {
@@ -54,7 +55,7 @@ configuration.`,
 			if f.to < 1 || f.to > share.MaxShards {
 				return cli.Usage(fmt.Errorf("--to %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
 			}
-			if err := f.required(f.dryRun); err != nil {
+			if err := errors.Join(f.required(f.dryRun), cli.CheckOutput(f.output)); err != nil {
 				return err
 			}
 			return withAPIOf(cmd, f.actor, nil, func(api *operatorAPI) error { return f.reshard(cmd, api, c.Relay.Name) })
@@ -63,6 +64,7 @@ configuration.`,
 	cmd.Flags().IntVar(&f.to, "to", 0, "new number of shards")
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit trail")
+	cli.OutputFlag(cmd, &f.output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionAPI)
 	return cmd
 }
@@ -76,14 +78,11 @@ func (f *reshardFlags) reshard(cmd *cobra.Command, api *operatorAPI, relay strin
 	}
 	plan := &found.Plan
 	printReshardPlan(cmd.ErrOrStderr(), plan)
-	if len(plan.Steps) == 0 {
-		return nil
-	}
-	if found.Refused != "" {
+	if found.Refused != "" && len(plan.Steps) > 0 {
 		return cli.WithHint(errors.New(found.Refused), "%s", found.Hint)
 	}
-	if f.dryRun {
-		return nil
+	if len(plan.Steps) == 0 || f.dryRun {
+		return f.print(cmd, plan, false)
 	}
 	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %s?", plan.Relay, cli.Plural(plan.To, "shard"))); err != nil {
 		return err
@@ -91,7 +90,21 @@ func (f *reshardFlags) reshard(cmd *cobra.Command, api *operatorAPI, relay strin
 	if _, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, From: &plan.From, Reason: f.reason}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", plan.Relay, cli.Plural(plan.To, "shard"), plan.To)
+	return f.print(cmd, plan, true)
+}
+
+// print prints the result: the plan, and whether it was made.
+func (f *reshardFlags) print(cmd *cobra.Command, plan *admin.ReshardPlan, made bool) error {
+	switch {
+	case f.output != "table":
+		return cli.PrintAs(cmd.OutOrStdout(), f.output, struct {
+			Plan    *admin.ReshardPlan `json:"plan"`
+			Changed bool               `json:"changed"`
+		}{plan, made})
+	case !made: // the preview is printed
+		return nil
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "relay %s is divided into %s: set relay.shards to %d in all instances, and start them\n", plan.Relay, cli.Plural(plan.To, "shard"), plan.To)
 	return err
 }
 

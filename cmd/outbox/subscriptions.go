@@ -106,7 +106,10 @@ use that of 'outbox admin' too. Both record changes in the audit trail, with --r
 // subscriptionsCommand returns a command that calls run with a client of the API.
 func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, c *client.Client, args []string) error) (*cobra.Command, *apiFlags) {
 	f := new(apiFlags)
-	cmd := &cobra.Command{Use: use, Short: short, Args: args}
+	cmd := &cobra.Command{Use: use, Short: short, Args: args, ValidArgsFunction: cobra.NoFileCompletions}
+	if strings.Contains(use, " NAME") {
+		cmd.ValidArgsFunction = completeSubscriptions
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.output != "" {
 			if err := cli.CheckOutput(f.output); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func newTokenCommand() *cobra.Command {
-	var role string
+	var role, output string
 	cmd := &cobra.Command{
 		Use:   "token NAME",
 		Short: "Create a bearer token and its entry for http.tokens or admin.tokens",
@@ -21,16 +21,23 @@ hash. A token with --role 'consumer(orders-*|mail)' receives and acknowledges th
 messages of these subscriptions, and does nothing else.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.CheckOutput(output); err != nil {
+				return err
+			}
 			secret, hash := access.NewToken()
 			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
 			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
 				return cli.Usage(err)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "The token, shown once and kept nowhere, and below it the entry of http.tokens or admin.tokens:")
-			fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, t)
-			return nil
+			if output != "table" {
+				return cli.PrintAs(cmd.OutOrStdout(), output, map[string]string{"token": secret, "entry": t.String()})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, t)
+			return err
 		},
 	}
+	cli.OutputFlag(cmd, &output)
 	cmd.Flags().StringVar(&role, "role", string(access.Viewer),
 		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves), admin (also discards, edits, cancels jobs, changes shards) or consumer(NAMES) (consumes these subscriptions only)")
 	return cmd

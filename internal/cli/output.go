@@ -121,7 +121,7 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool)
 		return err
 	}
 	w := &rows{out: out, cut: t.Wide, now: time.Now()}
-	w.colour, w.relative = isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", isTerminal(out)
+	w.colour, w.relative = coloured(isTerminal(out)), isTerminal(out)
 	if wide, err := cmd.Flags().GetBool("wide"); err == nil && wide {
 		w.cut, w.relative = 0, false
 	}
@@ -197,6 +197,12 @@ func colour(line string, cells []string, header bool) string {
 		}
 	}
 	return line
+}
+
+// coloured reports whether output has colours: not elsewhere than on a terminal that has them,
+// nor with NO_COLOR (https://no-color.org).
+func coloured(terminal bool) bool {
+	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // isTerminal reports whether w is a terminal.

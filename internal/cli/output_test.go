@@ -53,3 +53,24 @@ func TestTable_OfATerminal(t *testing.T) {
 		t.Errorf("no time is %q", got)
 	}
 }
+
+// A terminal has colours unless NO_COLOR is set, to any text, or it has none.
+func TestTable_NoColour(t *testing.T) {
+	for _, x := range []struct {
+		terminal       bool
+		noColour, term string
+		want           bool
+	}{
+		{true, "", "xterm", true},
+		{true, "1", "xterm", false},
+		{true, "0", "xterm", false},
+		{true, "", "dumb", false},
+		{false, "", "xterm", false},
+	} {
+		t.Setenv("NO_COLOR", x.noColour)
+		t.Setenv("TERM", x.term)
+		if got := coloured(x.terminal); got != x.want {
+			t.Errorf("coloured() with %+v = %t", x, got)
+		}
+	}
+}

@@ -71,6 +71,14 @@ var internalMutants = []mutant{
 		old: "if b.From.IsZero() {", new: "if !b.From.IsZero() {",
 	},
 	{
+		name: "cli: NO_COLOR has no effect", file: "internal/cli/output.go", pkg: "./internal/cli", run: "Table_NoColour",
+		old: "os.Getenv(\"NO_COLOR\") == \"\"", new: "os.Getenv(\"NO_COLOR\") != \"x\"",
+	},
+	{
+		name: "cli: dlq list has closed dead letters", file: "cmd/outbox/dlq_list.go", pkg: "./cmd/outbox", run: "DLQ_ListOmitsClosed",
+		old: "f.statuses = []string{statusOpen}", new: "f.statuses = nil",
+	},
+	{
 		name: "settings: shards are given away while they are drained", file: "internal/app/sharing.go", pkg: "./internal/app", run: "RebalanceTimeout",
 		old: "max(share.DefaultRebalanceTimeout, ", new: "max(0, ",
 	},

@@ -60,7 +60,7 @@ func TestClient_Requests(t *testing.T) {
 			"GET /v1/dlq/dead-letters/e%2F1":       func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
 			"GET /v1/events/e%2F1?aggregate=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
 			"GET /v1/dlq/stats":                    func() error { _, err := c.Stats(ctx); return err },
-			"GET /v1/dlq/jobs?limit=20":            func() error { _, _, err := c.Jobs(ctx, 20); return err },
+			"GET /v1/dlq/jobs?limit=20":            func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
 			"GET /v1/dlq/jobs/j":                   func() error { _, err := c.Job(ctx, "j"); return err },
 			"GET /v1/dlq/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
 				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)

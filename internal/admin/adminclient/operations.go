@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -127,15 +128,21 @@ func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody) (out admin
 	return out, err
 }
 
-// Jobs lists up to limit jobs, newest first.
-func (c *Client) Jobs(ctx context.Context, limit int) (found []admin.JobBody, more bool, err error) {
+// Jobs lists up to limit jobs, 0 for all, that were created from since until before until, newest
+// first; a zero time is no bound. more reports that there are others.
+func (c *Client) Jobs(ctx context.Context, since, until time.Time, limit int) (found []admin.JobBody, more bool, err error) {
 	return pages(make(url.Values), limit, func(q url.Values) ([]admin.JobBody, string, error) {
 		var page struct {
 			Jobs []admin.JobBody `json:"jobs"`
 			Next string          `json:"next"`
 		}
 		err := c.get(ctx, "/v1/dlq/jobs", q, &page)
-		return page.Jobs, page.Next, err
+		if n := len(page.Jobs); n > 0 && page.Jobs[n-1].CreatedAt.Before(since) {
+			page.Next = "" // the others are older
+		}
+		return slices.DeleteFunc(page.Jobs, func(j admin.JobBody) bool {
+			return j.CreatedAt.Before(since) || !until.IsZero() && !j.CreatedAt.Before(until)
+		}), page.Next, err
 	})
 }
 

@@ -90,6 +90,21 @@ func TestTail_Listens(t *testing.T) {
 	}
 }
 
+// The shell completes topics that are not on the command line yet.
+func TestTail_CompletesTopics(t *testing.T) {
+	t.Parallel()
+	broker := world.StartBroker(t, kfake.SeedTopics(1, "orders", "payments"))
+	for _, tt := range []struct{ args, want string }{{"", "orders\npayments\n"}, {"orders", "payments\n"}} {
+		var out, errOut strings.Builder
+		root := cli.NewRoot("outbox", "", "", &out, &errOut)
+		root.AddCommand(NewCommand())
+		args := append([]string{"__complete", "tail", "--kafka-seeds", strings.Join(broker.ListenAddrs(), ",")}, append(strings.Fields(tt.args), "")...)
+		if code := cli.Execute(root, args, &errOut); code != cli.ExitOK || !strings.HasPrefix(out.String(), tt.want+":") {
+			t.Errorf("tail %s completes to %q, want %q\n%s", tt.args, out.String(), tt.want, &errOut)
+		}
+	}
+}
+
 // listener calls then once the command reports that it listens.
 type listener struct {
 	text strings.Builder
