@@ -30,7 +30,7 @@ func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	cmd.SetContext(ctx)
 	cmd.SetErr(io.Discard)
 	end := make(chan error, 1)
-	go func() { end <- app.RunRelay(cmd, c, time.Time{}) }()
+	go func() { end <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
 	return addr, stop, end
 }
 

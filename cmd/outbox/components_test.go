@@ -149,7 +149,7 @@ relay:
 	cmd.SetContext(ctx)
 	log := &watched{}
 	cmd.SetErr(log)
-	go func() { ended <- app.RunRelay(cmd, c, time.Time{}) }()
+	go func() { ended <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -232,7 +232,7 @@ relay:
 	cmd, ended, log := &cobra.Command{}, make(chan error, 1), &watched{}
 	cmd.SetContext(ctx)
 	cmd.SetErr(log)
-	go func() { ended <- app.RunRelay(cmd, c, time.Time{}) }()
+	go func() { ended <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -141,7 +141,7 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "messages: the header of the schema is missing", file: "messages/service.go", pkg: "./messages", run: "StoresWhatFitsTheSchema",
-		old: "withSchema(one.headers, items[i].schema)", new: "withSchema(one.headers, \"\")",
+		old: "registry.WithSchema(one.headers, items[i].schema)", new: "registry.WithSchema(one.headers, \"\")",
 	},
 	{
 		name: "a replay loses the schema of its payload", file: "outbox/headers.go", pkg: "./relay", run: "ParkBehindARefusedEvent/replay",

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
@@ -16,7 +14,7 @@ func newBenchRelayCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			return app.RunRelay(cmd, c, time.Time{})
+			return app.RunRelay(cmd, c, app.BackfillRequest{})
 		}),
 	}
 	app.AddFlags(cmd, app.RelaySections...)
