@@ -59,7 +59,7 @@ func TestComplete_Subscriptions(t *testing.T) {
 			t.Errorf("outbox %s completes to %q", args, got)
 		}
 	}
-	for _, args := range []string{"subscriptions get mail", "subscriptions list", "subscriptions apply"} {
+	for _, args := range []string{"subscriptions get mail", "subscriptions list"} {
 		if got := completions(t, append(strings.Fields(args), "--api", q.url)...); len(got) != 0 {
 			t.Errorf("outbox %s completes to %q", args, got)
 		}

@@ -157,6 +157,9 @@ func (m *Member) prepare(ctx context.Context) error {
 		if said := m.cfg.explain(err); said != nil {
 			return said
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // not the broker's fault
+		}
 		m.note(err)
 		wait := retry.Backoff(100*time.Millisecond, m.cfg.RestartDelay, attempt)
 		if !errors.Is(err, kerr.TopicAlreadyExists) { // otherwise another instance created it
