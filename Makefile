@@ -188,6 +188,15 @@ test-fault: ## real processes, killed with SIGKILL at random moments
 test-browser: chromium ## the web console in a real Chromium (OUTBOX_SCREENSHOTS=DIR keeps pictures)
 	$(call gotest,testname,$(again) --packages ./test/browser,-tags browser -count=1 -timeout 40m)
 
+# The tests that take the pictures of the documentation. What docs/images contains is made anew.
+pictures := ^Test(Live_RateAndLatency|Overview_(BreakerOpens|InstancesThatShare)|Bulk_GroupIsReplayed|Topics_DecodedBySchema)$$
+
+.PHONY: screenshots
+screenshots: chromium ## make the pictures of the documentation, docs/images, by the tests of the console
+	rm -rf bin/screenshots
+	OUTBOX_SCREENSHOTS=$(CURDIR)/bin/screenshots $(call gotest,testname,--packages ./test/browser,-tags browser -count=1 -timeout 40m -run '$(pictures)')
+	for image in docs/images/*.png; do cp bin/screenshots/"$${image##*/}" docs/images; done
+
 .PHONY: mutants
 mutants: ## break the code in one line at a time; the tests must notice each break
 	go run ./test/mutants

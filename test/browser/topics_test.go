@@ -110,9 +110,11 @@ func TestTopics_DecodedBySchema(t *testing.T) {
 		b.sees(".payload", "00 00 00 00 01 0a 31 37 38 35 30")
 	}
 	b.sees(".payload", `"customer": "17850"`)
+	b.shoot("topic")
 	shown()
 	b.visit("/dead-letters/" + id.String())
 	b.sees(".payload", `"customer": "17850"`)
+	b.shoot("dead-letter")
 	shown()
 }
 

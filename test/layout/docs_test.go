@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -87,6 +88,59 @@ func TestDocs_LinksLead(t *testing.T) {
 	}
 }
 
+// TestDocs_Images finds an image that is missing, large, without an alternative text, in no
+// document, or not made by a browser test.
+func TestDocs_Images(t *testing.T) {
+	t.Parallel()
+	const folder, most = "docs/images/", 150_000
+	x := readTree(t)
+	shown := map[string]bool{}
+	for file, text := range x.pages {
+		for _, m := range image.FindAllStringSubmatch(text, -1) {
+			alt, to := m[1], path.Join(path.Dir(file), m[2])
+			if strings.Contains(m[2], ":") {
+				continue // elsewhere
+			}
+			if shown[to] = true; !x.exists(to) {
+				t.Errorf("%s shows %s, which is not there", file, m[2])
+			}
+			if len(strings.Fields(alt)) < 3 {
+				t.Errorf("%s shows %s with the alternative text %q", file, m[2], alt)
+			}
+		}
+	}
+	var shots []*regexp.Regexp
+	tests, err := filepath.Glob(filepath.Join(root, "test/browser/*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range tests {
+		for _, m := range shot.FindAllStringSubmatch(read(t, file), -1) {
+			shots = append(shots, regexp.MustCompile("^"+strings.ReplaceAll(regexp.QuoteMeta(m[1]), "%d", `\d+`)+`\.png$`))
+		}
+	}
+	found := 0
+	for _, file := range x.files {
+		name, ok := strings.CutPrefix(file, folder)
+		if !ok {
+			continue
+		}
+		found++
+		if !shown[file] {
+			t.Errorf("no document shows %s", file)
+		}
+		if !slices.ContainsFunc(shots, func(r *regexp.Regexp) bool { return r.MatchString(name) }) {
+			t.Errorf("no test in test/browser shoots %s", file)
+		}
+		if n := len(read(t, filepath.Join(root, file))); n > most {
+			t.Errorf("%s has %d bytes, want at most %d: shoot a smaller viewport", file, n, most)
+		}
+	}
+	if found < 4 {
+		t.Errorf("found %d images: the folder is wrong", found)
+	}
+}
+
 // TestChangelog_EntriesAreShort finds an entry of more than 25 words.
 func TestChangelog_EntriesAreShort(t *testing.T) {
 	t.Parallel()
@@ -104,6 +158,8 @@ func TestChangelog_EntriesAreShort(t *testing.T) {
 var (
 	codeSpan = regexp.MustCompile("`([^`\n]+)`")
 	fence    = regexp.MustCompile("(?ms)^```.*?^```")
+	image    = regexp.MustCompile(`!\[([^\]]*)\]\(([^)\s]+)\)`)
+	shot     = regexp.MustCompile(`\bshoot\((?:fmt\.Sprintf\()?"([^"]+)"`)
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fileName = regexp.MustCompile(`(?:[\w-]+/)*[\w*-]+\.(?:go|md|cql|js)\b`)
 	folder   = regexp.MustCompile(`^[\w-]+(?:/[\w-]+)+/?$`)
