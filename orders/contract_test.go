@@ -34,7 +34,7 @@ func withSchemas(t *testing.T) (fake *srfake.Registry, set func(*Config)) {
 }
 
 // An event that breaks the schema of its topic is refused before anything is stored, also the
-// Idempotency-Key. Events that fit have the URL of the schema, those of a topic without one none.
+// Idempotency-Key. Events that fit have the URL of the schema, events of a topic without one have none.
 func TestContract_OfEvents(t *testing.T) {
 	t.Parallel()
 	fake, set := withSchemas(t)

@@ -100,7 +100,7 @@ func (c Component) declaration() migration {
 	return migration{component: c, version: declared, name: "component"}
 }
 
-// chosen reports whether the declared components are a complete choice, and not those of a run
+// chosen reports whether the declared components are a complete choice, not the result of a run
 // that was interrupted: Migrate declares Outbox and Core last. Core suffices, because builds
 // before 0.1.0 had no Outbox.
 func chosen(has []Component) bool {

@@ -211,7 +211,7 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 	}
 }
 
-// Builds before 0.1.0 recorded the migrations of Outbox as those of Core. Nothing is applied
+// Builds before 0.1.0 recorded the migrations of Outbox as migrations of Core. Nothing is applied
 // again, and no component is added to the choice.
 func TestMigrate_OutboxWasAPartOfCore(t *testing.T) {
 	t.Parallel()

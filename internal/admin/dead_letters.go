@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cached"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
@@ -94,12 +95,12 @@ type deadLetterEndpoints struct {
 	*operations
 	store    *dlq.Store
 	registry *registry.Registry
-	stats    *remembered[StatsBody]
+	stats    *cached.Value[StatsBody]
 }
 
 func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
 	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, registry: cfg.Registry}
-	ep.stats = newRemembered(cfg.LiveInterval, ep.readStats)
+	ep.stats = cached.New(cfg.LiveInterval, ep.readStats)
 	return ep
 }
 
@@ -306,7 +307,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 }
 
 func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
-	b, err := ep.stats.get(ctx)
+	b, err := ep.stats.Get(ctx)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}

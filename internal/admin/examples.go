@@ -5,14 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
+	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 )
-
-// example is a request of an operation and its responses by status.
-type example struct {
-	Request json.RawMessage            `json:"request,omitempty"`
-	Answers map[string]json.RawMessage `json:"answers"`
-}
 
 // examplesJSON contains the examples by operation. A test sends the requests and compares
 // the responses; with -update it writes them.
@@ -20,38 +14,12 @@ type example struct {
 //go:embed examples.json
 var examplesJSON []byte
 
-func readExamples() map[string]example {
-	var all map[string]example
+func readExamples() map[string]apidocs.Example {
+	var all map[string]apidocs.Example
 	if err := json.Unmarshal(examplesJSON, &all); err != nil {
 		panic("admin: examples.json: " + err.Error()) // it is in the binary
 	}
 	return all
-}
-
-// addExamples adds the examples to the descriptions of this API's own operations.
-func addExamples(doc *huma.OpenAPI) {
-	all := readExamples()
-	for _, path := range doc.Paths {
-		for _, op := range []*huma.Operation{path.Get, path.Post} {
-			if op == nil {
-				continue
-			}
-			e, ok := all[op.OperationID]
-			if !ok {
-				continue
-			}
-			if op.RequestBody != nil {
-				for _, media := range op.RequestBody.Content {
-					media.Example = e.Request
-				}
-			}
-			for code, answer := range e.Answers {
-				if r := op.Responses[code]; r != nil && r.Content["application/json"] != nil {
-					r.Content["application/json"].Example = answer
-				}
-			}
-		}
-	}
 }
 
 // exampleProblem returns a typical problem with the status.

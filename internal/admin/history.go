@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cached"
 )
 
 const (
@@ -39,14 +40,14 @@ type history struct {
 	consistency gocql.Consistency
 	timeout     time.Duration
 	log         *slog.Logger
-	stats       *remembered[StatsBody]
+	stats       *cached.Value[StatsBody]
 	relays      *relayEndpoints
 	stmt        struct{ write, read string }
 	// step and sample are historyStep and historySample, but in tests.
 	step, sample time.Duration
 }
 
-func newHistory(cfg *Config, stats *remembered[StatsBody], relays *relayEndpoints) *history {
+func newHistory(cfg *Config, stats *cached.Value[StatsBody], relays *relayEndpoints) *history {
 	r := &history{session: cfg.Session, consistency: cfg.Consistency, timeout: cfg.Timeout, log: cfg.Logger, stats: stats, relays: relays, step: historyStep, sample: historySample}
 	table := cfg.Keyspace + ".admin_history"
 	r.stmt.write = "INSERT INTO " + table + " (day, at, open, total, published, p50_ms, p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -79,7 +80,7 @@ func (r *history) run(ctx context.Context) {
 
 // write completes the point of a step and writes it.
 func (r *history) write(ctx context.Context, step *historySamples) error {
-	stats, err := r.stats.get(ctx)
+	stats, err := r.stats.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("count dead letters: %w", err)
 	}

@@ -227,7 +227,7 @@ func (v *poller) poll(ctx context.Context) {
 }
 
 func (v *poller) pollStats(work, ctx context.Context) error {
-	b, err := v.l.sources.deadLetters.stats.get(work)
+	b, err := v.l.sources.deadLetters.stats.Get(work)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func (s *Server) registerEndpoints() {
 	newBiographyEndpoints(ops, cfg).register()
 	routes := &routeEndpoints{operations: ops, audit: s.audit}
 	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
-	addExamples(s.ops.api.OpenAPI())
+	apidocs.AddExamples(s.ops.api.OpenAPI(), readExamples())
 	routes.register(cfg.Routes)
 }
 

@@ -3,11 +3,8 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -15,24 +12,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 )
 
-// TrailConfig configures a Trail. All members are required.
-type TrailConfig struct {
-	Session     *gocql.Session
-	Keyspace    string
-	Consistency gocql.Consistency
-	Timeout     time.Duration // of one statement
-	Logger      *slog.Logger
-}
-
 // Trail writes the audit trail for changes that are made without the admin API. It is safe
 // for concurrent use.
 type Trail struct{ audit *audit }
 
-// NewTrail returns a Trail.
-func NewTrail(c TrailConfig) *Trail {
-	return &Trail{newAudit(&Config{
-		Session: c.Session, Keyspace: c.Keyspace, Consistency: c.Consistency, Timeout: c.Timeout, Logger: c.Logger, Clock: clocks.System{},
-	}, &metrics{unaudited: prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})})} // the log has the failures
+// NewTrail returns a Trail. It uses Session, Keyspace, Consistency, Timeout and Logger.
+func NewTrail(c Config) *Trail {
+	c.Clock = clocks.System{}
+	return &Trail{newAudit(&c, &metrics{unaudited: prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})})} // the log has the failures
 }
 
 // Change is a change of a Trail.

@@ -30,7 +30,7 @@ func AddFlags(cmd *cobra.Command, sections ...string) {
 }
 
 // sectionsAnnotation is the annotation of --config with the sections of the command. Secrets
-// and objects of other sections may be those of another machine.
+// and objects of other sections may belong to another machine.
 const sectionsAnnotation = "outbox_sections"
 
 // rulesKey is the key of the list of rules. Like the list of tables it has no

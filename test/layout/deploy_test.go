@@ -282,7 +282,7 @@ func TestDeploy_DashboardVariables(t *testing.T) {
 	}
 }
 
-// The versions of ScyllaDB in docs/testing.md are those that the tests imitate, and the image of
+// The versions of ScyllaDB in docs/testing.md are the ones that the tests imitate, and the image of
 // docker-compose.yml has one of them.
 func TestDeploy_ScyllaDBVersionsAreTested(t *testing.T) {
 	t.Parallel()

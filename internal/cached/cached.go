@@ -1,4 +1,5 @@
-package admin
+// Package cached keeps the result of an expensive read for a short time.
+package cached
 
 import (
 	"context"
@@ -8,9 +9,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// remembered caches the result of an expensive read for a short time. Concurrent callers
-// share one read.
-type remembered[T any] struct {
+// Value caches the result of a read. Concurrent callers share one read. It is safe for
+// concurrent use.
+type Value[T any] struct {
 	keep  time.Duration
 	read  func(context.Context) (T, error)
 	group singleflight.Group
@@ -20,12 +21,13 @@ type remembered[T any] struct {
 	at   time.Time // of last; zero before the first
 }
 
-func newRemembered[T any](keep time.Duration, read func(context.Context) (T, error)) *remembered[T] {
-	return &remembered[T]{keep: keep, read: read}
+// New returns a Value that keeps each result of read for that long.
+func New[T any](keep time.Duration, read func(context.Context) (T, error)) *Value[T] {
+	return &Value[T]{keep: keep, read: read}
 }
 
-// get returns a result that is not older than keep.
-func (r *remembered[T]) get(ctx context.Context) (T, error) {
+// Get returns a result that is not older than that, or the error of read or ctx.
+func (r *Value[T]) Get(ctx context.Context) (T, error) {
 	r.mu.Lock()
 	last, at := r.last, r.at
 	r.mu.Unlock()
