@@ -304,7 +304,7 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("tbody", "cancel messages")
 	for what, rows := range map[string]int{"messages": 2, "dead-letters": 0, "message": 0} {
 		b.visit("/audit?actor=mara-operator&what=" + what)
-		b.sees("main", map[bool]string{true: "Newest first", false: "No change matches."}[rows > 0])
+		b.sees("main", map[bool]string{true: "newest first", false: "No change matches."}[rows > 0])
 		if n := b.count("main tbody tr"); n != rows {
 			t.Errorf("the audit of %s has %d changes, want %d", what, n, rows)
 		}
