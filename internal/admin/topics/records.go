@@ -127,7 +127,8 @@ func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, af
 	}
 	if !in.At.IsZero() && before == nil && after == nil {
 		if before, err = listed(in.Topic, func() (kadm.ListedOffsets, error) {
-			return adm.ListOffsetsAfterMilli(ctx, in.At.UnixMilli()+1, in.Topic)
+			// Negative times are other requests in the protocol; no record is older than 1970.
+			return adm.ListOffsetsAfterMilli(ctx, max(in.At.UnixMilli()+1, 0), in.Topic)
 		}); err != nil {
 			return nil, err
 		}

@@ -180,6 +180,9 @@ func TestRecords_ByPartitionAndTime(t *testing.T) {
 	if p = get[RecordsBody](t, b, 200, "/v1/topics/things/records?at=2020-01-01T00:00:00Z"); len(p.Records) != 0 || p.Next != "" {
 		t.Errorf("before all records: %+v", p)
 	}
+	if p = get[RecordsBody](t, b, 200, "/v1/topics/things/records?at=0034-03-22T03:59:53Z"); len(p.Records) != 0 || p.Next != "" {
+		t.Errorf("before all records: %+v", p)
+	}
 }
 
 // A client that repeats after receives each record once, and of too many the newest.
