@@ -144,17 +144,9 @@ relay:
 	if err := session.Query("CREATE TABLE events (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id)) WITH cdc = {'enabled': true}").Exec(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	cmd, ended := &cobra.Command{}, make(chan error, 1)
-	cmd.SetContext(ctx)
-	log := &watched{}
-	cmd.SetErr(log)
-	go func() { ended <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
+	log, stop := startConfigured(t, c)
 	defer func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("RunRelay() = %v", err)
-		}
 		for _, bad := range []string{"unconfigured table", "level=WARN", "level=ERROR"} {
 			if strings.Contains(log.text(), bad) {
 				t.Errorf("the log contains %q:\n%s", bad, log.text())
@@ -228,17 +220,8 @@ relay:
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	cmd, ended, log := &cobra.Command{}, make(chan error, 1), &watched{}
-	cmd.SetContext(ctx)
-	cmd.SetErr(log)
-	go func() { ended <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("RunRelay() = %v", err)
-		}
-	}()
+	log, stop := startConfigured(t, c)
+	defer stop()
 	table, err := outbox.NewTable("shop", "")
 	if err != nil {
 		t.Fatal(err)
@@ -377,6 +360,22 @@ func TestComponents_Completion(t *testing.T) {
 		c, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(command))
 		if err != nil || !strings.Contains(c.Flags().Lookup("components").Usage, schema.JoinComponents(schema.Components())) {
 			t.Errorf("%s --help does not name the components, %v", command, err)
+		}
+	}
+}
+
+// startConfigured runs the relays of a configuration until stop, and returns their log.
+func startConfigured(t *testing.T, c *app.Config) (log *watched, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd, ended, log := &cobra.Command{}, make(chan error, 1), &watched{}
+	cmd.SetContext(ctx)
+	cmd.SetErr(log)
+	go func() { ended <- app.RunRelay(cmd, c, app.BackfillRequest{}) }()
+	return log, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("RunRelay() = %v", err)
 		}
 	}
 }

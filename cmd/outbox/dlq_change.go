@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -163,6 +164,9 @@ func (f *dlqActor) required(dryRun bool) error {
 	}
 	return reasonRequired(f.reason, "--dry-run prints the preview without a reason")
 }
+
+// actorName returns the actor, by default the user of this machine.
+func (f *dlqActor) actorName() string { return cmp.Or(f.actor, thisUser()) }
 
 // reasonRequired returns an error of usage for an empty reason of a change.
 func reasonRequired(reason, hint string) error {

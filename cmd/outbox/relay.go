@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -26,7 +25,7 @@ longer than the log keeps its rows. An interrupted scan continues at the next st
 that is not in its topic. Each time is scanned once, so the flag may stay set.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			request := app.BackfillRequest{Actor: cmp.Or(by.actor, thisUser()), Reason: by.reason}
+			request := app.BackfillRequest{Actor: by.actorName(), Reason: by.reason}
 			if from != "" {
 				var err error
 				if request.From, err = time.Parse(time.RFC3339, from); err != nil {

@@ -39,11 +39,15 @@ func (f *apiFlags) client(cmd *cobra.Command) (*client.Client, error) {
 	return c.API.SubscriptionsClient(f.reason)
 }
 
-// changes adds the flags of a change: its reason, which it needs if needed returns true, and
-// the format of its result.
+// changes adds the flags of a change: its reason, which it needs if needed is not nil and returns
+// true, and the format of its result.
 func (f *apiFlags) changes(cmd *cobra.Command, needed func() bool) {
 	f.needsReason = needed
-	cmd.Flags().StringVar(&f.reason, "reason", "", "reason, recorded in the audit trail; required for a change")
+	usage := "reason, recorded in the audit trail"
+	if needed != nil {
+		usage += "; required for a change"
+	}
+	cmd.Flags().StringVar(&f.reason, "reason", "", usage)
 	cli.OutputFlag(cmd, &f.output)
 }
 
@@ -203,8 +207,7 @@ func newSubscriptionsApplyCommand() *cobra.Command {
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, stored)
 	})
 	// Without a required reason: pipelines apply files that have a history of their own.
-	f.changes(cmd, func() bool { return false })
-	cmd.Flags().Lookup("reason").Usage = "reason, recorded in the audit trail"
+	f.changes(cmd, nil)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with subscriptions, YAML or JSON, separated by ---; - is the standard input")
 	cmd.Long = `Create or replace subscriptions from a file of YAML or JSON documents:
 

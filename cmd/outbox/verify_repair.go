@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -67,7 +66,7 @@ func (f *verifyFlags) repairAudited(c *app.Config, cmd *cobra.Command, v *verify
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	change := admin.Change{
-		Actor: cmp.Or(f.by.actor, thisUser()), Action: "repair-events", Target: conf.Name, Reason: f.by.reason,
+		Actor: f.by.actorName(), Action: "repair-events", Target: conf.Name, Reason: f.by.reason,
 		Detail: map[string]any{"table": app.TableName(conf), "events": len(missing), "first": missing[0].EventID},
 	}
 	err = c.Trail(session, log).Record(cmd.Context(), change, func(ctx context.Context) (any, error) {

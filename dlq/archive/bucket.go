@@ -62,22 +62,26 @@ func Supported(where string) error {
 	if !isURL || scheme == "file" {
 		return nil
 	}
+	_, err := opener(scheme)
+	return err
+}
+
+// opener returns the function that was registered for a scheme.
+func opener(scheme string) (func(ctx context.Context, bucketURL string) (Bucket, error), error) {
 	schemes.Lock()
 	defer schemes.Unlock()
-	if schemes.open[scheme] != nil {
-		return nil
+	if open := schemes.open[scheme]; open != nil {
+		return open, nil
 	}
-	return fmt.Errorf("this build does not contain %s://; outbox-cloud (make build-cloud) contains s3, gs and azblob", scheme)
+	return nil, fmt.Errorf("this build does not contain %s://; outbox-cloud (make build-cloud) contains s3, gs and azblob", scheme)
 }
 
 func openBucket(ctx context.Context, bucketURL string) (Bucket, error) {
-	if err := Supported(bucketURL); err != nil {
+	scheme, _, _ := strings.Cut(bucketURL, "://")
+	open, err := opener(scheme)
+	if err != nil {
 		return nil, err
 	}
-	scheme, _, _ := strings.Cut(bucketURL, "://")
-	schemes.Lock()
-	open := schemes.open[scheme]
-	schemes.Unlock()
 	return open(ctx, bucketURL)
 }
 

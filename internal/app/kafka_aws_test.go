@@ -3,7 +3,6 @@
 package app
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -24,14 +23,7 @@ func TestKafka_AWSMSKIAMOfTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, b, err := m.Authenticate(t.Context(), "b-1.example.abc.kafka.eu-west-1.amazonaws.com:9098")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var signed map[string]string
-	if err := json.Unmarshal(b, &signed); err != nil {
-		t.Fatal(err)
-	}
+	signed, b := signedForMSK(t, m)
 	if !strings.HasPrefix(signed["x-amz-credential"], "ASIAROLE/") || signed["x-amz-security-token"] != "token-of-the-role" || strings.Contains(string(b), "hush") {
 		t.Errorf("the request is %s, want one with the key and the token of the environment", b)
 	}

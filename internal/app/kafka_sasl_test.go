@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -115,6 +116,19 @@ func TestKafka_OAuthBearer(t *testing.T) {
 	}
 }
 
+// signedForMSK returns the request of a mechanism to a broker in eu-west-1, and its text.
+func signedForMSK(t *testing.T, m sasl.Mechanism) (signed map[string]string, text []byte) {
+	t.Helper()
+	_, text, err := m.Authenticate(t.Context(), "b-1.example.abc.kafka.eu-west-1.amazonaws.com:9098")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &signed); err != nil {
+		t.Fatal(err)
+	}
+	return signed, text
+}
+
 // The request of AWS MSK IAM is signed: it contains the id of the key and not the key.
 func TestKafka_AWSMSKIAM(t *testing.T) {
 	t.Parallel()
@@ -125,14 +139,7 @@ func TestKafka_AWSMSKIAM(t *testing.T) {
 	if m.Name() != "AWS_MSK_IAM" {
 		t.Errorf("mechanism %s, want AWS_MSK_IAM", m.Name())
 	}
-	_, b, err := m.Authenticate(t.Context(), "b-1.example.abc.kafka.eu-west-1.amazonaws.com:9098")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var signed map[string]string
-	if err := json.Unmarshal(b, &signed); err != nil {
-		t.Fatal(err)
-	}
+	signed, b := signedForMSK(t, m)
 	if !strings.Contains(signed["x-amz-credential"], "AKIDEXAMPLE/") || !strings.Contains(signed["x-amz-credential"], "/eu-west-1/kafka-cluster/") || strings.Contains(string(b), "hush") {
 		t.Errorf("the request is %s, want one signed for the broker's region", b)
 	}

@@ -13,9 +13,7 @@ import (
 
 // The same over a real Apache Kafka, which is killed too and recovers its log.
 func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-fault kills the same with the embedded broker; make nightly-kills runs this")
-	}
+	nightly(t)
 	dir := t.TempDir()
 	broker := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})
 	port := portOf(t, broker.Addr)

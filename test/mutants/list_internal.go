@@ -48,7 +48,7 @@ var internalMutants = []mutant{
 	},
 	{
 		name: "settings: an archive of another build is accepted", file: "dlq/archive/bucket.go", pkg: "./internal/app", run: "Archive_OfAnother",
-		old: "if schemes.open[scheme] != nil {", new: "if scheme != \"\" {",
+		old: "if open := schemes.open[scheme]; open != nil {", new: "if open := schemes.open[scheme]; scheme != \"\" {",
 	},
 	{
 		name: "contexts: a context precedes --config", file: "internal/app/contexts.go", pkg: "./internal/app", run: "Context_Names",
