@@ -38,7 +38,7 @@ const (
 	DefaultGenerationDelay         = 15 * time.Second
 	DefaultFirstAge                = 72 * time.Hour
 	DefaultTail                    = TailOn
-	DefaultTailMinInterval         = 5 * time.Millisecond
+	DefaultTailMinInterval         = 3 * time.Millisecond
 	DefaultTailMaxInterval         = 100 * time.Millisecond
 	DefaultTailOverlap             = 2 * time.Second
 	DefaultTailReorder             = 20 * time.Millisecond

@@ -17,8 +17,11 @@ import (
 )
 
 const (
-	// gather is the time for which hints are batched after a datagram was sent.
-	gather = time.Millisecond
+	// gatherToken is for how long hints are batched after a datagram was sent, for each of its
+	// tokens, up to gatherMost: a writer of few events delays no hint, and one of many sends
+	// at most a thousand datagrams per second.
+	gatherToken = 200 * time.Microsecond
+	gatherMost  = time.Millisecond
 	// maxWaiting is the maximum number of queued hints; more are dropped.
 	maxWaiting = 10_000
 	// resolveEvery is the interval between name resolutions.
@@ -153,7 +156,7 @@ func (s *Sender) run(ctx context.Context) {
 		}
 		// Batch the hints that follow.
 		select {
-		case <-time.After(gather):
+		case <-time.After(min(time.Duration(len(tokens))*gatherToken, gatherMost)):
 		case <-ctx.Done():
 			return
 		}

@@ -25,11 +25,10 @@ type contender struct {
 
 // contenders returns the selected contenders.
 func (b *benchmark) contenders() []contender {
-	window := []string{"--relay-confidence-window", benchWindow.String()}
 	poll := b.poll.String()
 	out := []contender{
-		{name: "relay, hints", hints: true, args: append(window, "--relay-hint-addr", "127.0.0.1:0")},
-		{name: "relay, polling every " + poll, args: append(window, "--relay-tail-max-interval", poll)},
+		{name: "relay, hints", hints: true, args: []string{"--relay-hint-addr", "127.0.0.1:0"}},
+		{name: "relay, polling every " + poll, args: []string{"--relay-tail-max-interval", poll}},
 	}
 	if slices.Contains(b.peers, peerTuned) {
 		out = append(out, contender{name: "scylla-cdc-go + franz-go, polling every " + poll, peer: true, args: []string{"--window", "1ms", "--delay", poll}})

@@ -40,9 +40,6 @@ const (
 	benchPartitions = relay.DefaultPartitions
 	// benchPatience limits the wait for the next event.
 	benchPatience = 30 * time.Second
-	// benchWindow is the confidence window under load: shorter than the load, so that
-	// the figures contain the cost of sweeps.
-	benchWindow = 2 * time.Second
 	// benchSettle is the time before a measurement for a process to reach a steady
 	// state, at most as long as the load.
 	benchSettle = 2 * time.Second

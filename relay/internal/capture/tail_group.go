@@ -22,8 +22,9 @@ const (
 	tailFewRows = 20
 	// tailHinted is how long a stream that had a hint is expected to have others.
 	tailHinted = 10 * time.Second
-	// tailHintSpacing gathers the hints that come in quick succession.
-	tailHintSpacing = time.Millisecond
+	// tailHintSpacing gathers the hints that come in quick succession. Under many hints the
+	// limit of queries per second gathers them.
+	tailHintSpacing = 200 * time.Microsecond
 )
 
 // tailGroup reads some streams of a generation, in one query while they have few
