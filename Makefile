@@ -36,7 +36,7 @@ test-race nightly-race: export CGO_ENABLED = 1
 
 # CI has little processor time and much memory: compilers, linters and tests collect little
 # garbage. Tiers that measure processes of the product are left alone.
-frugal := compile lint test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check
+frugal := compile lint alerts test-library test-race test-go test-full test-virtual bench-smoke vuln cloud-check
 $(frugal): export GOGC = 1600
 $(frugal): export GOMEMLIMIT = 1GiB
 
@@ -251,7 +251,7 @@ lint: prose ## gofumpt, go vet, staticcheck, prose
 	./test/tool $(STATICCHECK) -tags 'peers,fault,browser' $$($(packages))
 
 .PHONY: alerts
-alerts: ## test the alert rules, the dashboard's queries and the routes of Alertmanager
+alerts: ## test the alert rules, the dashboard, its queries and the routes of Alertmanager
 	./test/promtool test rules deploy/prometheus/alerts_test.yml
 	sed 's:/etc/prometheus/::; /^  [a-z_]*_histograms: true$$/d' deploy/prometheus/prometheus.yml >deploy/prometheus/.checked.yml # Debian's promtool 2 refuses them
 	./test/promtool check config deploy/prometheus/.checked.yml; rm deploy/prometheus/.checked.yml
@@ -259,6 +259,7 @@ alerts: ## test the alert rules, the dashboard's queries and the routes of Alert
 	./test/amtool config routes test --config.file=deploy/alertmanager/alertmanager.yml --verify.receivers=on-call severity=critical
 	./test/amtool config routes test --config.file=deploy/alertmanager/alertmanager.yml --verify.receivers=team severity=warning
 	PROMTOOL=$(CURDIR)/test/promtool go test -count=1 ./test/layout -run DashboardQueries
+	go run -modfile=test/grafana.mod test/grafana/main.go deploy/grafana/dashboards/*.json
 
 .PHONY: test-million
 test-million: ## a million dead letters: each listing's p95, and the memory (DEAD_LETTERS=20000 for short)
