@@ -73,6 +73,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer receives the metrics. Nil keeps them private.
 	Registerer prometheus.Registerer
+
+	// process is this process, zero where it cannot be identified; ended reports that another
+	// one of its host has ended. Tests set them.
+	process process
+	ended   func(process) bool
 }
 
 func (c Config) withDefaults() Config {
@@ -89,6 +94,10 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Registerer == nil {
 		c.Registerer = prometheus.NewRegistry()
+	}
+	if c.ended == nil {
+		c.process, _ = thisProcess()
+		c.ended = process.ended
 	}
 	return c
 }

@@ -100,6 +100,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 	loops.Go(func() { m.heartbeats(still) })
 	loops.Go(func() { m.watch(still) })
 	loops.Go(func() { m.poll(still) })
+	loops.Go(func() { m.removeEnded(still) })
 	<-tail.Done()
 
 	m.stop()
@@ -120,7 +121,12 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
 	c := &m.cfg
 	// The options that the lease depends on come last: c.Kafka cannot override them.
-	client, err := kgo.NewClient(append(append([]kgo.Opt{kgo.ClientID("outbox-relay")}, c.Kafka...),
+	id := clientPrefix
+	if c.process != (process{}) {
+		id = c.process.clientID()
+	}
+	client, err := kgo.NewClient(append(slices.Clone(c.Kafka),
+		kgo.ClientID(id),
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ConsumerGroup(c.Name),

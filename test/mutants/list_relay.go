@@ -15,6 +15,22 @@ var relayMutants = []mutant{
 		old: "return end == nil || past(time.Now(), *end)",
 		new: "return end == nil",
 	}),
+	sharing("TestMember_ReplacesAnEndedProcessOfItsHost", mutant{
+		name: "an instance removes members whose process lives", file: "relay/share/ended.go",
+		old: " || !m.cfg.ended(p) {", new: " {",
+	}),
+	sharing("TestMember_ReplacesAnEndedProcessOfItsHost", mutant{
+		name: "an instance removes members of other hosts", file: "relay/share/ended.go",
+		old: " || p.host != m.cfg.process.host", new: "",
+	}),
+	sharing("TestMember_ReplacesAnEndedProcessOfItsHost", mutant{
+		name: "a restarted instance waits for its predecessor's session", file: "relay/share/ended.go",
+		old: "			if err := m.remove(ctx, member.MemberID); err != nil {", new: "			if err := error(nil); err != nil {",
+	}),
+	sharing("TestProcess_Ended", mutant{
+		name: "a process id that is used again counts as the former process", file: "relay/share/ended.go",
+		old: "	return err == nil && start != p.start", new: "	return false && err == nil && start != p.start",
+	}),
 	sharing("TestMember_CountsFromWhenItSent", mutant{
 		name: "a lease begins with the broker's response", file: "relay/share/heartbeat.go",
 		old: "m.lease.renew(sent, false)",
