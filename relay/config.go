@@ -21,7 +21,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -58,7 +57,7 @@ const (
 	DefaultMaxRecordBytes          = 1_048_588
 	DefaultMaxStreamBacklog        = 10_000
 	DefaultMaxAggregates           = 500_000
-	DefaultDedupMemory             = 64 << 20
+	DefaultDedupMemory             = 128 << 20
 	DefaultRetryMin                = 100 * time.Millisecond
 	DefaultRetryMax                = 30 * time.Second
 	DefaultHoldRetry               = time.Minute
@@ -99,10 +98,10 @@ type Config struct {
 	// Shard makes the relay process one of several equal parts of the table.
 	// Checkpoints, logs (key shard) and metrics (label shard; unregistered when Run
 	// returns) contain the shard. The following limits apply to the whole relay, and
-	// each shard has an equal share: MaxInFlightRecords, MaxInFlightBytes,
-	// MaxAggregates, DedupMemory, SpillLimit, ReplayConcurrency, ReplayRate,
-	// BackfillRowsPerSecond, TailMaxQueriesPerSecond. The zero value processes the whole
-	// table.
+	// each shard has an equal share: MaxInFlightRecords, MaxInFlightBytes, SpillLimit,
+	// ReplayConcurrency, ReplayRate, BackfillRowsPerSecond. MaxAggregates, DedupMemory and
+	// TailMaxQueriesPerSecond apply to the Process; without one they are divided too. The
+	// zero value processes the whole table.
 	Shard Shard
 	// Fence, if not nil, prevents writes once another relay may own the data of this
 	// one. The relay checks it before it publishes an event or writes a dead letter, and
@@ -110,10 +109,10 @@ type Config struct {
 	// progress and saves no checkpoint. The component that fences the relay also ends
 	// Run's context. A share.Hold is a Fence.
 	Fence Fence
-	// ReadBacks, if not nil, is shared by all shards of this table in the process:
-	// shards that start together read the topics back together, once. Default nil: each
-	// shard reads them back itself.
-	ReadBacks *readback.Group
+	// Process, if not nil, is that of all shards of this table which run in one process:
+	// it divides limits among them and reads the topics back for those that start
+	// together. Default nil: a shard depends on no other one.
+	Process *Process
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table
 	// unless TableKeyspace names another. Required.
 	Keyspace string
@@ -163,8 +162,8 @@ type Config struct {
 	// rows that become visible in the order of their write times. Default
 	// DefaultTailReorder; not used for a table with sequence numbers.
 	TailReorder time.Duration
-	// TailMaxQueriesPerSecond limits the queries of the tail reader; each reads up to
-	// 100 streams. Default DefaultTailMaxQueriesPerSecond.
+	// TailMaxQueriesPerSecond limits the queries of the tail readers of a Process; each
+	// reads up to 100 streams. Default DefaultTailMaxQueriesPerSecond.
 	TailMaxQueriesPerSecond float64
 	// Hints is the connection that receives the hints of writers, nil for none; the tail
 	// reader reads the named streams immediately. The relay does not close it. See
@@ -233,17 +232,17 @@ type Config struct {
 	// not acknowledged. It limits the events repeated after a crash if the relay may not
 	// read the topics back. Default DefaultMaxStreamBacklog.
 	MaxStreamBacklog int
-	// MaxAggregates is the number of idle aggregates whose last sequence numbers are
-	// kept in memory, about 80 bytes each. For others the relay looks up the earlier
+	// MaxAggregates is the number of idle aggregates whose last sequence numbers a
+	// Process keeps in memory, about 80 bytes each. For others the relay looks up the earlier
 	// events when the next event arrives. Default DefaultMaxAggregates.
 	MaxAggregates int
-	// DedupMemory limits the memory, in bytes, of the ids of published events, which
-	// prevent that an event is published twice. An event needs dedup.BytesPerEvent, 36
+	// DedupMemory limits the memory, in bytes, that a Process has for the ids of published
+	// events, which prevent that an event is published twice. An event needs dedup.BytesPerEvent, 36
 	// bytes, from its publication until the sweep reader has read its row, after the
 	// confidence window. At the limit the tail reader waits for the sweep reader; at
 	// 80 % of it Status reports a problem, so 45 bytes times events per second times
 	// seconds of the confidence window are enough. Default DefaultDedupMemory, enough
-	// for 12,427 events per second over two minutes.
+	// for 24,855 events per second over two minutes.
 	DedupMemory int64
 
 	// RetryDelays are the delays before each attempt to publish an event; their number
@@ -337,6 +336,7 @@ type Config struct {
 	StallAfter time.Duration
 
 	deadLetters *dlq.Store         // nil without dead letters; set by New
+	placed      *placement         // see place
 	rules       *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
 	rulesErr    error
 
@@ -550,9 +550,6 @@ func (c Config) validateBounds(bad report) {
 	}
 }
 
-// rememberedEvents returns the number of events that DedupMemory has room for.
-func (c *Config) rememberedEvents() int { return int(max(c.DedupMemory/dedup.BytesPerEvent, 1)) }
-
 // publish returns the configuration of the publisher.
 func (c *Config) publish() *publish.Config {
 	relaxed := make(map[string]bool, len(c.Orderings))
@@ -565,7 +562,7 @@ func (c *Config) publish() *publish.Config {
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
 		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
 		MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, MaxRecordBytes: c.MaxRecordBytes,
-		MaxAggregates: c.MaxAggregates, MaxRememberedEvents: c.rememberedEvents(),
+		Share:       c.place().share,
 		RetryDelays: c.RetryDelays, RetryJitter: c.RetryJitter, RetryMin: c.RetryMin, RetryMax: c.RetryMax,
 		HoldRetry: c.HoldRetry, AttemptTimeout: c.AttemptTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
@@ -586,8 +583,7 @@ func (c *Config) capture() *capture.Config {
 		ConfidenceWindow: c.ConfidenceWindow, QueryWindow: c.QueryWindow, BusyDelay: c.BusyDelay, IdleDelay: c.IdleDelay,
 		GenerationDelay: c.GenerationDelay, FirstAge: c.FirstAge, GapWait: c.GapWait, IdleCheckpoint: c.IdleCheckpoint,
 		TailMinInterval: c.TailMinInterval, TailMaxInterval: c.TailMaxInterval, TailOverlap: c.TailOverlap, TailReorder: c.TailReorder,
-		TailMaxQueriesPerSecond: c.TailMaxQueriesPerSecond,
-		MaxInFlightRecords:      c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, RetryMin: c.RetryMin, Logger: c.Logger,
+		TailLimiter: c.place().tail, MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, RetryMin: c.RetryMin, Logger: c.Logger,
 	}
 }
 
@@ -595,7 +591,7 @@ func (c *Config) capture() *capture.Config {
 func (c *Config) readback() *readback.Config {
 	return &readback.Config{
 		Source: c.Source, Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
-		MaxInFlightRecords: c.MaxInFlightRecords, MaxRememberedEvents: c.rememberedEvents(),
+		MaxInFlightRecords: c.MaxInFlightRecords, Share: c.place().share,
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
 	}
 }
@@ -605,7 +601,7 @@ func (c *Config) backfill() *backfill.Config {
 	return &backfill.Config{
 		Session: c.Session, Name: c.Name, ShardName: c.shardName(), Keyspace: c.Keyspace, TableKeyspace: c.TableKeyspace, Table: c.Table,
 		Fence: c.Fence, Auto: c.Backfill == BackfillAuto, From: c.BackfillFrom, RowsPerSecond: c.BackfillRowsPerSecond,
-		FirstAge: c.FirstAge, ConfidenceWindow: c.ConfidenceWindow, ReadBackMargin: c.ReadBackMargin, MaxAggregates: c.MaxAggregates,
+		FirstAge: c.FirstAge, ConfidenceWindow: c.ConfidenceWindow, ReadBackMargin: c.ReadBackMargin, Share: c.place().share,
 		Topics: c.Topics, RetryMin: c.RetryMin, Logger: c.Logger,
 	}
 }

@@ -42,7 +42,7 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 		return float64(r.publisher.Load().State().Fresh)
 	})
 	gauge("outbox_relay_dedup_fresh_limit", "Maximum of outbox_relay_dedup_fresh_events; at the limit the tail reader waits for the sweep reader.", func() float64 {
-		return float64(r.cfg.rememberedEvents())
+		return float64(r.cfg.place().share.Events())
 	})
 	gauge("outbox_relay_dedup_shown_events", "Events in the dedup index whose rows the sweep reader has read, because a row may occur twice.", func() float64 {
 		return float64(r.publisher.Load().State().Shown)

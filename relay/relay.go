@@ -79,6 +79,8 @@ func New(cfg Config) (*Relay, error) {
 			return nil, err
 		}
 	}
+	cfg.placed = nil
+	cfg.place()
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
 		cfg.Name, cfg.Fence) // any shard of any layout may have published an event
 	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered}
@@ -110,6 +112,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		}
 		defer r.shardMetrics.unregister()
 	}
+	r.cfg.place().join()
+	defer r.cfg.place().leave()
 	for {
 		err := r.run(ctx)
 		if errors.Is(err, readback.ErrReadable) {
@@ -178,6 +182,7 @@ func (r *Relay) standBy(ctx context.Context) error {
 		return nil
 	}
 	r.readback.Load().Ticket.Withdraw()
+	r.cfg.place().leave()
 	r.log.Info("shard idle; shard 0 processes the whole table because its partition key is not the aggregate")
 	r.mu.Lock()
 	r.idle = true

@@ -43,7 +43,7 @@ func (r *Relay) run(ctx context.Context) error {
 	r.publisher.Store(p)
 	defer p.Close()
 	back := readback.New(r.cfg.readback(), r.metrics.readBack, r.store, r.generations(), p)
-	back.Own, back.Ticket = &r.own, r.cfg.ReadBacks.Announce()
+	back.Own, back.Ticket = &r.own, r.cfg.Process.announce()
 	defer back.Ticket.Withdraw()
 	r.readback.Store(back)
 	r.mu.Lock()

@@ -2,11 +2,15 @@ package relay
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
 // Shard is one of Count equal parts of an outbox table; the zero value is the whole
@@ -19,8 +23,12 @@ const MaxShards = cdclog.MaxShards
 // shardName returns the name under which the relay stores its own state.
 func (c *Config) shardName() string { return c.Shard.Name(c.Name) }
 
+// leastQueries is the least that a shard needs of TailMaxQueriesPerSecond.
+const leastQueries = 50
+
 // onlyShare divides the limits of the relay by the number of shards, down to the
-// least value that a relay needs to make progress.
+// least value that a relay needs to make progress. The limits of a process are divided by
+// the Process, if there is one.
 func (c *Config) onlyShare() {
 	n := c.Shard.Count
 	if n < 2 {
@@ -32,23 +40,88 @@ func (c *Config) onlyShare() {
 		}
 	}
 	part(&c.MaxInFlightRecords, 100)
-	part(&c.MaxAggregates, 1000)
 	part(&c.SpillLimit, 100)
 	part(&c.ReplayConcurrency, 4)
 	part(&c.BackfillRowsPerSecond, 100)
 	if least := int64(c.MaxRecordBytes); c.MaxInFlightBytes > least {
 		c.MaxInFlightBytes = max(c.MaxInFlightBytes/int64(n), least)
 	}
-	if least := int64(10_000 * dedup.BytesPerEvent); c.DedupMemory > least {
-		c.DedupMemory = max(c.DedupMemory/int64(n), least)
-	}
-	rate := func(v *float64, least float64) {
+	perSecond := func(v *float64, least float64) {
 		if *v > least {
 			*v = max(*v/float64(n), least)
 		}
 	}
-	rate(&c.TailMaxQueriesPerSecond, 50)
-	rate(&c.ReplayRate, 1)
+	perSecond(&c.ReplayRate, 1)
+	if c.Process != nil {
+		return
+	}
+	part(&c.MaxAggregates, dedup.LeastAggregates)
+	if least := int64(dedup.LeastEvents * dedup.BytesPerEvent); c.DedupMemory > least {
+		c.DedupMemory = max(c.DedupMemory/int64(n), least)
+	}
+	perSecond(&c.TailMaxQueriesPerSecond, leastQueries)
+}
+
+// Process is what the relays of one table have in common that run in one process, each
+// for a shard. They share DedupMemory, MaxAggregates and TailMaxQueriesPerSecond, which
+// are the same for all of them, as long as they run, and those that start together read
+// the topics back together. It is safe for concurrent use; the zero value is ready.
+type Process struct {
+	backs readback.Group
+	pool  dedup.Pool
+
+	mu   sync.Mutex
+	tail *rate.Limiter // nil until a relay is made
+}
+
+// announce returns the ticket of a relay that has started; nil without a process.
+func (p *Process) announce() *readback.Ticket {
+	if p == nil {
+		return nil
+	}
+	return p.backs.Announce()
+}
+
+// placement is a relay's place in its process, or in one of its own.
+type placement struct {
+	process *Process
+	share   *dedup.Share
+	tail    *rate.Limiter // one for all shards: the idle ones leave it to the others
+	queries float64       // Config.TailMaxQueriesPerSecond
+}
+
+// place returns the place of the relay. New calls it first.
+func (c *Config) place() *placement {
+	if c.placed != nil {
+		return c.placed
+	}
+	p := c.Process
+	if p == nil {
+		p = new(Process)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tail == nil {
+		p.tail = capture.NewTailLimiter(c.TailMaxQueriesPerSecond)
+	}
+	share := p.pool.Share(int(max(c.DedupMemory/dedup.BytesPerEvent, 1)), c.MaxAggregates)
+	c.placed = &placement{p, share, p.tail, c.TailMaxQueriesPerSecond}
+	return c.placed
+}
+
+// join makes the relay one of those that share the limits.
+func (x *placement) join() { x.change(x.share.Join) }
+
+// leave gives the shares of the relay to the others.
+func (x *placement) leave() { x.change(x.share.Leave) }
+
+func (x *placement) change(by func()) {
+	x.process.mu.Lock()
+	defer x.process.mu.Unlock()
+	by()
+	if x.queries > leastQueries {
+		x.tail.SetLimit(rate.Limit(max(x.queries, float64(leastQueries*x.process.pool.Shards()))))
+	}
 }
 
 // shardMetrics registers a shard's metrics with its label when its relay runs, and

@@ -3,15 +3,17 @@ package relay
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -66,7 +68,7 @@ func (w *world) runShards(count int) (all []*Relay, stop func()) {
 	var stops []func()
 	cfg := w.cfg
 	defer func() { w.cfg = cfg }()
-	w.cfg.ReadBacks = new(readback.Group) // they are in one process
+	w.cfg.Process = new(Process)
 	for i := range max(count, 1) {
 		r, stop := w.runShard(Shard{Index: i, Count: count})
 		all, stops = append(all, r), append(stops, stop)
@@ -98,6 +100,69 @@ func TestShards_OneThatNeverRunsLeavesNoMetrics(t *testing.T) {
 			t.Errorf("%d metrics are left, %v", len(all), err)
 		}
 	})
+}
+
+// Shards of a process have equal shares of its limits as long as they run, and metrics and
+// status show them. One that has no part of the table takes no share.
+func TestProcess_DividesItsLimitsAmongThoseThatRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		key   string // of a table of its own
+		parts int    // of two shards, in which the limits are
+	}{{"by aggregate", "", 2}, {"by event", "id", 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				const events, aggregates = 100_000, 50_000
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.Process, c.DedupMemory, c.MaxAggregates = new(Process), events*dedup.BytesPerEvent, aggregates
+					if tt.key != "" {
+						debezium(c)
+						c.Mapping.Unordered = true
+					}
+				})
+				defer w.close()
+				if tt.key != "" {
+					w.ownTable(tt.key, " WITH cdc = {'enabled': true}")
+				}
+				check := func(what string, r *Relay, parts int) {
+					t.Helper()
+					time.Sleep(10 * time.Second)
+					if got := r.Status().Tail.UnsweptLimit; got != events/parts {
+						t.Errorf("%s: %d events at most, want %d", what, got, events/parts)
+					}
+					if got := r.cfg.place().share.Aggregates(); got != aggregates/parts {
+						t.Errorf("%s: %d aggregates at most, want %d", what, got, aggregates/parts)
+					}
+					reg := prometheus.NewRegistry()
+					registerState(reg, r)
+					if err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`# HELP outbox_relay_dedup_fresh_limit Maximum of outbox_relay_dedup_fresh_events; at the limit the tail reader waits for the sweep reader.
+# TYPE outbox_relay_dedup_fresh_limit gauge
+outbox_relay_dedup_fresh_limit %d
+`, events/parts)), "outbox_relay_dedup_fresh_limit"); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				first, stopFirst := w.runShard(Shard{Index: 0, Count: 16})
+				check("a shard alone", first, 1)
+				second, stopSecond := w.runShard(Shard{Index: 1, Count: 16})
+				check("the first of two", first, tt.parts)
+				if second.Status().Idle != (tt.parts == 1) {
+					t.Errorf("the second is idle = %t", second.Status().Idle)
+				}
+				if tt.parts == 2 {
+					check("the second", second, 2)
+				}
+				stopSecond()
+				check("the one that is left", first, 1)
+				stopFirst()
+				if n := w.cfg.Process.pool.Shards(); n != 0 {
+					t.Errorf("%d shards share the limits when all have ended", n)
+				}
+			})
+		})
+	}
 }
 
 // Shards side by side carry each their own, and nothing else, while streams change.

@@ -65,7 +65,7 @@ func TestConfig_LeavesAShardItsShare(t *testing.T) {
 	c := whole
 	c.Shard, c.SpillLimit = Shard{Index: 2, Count: 4}, -1
 	c.onlyShare()
-	if c.MaxInFlightRecords != 2500 || c.MaxInFlightBytes != 16<<20 || c.MaxAggregates != 125_000 || c.DedupMemory != 16<<20 ||
+	if c.MaxInFlightRecords != 2500 || c.MaxInFlightBytes != 16<<20 || c.MaxAggregates != 125_000 || c.DedupMemory != 32<<20 ||
 		c.ReplayConcurrency != 32 || c.ReplayRate != 500 || c.BackfillRowsPerSecond != 1250 || c.TailMaxQueriesPerSecond != 250 || c.SpillLimit != -1 {
 		t.Errorf("a quarter is %+v", c)
 	}
@@ -74,6 +74,51 @@ func TestConfig_LeavesAShardItsShare(t *testing.T) {
 	c.onlyShare()
 	if c.MaxInFlightRecords != 100 || c.MaxInFlightBytes != int64(c.MaxRecordBytes) || c.ReplayConcurrency != 4 || c.TailMaxQueriesPerSecond != 50 {
 		t.Errorf("a thousandth is %+v", c)
+	}
+	c = whole
+	c.Shard, c.Process = Shard{Index: 2, Count: 4}, new(Process)
+	c.onlyShare()
+	if c.MaxAggregates != whole.MaxAggregates || c.DedupMemory != whole.DedupMemory || c.TailMaxQueriesPerSecond != whole.TailMaxQueriesPerSecond || c.SpillLimit != whole.SpillLimit/4 {
+		t.Errorf("a quarter whose process divides its limits is %+v", c)
+	}
+}
+
+// The tail readers of a process share its queries, down to what each needs.
+func TestProcess_LimitsTheQueriesOfItsTailReaders(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		queries float64
+		want    map[int]float64 // by shards
+	}{
+		{1000, map[int]float64{1: 1000, 2: 1000, 20: 1000, 21: 1050, 40: 2000}},
+		{30, map[int]float64{1: 30, 2: 30, 40: 30}},
+	} {
+		process, places := new(Process), make([]*placement, 40)
+		for i := range places {
+			c := Config{Process: process, TailMaxQueriesPerSecond: x.queries}.withDefaults()
+			places[i] = c.place()
+			if got := c.capture().TailLimiter; got != process.tail {
+				t.Fatalf("shard %d has a limiter of its own", i)
+			}
+		}
+		check := func(n int) {
+			t.Helper()
+			if want, ok := x.want[n]; ok && float64(process.tail.Limit()) != want {
+				t.Errorf("%v queries/s, %d shards: %v, want %v", x.queries, n, process.tail.Limit(), want)
+			}
+		}
+		for i, p := range places {
+			p.join()
+			check(i + 1)
+		}
+		for i, p := range places {
+			p.leave()
+			check(len(places) - i - 1)
+		}
+	}
+	one, other := Config{Name: "one"}.withDefaults(), Config{Name: "other"}.withDefaults()
+	if one.capture().TailLimiter == other.capture().TailLimiter {
+		t.Error("relays without a process share queries")
 	}
 }
 

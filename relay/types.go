@@ -7,7 +7,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
@@ -27,8 +26,6 @@ type (
 	Load = publish.Load
 	// LoadMeter measures the load of the relay's container.
 	LoadMeter = publish.LoadMeter
-	// ReadBacks lets the shards of one process read the topics back together.
-	ReadBacks = readback.Group
 	// StalledTopic is a topic with a partition that acknowledges nothing.
 	StalledTopic = publish.StalledTopic
 	// TailStatus is the status of the tail reader.

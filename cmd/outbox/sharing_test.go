@@ -123,9 +123,18 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 	b := setupVerify(t)
 	one := b.share(4)
 	one.owned(t, 4)
+	const whole = relay.DefaultDedupMemory / 36
+	if got := dedupLimit(t, one.reg); got != whole/4 {
+		t.Errorf("a shard of an instance with all four may have %v events in the dedup index, want %d", got, whole/4)
+	}
 	two := b.share(4)
 	one.owned(t, 2)
 	two.owned(t, 2)
+	for _, s := range []*sharer{one, two} {
+		if got := dedupLimit(t, s.reg); got != whole/2 {
+			t.Errorf("a shard of an instance with two may have %v events in the dedup index, want %d", got, whole/2)
+		}
+	}
 	aggregates := make([]gocql.UUID, 24)
 	for i := range aggregates {
 		aggregates[i] = outbox.NewID()
@@ -159,6 +168,21 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 			t.Errorf("aggregate %s has %v in its topic, want %v", a, got[a], want)
 		}
 	}
+}
+
+// dedupLimit is the limit of the first shard of the registry.
+func dedupLimit(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "outbox_relay_dedup_fresh_limit" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return 0
 }
 
 // shardsWithMetrics is of how many shards the registry has metrics of relays.

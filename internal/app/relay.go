@@ -30,14 +30,19 @@ import (
 const sweepPage = 100
 
 // relayMemory is the soft memory limit of the relay with the default settings. Its live
-// memory is bounded below it: 64 MiB for the dedup index, half a million aggregates, and
+// memory is bounded below it: 128 MiB for the dedup index, half a million aggregates, and
 // 64 MiB in flight.
-const relayMemory = 150 << 20
+const relayMemory = 278 << 20
 
 // memoryLimit is relayMemory, plus twice the memory of settings above the defaults: garbage
-// is collected before the index and its garbage need more.
+// is collected before the index and its garbage need more. An instance that takes over
+// shards may have the index twice.
 func (c *RelayConfig) memoryLimit() int64 {
-	return relayMemory + 2*max(0, c.DedupMemory-relay.DefaultDedupMemory)
+	limit := relayMemory + 2*max(0, c.DedupMemory-relay.DefaultDedupMemory)
+	if c.Shards > 1 {
+		limit += c.DedupMemory
+	}
+	return limit
 }
 
 // Components returns the components of the schema that the relay needs.

@@ -207,7 +207,7 @@ type RelayConfig struct {
 	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
 	HintKey               string             `setting:"hint_key" secret:"true" section:"hints" field:"HintKey" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
-	DedupMemory           int64              `setting:"dedup_memory" min:"1" usage:"bytes for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
+	DedupMemory           int64              `setting:"dedup_memory" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`

@@ -57,7 +57,7 @@ type Sharing struct {
 	Member  *share.Member
 	rows    relay.Membership
 	agreed  relay.Agreement
-	backs   []relay.ReadBacks // of the tables
+	tables  []relay.Process // what the shards of each table share
 
 	mu      sync.Mutex
 	running map[int]*Relays // by shard
@@ -67,7 +67,7 @@ type Sharing struct {
 // NewSharing returns the relays; Run starts them. reg receives the metrics of the relays
 // too, as long as they run. hints may be nil.
 func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer, hints net.PacketConn) (*Sharing, error) {
-	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, running: make(map[int]*Relays), backs: make([]relay.ReadBacks, len(confs))}
+	s := &Sharing{c: c, confs: confs, session: session, reg: reg, log: log, running: make(map[int]*Relays), tables: make([]relay.Process, len(confs))}
 	s.rows = relay.Membership{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name, Version: cli.Version, Status: s.status}
 	s.agreed = relay.Agreement{Session: session, Keyspace: confs[0].Keyspace, Name: c.Relay.Name}
 	for i := range confs {
@@ -200,7 +200,7 @@ func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
 	confs := slices.Clone(s.confs)
 	for i := range confs {
 		confs[i].Shard = relay.Shard{Index: h.Shard(), Count: s.c.Relay.Shards}
-		confs[i].Fence, confs[i].ReadBacks = h, &s.backs[i]
+		confs[i].Fence, confs[i].Process = h, &s.tables[i]
 		if s.hints != nil {
 			b := s.hints.branch()
 			defer s.hints.drop(b)

@@ -20,6 +20,10 @@ func checkRate(c *app.Config) Finding {
 		return Finding{check, true, "relay.tail_max_interval is off, so no limit applies", ""}
 	}
 	window := r.ConfidenceWindow.Seconds()
-	return Finding{check, true, fmt.Sprintf("relay.dedup_memory (%d MB) carries %.0f events/s sustained with the confidence window of %s; for more set it to %.0f bytes per event and second",
-		r.DedupMemory/1e6, math.Floor(0.8*float64(r.DedupMemory/rememberedBytes)/window), r.ConfidenceWindow, 1.25*rememberedBytes*window), ""}
+	each := ""
+	if r.Shards > 1 {
+		each = " per process"
+	}
+	return Finding{check, true, fmt.Sprintf("relay.dedup_memory (%d MB) carries %.0f events/s%s sustained with the confidence window of %s; for more set it to %.0f bytes per event and second",
+		r.DedupMemory/1e6, math.Floor(0.8*float64(r.DedupMemory/rememberedBytes)/window), each, r.ConfidenceWindow, 1.25*rememberedBytes*window), ""}
 }

@@ -82,4 +82,79 @@ var tailMutants = []mutant{
 		old: "	if e.Sequence == 0 {\n",
 		new: "	if e.Sequence == 0 {\n		if o.By == ByTail && o.Written > 0 && o.Written <= p.ids.horizon(e.ID) {\n			return Left, nil\n		}\n",
 	}),
+	unit("TestShare_IsAnEqualPart", mutant{
+		name: "a shard has the room of its whole process", file: "relay/internal/dedup/share.go",
+		old: "max(whole/max(p.Shards(), 1), least)",
+		new: "max(whole, least)",
+	}),
+	unit("TestShare_IsAnEqualPart", mutant{
+		name: "a shard has less room than it needs", file: "relay/internal/dedup/share.go",
+		old: "max(whole/max(p.Shards(), 1), least)",
+		new: "max(whole/max(p.Shards(), 1), 1)",
+	}),
+	unit("TestProcess_DividesItsLimitsAmongThoseThatRun", mutant{
+		name: "a shard that ends keeps its share", file: "relay/relay.go",
+		old: "	defer r.cfg.place().leave()\n",
+		new: "",
+	}),
+	unit("TestProcess_DividesItsLimitsAmongThoseThatRun", mutant{
+		name: "a shard that begins takes no share", file: "relay/relay.go",
+		old: "	r.cfg.place().join()\n",
+		new: "",
+	}),
+	unit("TestProcess_DividesItsLimitsAmongThoseThatRun", mutant{
+		name: "a shard without a part of the table takes a share", file: "relay/relay.go",
+		old: "	r.cfg.place().leave()\n	r.log.Info(\"shard idle",
+		new: "	r.log.Info(\"shard idle",
+	}),
+	unit("TestShare_ReadBack", mutant{
+		name: "a shard that has left holds room in its process", file: "relay/internal/dedup/share.go",
+		old: "	if s.in { // a status",
+		new: "	if true { // a status",
+	}),
+	unit("TestShare_ReadBack", mutant{
+		name: "a read-back repeats what exceeds the share although the process has room", file: "relay/internal/dedup/share.go",
+		old: "max(s.Events()/4*3, min(s.events/4*3, readBackRoom*s.events-others))",
+		new: "s.Events()/4*3",
+	}),
+	unit("TestReadBacks_BoundedByTheProcess", mutant{
+		name: "a read-back remembers events whatever the other shards of the process hold", file: "relay/internal/dedup/share.go",
+		old: "readBackRoom*s.events-others))",
+		new: "s.events))",
+	}),
+	unit("TestReadBacks_BoundedByTheProcess", mutant{
+		name: "what a read-back remembers is not counted for the process", file: "relay/internal/readback/readback.go",
+		old: "r.cfg.Share.Hold(int(min(total, most)))",
+		new: "_ = most",
+	}),
+	unit("TestReadBacks_BoundedByTheProcess", mutant{
+		name: "what shards read back together is not counted for the process", file: "relay/internal/readback/group.go",
+		old: "	w.r.cfg.Share.Hold(n)\n",
+		new: "",
+	}),
+	unit("TestPublisher_ItsShareBecomesSmaller", mutant{
+		name: "the sweep reader gives no room back to the process", file: "relay/internal/publish/offer.go",
+		old: "	p.hold()\n",
+		new: "",
+	}),
+	unit("TestPublisher_ItsShareBecomesSmaller", mutant{
+		name: "the tail reader fills more than the share of its shard", file: "relay/internal/publish/lookup.go",
+		old: "	return events >= limit\n",
+		new: "	return events >= 2*limit\n",
+	}),
+	unit("TestProcess_LimitsTheQueriesOfItsTailReaders", mutant{
+		name: "many shards have fewer queries of the tail reader than they need", file: "relay/shard.go",
+		old: "max(x.queries, float64(leastQueries*x.process.pool.Shards()))",
+		new: "x.queries",
+	}),
+	unit("TestConfig_LeavesAShardItsShare", mutant{
+		name: "a process divides limits that are divided by the number of shards", file: "relay/shard.go",
+		old: "	if c.Process != nil {\n		return\n	}\n	part",
+		new: "	part",
+	}),
+	{
+		name: "each shard of an instance has the limits of the whole instance", file: "internal/app/sharing.go", pkg: "./cmd/outbox", run: "^TestSharing_InstancesShareATable$",
+		old: "confs[i].Fence, confs[i].Process = h, &s.tables[i]",
+		new: "confs[i].Fence, confs[i].Process = h, new(relay.Process)",
+	},
 }

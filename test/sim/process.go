@@ -74,7 +74,7 @@ func (w *world) startShard(s relay.Shard) *process {
 		}
 	}
 	c := w.settings.relay
-	c.Shard, c.ReadBacks = s, w.backs
+	c.Shard, c.Process = s, w.together
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name)}
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)

@@ -110,10 +110,10 @@ func (w *world) haunt(rnd *rand.Rand, name string) {
 // previous owner may be late. At the end all shards are stopped or killed.
 func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 	w.t.Helper()
-	if w.backs = nil; rnd.IntN(3) > 0 {
-		w.backs = new(relay.ReadBacks) // as in one process
+	if w.together = nil; rnd.IntN(3) > 0 {
+		w.together = new(relay.Process)
 	}
-	defer func() { w.backs = nil }()
+	defer func() { w.together = nil }()
 	var shards []*process
 	for i := range count {
 		shards = append(shards, w.startShard(relay.Shard{Index: i, Count: count}))

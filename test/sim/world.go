@@ -65,7 +65,7 @@ type world struct {
 
 	hints    *hints            // nil without
 	session  *session          // of the order services
-	backs    *relay.ReadBacks  // shared by shards that read back together
+	together *relay.Process    // of shards that run in one process
 	services []*orders.Service // one for each clock
 	verifier *verifier         // nil without
 	ledger   *ledger

@@ -279,7 +279,7 @@ func (b *Backfill) Prepare(ctx context.Context) error {
 	}
 	b.read.Store(row.Read)
 	b.handed.Store(row.Published)
-	b.older = older.New(row, b.arc, b.cfg.MaxAggregates)
+	b.older = older.New(row, b.arc, b.cfg.Share.Aggregates)
 	for {
 		known, err := b.readTopics(ctx, row)
 		if err != nil {

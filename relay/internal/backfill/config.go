@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
@@ -22,7 +23,7 @@ type Config struct {
 	RowsPerSecond                  int         // not positive: no limit
 	FirstAge, ConfidenceWindow     time.Duration
 	ReadBackMargin                 time.Duration // negative: nothing is read back
-	MaxAggregates                  int
+	Share                          *dedup.Share  // of relay.Config.MaxAggregates
 	Topics                         map[string]string
 	RetryMin                       time.Duration
 	Logger                         *slog.Logger

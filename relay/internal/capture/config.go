@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -23,7 +24,7 @@ type Config struct {
 
 	TailMinInterval, TailMaxInterval time.Duration
 	TailOverlap, TailReorder         time.Duration
-	TailMaxQueriesPerSecond          float64
+	TailLimiter                      *rate.Limiter // of queries; the tail readers of a process share it
 
 	MaxInFlightRecords int
 	MaxInFlightBytes   int64

@@ -30,7 +30,7 @@ func newSettings(log *slog.Logger) settings {
 			ConfidenceWindow: 2 * time.Minute, QueryWindow: time.Hour, BusyDelay: time.Second, IdleDelay: 5 * time.Second,
 			GenerationDelay: 15 * time.Second, FirstAge: 72 * time.Hour, GapWait: 5 * time.Second, IdleCheckpoint: time.Minute,
 			TailMinInterval: 5 * time.Millisecond, TailMaxInterval: 100 * time.Millisecond,
-			TailOverlap: 2 * time.Second, TailReorder: 20 * time.Millisecond, TailMaxQueriesPerSecond: 1000,
+			TailOverlap: 2 * time.Second, TailReorder: 20 * time.Millisecond, TailLimiter: NewTailLimiter(1000),
 			MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, RetryMin: 100 * time.Millisecond, Logger: log,
 		},
 		publish: publishtest.Config(log),

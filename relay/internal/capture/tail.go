@@ -47,7 +47,6 @@ type Tail struct {
 	streams  *checkpoint.Streams
 	sink     TailSink
 	gaps     *tailGaps
-	limiter  *rate.Limiter
 	byTime   bool            // the table has no numbers
 	own      *cdclog.Portion // the relay's part of the table; nil is all
 	querying chan struct{}   // holds one token for each query under way
@@ -60,12 +59,16 @@ type Tail struct {
 	lastRead    time.Time
 }
 
+// NewTailLimiter returns a limiter of tail readers that may query that many times a second.
+func NewTailLimiter(queriesPerSecond float64) *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(queriesPerSecond), max(1, int(queriesPerSecond/100)))
+}
+
 // NewTail returns a tail reader of the input, with rows as its log.
 func NewTail(cfg *Config, m *Metrics, in Input, rows Rows, s *checkpoint.Streams, sink TailSink) *Tail {
 	t := &Tail{
 		cfg: cfg, log: cfg.Logger, metrics: m, source: in.Generations, rows: rows, streams: s, sink: sink,
 		byTime: !in.Table.Numbered(), own: in.Own,
-		limiter:  rate.NewLimiter(rate.Limit(cfg.TailMaxQueriesPerSecond), max(1, int(cfg.TailMaxQueriesPerSecond/100))),
 		querying: make(chan struct{}, tailQueries), running: make(map[*cdclog.Generation][]*tailGroup),
 	}
 	t.gaps = newTailGaps(cfg, sink, in.Lookup, t.leave)
@@ -323,8 +326,8 @@ type TailStatus struct {
 	Interval time.Duration
 	// Waiting is the number of aggregates with a missing event.
 	Waiting int
-	// Paused reports that it waits for the sweep reader, because MaxRememberedEvents
-	// published events are still to be swept.
+	// Paused reports that it waits for the sweep reader, because the share of the dedup
+	// index is full of published events that are still to be swept.
 	Paused bool
 	// Unswept is the number of published events that the sweep has not read yet, at most
 	// UnsweptLimit. NearLimit reports that the tail reader is paused or about to pause.

@@ -190,7 +190,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 			return 0, err
 		}
 	}
-	if err := t.limiter.Wait(ctx); err != nil {
+	if err := t.cfg.TailLimiter.Wait(ctx); err != nil {
 		return 0, err
 	}
 	select {

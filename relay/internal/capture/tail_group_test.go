@@ -240,7 +240,7 @@ func TestTail_QueriesASlowDatabaseLess(t *testing.T) {
 func TestTail_KeepsToItsBudgetWhateverTheHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newTailBench(t, func(c *settings) { c.TailMaxQueriesPerSecond = 50 })
+		b := newTailBench(t, func(c *settings) { c.TailLimiter = NewTailLimiter(50) })
 		defer b.stop()
 		time.Sleep(time.Second)
 		begin := time.Now()
@@ -340,7 +340,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 func TestTail_WaitsForTheSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newTailBench(t, func(c *settings) { c.publish.MaxRememberedEvents = 100 })
+		b := newTailBench(t, func(c *settings) { c.publish.Share = new(dedup.Pool).Share(100, 500_000) })
 		defer b.stop()
 		time.Sleep(time.Second)
 		for i := range 200 {

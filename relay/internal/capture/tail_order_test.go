@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -202,7 +203,7 @@ func TestTailOrder_TheIndexIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const full = 100
-		b := newTailBench(t, func(c *settings) { c.publish.MaxRememberedEvents = full }, byTime)
+		b := newTailBench(t, func(c *settings) { c.publish.Share = new(dedup.Pool).Share(full, 500_000) }, byTime)
 		defer b.stop()
 		time.Sleep(time.Second)
 		sweep := func(e outbox.Event, written time.Time) {

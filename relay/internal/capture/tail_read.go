@@ -34,7 +34,7 @@ func (g *tailGroup) readRows(ctx context.Context, only []int, after int64, width
 			list = g.listOf(part)
 		}
 		if r.queries++; r.queries > 1 {
-			if err := g.tail.limiter.Wait(ctx); err != nil {
+			if err := g.tail.cfg.TailLimiter.Wait(ctx); err != nil {
 				return 0, err
 			}
 		}

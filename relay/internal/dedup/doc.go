@@ -11,7 +11,8 @@
 //   - line: the range of accepted sequence numbers of an aggregate; gaps are the numbers in
 //     it that were skipped.
 //   - Found: events that a start found in the topics, with which an Index is seeded.
+//   - Share: the room of a shard, an equal part of the Pool of its process.
 //
-// The package has no locks: Index, Lines and Found are not safe for concurrent use. Package
-// publish has a lock for each stripe.
+// Index, Lines and Found have no locks and are not safe for concurrent use. Package publish
+// has a lock for each stripe.
 package dedup

@@ -14,7 +14,7 @@ import (
 // because a retry or a batchlog replay may have written the row twice. Ids are in
 // sets of BytesPerID bytes per id, which are evicted one at a time.
 type Index struct {
-	maxShown int
+	most func() int // events that the sweep has not read, of all stripes
 
 	// fresh contains the events whose rows the sweep has not read, by time of
 	// publication, the newest last.
@@ -39,10 +39,11 @@ type shownEvents struct {
 	newest int64
 }
 
-// New returns a stripe of an index that has room for maxEvents events which the sweep
-// reader has not read. The caller keeps that limit, for all stripes together: see Fresh.
-func New(maxEvents int) *Index {
-	return &Index{maxShown: max(maxEvents/4/Stripes, 1), shown: shownEvents{ids: newIDSet()}}
+// New returns a stripe of an index that has room for most events which the sweep reader
+// has not read. The caller keeps that limit, which may change, for all stripes together:
+// see Fresh.
+func New(most func() int) *Index {
+	return &Index{most: most, shown: shownEvents{ids: newIDSet()}}
 }
 
 // Has reports whether the event is in the dedup index.
@@ -70,7 +71,7 @@ func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
 // AddShown adds an event that is published, or counts as published, after the sweep has
 // read its row. The index must not contain it.
 func (x *Index) AddShown(id gocql.UUID, written int64, how InTopic) {
-	if x.shown.ids.len() >= x.maxShown {
+	if x.shown.ids.len() >= max(x.most()/4/Stripes, 1) {
 		x.horizon = max(x.horizon, x.older.newest)
 		x.older = x.shown
 		x.shown = shownEvents{ids: newIDSet()}

@@ -18,9 +18,12 @@ import (
 // idle reports that no aggregate has events in progress.
 func idle(gocql.UUID) bool { return false }
 
+// most is a limit that does not change.
+func most(n int) func() int { return func() int { return n } }
+
 func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	t.Parallel()
-	x := New(100 * Stripes)
+	x := New(most(100 * Stripes))
 	for i := range 50 {
 		x.Add(relaytest.EventID(i), int64(i), true)
 	}
@@ -52,7 +55,7 @@ func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const every = 30 * time.Second
-		x := New(1000)
+		x := New(most(1000))
 		for i := range 10 {
 			for j := range 10 {
 				x.Add(relaytest.EventID(10*i+j), time.Now().UnixMicro(), true)
@@ -112,7 +115,7 @@ func TestStripeOf_DividesIDs(t *testing.T) {
 
 func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
 	t.Parallel()
-	x := NewLines(100*Stripes, idle)
+	x := NewLines(most(100*Stripes), idle)
 	for i := range 1000 {
 		x.Keep(relaytest.EventID(i), Line{1, 2})
 		x.skip(relaytest.EventID(i), 5, 6)
@@ -135,7 +138,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	var indexes [Stripes]*Index
 	var lines [Stripes]*Lines
 	for i := range Stripes {
-		indexes[i], lines[i] = New(1_000_000), NewLines(500_000, idle)
+		indexes[i], lines[i] = New(most(1_000_000)), NewLines(most(500_000), idle)
 	}
 	before := heapInUse()
 	for i := range 1_000_000 {

@@ -9,7 +9,7 @@ type Line struct{ First, Next int64 }
 // Lines is one stripe of the lines of aggregates without events in progress, and of the
 // numbers that aggregates skipped. It is not safe for concurrent use.
 type Lines struct {
-	limit int // of lines, and of older
+	most func() int // aggregates, of all stripes
 
 	// lines contains the aggregates published last, older those before them.
 	lines, older map[gocql.UUID]Line
@@ -19,13 +19,10 @@ type Lines struct {
 	busy func(gocql.UUID) bool
 }
 
-// NewLines returns a stripe of lines of maxAggregates aggregates. busy reports whether
-// events of an aggregate are in progress; it is called only within the methods.
-func NewLines(maxAggregates int, busy func(aggregate gocql.UUID) bool) *Lines {
-	return &Lines{
-		limit: max(maxAggregates/2/Stripes, 1), lines: make(map[gocql.UUID]Line),
-		gaps: make(map[gocql.UUID]*gaps), busy: busy,
-	}
+// NewLines returns a stripe of lines of most aggregates, which may change. busy reports
+// whether events of an aggregate are in progress. Both are called only within the methods.
+func NewLines(most func() int, busy func(aggregate gocql.UUID) bool) *Lines {
+	return &Lines{most: most, lines: make(map[gocql.UUID]Line), gaps: make(map[gocql.UUID]*gaps), busy: busy}
 }
 
 // Len returns the number of aggregates.
@@ -42,7 +39,7 @@ func (x *Lines) Line(aggregate gocql.UUID) (Line, bool) {
 
 // Keep stores the line of an aggregate and evicts the least recently published ones.
 func (x *Lines) Keep(aggregate gocql.UUID, l Line) {
-	if len(x.lines) >= x.limit {
+	if len(x.lines) >= max(x.most()/2/Stripes, 1) {
 		for a := range x.gaps {
 			if _, ok := x.lines[a]; !ok && !x.busy(a) {
 				delete(x.gaps, a)

@@ -26,7 +26,7 @@ import (
 type Rows struct {
 	arc         cdclog.TokenRange // the tokens that the scan covers
 	from, until int64             // write times in microseconds, both included
-	most        int               // aggregates that may be ahead of the scan
+	most        func() int        // aggregates that may be ahead of the scan
 
 	mu     sync.Mutex
 	ranges []span
@@ -45,9 +45,9 @@ type span struct {
 	ahead map[gocql.UUID]int64
 }
 
-// New returns the rows of a scan of the tokens a. At most most aggregates may be
-// ahead of the scan.
-func New(row *checkpoint.Scan, a cdclog.TokenRange, most int) *Rows {
+// New returns the rows of a scan of the tokens a. At most most aggregates, which may
+// change, may be ahead of the scan.
+func New(row *checkpoint.Scan, a cdclog.TokenRange, most func() int) *Rows {
 	o := &Rows{
 		arc:  a,
 		from: math.MinInt64, until: row.Until.UnixMicro(), most: most,
@@ -177,7 +177,7 @@ var ErrTooFarAhead = errors.New("too many aggregates are ahead of the backfill")
 func (o *Rows) Room() (ok bool, wait <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ahead < o.most, o.moved
+	return o.ahead < o.most(), o.moved
 }
 
 // Found records the events found in the topics, for as many ranges as it has room

@@ -17,7 +17,7 @@ import (
 func TestRows(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	o := New(&checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, 2)
+	o := New(&checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, func() int { return 2 })
 	var ids [4][]gocql.UUID
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
 		id := relaytest.Event(n, 1, "x").AggregateID
@@ -78,7 +78,7 @@ func TestRows(t *testing.T) {
 func TestFound_IsBounded(t *testing.T) {
 	t.Parallel()
 	row := &checkpoint.Scan{Until: time.Now(), Ranges: 16, Done: []int{0}}
-	o := New(row, cdclog.Ring, 10)
+	o := New(row, cdclog.Ring, func() int { return 10 })
 	f := NewFound(o, 20)
 	all := relaytest.Events(200, 1, "x")
 	for range 2 { // the second time all are present

@@ -9,6 +9,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
@@ -32,8 +33,7 @@ type Config struct {
 	MaxInFlightRecords                 int
 	MaxInFlightBytes                   int64
 	MaxRecordBytes                     int32
-	MaxAggregates                      int
-	MaxRememberedEvents                int // of relay.Config.DedupMemory
+	Share                              *dedup.Share // of relay.Config.DedupMemory and MaxAggregates
 	RetryDelays                        []time.Duration
 	RetryJitter                        float64
 	RetryMin, RetryMax                 time.Duration

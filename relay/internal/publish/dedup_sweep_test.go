@@ -5,7 +5,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -56,4 +59,53 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 			t.Errorf("%d fresh and %d shown in the index, want 0 and 3", s.Fresh, s.Shown)
 		}
 	})
+}
+
+// A shard that has more events than its share, because another one joined its process,
+// keeps them all, and its tail reader waits until the sweep reader has passed enough.
+func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
+	t.Parallel()
+	const whole, published = 100_000, 60_000
+	pool := new(dedup.Pool)
+	own, another := pool.Share(whole, 500_000), pool.Share(whole, 500_000)
+	b := setup(t, func(c *Config) { c.Share = own })
+	defer b.close()
+	p, began := b.publisher, time.Now()
+	own.Join()
+	for i := range published {
+		p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(i)}, written: began.UnixMicro()}, true)
+	}
+	check := func(what string, full bool, limit int) {
+		t.Helper()
+		if got := p.MemoryFull(); got != full {
+			t.Errorf("%s: MemoryFull() = %t, want %t", what, got, full)
+		}
+		if _, got, _ := p.MemoryUse(); got != limit {
+			t.Errorf("%s: the limit is %d events, want %d", what, got, limit)
+		}
+	}
+	check("alone", false, whole)
+	another.Join()
+	check("with another one", true, whole/2)
+	for i := range published {
+		if in, _ := p.Indexed(relaytest.EventID(i)); !in {
+			t.Fatalf("event %d is forgotten before the sweep reader has read its row", i)
+		}
+	}
+	third := pool.Share(whole, 500_000)
+	third.Join()
+	third.Hold(2*whole - published)
+	if got := another.ReadBack(); got != whole/3/4*3 {
+		t.Errorf("no room is left: the other one may remember %d events, want those of its share, %d", got, whole/3/4*3)
+	}
+	p.ids.each(func(_ map[gocql.UUID]*item, index *dedup.Index) { // the sweep reader has passed them
+		index.Pass(began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
+	})
+	p.Pass(began.UnixMicro(), time.Second)
+	if got := another.ReadBack(); got != published {
+		t.Errorf("the sweep reader has passed %d events: the other one may remember %d, want as many", published, got)
+	}
+	check("after the sweep", false, whole/3)
+	third.Leave()
+	check("one has left", false, whole/2)
 }

@@ -15,7 +15,6 @@ import (
 // the stripe of an aggregate does not contain all of its ids. It is safe for concurrent use.
 type eventIDs struct {
 	stripes     [dedup.Stripes]idStripe
-	limit       int          // of events that the sweep reader has not read
 	open, bytes atomic.Int64 // events in progress, and their size
 	near        dedup.Near
 }
@@ -32,11 +31,10 @@ type idStripe struct {
 }
 
 // init prepares an empty index for that many events which the sweep reader has not read.
-func (x *eventIDs) init(limit int) {
-	x.limit = limit
+func (x *eventIDs) init(most func() int) {
 	for i := range x.stripes {
 		s := &x.stripes[i]
-		s.mu.items, s.mu.index = make(map[gocql.UUID]*item), dedup.New(limit)
+		s.mu.items, s.mu.index = make(map[gocql.UUID]*item), dedup.New(most)
 	}
 }
 

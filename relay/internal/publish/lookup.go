@@ -150,8 +150,7 @@ func (p *Publisher) Forget(id gocql.UUID) { p.ids.forget(id) }
 // MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
 // when the dedup index becomes nearly full and when it has room again.
 func (p *Publisher) MemoryFull() bool {
-	events, _ := p.ids.size()
-	limit := p.ids.limit
+	events, limit := p.hold(), p.cfg.Share.Events()
 	if near, changed := p.ids.near.Update(events, limit); changed {
 		if near {
 			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory", "events", events, "limit", limit)
@@ -160,6 +159,13 @@ func (p *Publisher) MemoryFull() bool {
 		}
 	}
 	return events >= limit
+}
+
+// hold records in the share how many events the sweep reader has not read, and returns it.
+func (p *Publisher) hold() int {
+	fresh, _ := p.ids.size()
+	p.cfg.Share.Hold(fresh)
+	return fresh
 }
 
 // Seed adds published events that were written before the given time. Their records are from

@@ -50,7 +50,7 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 	began := time.Now()
 	at := func(seconds int) int64 { return began.Add(time.Duration(seconds) * time.Second).UnixMicro() }
 	p := b.publisher
-	p.ids.init(2)
+	p.ids.init(func() int { return 2 })
 	for i := range 1000 { // some of each stripe
 		p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(100 + i)}, written: at(i / 100), shown: true}, true)
 	}

@@ -310,6 +310,7 @@ func (p *Publisher) claimLocked(s *stripe, aggregate gocql.UUID) (release func()
 // Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
 	p.ids.pass(upTo, time.Now(), every)
+	p.hold()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.deadLetters.passed = max(p.mu.deadLetters.passed, upTo)

@@ -95,8 +95,8 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		woken:  make(chan struct{}, 1),
 	}
 	p.writer = newDeadLetterWriter(p)
-	p.ids.init(cfg.MaxRememberedEvents)
-	p.mu.stripes.init(cfg.MaxAggregates)
+	p.ids.init(cfg.Share.Events)
+	p.mu.stripes.init(cfg.Share.Aggregates)
 	p.mu.deadLetters = newDeadLetters(cfg)
 	p.mu.flows.init(cfg)
 	p.mu.probes = make(probes)

@@ -21,7 +21,7 @@ import (
 func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.MaxAggregates, c.MaxRememberedEvents = 10, 8 })
+		b := setup(t, func(c *Config) { c.Share = new(dedup.Pool).Share(8, 10) })
 		defer b.close()
 		p := b.publisher
 		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)

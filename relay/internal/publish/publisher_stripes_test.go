@@ -108,7 +108,7 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 func TestEventIDs_BeginAnEventOnce(t *testing.T) {
 	t.Parallel()
 	var ids eventIDs
-	ids.init(100)
+	ids.init(func() int { return 100 })
 	first := &item{event: relaytest.Event(1, 1, "OrderUpdated")}
 	second := &item{event: first.event}
 	second.event.AggregateID = second.event.ID

@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -122,7 +123,7 @@ func TestPublisher_OneEventIsPublishedOnce(t *testing.T) {
 func TestPublisher_RecognizesOldEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.MaxRememberedEvents = 40 })
+		b := setup(t, func(c *Config) { c.Share = new(dedup.Pool).Share(40, 500_000) })
 		defer b.close()
 		all := relaytest.Events(2, 100, "OrderUpdated")
 		for range 2 {

@@ -136,7 +136,7 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, Status: dlq.Parked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		}}}
 		open.note(p)
-		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, 10)
+		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
 		p.SetOlder(rows)
 		p.Pass(now.Add(time.Hour).UnixMicro(), 0)
 		waits := func() bool {

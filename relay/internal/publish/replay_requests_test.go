@@ -40,7 +40,7 @@ func TestFailureLog(t *testing.T) {
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
 	p := new(Publisher)
-	p.ids.init(100)
+	p.ids.init(func() int { return 100 })
 	p.ids.addUnsent(relaytest.EventID(1), 1)
 	p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(2)}}, true)
 	r := &Replayer{p: p}

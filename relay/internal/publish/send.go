@@ -191,7 +191,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	mayGive, used := p.gateRoom.spend()
 	if used {
 		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",
-			"dedup_ids", p.cfg.MaxRememberedEvents)
+			"dedup_ids", p.cfg.Share.Events())
 	}
 	if l.replay == nil && mayGive {
 		p.budget.Give(it.bytes)

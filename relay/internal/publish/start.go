@@ -95,7 +95,7 @@ func LoadSettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since t
 }
 
 func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time) error {
-	most, n := max(p.cfg.MaxRememberedEvents/8, 1), 0
+	most, n := max(p.cfg.Share.Events()/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
 	return p.table.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
 		if l.Table != p.table.name || !own.HasText(l.AggregateID) {

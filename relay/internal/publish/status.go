@@ -197,5 +197,5 @@ func (p *Publisher) DataLoss(now time.Time) *DataLoss {
 // and whether the number is near the limit.
 func (p *Publisher) MemoryUse() (events, limit int, near bool) {
 	events, _ = p.ids.size()
-	return events, p.ids.limit, p.ids.near.Is()
+	return events, p.cfg.Share.Events(), p.ids.near.Is()
 }

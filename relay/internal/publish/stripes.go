@@ -28,7 +28,7 @@ type stripe struct {
 type stripes [dedup.Stripes]stripe
 
 // init prepares empty stripes.
-func (s *stripes) init(maxAggregates int) {
+func (s *stripes) init(maxAggregates func() int) {
 	for i := range s {
 		a := &s[i]
 		a.lanes, a.held, a.claims = make(map[gocql.UUID]*lane), make(map[gocql.UUID]*Hold), make(map[gocql.UUID]chan struct{})

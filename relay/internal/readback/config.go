@@ -3,18 +3,20 @@ package readback
 import (
 	"log/slog"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // Config configures read-back and proofs. All fields are set; relay.Config
 // documents the fields of the same name.
 type Config struct {
-	Source              string
-	Topics              map[string]string
-	FirstAge            time.Duration
-	ReadBackMargin      time.Duration // negative: nothing is read back
-	ReadBackQuiet       time.Duration
-	MaxInFlightRecords  int
-	MaxRememberedEvents int
-	RetryMin, RetryMax  time.Duration
-	Logger              *slog.Logger
+	Source             string
+	Topics             map[string]string
+	FirstAge           time.Duration
+	ReadBackMargin     time.Duration // negative: nothing is read back
+	ReadBackQuiet      time.Duration
+	MaxInFlightRecords int
+	Share              *dedup.Share // of the dedup index
+	RetryMin, RetryMax time.Duration
+	Logger             *slog.Logger
 }

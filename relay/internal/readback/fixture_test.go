@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish/publishtest"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -31,7 +32,7 @@ func newSettings(log *slog.Logger, topics map[string]string, brokers []string, k
 		publish: p,
 		read: Config{
 			Source: "scylla-outbox", Topics: topics, FirstAge: 72 * time.Hour, ReadBackMargin: 30 * time.Second,
-			ReadBackQuiet: 250 * time.Millisecond, MaxInFlightRecords: 10_000, MaxRememberedEvents: 1_000_000,
+			ReadBackQuiet: 250 * time.Millisecond, MaxInFlightRecords: 10_000, Share: new(dedup.Pool).Share(1_000_000, 0),
 			RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, Logger: log,
 		},
 	}

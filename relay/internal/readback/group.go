@@ -20,7 +20,7 @@ const readBackSpread = 10 * time.Minute
 
 // Group lets the shards of one table that start in one process at about the same time
 // share one reading of the topics; each takes its own events. All of them get the same
-// Group as Config.ReadBacks. It is safe for concurrent use; the zero value is ready.
+// Group. It is safe for concurrent use; the zero value is ready.
 //
 // The guarantees of read-back are unchanged. Reading starts when all participants own
 // their shards and continues until none of their events has arrived for
@@ -69,7 +69,6 @@ type backReader struct {
 	r      *Reader
 	topics []string
 	since  time.Time
-	most   int
 
 	lead chan struct{} // requests it to read for the waiting ones
 	done chan error    // receives the result of a reading by another one
@@ -192,7 +191,10 @@ func (w *backReader) take(e *Event) {
 		return
 	}
 	w.ours = w.ours || e.Ours
-	if e.addTo(&w.found); w.found.Size() > w.most {
-		w.alone, w.found = true, dedup.Found{}
+	e.addTo(&w.found)
+	n := w.found.Size()
+	if n > w.r.Most() {
+		w.alone, w.found, n = true, dedup.Found{}, 0
 	}
+	w.r.cfg.Share.Hold(n)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -155,6 +157,64 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 	}
 }
 
+// What a start remembers is bounded by what the other shards of its process leave, at least
+// by its share, whether it reads alone or with others; what it remembers counts for those
+// that begin after it.
+func TestReadBacks_BoundedByTheProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const whole, share = 24_000, 7_500 // three quarters of dedup.LeastEvents
+		b := newFixture(t)
+		defer b.cluster.Close()
+		all := relaytest.Events(2000, 10, "a", "b")
+		for some := range slices.Chunk(all, 1000) {
+			b.publishAll(some) // batches are small, because a batch is read as a whole
+		}
+		for _, x := range []struct {
+			name       string
+			shards     int
+			backs      *Group
+			held       int // by another shard
+			most, left int // of each, and for one that begins after them
+		}{
+			{"alone", 1, nil, 0, 18_000, 18_000},
+			{"alone, little room", 1, nil, whole, 18_000, share},
+			{"alone, no room", 1, nil, 2 * whole, 9000, share},
+			{"together", 2, new(Group), 0, 18_000, 18_000},
+			{"together, no room", 2, new(Group), 2 * whole, share, share},
+		} {
+			pool := new(dedup.Pool)
+			s := newBackShards(t, b.settings, x.shards, x.backs)
+			another, next := pool.Share(whole, 0), pool.Share(whole, 0)
+			another.Join()
+			another.Hold(x.held)
+			for _, r := range s.readers {
+				cfg := *r.cfg
+				r.cfg = &cfg
+				cfg.Share = pool.Share(whole, 0)
+				cfg.Share.Join()
+			}
+			s.run()
+			for i, r := range s.readers {
+				n := 0
+				for _, e := range all {
+					if r.Own.HasAggregate(e.AggregateID) {
+						n++
+					}
+				}
+				if got, want := r.publisher.State().Fresh, min(n, x.most); got > want+1000 || got < want*9/10 {
+					t.Errorf("%s: shard %d remembers %d of %d events, want %d", x.name, i, got, n, want)
+				}
+			}
+			next.Join()
+			if got := next.ReadBack(); got != x.left {
+				t.Errorf("%s: the next one may remember %d events, want %d", x.name, got, x.left)
+			}
+			s.close()
+		}
+	})
+}
+
 // The one that reads for the others may end in the middle; one that has begun may never
 // come, and another one may have more to remember than it may.
 func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
@@ -184,7 +244,7 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 				case "one never comes":
 					last = 3
 				case "one has too much":
-					s.readers[2].cfg.MaxRememberedEvents = 40 // 30 of some 400
+					s.readers[2].cfg.Share = new(dedup.Pool).Share(40, 0) // 30 of some 400
 					s.readers[2].log = slog.New(slog.NewTextHandler(&said, nil))
 				}
 				ctxs, ends := make([]context.Context, last), make([]context.CancelFunc, last)
@@ -266,7 +326,7 @@ func BenchmarkReadBacks(b *testing.B) {
 		}
 	}
 	p.Drain(b.Context())
-	settings.read.MaxRememberedEvents /= shards
+	settings.read.Share = new(dedup.Pool).Share(1_000_000/shards, 0)
 	took := make(map[bool]time.Duration)
 	bytes := make(map[bool]int64)
 	for b.Loop() {

@@ -165,7 +165,7 @@ func (r *Reader) Run(ctx context.Context) error {
 // readAll reads the topics back since the given time, shared with other shards if any.
 func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, err error) {
 	if r.Ticket != nil {
-		w := &backReader{r: r, topics: topics, since: since, most: r.Most()}
+		w := &backReader{r: r, topics: topics, since: since}
 		if err := r.Ticket.read(ctx, w); err != nil {
 			return nil, err
 		}
@@ -201,8 +201,9 @@ func (r *Reader) NewTopics() *Topics {
 	}
 }
 
-// Most returns the maximum number of events; the rest of the dedup index is for the tail reader.
-func (r *Reader) Most() int { return r.cfg.MaxRememberedEvents / 4 * 3 }
+// Most returns the maximum number of events, which changes with the shards of the process;
+// the rest of the dedup index is for the tail reader.
+func (r *Reader) Most() int { return r.cfg.Share.ReadBack() }
 
 // Read reads the topics to their ends until no new event of this source arrives.
 func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since time.Time) error {
@@ -333,6 +334,7 @@ func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since tim
 	var total int64
 	t.each(func(p *Partition) { total += max(p.end-p.next, 0) })
 	most := int64(r.Most())
+	defer func() { r.cfg.Share.Hold(int(min(total, most))) }() // before they are found: other shards may begin
 	if total <= most {
 		return nil
 	}

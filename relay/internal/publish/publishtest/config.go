@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
@@ -20,7 +21,7 @@ func Config(log *slog.Logger) publish.Config {
 		ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
 		TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
 		MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
-		MaxAggregates: 500_000, MaxRememberedEvents: 1_000_000,
+		Share:       new(dedup.Pool).Share(1_000_000, 500_000),
 		RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond},
 		RetryJitter: 0.2, RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, HoldRetry: time.Minute,
 		AttemptTimeout: 2 * time.Second, BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
