@@ -110,7 +110,7 @@ type Config struct {
 	// Run's context. A share.Hold is a Fence.
 	Fence Fence
 	// Process, if not nil, is that of all shards of this table which run in one process:
-	// it divides limits among them and reads the topics back for those that start
+	// it divides limits among them and reads the topics back once for shards which start
 	// together. Default nil: a shard depends on no other one.
 	Process *Process
 	// Keyspace holds relay_checkpoints and relay_topics, and the outbox table

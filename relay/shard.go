@@ -63,9 +63,9 @@ func (c *Config) onlyShare() {
 }
 
 // Process is what the relays of one table have in common that run in one process, each
-// for a shard. They share DedupMemory, MaxAggregates and TailMaxQueriesPerSecond, which
-// are the same for all of them, as long as they run, and those that start together read
-// the topics back together. It is safe for concurrent use; the zero value is ready.
+// for a shard. While they run, they share DedupMemory, MaxAggregates and
+// TailMaxQueriesPerSecond, which are the same for all of them. Relays which start together
+// read the topics back once. It is safe for concurrent use; the zero value is ready.
 type Process struct {
 	backs readback.Group
 	pool  dedup.Pool
@@ -109,7 +109,7 @@ func (c *Config) place() *placement {
 	return c.placed
 }
 
-// join makes the relay one of those that share the limits.
+// join divides the limits among the relays of the process and this one.
 func (x *placement) join() { x.change(x.share.Join) }
 
 // leave gives the shares of the relay to the others.

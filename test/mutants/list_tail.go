@@ -115,12 +115,12 @@ var tailMutants = []mutant{
 	unit("TestShare_ReadBack", mutant{
 		name: "a read-back repeats what exceeds the share although the process has room", file: "relay/internal/dedup/share.go",
 		old: "max(s.Events()/4*3, min(s.events/4*3, readBackRoom*s.events-others))",
-		new: "s.Events()/4*3",
+		new: "max(s.Events()/4*3, -others)",
 	}),
 	unit("TestReadBacks_BoundedByTheProcess", mutant{
 		name: "a read-back remembers events whatever the other shards of the process hold", file: "relay/internal/dedup/share.go",
 		old: "readBackRoom*s.events-others))",
-		new: "s.events))",
+		new: "s.events-0*others))",
 	}),
 	unit("TestReadBacks_BoundedByTheProcess", mutant{
 		name: "what a read-back remembers is not counted for the process", file: "relay/internal/readback/readback.go",

@@ -45,7 +45,7 @@ func (p *Pool) Share(events, aggregates int) *Share {
 	return &Share{pool: p, events: events, aggregates: aggregates}
 }
 
-// Join makes the shard one of those that share the pool.
+// Join divides the pool among its shards and this one. It has no effect after Join.
 func (s *Share) Join() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

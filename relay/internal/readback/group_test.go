@@ -180,7 +180,7 @@ func TestReadBacks_BoundedByTheProcess(t *testing.T) {
 			{"alone", 1, nil, 0, 18_000, 18_000},
 			{"alone, little room", 1, nil, whole, 18_000, share},
 			{"alone, no room", 1, nil, 2 * whole, 9000, share},
-			{"together", 2, new(Group), 0, 18_000, 18_000},
+			{"together, little room", 2, new(Group), whole, 18_000, share},
 			{"together, no room", 2, new(Group), 2 * whole, share, share},
 		} {
 			pool := new(dedup.Pool)
