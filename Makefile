@@ -207,22 +207,29 @@ fuzz-short: ## every fuzz target with ten thousand inputs (FUZZTIME=10m for long
 
 BENCH ?= --runs 5 --duration 8s --drain 500000 --restart --peers tuned,defaults
 
+# report,BLOCK,FLAGS prints the report of a benchmark; with UPDATE=1 it replaces that block of
+# docs/performance.md.
+report = if [[ -n "$${UPDATE:-}" ]]; then \
+		bin/outbox-dev bench $(2) -o markdown >bin/bench.md; \
+		./test/readme-table $(1) docs/performance.md <bin/bench.md; \
+	else bin/outbox-dev bench $(2); fi
+
 .PHONY: bench
 bench: build ## measure the relay beside the clients alone: the table in docs/performance.md (UPDATE=1 writes it)
-	@if [[ -n "$${UPDATE:-}" ]]; then \
-		bin/outbox-dev bench $(BENCH) -o markdown >bin/bench.md; \
-		./test/readme-table bench docs/performance.md <bin/bench.md; \
-	else bin/outbox-dev bench $(BENCH); fi
+	@$(call report,bench,$(BENCH))
+
+BENCHSUSTAINED ?= --write-batch 20
+
+.PHONY: bench-sustained
+bench-sustained: build ## 20,000 events/s for 15 minutes, then kill the relay: the block in docs/performance.md (UPDATE=1 writes it)
+	@$(call report,bench-sustained,sustained $(BENCHSUSTAINED))
 
 BENCHSERVICES ?= --runs 5
 
 .PHONY: bench-services
 bench-services: build ## measure orders, messages, the schedule and subscriptions beside the client alone: the tables in docs/performance.md (UPDATE=1)
 	@for what in orders messages schedule subscriptions; do \
-		if [[ -n "$${UPDATE:-}" ]]; then \
-			bin/outbox-dev bench $$what $(BENCHSERVICES) -o markdown >bin/bench.md; \
-			./test/readme-table bench-$$what docs/performance.md <bin/bench.md; \
-		else bin/outbox-dev bench $$what $(BENCHSERVICES); fi; \
+		$(call report,bench-$$what,$$what $(BENCHSERVICES)); \
 	done
 
 .PHONY: bench-million

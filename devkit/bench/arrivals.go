@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type Arrivals struct {
 
 	mu        sync.Mutex
 	producers map[int64]time.Time // time of the first record of each
+	positions map[int32]int64     // by partition: the offset after the last record received
 	target    int64
 	reached   chan struct{}
 	err       error
@@ -33,7 +35,7 @@ type Arrivals struct {
 func NewArrivals(e *Events, n int64) *Arrivals {
 	return &Arrivals{
 		events: e, at: make([]atomic.Int64, n), last: make([]uint8, n+e.per*e.spread), epoch: time.Now(),
-		producers: make(map[int64]time.Time),
+		producers: make(map[int64]time.Time), positions: make(map[int32]int64),
 	}
 }
 
@@ -69,8 +71,19 @@ func (a *Arrivals) Consume(ctx context.Context, client *kgo.Client) {
 		for _, e := range fetches.Errors() {
 			a.fail(e.Err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) { a.take(r, now) })
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			p.EachRecord(func(r *kgo.Record) { a.take(r, now) })
+			if n := len(p.Records); n > 0 {
+				a.received(p.Partition, p.Records[n-1].Offset+1)
+			}
+		})
 	}
+}
+
+func (a *Arrivals) received(partition int32, position int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.positions[partition] = position
 }
 
 func (a *Arrivals) take(r *kgo.Record, now time.Time) {
@@ -164,6 +177,13 @@ func (a *Arrivals) Wait(ctx context.Context, n int64, patience time.Duration) er
 func (a *Arrivals) Since(i int64) (time.Time, bool) {
 	at := a.at[i].Load()
 	return a.epoch.Add(time.Duration(at)), at != 0
+}
+
+// Positions returns the offsets after the last records received, by partition.
+func (a *Arrivals) Positions() map[int32]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.positions)
 }
 
 // Producers returns the times of the first record of each producer, in order.

@@ -57,6 +57,12 @@ func (e *Events) place(i int64) (aggregate, seq int64) {
 	return block*e.spread + i%e.spread, i/e.spread%e.per + 1
 }
 
+// aggregate returns the id of the aggregate of event i.
+func (e *Events) aggregate(i int64) gocql.UUID {
+	aggregate, _ := e.place(i)
+	return e.id(0x81, aggregate)
+}
+
 // number returns the number of an aggregate's event.
 func (e *Events) number(aggregate, seq int64) int64 {
 	return (aggregate/e.spread*e.per+seq-1)*e.spread + aggregate%e.spread
@@ -64,9 +70,9 @@ func (e *Events) number(aggregate, seq int64) int64 {
 
 // At returns event number i, from 0.
 func (e *Events) At(i int64) outbox.Event {
-	aggregate, seq := e.place(i)
+	_, seq := e.place(i)
 	return outbox.Event{
-		ID: e.id(0x80, i), AggregateID: e.id(0x81, aggregate), Sequence: seq, AggregateType: "bench", Type: e.typ,
+		ID: e.id(0x80, i), AggregateID: e.aggregate(i), Sequence: seq, AggregateType: "bench", Type: e.typ,
 		Payload: e.payload(i), CreatedAt: time.Now().UTC(),
 		Headers: map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}

@@ -26,6 +26,8 @@ type Load struct {
 	// Rate is in events per second.
 	Rate     float64
 	Duration time.Duration
+	// Batch is the number of events of one write, each of another aggregate; 0 is 1.
+	Batch int
 	// Hints receives each event stored; nil for none.
 	Hints *hint.Sender
 
@@ -44,8 +46,12 @@ func (l *Load) Length() time.Duration { return l.Duration + warmUp }
 // warm returns the number of events of the warm-up.
 func (l *Load) warm() int64 { return int64(l.Rate * warmUp.Seconds()) }
 
-// intended returns when event i is to be sent, since began.
+// batch returns the number of events of one write.
+func (l *Load) batch() int64 { return int64(max(1, l.Batch)) }
+
+// intended returns when event i is to be sent, since began: with the first of its batch.
 func (l *Load) intended(i int64) time.Duration {
+	i -= i % l.batch()
 	return time.Duration(float64(i) / l.Rate * float64(time.Second))
 }
 
@@ -57,15 +63,16 @@ func (l *Load) Run(ctx context.Context) (int64, error) {
 	l.began = time.Now()
 	var wg sync.WaitGroup
 	sent := int64(0)
-	for ; sent < n && ctx.Err() == nil; sent++ {
+	for sent < n && ctx.Err() == nil {
 		if wait := time.Until(l.began.Add(l.intended(sent))); wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
 			}
 		}
-		i := sent
-		wg.Go(func() { l.write(ctx, i) })
+		from, to := sent, min(sent+l.batch(), n)
+		wg.Go(func() { l.write(ctx, from, to) })
+		sent = to
 	}
 	wg.Wait()
 	stored := sent - l.failed.Load()
@@ -78,22 +85,36 @@ func (l *Load) Run(ctx context.Context) (int64, error) {
 	return stored, nil
 }
 
-func (l *Load) write(ctx context.Context, i int64) {
-	e := l.Events.At(i)
+// write stores the events of a batch.
+func (l *Load) write(ctx context.Context, from, to int64) {
 	b := l.Session.Batch(gocql.LoggedBatch).WithContext(ctx)
-	err := l.Table.Append(b, e)
+	var err error
+	for i := from; i < to && err == nil; i++ {
+		err = l.Table.Append(b, l.Events.At(i))
+	}
 	if err == nil {
 		err = b.Exec()
 	}
 	if err != nil {
-		l.failed.Add(1)
+		l.failed.Add(to - from)
 		l.failure.CompareAndSwap(nil, &err)
 		return
 	}
-	l.committed[i].Store(int64(time.Since(l.began)))
-	if l.Hints != nil {
-		l.Hints.Committed(e.AggregateID)
+	at := int64(time.Since(l.began))
+	for i := from; i < to; i++ {
+		l.committed[i].Store(at)
+		if l.Hints != nil {
+			l.Hints.Committed(l.Events.aggregate(i))
+		}
 	}
+}
+
+// latency returns the times from when event i was to be sent, and from when it was stored,
+// until it came; false if it did not.
+func (l *Load) latency(a *Arrivals, i int64) (intended, committed time.Duration, ok bool) {
+	at, ok := a.Since(i)
+	since := at.Sub(l.began)
+	return since - l.intended(i), since - time.Duration(l.committed[i].Load()), ok
 }
 
 // Latencies returns the latencies from when each event was to be sent, and from when it
@@ -107,13 +128,12 @@ func (l *Load) Latencies(a *Arrivals) (intended, committed Latency) {
 func (l *Load) LatenciesUntil(a *Arrivals, until time.Time) (intended, committed Latency) {
 	in, com := newHistogram(), newHistogram()
 	for i := l.warm(); i < int64(len(l.committed)); i++ {
-		at, ok := a.Since(i)
+		intended, committed, ok := l.latency(a, i)
 		if !ok || !l.began.Add(l.intended(i)).Before(until) {
 			continue
 		}
-		since := at.Sub(l.began)
-		record(in, since-l.intended(i))
-		record(com, since-time.Duration(l.committed[i].Load()))
+		record(in, intended)
+		record(com, committed)
 	}
 	return latencyOf(in), latencyOf(com)
 }

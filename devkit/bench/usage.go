@@ -73,6 +73,15 @@ func (u Usage) Since(from Usage) Usage {
 	return u
 }
 
+// Plus returns the usage of both processes, at the later moment.
+func (u Usage) Plus(other Usage) Usage {
+	if other.At.After(u.At) {
+		u.At = other.At
+	}
+	u.CPU, u.Resident, u.Peak = u.CPU+other.CPU, u.Resident+other.Resident, u.Peak+other.Peak
+	return u
+}
+
 // CostOf returns the cost between two moments.
 func CostOf(from, to Usage) Cost {
 	d := to.At.Sub(from.At).Seconds()

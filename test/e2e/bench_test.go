@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -99,5 +102,46 @@ func TestBench_ScheduledMessagesOnce(t *testing.T) {
 		if p.Counts != (bench.Counts{Written: want, Consumed: want}) || p.Hinted == 0 || p.Late.Max <= 0 {
 			t.Errorf("%s: %+v, want %d messages, each once, and readings because of them", p.Name, p, want)
 		}
+	}
+}
+
+// Every event comes once, although a relay is killed: one alone is started again, and the
+// shard of one of two is taken over.
+func TestBench_SustainedLoad(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(config, []byte("relay: {session_timeout: 1500ms}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for processes, batch := range map[int]string{1: "1", 2: "7"} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			t.Parallel()
+			out := harness.Must(t, "bench", "sustained", "--rate", "100", "--duration", "1s", "--processes", fmt.Sprint(processes), "--write-batch", batch,
+				"--config", config, "--scylla-timeout", patience, "-o", "json")
+			var r bench.SustainedReport
+			if err := json.Unmarshal([]byte(out), &r); err != nil {
+				t.Fatalf("bench sustained printed %q: %v", out, err)
+			}
+			// A second each of warm-up, load and rest, and three session timeouts.
+			if want := (bench.Counts{Written: 750, Consumed: 750}); r.Counts != want || r.Shards != processes {
+				t.Errorf("%d shards, %+v; want %d, %+v", r.Shards, r.Counts, processes, want)
+			}
+			if len(r.Intervals) != 5 {
+				t.Errorf("%d intervals, want 5", len(r.Intervals))
+			}
+			stored, fresh := 0.0, int64(0)
+			for _, v := range r.Intervals {
+				stored, fresh = stored+v.Stored/5, max(fresh, v.Fresh)
+				if v.Committed.Max < v.Committed.P50 || v.FreshLimit <= 0 || v.Queries <= 0 {
+					t.Errorf("until %g s: figures that cannot be: %+v", v.End, v)
+				}
+			}
+			if stored == 0 || fresh == 0 {
+				t.Errorf("%g events stored, %d ids in the dedup index, want some", stored, fresh)
+			}
+			if k := r.Takeover; k.First <= 0 || k.Waited == 0 || k.Recovered <= 0 || k.ReadBack == 0 || k.Received == 0 {
+				t.Errorf("takeover: %+v", k)
+			}
+		})
 	}
 }

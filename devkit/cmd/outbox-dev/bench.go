@@ -88,17 +88,27 @@ was lost, came twice, or came out of order.`,
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
-	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
+	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
 	return cmd
 }
 
-func (f *benchFlags) validate() error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+// problems are the errors of flags.
+type problems []error
+
+func (p *problems) bad(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
 	}
+}
+
+// with returns all problems, including an unknown output.
+func (p problems) with(output string) error {
+	return errors.Join(append(p, cli.OneOf("output", output, "text", "json", "markdown"))...)
+}
+
+func (f *benchFlags) validate() error {
+	var errs problems
+	bad := errs.bad
 	bad(f.rate <= 0 || f.rate > 1e6, "--rate %g: use events per second, up to a million", f.rate)
 	bad(f.restartRate <= 0 || f.restartRate > 1e6, "--restart-rate %g: use events per second, up to a million", f.restartRate)
 	bad(f.restart && f.duration == 0, "--restart needs a --duration: the relay is killed after a third of it")
@@ -111,10 +121,7 @@ func (f *benchFlags) validate() error {
 	for _, p := range f.peers {
 		bad(!slices.Contains([]string{peerTuned, peerDefaults, peerNone}, p), "--peers %q: use tuned, defaults or none", p)
 	}
-	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errs.with(f.output)
 }
 
 // stoppable ends with the first error or with ctx.

@@ -219,24 +219,13 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 }
 
 func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error) {
-	p, err := b.newPlace(ctx)
+	u, err := b.underLoad(ctx, b.restartRate, b.duration)
 	if err != nil {
 		return got, err
 	}
-	defer func() { err = errors.Join(err, p.remove(ctx)) }()
-	topic, err := p.topic(ctx)
-	if err != nil {
-		return got, err
-	}
-	events := bench.NewEvents(topic, int(b.restartRate), b.payload)
-	load := bench.Load{Session: p.session, Table: p.table, Events: events, Rate: b.restartRate, Duration: b.duration}
-	arrivals := bench.NewArrivals(events, load.Total())
-	stop, err := b.consume(ctx, arrivals, topic)
-	if err != nil {
-		return got, err
-	}
-	defer stop()
-	relay, _, err := p.startContender(ctx, contender{}, topic)
+	defer func() { err = errors.Join(err, u.remove(ctx)) }()
+	load, arrivals := u.load, u.arrivals
+	relay, _, err := u.startContender(ctx, contender{}, u.name)
 	if err != nil {
 		return got, err
 	}
@@ -251,7 +240,7 @@ func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error)
 		return got, errors.Join(err, <-loading)
 	}
 	relay.Kill()
-	again, err := p.startRelay(topic, "")
+	again, err := u.startRelay(u.name, "")
 	if err != nil {
 		return got, errors.Join(err, <-loading)
 	}

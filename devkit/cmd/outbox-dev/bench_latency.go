@@ -81,25 +81,14 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 
 // measureLoad measures one contender under load once.
 func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool) (got bench.Contender, idle *bench.Idle, err error) {
-	p, err := b.newPlace(ctx)
+	u, err := b.underLoad(ctx, b.rate, b.duration)
 	if err != nil {
 		return got, nil, err
 	}
-	defer func() { err = errors.Join(err, p.remove(ctx)) }()
-	topic, err := p.topic(ctx)
-	if err != nil {
-		return got, nil, err
-	}
-	events := bench.NewEvents(topic, int(b.rate), b.payload)
-	load := bench.Load{Session: p.session, Table: p.table, Events: events, Rate: b.rate, Duration: b.duration}
-	arrivals := bench.NewArrivals(events, load.Total())
-	stop, err := b.consume(ctx, arrivals, topic)
-	if err != nil {
-		return got, nil, err
-	}
-	defer stop()
+	defer func() { err = errors.Join(err, u.remove(ctx)) }()
+	p, load, arrivals := u.place, u.load, u.arrivals
 
-	process, key, err := p.startContender(ctx, c, topic)
+	process, key, err := p.startContender(ctx, c, u.name)
 	if err != nil {
 		return got, nil, err
 	}

@@ -56,6 +56,7 @@ type benchmark struct {
 	program     bench.Program
 	name        string // prefix of keyspaces and topics
 	made        int
+	dataDir     string // of the embedded engines; empty keeps data in memory
 
 	database, broker *bench.Child // nil if external ones are used
 	client           *kgo.Client
@@ -122,15 +123,26 @@ func (b *benchmark) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	return b.print(&b.report, b.report.Counts.OK())
+}
+
+// printable is a report.
+type printable interface {
+	Text(w io.Writer) error
+	Markdown(w io.Writer) error
+}
+
+// print prints a report. Its error is silent if the result is not ok: the report shows why.
+func (b *benchmark) print(r printable, ok bool) (err error) {
 	switch b.output {
 	case "json":
-		err = json.NewEncoder(b.out).Encode(&b.report)
+		err = json.NewEncoder(b.out).Encode(r)
 	case "markdown":
-		err = b.report.Markdown(b.out)
+		err = r.Markdown(b.out)
 	default:
-		err = b.report.Text(b.out)
+		err = r.Text(b.out)
 	}
-	if err == nil && !b.report.Counts.OK() {
+	if err == nil && !ok {
 		err = cli.QuietError{}
 	}
 	return err
@@ -143,7 +155,7 @@ func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 			return err
 		}
 		b.broker, err = b.program.Start("embedded broker", enginesReady,
-			"engines", "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
+			"engines", "--data-dir", b.dataDir, "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
 		if err != nil {
 			return err
 		}
@@ -165,7 +177,7 @@ const enginesReady = "embedded engines running, not for production"
 // from then on.
 func (b *benchmark) startDatabase(teardown *daemon.Teardown, args ...string) (err error) {
 	b.database, err = b.program.Start("embedded database", enginesReady,
-		append([]string{"engines", "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json"}, args...)...)
+		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json"}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -278,6 +290,47 @@ func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string
 	return func() { cancel(); <-done; client.Close() }, nil
 }
 
+// underLoad is a place with a load for it, and with a consumer.
+type underLoad struct {
+	*place
+	name     string // of the topic
+	load     *bench.Load
+	arrivals *bench.Arrivals
+	stop     func() // stops the consumer
+}
+
+// underLoad creates a place with a load, which the caller runs. Two events of an aggregate
+// are a second apart.
+func (b *benchmark) underLoad(ctx context.Context, rate float64, d time.Duration) (_ *underLoad, err error) {
+	u := &underLoad{stop: func() {}}
+	if u.place, err = b.newPlace(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, u.remove(ctx))
+		}
+	}()
+	if u.name, err = u.topic(ctx); err != nil {
+		return nil, err
+	}
+	events := bench.NewEvents(u.name, int(rate), b.payload)
+	u.load = &bench.Load{Session: u.session, Table: u.table, Events: events, Rate: rate, Duration: d}
+	u.arrivals = bench.NewArrivals(events, u.load.Total())
+	stop, err := b.consume(ctx, u.arrivals, u.name)
+	if err != nil {
+		return nil, err
+	}
+	u.stop = stop
+	return u, nil
+}
+
+// remove stops the consumer and removes the place.
+func (u *underLoad) remove(ctx context.Context) error {
+	u.stop()
+	return u.place.remove(ctx)
+}
+
 // usages are the resources used by the processes and by the whole machine.
 type usages struct {
 	process, database, broker, self bench.Usage
@@ -294,8 +347,11 @@ func (u usages) others(since usages) float64 {
 	return max(0, (u.busy-since.busy-ours).Seconds()/d)
 }
 
-func (b *benchmark) usages(process *bench.Child) usages {
-	u := usages{process: process.Usage(), self: bench.Self()}
+func (b *benchmark) usages(processes ...*bench.Child) usages {
+	u := usages{self: bench.Self()}
+	for _, p := range processes {
+		u.process = u.process.Plus(p.Usage())
+	}
 	u.busy, _ = bench.Busy()
 	if b.embedded {
 		u.database, u.broker = b.database.Usage(), b.broker.Usage()

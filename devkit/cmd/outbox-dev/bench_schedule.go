@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -92,12 +91,8 @@ lost or came twice.`,
 }
 
 func (s *scheduleBench) validate(f *benchFlags) error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var errs problems
+	bad := errs.bad
 	bad(s.waiting < 0, "--waiting %d: must not be negative", s.waiting)
 	bad(s.burst < 0, "--burst %d: must not be negative", s.burst)
 	bad(s.live < 0 || s.live > 1e6, "--live %g: use events per second, up to a million", s.live)
@@ -107,10 +102,7 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 	bad(f.idle <= 0, "--idle %s: must be positive", f.idle)
 	bad(f.payload < 32 || f.payload > 200_000, "--payload %d: use 32 to 200000 bytes", f.payload)
 	bad(f.runs < 1, "--runs %d: use 1 or more", f.runs)
-	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errs.with(f.output)
 }
 
 func (s *scheduleBench) measure(ctx context.Context) (err error) {
@@ -147,18 +139,7 @@ func (s *scheduleBench) measure(ctx context.Context) (err error) {
 		}
 		s.result.Live = append(s.result.Live, bench.Median(runs))
 	}
-	switch s.output {
-	case "json":
-		err = json.NewEncoder(s.out).Encode(&s.result)
-	case "markdown":
-		err = s.result.Markdown(s.out)
-	default:
-		err = s.result.Text(s.out)
-	}
-	if err == nil && !s.result.Counted.OK() {
-		err = cli.QuietError{}
-	}
-	return err
+	return s.print(&s.result, s.result.Counted.OK())
 }
 
 // once runs all parts once with one relay.

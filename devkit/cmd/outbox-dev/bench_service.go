@@ -170,18 +170,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 		r.Phases = append(r.Phases, bench.Median(of))
 	}
 	r.Goals = goals(r)
-	switch s.output {
-	case "json":
-		err = json.NewEncoder(s.out).Encode(r)
-	case "markdown":
-		err = r.Markdown(s.out)
-	default:
-		err = r.Text(s.out)
-	}
-	if err == nil && !r.OK() {
-		err = cli.QuietError{}
-	}
-	return err
+	return s.print(r, r.OK())
 }
 
 // phase measures one phase, in a keyspace of its own.
@@ -197,6 +186,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 	}
 	got = bench.Phase{What: ph.what, Kind: ph.kind, Load: ph.load}
 	var child *bench.Child
+	var processes []*bench.Child // child, if there is one
 	if ph.kind == bench.Raw {
 		cluster, err := s.conf.Scylla.Cluster(p.keyspace)
 		if err != nil {
@@ -219,6 +209,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 			return got, err
 		}
 		defer func() { err = errors.Join(err, child.Stop()) }()
+		processes = append(processes, child)
 		all := make([]bench.Caller, o.Workers)
 		for i := range all {
 			all[i] = bench.Caller{Addr: child.Attr("addr"), Timeout: callerTimeout}
@@ -242,13 +233,13 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 			return a, ph.items
 		}
 	}
-	before := s.serviceUsages(child)
+	before := s.usages(processes...)
 	profiled := func() error { return nil }
 	if child != nil {
 		profiled = s.profile(ctx, child, strings.Join([]string{ph.what, ph.kind, ph.load}, " "), s.duration)
 	}
 	got.Offered = o.Run(ctx)
-	after := s.serviceUsages(child)
+	after := s.usages(processes...)
 	if err := profiled(); err != nil {
 		return got, err
 	}
@@ -260,18 +251,6 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 	got.Spent(after.process.Since(before.process), after.database.Since(before.database), after.self.Since(before.self))
 	got.Others = after.others(before)
 	return got, ctx.Err()
-}
-
-func (s *serviceBench) serviceUsages(child *bench.Child) usages {
-	if child != nil {
-		return s.usages(child)
-	}
-	u := usages{self: bench.Self()}
-	u.busy, _ = bench.Busy()
-	if s.embedded {
-		u.database, u.broker = s.database.Usage(), s.broker.Usage()
-	}
-	return u
 }
 
 // serve starts the order API in a process of its own.

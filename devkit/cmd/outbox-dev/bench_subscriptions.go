@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -91,12 +90,8 @@ Exit status 1 if a message was lost, or delivered again.`,
 }
 
 func (s *subscriptionBench) validate(f *benchFlags) error {
-	var errs []error
-	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
+	var errs problems
+	bad := errs.bad
 	bad(s.messages < 0, "--messages %d: must not be negative", s.messages)
 	bad(s.waiting < 0, "--waiting %d: must not be negative", s.waiting)
 	bad(s.concurrency < 1 || s.concurrency > callers, "--concurrency %d: use 1 to %d", s.concurrency, callers)
@@ -104,10 +99,7 @@ func (s *subscriptionBench) validate(f *benchFlags) error {
 	bad(f.duration < 0, "--duration %s: must not be negative", f.duration)
 	bad(f.payload < 32 || f.payload > 200_000, "--payload %d: use 32 to 200000 bytes", f.payload)
 	bad(f.runs < 1, "--runs %d: use 1 or more", f.runs)
-	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errs.with(f.output)
 }
 
 func (s *subscriptionBench) measure(ctx context.Context) (err error) {
@@ -129,19 +121,10 @@ func (s *subscriptionBench) measure(ctx context.Context) (err error) {
 		runs = append(runs, one)
 	}
 	r.Median = bench.Median(runs)
-	switch s.output {
-	case "json":
-		err = json.NewEncoder(s.out).Encode(r)
-	case "markdown":
-		err = r.Markdown(s.out)
-	default:
-		err = r.Text(s.out)
-	}
-	if err == nil && r.Wrong > 0 {
+	if r.Wrong > 0 {
 		s.progress("%d messages were lost or delivered again", r.Wrong)
-		err = cli.QuietError{}
 	}
-	return err
+	return s.print(r, r.Wrong == 0)
 }
 
 // one measures once, in a keyspace and with a service of its own.

@@ -19,6 +19,11 @@ func TestBench_NamesEveryBadFlag(t *testing.T) {
 		{"-o xml", `--output "xml"`},
 		{"orders --concurrency 0 --calm 0", "--calm 0"},
 		{"messages --runs 0", "--runs 0"},
+		{"sustained --rate 0", "--rate 0"},
+		{"sustained --rate 10 --write-batch 11", "--write-batch 11"},
+		{"sustained --payload 10000 --write-batch 91", "--write-batch 91"},
+		{"sustained --processes 3 --shards 2", "--shards 2"},
+		{"sustained --duration 1ms --processes 0", "--processes 0"},
 		{"--scylla-hosts 127.0.0.1:1", "--kafka-seeds belong together"},
 	}
 	for _, tt := range tests {
