@@ -20,8 +20,9 @@ type Interval struct {
 	// in the interval: from then, and from when the database had confirmed them.
 	Intended  Latency `json:"intended_ms"`
 	Committed Latency `json:"committed_ms"`
-	// Relay is the cost of all relay processes.
+	// Relay is the cost of all relay processes, Load that of load and consumer.
 	Relay    Cost    `json:"relay"`
+	Load     Cost    `json:"load"`
 	Database Cost    `json:"database"`
 	Broker   Cost    `json:"broker"`
 	Queries  float64 `json:"queries_per_second"`
@@ -164,7 +165,7 @@ func (r *SustainedReport) tables() []table {
 	t := table{
 		title: fmt.Sprintf("Latency in ms since stored at %g events/s, %d bytes each, %s; %s with %s", r.Rate, r.Payload, writes, relays, shards(r.Shards)),
 		rows: [][]string{{
-			"until", "stored/s", "p50", "p95", "p99", "max", "since to be sent p99", "relay CPU", "relay memory", "largest process", "database CPU", "broker CPU", "queries/s", "ids in the dedup index",
+			"until", "stored/s", "p50", "p95", "p99", "max", "since to be sent p99", "relay CPU", "relay memory", "largest process", "database CPU", "broker CPU", "load CPU", "queries/s", "ids in the dedup index",
 		}},
 	}
 	for i := range r.Intervals {
@@ -177,7 +178,7 @@ func (r *SustainedReport) tables() []table {
 			seconds(v.End).String(), fmt.Sprintf("%.0f", v.Stored),
 			millis(v.Committed.P50), millis(v.Committed.P95), millis(v.Committed.P99), millis(v.Committed.Max), millis(v.Intended.P99),
 			cores(v.Relay), fmt.Sprintf("%.0f MB", v.ResidentMB), fmt.Sprintf("%.0f MB", v.LargestMB),
-			cores(v.Database), cores(v.Broker), fmt.Sprintf("%.0f", v.Queries), index,
+			cores(v.Database), cores(v.Broker), cores(v.Load), fmt.Sprintf("%.0f", v.Queries), index,
 		})
 	}
 	return []table{t}

@@ -57,7 +57,7 @@ func TestLoad_Intervals(t *testing.T) {
 	}
 }
 
-// Of the events that came after the kill, those that waited for more than a second count.
+// Only events that came after the kill, and waited for more than a second, count.
 func TestLoad_Takeover(t *testing.T) {
 	t.Parallel()
 	l, a := sent(3*time.Second, func(i int64) time.Duration { return time.Duration(i/2) * 500 * time.Millisecond }, func(i int64) int {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -245,11 +246,14 @@ func (r *sustained) startRelay(hints string) error {
 	return err
 }
 
+// stopRelays stops all processes concurrently, so that none takes over shards of another.
 func (r *sustained) stopRelays() error {
-	var errs []error
-	for _, relay := range r.relays {
-		errs = append(errs, relay.Stop())
+	errs := make([]error, len(r.relays))
+	var stopping sync.WaitGroup
+	for i, relay := range r.relays {
+		stopping.Go(func() { errs[i] = relay.Stop() })
 	}
+	stopping.Wait()
 	return errors.Join(errs...)
 }
 
@@ -349,7 +353,8 @@ func (r *sustained) sample(ctx context.Context) (err error) {
 // fillInterval completes an interval by the samples from its start to its end.
 func fillInterval(v *bench.Interval, of []sample) {
 	first, last := of[0], of[len(of)-1]
-	v.Relay, v.Database, v.Broker = bench.CostOf(first.process, last.process), bench.CostOf(first.database, last.database), bench.CostOf(first.broker, last.broker)
+	v.Relay, v.Load = bench.CostOf(first.process, last.process), bench.CostOf(first.self, last.self)
+	v.Database, v.Broker = bench.CostOf(first.database, last.database), bench.CostOf(first.broker, last.broker)
 	v.Queries = (last.queries - first.queries) / last.process.At.Sub(first.process.At).Seconds()
 	v.FreshLimit = int64(last.limit)
 	for _, s := range of[1:] {
@@ -373,7 +378,7 @@ type mark struct {
 }
 
 // trim deletes the records that had been consumed at a call that was kept ago or earlier.
-// positions are those of now.
+// positions are the current ones.
 func (t *trimmer) trim(ctx context.Context, positions map[int32]int64, kept time.Duration) error {
 	t.marks = append(t.marks, mark{time.Now(), positions})
 	n := 0

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 )
 
 // A start of the relay reads back records that were consumed a while ago, so only older ones
@@ -46,5 +49,16 @@ func TestTrimmer_KeepsWhatWasConsumedRecently(t *testing.T) {
 		if start, _ := starts.Lookup("T", 0); start.Offset != step.start {
 			t.Errorf("with %d records consumed the topic begins at %d, want %d", step.consumed, start.Offset, step.start)
 		}
+	}
+
+	client.AddConsumeTopics("T")
+	arrivals := bench.NewArrivals(bench.NewEvents("T", 1, 100), 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go arrivals.Consume(ctx, client)
+	for arrivals.Positions()[0] != 10 && stoppable(ctx, time.Millisecond) == nil {
+	}
+	if got := arrivals.Positions(); got[0] != 10 || len(got) != 1 {
+		t.Errorf("positions after 10 records: %v", got)
 	}
 }
