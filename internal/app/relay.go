@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -29,22 +28,6 @@ import (
 // default of 5,000 rows 256 streams would hold millions of rows.
 const sweepPage = 100
 
-// relayMemory is the soft memory limit of the relay with the default settings. Its live
-// memory is bounded below it: 128 MiB for the dedup index, half a million aggregates, and
-// 64 MiB in flight.
-const relayMemory = 278 << 20
-
-// memoryLimit is relayMemory, plus twice the memory of settings above the defaults: garbage
-// is collected before the index and its garbage need more. An instance that takes over
-// shards may have the index twice.
-func (c *RelayConfig) memoryLimit() int64 {
-	limit := relayMemory + 2*max(0, c.DedupMemory-relay.DefaultDedupMemory)
-	if c.Shards > 1 {
-		limit += c.DedupMemory
-	}
-	return limit
-}
-
 // Components returns the components of the schema that the relay needs.
 func (c *RelayConfig) Components() []schema.Component {
 	if c.WriteDeadLetters {
@@ -57,12 +40,12 @@ func (c *RelayConfig) Components() []schema.Component {
 const AdminShutdown = 2 * time.Second
 
 // RunRelay runs the relays of all configured tables, with upkeep and scheduler, until the
-// command's context ends. It sets the process's memory limit, unless GOMEMLIMIT does.
+// command's context ends. It sets the process's soft memory limit, unless GOMEMLIMIT does.
 // request is the time of relay.Config.BackfillFrom, zero for none, which is recorded in the
 // audit trail.
 func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(c.Relay.memoryLimit())
+		go limitMemory(cmd.Context())
 	}
 	c.Scylla.pageSize = sweepPage
 	var confs []relay.Config
