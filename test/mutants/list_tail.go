@@ -2,6 +2,18 @@ package main
 
 // tailMutants break the tail reader and its order.
 var tailMutants = []mutant{
+	unit("TestTail_FindsLateRowsInSlices", mutant{
+		name: "a wide reading in slices does not reach back to the one before", file: "relay/internal/capture/tail_group.go",
+		old: "newWideReading(g.wide-t.cfg.TailOverlap.Microseconds(), after", new: "newWideReading(g.wide, after",
+	}),
+	unit("TestTail_FindsLateRowsInSlices", mutant{
+		name: "every other slice of a wide reading is skipped", file: "relay/internal/capture/tail_slices.go",
+		old: "	if w.from = until; ", new: "	if w.from = until + w.step; ",
+	}),
+	unit("TestTail_ReadsFarBackInSlices", mutant{
+		name: "hints wait for a wide reading of many rows", file: "relay/internal/capture/tail_group.go",
+		old: "g.wideRows > tailSliceRows {", new: "g.wideRows > 1<<30 {",
+	}),
 	unit("TestTailOrder_AWriteOutlastsItsGeneration", mutant{
 		name: "rows of a new generation do not wait for late rows of the old one", file: "relay/internal/capture/tail_order.go",
 		old: "at.Before(began)", new: "at.After(began)",

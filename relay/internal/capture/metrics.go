@@ -17,6 +17,8 @@ const (
 	readHinted
 	// readAgain: held rows can be submitted if no earlier row is found.
 	readAgain
+	// readWide: a slice of a reading that goes back by TailOverlap.
+	readWide
 )
 
 // Metrics counts what the readers read.
@@ -27,7 +29,7 @@ type Metrics struct {
 	readerErrors    prometheus.Counter
 
 	TailQueries *prometheus.CounterVec // by kind: regular, hinted, again
-	tailQueries [readAgain + 1]prometheus.Counter
+	tailQueries [readWide + 1]prometheus.Counter
 	TailLeft    prometheus.Counter
 	tailRows    prometheus.Counter
 	tailAgain   prometheus.Counter
@@ -50,6 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.tailQueries[readAll] = m.TailQueries.WithLabelValues("regular")
 	m.tailQueries[readHinted] = m.TailQueries.WithLabelValues("hinted")
 	m.tailQueries[readAgain] = m.TailQueries.WithLabelValues("again")
+	m.tailQueries[readWide] = m.TailQueries.WithLabelValues("wide")
 	m.tailRows = publish.Counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
 	m.tailAgain = publish.Counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
 	m.tailErrors = publish.Counter("outbox_relay_tail_errors_total", "Failed queries of the tail reader.")

@@ -367,8 +367,8 @@ func (t *Tail) Status() TailStatus {
 // Rows reads rows of the log.
 type Rows interface {
 	// Read calls known for every row of the streams after the write time, in microseconds,
-	// and then each for the rows that are not known. The rows of a stream come one after
+	// and at until or before unless it is 0, and then each for the rows that are not known. The rows of a stream come one after
 	// another, in their order; the streams in any order. An error of each ends it. Unless
 	// whole is set it reads one page, and more reports that the last row is not the last.
-	Read(ctx context.Context, streams *cdclog.StreamList, after int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error)
+	Read(ctx context.Context, streams *cdclog.StreamList, after, until int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error)
 }

@@ -43,6 +43,9 @@ type tailGroup struct {
 	// width and wideWidth are how many streams the first query of the next reading
 	// reads, the latter of one that goes back by TailOverlap.
 	width, wideWidth int
+	sliceWidth       int         // the same for slices of wide readings
+	back             wideReading // in progress
+	wideRows         int         // rows of the last wide reading
 
 	// polled is when the last reading of all streams began, zero before the
 	// first; wide, when one that went far back did. Times are in microseconds.
@@ -80,7 +83,7 @@ func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
 		all[i] = from + i
 	}
 	return &tailGroup{
-		all: all, width: GroupStreams, wideWidth: GroupStreams, order: order, tail: t, generation: g, from: from, to: to,
+		all: all, width: GroupStreams, wideWidth: GroupStreams, sliceWidth: GroupStreams, order: order, tail: t, generation: g, from: from, to: to,
 		list:   cdclog.NewStreamList(g.Streams[from:to]...),
 		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
 		seen: make(map[cdclog.RowKey]struct{}), older: make(map[cdclog.RowKey]struct{}),
@@ -92,9 +95,11 @@ func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
 // run reads until ctx ends.
 func (g *tailGroup) run(ctx context.Context) {
 	cfg := g.tail.cfg
-	timer, due := time.NewTimer(0), time.NewTimer(time.Hour)
+	timer, due, slice := time.NewTimer(0), time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer timer.Stop()
 	defer due.Stop()
+	defer slice.Stop()
+	sliced := true // slice was reset for no slice
 	for failures := 0; ; {
 		var only []int
 		kind := readAll
@@ -111,6 +116,8 @@ func (g *tailGroup) run(ctx context.Context) {
 			if len(only) == 0 {
 				continue
 			}
+		case <-slice.C:
+			sliced, kind = true, readWide
 		}
 		wait, err := g.poll(ctx, kind, only)
 		switch {
@@ -139,6 +146,10 @@ func (g *tailGroup) run(ctx context.Context) {
 			}
 		}
 		g.dueAgain(due)
+		if sliced && g.back.pending() {
+			sliced = false
+			slice.Reset(g.back.pause)
+		}
 	}
 }
 
@@ -203,6 +214,9 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	started := time.Now()
 	now := started.UnixMicro()
 	g.turnOver(now)
+	if kind == readWide {
+		return 0, g.readSlice(ctx)
+	}
 	last := g.polled
 	if kind != readAll {
 		last = g.lastOf(only)
@@ -215,6 +229,13 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	last = max(last, reach)
 	widely := g.widely(now, kind == readAll)
 	after := last - g.overlap
+	if widely && kind == readAll && g.order == nil && g.wideRows > tailSliceRows {
+		widely = false
+		if !g.back.pending() {
+			g.back = newWideReading(g.wide-t.cfg.TailOverlap.Microseconds(), after, g.wideRows, t.cfg.TailOverlap)
+			g.wide = now
+		}
+	}
 	if widely {
 		// Rows may have come since the last reading that went so far back.
 		after = last - 2*t.cfg.TailOverlap.Microseconds()
@@ -243,7 +264,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	if now-last > tailBehind.Microseconds() {
 		*width = tailBehindStreams
 	}
-	next, err := g.readRows(ctx, only, after, *width, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
+	next, err := g.readRows(ctx, only, after, 0, *width, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
 	t.metrics.tailQuery(kind, &r)
 	if err != nil {
 		return 0, err
@@ -277,7 +298,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 		}
 	}
 	if widely {
-		g.wide = now
+		g.wide, g.wideRows = now, r.rows+r.again
 	}
 	if r.unannounced {
 		g.interval = t.cfg.TailMinInterval

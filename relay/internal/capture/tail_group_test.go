@@ -49,16 +49,18 @@ type memQuery struct {
 	at      time.Time
 	streams map[int]bool
 	after   time.Time
+	rows    int
 }
 
 // Read returns the rows in the order of the streams' values, as the database does.
-func (l *memLog) Read(ctx context.Context, streams *cdclog.StreamList, after int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error) {
+func (l *memLog) Read(ctx context.Context, streams *cdclog.StreamList, after, until int64, whole bool, known cdclog.KnownRow, each func(*cdclog.Row) error) (more bool, err error) {
 	l.mu.Lock()
 	q := memQuery{at: time.Now(), streams: make(map[int]bool), after: time.UnixMicro(after)}
 	for b := (*streams)[4:]; len(b) > 0; b = b[20:] {
 		q.streams[int(binary.BigEndian.Uint64(b[4:]))] = true
 	}
 	l.queries = append(l.queries, q)
+	number := len(l.queries) - 1
 	all, fails, took, page := l.rows, l.err, l.took, cmp.Or(l.page, cdclog.PageSize)
 	l.mu.Unlock()
 	if err := retry.Wait(ctx, took); err != nil {
@@ -69,7 +71,7 @@ func (l *memLog) Read(ctx context.Context, streams *cdclog.StreamList, after int
 	}
 	var rows []memRow
 	for _, r := range all {
-		if q.streams[r.stream] && cdclog.WriteTime(r.time) > after && !r.visible.After(q.at) {
+		if w := cdclog.WriteTime(r.time); q.streams[r.stream] && w > after && (until == 0 || w <= until) && !r.visible.After(q.at) {
 			rows = append(rows, r)
 		}
 	}
@@ -85,6 +87,9 @@ func (l *memLog) Read(ctx context.Context, streams *cdclog.StreamList, after int
 		}
 		l.mu.Unlock()
 	}
+	l.mu.Lock()
+	l.queries[number].rows = len(rows)
+	l.mu.Unlock()
 	for _, r := range rows {
 		stream, k := memStream(r.stream), cdclog.RowKey{Time: r.time}
 		if known(stream, k) {

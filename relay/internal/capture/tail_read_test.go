@@ -62,7 +62,7 @@ func TestTail_ReadsEveryRowWhereverAPageEnds(t *testing.T) {
 				}
 			}
 			r := reading{group: g, started: begin}
-			next, err := g.readRows(t.Context(), only, begin.UnixMicro(), 1+rnd.Intn(n), &r, func(row *cdclog.Row) error {
+			next, err := g.readRows(t.Context(), only, begin.UnixMicro(), 0, 1+rnd.Intn(n), &r, func(row *cdclog.Row) error {
 				g.seen[row.RowKey] = struct{}{}
 				if before, ok := last[string(row.Stream)]; ok && scyllacdc.CompareTimeUUID(before, row.Time) >= 0 {
 					return errors.New("a row is returned after a later one of its stream")

@@ -40,6 +40,7 @@ type Reader struct {
 	table   outbox.Table
 	own     *Portion
 	stmt    string
+	bounded string // the same with an upper bound
 }
 
 // PageSize is the page size of a read, in rows. It bounds the rows of each group of
@@ -49,17 +50,22 @@ const PageSize = 1000
 // NewReader returns a reader of the log of table. It omits rows of aggregates that own
 // does not contain.
 func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader {
-	return &Reader{session: session, table: table, own: own, stmt: `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
-		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ? BYPASS CACHE`}
+	stmt := `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
+		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ?`
+	const bypass = " BYPASS CACHE"
+	return &Reader{session: session, table: table, own: own, stmt: stmt + bypass, bounded: stmt + ` AND "cdc$time" < ?` + bypass}
 }
 
-// Read calls each for the rows of streams that are written after the given time, in
-// microseconds, and are not known. It reads all pages if whole is true, otherwise one
+// Read calls each for the rows of streams that are written at the given time, in
+// microseconds, or later, and at until or before unless it is 0, and are not known. It reads all pages if whole is true, otherwise one
 // page; more reports whether there are further pages. Read stops at the first error of
 // each and returns it.
-func (l *Reader) Read(ctx context.Context, streams *StreamList, after int64, whole bool, known KnownRow, each func(*Row) error) (more bool, err error) {
-	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after))).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize)
+func (l *Reader) Read(ctx context.Context, streams *StreamList, after, until int64, whole bool, known KnownRow, each func(*Row) error) (more bool, err error) {
+	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after)))
+	if until > 0 {
+		q = l.session.Query(l.bounded, streams, gocql.MinTimeUUID(time.UnixMicro(after)), gocql.MinTimeUUID(time.UnixMicro(until+1)))
+	}
+	q = q.WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize)
 	if !whole {
 		q = q.Prefetch(0) // the next page may never be needed
 	}
