@@ -227,8 +227,8 @@ bench-sustained: build ## 20,000 events/s for 15 minutes, then kill the relay: t
 BENCHSERVICES ?= --runs 5
 
 .PHONY: bench-services
-bench-services: build ## measure orders, messages, the schedule and subscriptions beside the client alone: the tables in docs/performance.md (UPDATE=1)
-	@for what in orders messages schedule subscriptions; do \
+bench-services: build ## measure orders, messages, the schedule, subscriptions and shapes of load beside the clients alone: the tables in docs/performance.md (UPDATE=1)
+	@for what in orders messages schedule subscriptions shapes; do \
 		$(call report,bench-$$what,$$what $(BENCHSERVICES)); \
 	done
 

@@ -18,7 +18,7 @@ import (
 type Arrivals struct {
 	events *Events
 	at     []atomic.Int64 // since epoch, in nanoseconds; 0 for not yet
-	last   []uint8        // by aggregate; used by the consumer only
+	last   []int32        // by aggregate; used by the consumer only
 	epoch  time.Time
 
 	seen, doubles, disorder, foreign atomic.Int64
@@ -34,7 +34,7 @@ type Arrivals struct {
 // NewArrivals expects n events.
 func NewArrivals(e *Events, n int64) *Arrivals {
 	return &Arrivals{
-		events: e, at: make([]atomic.Int64, n), last: make([]uint8, n+e.per*e.spread), epoch: time.Now(),
+		events: e, at: make([]atomic.Int64, n), last: make([]int32, e.blocks(n)*e.spread), epoch: time.Now(),
 		producers: make(map[int64]time.Time), positions: make(map[int32]int64),
 	}
 }
@@ -107,10 +107,10 @@ func (a *Arrivals) take(r *kgo.Record, now time.Time) {
 		return
 	}
 	aggregate, seq := a.events.place(i)
-	if uint8(seq) != a.last[aggregate]+1 {
+	if int32(seq) != a.last[aggregate]+1 {
 		a.disorder.Add(1)
 	}
-	a.last[aggregate] = max(a.last[aggregate], uint8(seq))
+	a.last[aggregate] = max(a.last[aggregate], int32(seq))
 	n := a.seen.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()

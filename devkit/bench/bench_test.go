@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -36,6 +37,44 @@ func TestEvents_NumberAndPlaceAgree(t *testing.T) {
 	}
 }
 
+func TestEvents_PayloadsAreJSONOfTheirSize(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{2, 10, 30, 31, 512, 999_000} {
+		for _, i := range []int64{0, 999_999} {
+			if p := NewEvents("T", 1, size).At(i).Payload; len(p) != size || !json.Valid(p) {
+				t.Errorf("event %d has a payload of %d bytes, want %d bytes of JSON: %.40s", i, len(p), size, p)
+			}
+		}
+	}
+}
+
+func TestEvents_OfOneAggregate(t *testing.T) {
+	t.Parallel()
+	e := NewAggregate("T", 10)
+	for i := range int64(300) {
+		if ev := e.At(i); ev.AggregateID != e.At(0).AggregateID || ev.Sequence != i+1 {
+			t.Fatalf("event %d is number %d of aggregate %s", i, ev.Sequence, ev.AggregateID)
+		}
+	}
+}
+
+func TestEvents_FreshIsOfAnotherAggregate(t *testing.T) {
+	t.Parallel()
+	for _, e := range []*Events{NewEvents("T", 7, 10), NewMessages("T", 10), NewAggregate("T", 10)} {
+		for n := range int64(60) {
+			fresh := e.At(e.Fresh(n))
+			if fresh.Sequence != 1 {
+				t.Errorf("after %d events a fresh one is number %d", n, fresh.Sequence)
+			}
+			for i := range n {
+				if e.At(i).AggregateID == fresh.AggregateID {
+					t.Errorf("after %d events a fresh one is of the aggregate of event %d", n, i)
+				}
+			}
+		}
+	}
+}
+
 // A benchmark's exit status depends on the counts.
 func TestArrivals_CountLossAndDisorder(t *testing.T) {
 	t.Parallel()
@@ -61,6 +100,20 @@ func TestArrivals_CountLossAndDisorder(t *testing.T) {
 		if got := a.Counts(5); got != tt.want || a.foreign.Load() != 1 {
 			t.Errorf("%s: %+v and %d foreign, want %+v and 1", tt.name, got, a.foreign.Load(), tt.want)
 		}
+	}
+}
+
+func TestArrivals_OrderOfManyEventsOfAnAggregate(t *testing.T) {
+	t.Parallel()
+	e := NewAggregate("T", 10)
+	const n = 70_000
+	a := NewArrivals(e, n)
+	for i := range int64(n) {
+		ev := e.At(i)
+		a.take(RecordOf(&ev, "T"), time.Now())
+	}
+	if got := a.Counts(n); !got.OK() {
+		t.Errorf("%+v, want %d events in order", got, n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"math"
 	"strconv"
 	"time"
 
@@ -31,7 +32,8 @@ type Events struct {
 }
 
 // NewEvents numbers events of a type, which is also their topic. Two events of
-// an aggregate are spread numbers apart. size is that of their payloads in bytes.
+// an aggregate are spread numbers apart. size is that of their payloads in bytes, 2 or
+// more.
 func NewEvents(typ string, spread, size int) *Events {
 	e := &Events{typ: typ, per: perAggregate, spread: int64(max(1, spread)), size: size}
 	_, _ = rand.Read(e.run[:]) // never fails
@@ -45,6 +47,13 @@ func NewEvents(typ string, spread, size int) *Events {
 func NewMessages(typ string, size int) *Events {
 	e := NewEvents(typ, 1, size)
 	e.per = 1
+	return e
+}
+
+// NewAggregate numbers events that are all of one aggregate.
+func NewAggregate(typ string, size int) *Events {
+	e := NewEvents(typ, 1, size)
+	e.per = math.MaxInt32
 	return e
 }
 
@@ -67,6 +76,13 @@ func (e *Events) aggregate(i int64) gocql.UUID {
 func (e *Events) number(aggregate, seq int64) int64 {
 	return (aggregate/e.spread*e.per+seq-1)*e.spread + aggregate%e.spread
 }
+
+// blocks returns the number of blocks that the first n events are in. A block contains
+// all events of spread aggregates.
+func (e *Events) blocks(n int64) int64 { return (n + e.per*e.spread - 1) / (e.per * e.spread) }
+
+// Fresh returns the number of an event whose aggregate has none of the first n.
+func (e *Events) Fresh(n int64) int64 { return e.blocks(n) * e.per * e.spread }
 
 // At returns event number i, from 0.
 func (e *Events) At(i int64) outbox.Event {
@@ -95,13 +111,19 @@ func (e *Events) id(kind byte, n int64) gocql.UUID {
 	return id
 }
 
+// payload returns an object with the number and some text, or the text alone where the
+// object would be too large.
 func (e *Events) payload(i int64) []byte {
-	b := make([]byte, 0, e.size+32)
+	b := make([]byte, 0, e.size)
 	b = append(b, `{"number":`...)
 	b = strconv.AppendInt(b, i, 10)
 	b = append(b, `,"text":"`...)
-	n := max(0, min(e.size-len(b)-2, len(e.filler)))
+	end := `"}`
+	if len(b)+len(end) > e.size {
+		b, end = append(b[:0], '"'), `"`
+	}
+	n := max(0, min(e.size-len(b)-len(end), len(e.filler)))
 	from := int(uint64(i) * 7919 % uint64(len(e.filler)-n+1))
 	b = append(b, e.filler[from:from+n]...)
-	return append(b, `"}`...)
+	return append(b, end...)
 }

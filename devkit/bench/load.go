@@ -117,6 +117,22 @@ func (l *Load) latency(a *Arrivals, i int64) (intended, committed time.Duration,
 	return since - l.intended(i), since - time.Duration(l.committed[i].Load()), ok
 }
 
+// Arrived returns the rate at which events came, from the end of the warm-up.
+func (l *Load) Arrived(a *Arrivals) Rate {
+	var n int64
+	began := l.began.Add(warmUp)
+	last := began
+	for i := l.warm(); i < int64(len(l.committed)); i++ {
+		if at, ok := a.Since(i); ok {
+			n++
+			if at.After(last) {
+				last = at
+			}
+		}
+	}
+	return RateOf(n, last.Sub(began))
+}
+
 // Latencies returns the latencies from when each event was to be sent, and from when it
 // was stored, until it came; without the warm-up.
 func (l *Load) Latencies(a *Arrivals) (intended, committed Latency) {

@@ -75,6 +75,8 @@ type Contender struct {
 	// Committed, from when the database had confirmed it.
 	Intended  Latency `json:"intended_ms"`
 	Committed Latency `json:"committed_ms"`
+	// Arrived is the rate at which the events came.
+	Arrived Rate `json:"arrived"`
 	// Process is the cost of the relay, or of the peer instead of it.
 	Process  Cost    `json:"process"`
 	Database Cost    `json:"database"`

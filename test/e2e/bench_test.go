@@ -139,9 +139,46 @@ func TestBench_SustainedLoad(t *testing.T) {
 			if stored == 0 || fresh == 0 {
 				t.Errorf("%g events stored, %d ids in the dedup index, want some", stored, fresh)
 			}
-			if k := r.Takeover; k.First <= 0 || k.Waited == 0 || k.Recovered <= 0 || k.ReadBack == 0 || k.Received == 0 {
+			k := r.Takeover
+			if k.First <= 0 || (k.Waited > 0) != (k.Recovered > 0) || k.ReadBack == 0 || k.Received == 0 {
 				t.Errorf("takeover: %+v", k)
 			}
+			// The others wait for the session timeout; the same host's next process does not.
+			if processes > 1 && k.Waited == 0 {
+				t.Errorf("no event waited for the takeover: %+v", k)
+			}
 		})
+	}
+}
+
+// Loads of every shape are measured, and each event is published once.
+func TestBench_ShapesOfLoad(t *testing.T) {
+	t.Parallel()
+	out := harness.Must(t, "bench", "shapes", "--events", "60", "--aggregates", "300", "--restart-events", "200", "--rate", "200", "--duration", "500ms", "--scylla-timeout", patience, "-o", "json")
+	var r bench.ShapeReport
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("bench shapes printed %q: %v", out, err)
+	}
+	if len(r.Shapes) != 6 || len(r.Load) != 2 || r.Resumed == nil {
+		t.Fatalf("bench shapes is incomplete: %s", out)
+	}
+	once := func(what string, got bench.Counts, n int64) {
+		t.Helper()
+		if want := (bench.Counts{Written: n, Consumed: n}); got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	for i, n := range []int64{60, 60, 60, 60, 300, 6} {
+		s := r.Shapes[i]
+		once(s.Name+" by the relay", s.Relay.Counts, n)
+		once(s.Name+" by the peer", s.Peer.Counts, n)
+		if s.Relay.EventCPU <= 0 || s.Relay.Process.PeakMB <= 0 || s.Peer.Process.PeakMB <= 0 {
+			t.Errorf("%s has figures that cannot be: %+v", s.Name, s)
+		}
+	}
+	once("one aggregate under load", r.Load[0].Counts, 300)
+	once("restart", r.Resumed.Counts, 201)
+	if x := r.Resumed; x.ReadBack != 200 || x.First <= x.Waited || x.Waited <= 0 || x.ReadMB <= 0 || x.PeakMB <= 0 {
+		t.Errorf("restart has figures that cannot be: %+v", x)
 	}
 }

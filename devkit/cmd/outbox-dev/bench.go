@@ -88,7 +88,7 @@ was lost, came twice, or came out of order.`,
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
-	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
+	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchShapesCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
 	return cmd
 }
 

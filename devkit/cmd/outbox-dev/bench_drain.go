@@ -35,6 +35,11 @@ type drainer struct {
 	args []string
 }
 
+// peerDrains returns the arguments of a peer that drains a backlog.
+func (b *benchmark) peerDrains() []string {
+	return []string{"--window", "1ms", "--delay", b.poll.String(), "--age", drainAge.String()}
+}
+
 // measureDrain writes a backlog and drains it in every way.
 func (b *benchmark) measureDrain(ctx context.Context) error {
 	if b.drain == 0 {
@@ -45,9 +50,7 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 		{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail-max-interval", "off", "--relay-confidence-window", sweepWindow.String()}},
 	}
 	if slices.Contains(b.peers, peerTuned) {
-		drainers = append(drainers, drainer{name: "scylla-cdc-go + franz-go", peer: true, args: []string{
-			"--window", "1ms", "--delay", b.poll.String(), "--age", drainAge.String(),
-		}})
+		drainers = append(drainers, drainer{name: peerName, peer: true, args: b.peerDrains()})
 	}
 	ceilings := make([]bench.Ceilings, 0, b.runs)
 	drained := make([][]bench.Drained, len(drainers))
@@ -79,19 +82,15 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	}
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
 	events := bench.NewEvents(p.keyspace, drainSpread, b.payload)
-	var wrote atomic.Int64
 	b.progress("drain: writing %d events, run %d of %d", b.drain, run+1, b.runs)
-	err = load.Showing(ctx, cli.NewProgress(b.errOut, func() cli.Work { return cli.Work{Done: wrote.Load(), Total: b.drain} }), func() error {
-		return bench.WriteBacklog(ctx, p.session, p.table, events, b.drain, func(n int64) { wrote.Add(n) })
-	})
-	if err != nil {
+	if err := p.write(ctx, events, b.drain); err != nil {
 		return nil, err
 	}
 	c = new(bench.Ceilings)
 	got := make([]bench.Drained, len(drainers))
 	for i, d := range drainers {
 		b.progress("drain: %s", d.name)
-		if got[i], err = p.drain(ctx, d, events); err != nil {
+		if got[i], err = p.drain(ctx, d, events, b.drain); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
@@ -119,9 +118,17 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 	return c, nil
 }
 
-// drain drains the backlog once. There is no consumer during the drain: the ends of the
+// write stores the first n events, and shows the progress.
+func (p *place) write(ctx context.Context, events *bench.Events, n int64) error {
+	var wrote atomic.Int64
+	return load.Showing(ctx, cli.NewProgress(p.bench.errOut, func() cli.Work { return cli.Work{Done: wrote.Load(), Total: n} }), func() error {
+		return bench.WriteBacklog(ctx, p.session, p.table, events, n, func(n int64) { wrote.Add(n) })
+	})
+}
+
+// drain drains a backlog of n events once. There is no consumer during the drain: the ends of the
 // topic show the progress, and its contents are read afterwards.
-func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got bench.Drained, err error) {
+func (p *place) drain(ctx context.Context, d drainer, events *bench.Events, n int64) (got bench.Drained, err error) {
 	b := p.bench
 	topic, err := p.topic(ctx)
 	if err != nil {
@@ -138,47 +145,59 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events) (got
 	defer func() { err = errors.Join(err, child.Stop()) }()
 	at := child.UsageAtStart()
 	profiled := b.profile(ctx, child, "drain "+d.name, drainProfile)
-	first, last, atFirst, err := b.follow(ctx, topic, b.drain)
+	first, last, atFirst, err := b.follow(ctx, topic, n)
 	if err != nil {
 		return got, err
 	}
 	got = bench.Drained{
-		Name: d.name, Start: first.Sub(child.Started).Seconds(), Rate: bench.RateOf(b.drain-atFirst, last.Sub(first)),
+		Name: d.name, Start: first.Sub(child.Started).Seconds(), Rate: bench.RateOf(n-atFirst, last.Sub(first)),
 	}
 	used := child.Usage()
-	got.Process, got.EventCPU = bench.CostOf(at, used), float64(used.CPU.Microseconds())/float64(b.drain)
+	got.Process, got.EventCPU = bench.CostOf(at, used), float64(used.CPU.Microseconds())/float64(n)
 	if got.Queries, err = bench.Scrape(ctx, child.Attr("admin"), bench.QueriesMetric); err != nil {
 		return got, err
 	}
-
 	if err := errors.Join(profiled(), b.profile(ctx, child, "drain "+d.name+" allocs", 0)()); err != nil {
 		return got, err
 	}
+	got.Counts, err = b.count(ctx, topic, bench.NewArrivals(events, n), n)
+	return got, err
+}
 
-	arrivals := bench.NewArrivals(events, b.drain)
+// count reads a topic that contains n events and nothing else, once all are published.
+func (b *benchmark) count(ctx context.Context, topic string, arrivals *bench.Arrivals, n int64) (c bench.Counts, err error) {
 	stop, err := b.consume(ctx, arrivals, topic)
 	if err != nil {
-		return got, err
+		return c, err
 	}
 	defer stop()
-	if err := arrivals.Wait(ctx, b.drain, benchPatience); err != nil {
-		return got, err
+	if err := arrivals.Wait(ctx, n, benchPatience); err != nil {
+		return c, err
 	}
-	got.Counts = arrivals.Counts(b.drain)
-	return got, nil
+	records, err := b.records(ctx, topic)
+	c = arrivals.Counts(n)
+	c.Doubles = max(c.Doubles, records-c.Consumed) // some may be behind the last event
+	return c, err
+}
+
+// records returns the number of records of a topic.
+func (b *benchmark) records(ctx context.Context, topic string) (n int64, err error) {
+	ends, err := kadm.NewClient(b.client).ListEndOffsets(ctx, topic)
+	if err != nil {
+		return 0, fmt.Errorf("list the ends of %s: %w", topic, err)
+	}
+	ends.Each(func(o kadm.ListedOffset) { n += max(0, o.Offset) })
+	return n, nil
 }
 
 // follow polls the ends of a topic until it has n records, or gets none for long. It
 // returns when the first came, how many they were then, and when the last came.
 func (b *benchmark) follow(ctx context.Context, topic string, n int64) (first, last time.Time, atFirst int64, err error) {
-	admin := kadm.NewClient(b.client)
 	for seen := int64(0); ; {
-		ends, err := admin.ListEndOffsets(ctx, topic)
+		now, err := b.records(ctx, topic)
 		if err != nil {
-			return first, last, 0, fmt.Errorf("list the ends of %s: %w", topic, err)
+			return first, last, 0, err
 		}
-		var now int64
-		ends.Each(func(o kadm.ListedOffset) { now += max(0, o.Offset) })
 		at := time.Now()
 		if first.IsZero() && now > 0 {
 			first, atFirst = at, now
@@ -219,7 +238,7 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 }
 
 func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error) {
-	u, err := b.underLoad(ctx, b.restartRate, b.duration)
+	u, err := b.underLoad(ctx, b.restartRate, b.duration, apart(int(b.restartRate)))
 	if err != nil {
 		return got, err
 	}

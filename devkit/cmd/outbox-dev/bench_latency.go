@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,25 +19,34 @@ type contender struct {
 	peer  bool
 	hints bool
 	args  []string
-	// wait is how long its first events may take. A contender with a wait is measured
-	// once.
+	// wait limits the wait for the next event; 0 is benchPatience.
 	wait time.Duration
+	once bool // it is measured in the first run only
 }
+
+// hinted is the relay with hints.
+var hinted = contender{name: "relay, hints", hints: true, args: []string{"--relay-hint-addr", "127.0.0.1:0"}}
 
 // contenders returns the selected contenders.
 func (b *benchmark) contenders() []contender {
 	poll := b.poll.String()
 	out := []contender{
-		{name: "relay, hints", hints: true, args: []string{"--relay-hint-addr", "127.0.0.1:0"}},
+		hinted,
 		{name: "relay, polling every " + poll, args: []string{"--relay-tail-max-interval", poll}},
 	}
 	if slices.Contains(b.peers, peerTuned) {
-		out = append(out, contender{name: "scylla-cdc-go + franz-go, polling every " + poll, peer: true, args: []string{"--window", "1ms", "--delay", poll}})
+		out = append(out, b.tunedPeer())
 	}
 	if slices.Contains(b.peers, peerDefaults) {
-		out = append(out, contender{name: "scylla-cdc-go + franz-go, defaults", peer: true, wait: 2 * time.Minute})
+		out = append(out, contender{name: peerName + ", defaults", peer: true, wait: 2 * time.Minute, once: true})
 	}
 	return out
+}
+
+// tunedPeer returns the peer that polls as often as the relay.
+func (b *benchmark) tunedPeer() contender {
+	poll := b.poll.String()
+	return contender{name: peerName + ", polling every " + poll, peer: true, args: []string{"--window", "1ms", "--delay", poll}}
 }
 
 // measureLatency puts a load on each contender in turn, and measures the first one
@@ -51,11 +61,11 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 	runs := make([][]bench.Contender, len(contenders))
 	for run := range b.runs {
 		for n, c := range contenders {
-			if run > 0 && c.wait > 0 {
+			if run > 0 && c.once {
 				continue
 			}
 			b.progress("latency: %s, run %d of %d", c.name, run+1, b.runs)
-			got, idle, err := b.measureLoad(ctx, c, n == 0 && b.idle > 0)
+			got, idle, err := b.measureLoad(ctx, c, n == 0 && b.idle > 0, apart(int(b.rate)))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -79,9 +89,9 @@ func (b *benchmark) measureLatency(ctx context.Context) error {
 	return nil
 }
 
-// measureLoad measures one contender under load once.
-func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool) (got bench.Contender, idle *bench.Idle, err error) {
-	u, err := b.underLoad(ctx, b.rate, b.duration)
+// measureLoad measures one contender under a load once.
+func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool, number numbering) (got bench.Contender, idle *bench.Idle, err error) {
+	u, err := b.underLoad(ctx, b.rate, b.duration, number)
 	if err != nil {
 		return got, nil, err
 	}
@@ -119,7 +129,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 	if err != nil {
 		return got, nil, err
 	}
-	if err := arrivals.Wait(ctx, written, max(benchPatience, c.wait)); err != nil {
+	if err := arrivals.Wait(ctx, written, cmp.Or(c.wait, benchPatience)); err != nil {
 		return got, nil, err
 	}
 	after := b.usages(process)
@@ -131,7 +141,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		return got, nil, err
 	}
 	got = bench.Contender{
-		Name: c.name, Counts: arrivals.Counts(written),
+		Name: c.name, Counts: arrivals.Counts(written), Arrived: load.Arrived(arrivals),
 		Process: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
 		Broker: bench.CostOf(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
 		Others: after.others(before),
@@ -156,13 +166,18 @@ func (p *place) startContender(ctx context.Context, c contender, topic string) (
 
 // awaitTail waits until the relay's tail reader reads.
 func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
+	return p.await(ctx, relay, "outbox_relay_tail_streams")
+}
+
+// await waits until a gauge of the relay is not zero.
+func (p *place) await(ctx context.Context, relay *bench.Child, gauge string) error {
 	for end := time.Now().Add(benchPatience); ; {
-		streams, err := bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_streams")
-		if err != nil || streams > 0 {
+		value, err := bench.Scrape(ctx, relay.Attr("admin"), gauge)
+		if err != nil || value > 0 {
 			return err
 		}
 		if time.Now().After(end) {
-			return errors.New("the relay did not begin to read")
+			return fmt.Errorf("the relay did not begin: %s is 0", gauge)
 		}
 		if err := stoppable(ctx, 20*time.Millisecond); err != nil {
 			return err

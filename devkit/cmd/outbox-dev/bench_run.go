@@ -126,14 +126,14 @@ func (b *benchmark) run(ctx context.Context) (err error) {
 	return b.print(&b.report, b.report.Counts.OK())
 }
 
-// printable is a report.
-type printable interface {
+// report is the result of a benchmark.
+type report interface {
 	Text(w io.Writer) error
 	Markdown(w io.Writer) error
 }
 
-// print prints a report. Its error is silent if the result is not ok: the report shows why.
-func (b *benchmark) print(r printable, ok bool) (err error) {
+// print prints a report. It returns an error without text if the result is not ok.
+func (b *benchmark) print(r report, ok bool) (err error) {
 	switch b.output {
 	case "json":
 		err = json.NewEncoder(b.out).Encode(r)
@@ -290,6 +290,14 @@ func (b *benchmark) consume(ctx context.Context, a *bench.Arrivals, topic string
 	return func() { cancel(); <-done; client.Close() }, nil
 }
 
+// numbering returns numbered events of a type, with payloads of a size.
+type numbering func(typ string, size int) *bench.Events
+
+// apart numbers events so that two of an aggregate are spread numbers apart.
+func apart(spread int) numbering {
+	return func(typ string, size int) *bench.Events { return bench.NewEvents(typ, spread, size) }
+}
+
 // underLoad is a place with a load for it, and with a consumer.
 type underLoad struct {
 	*place
@@ -299,9 +307,8 @@ type underLoad struct {
 	stop     func() // stops the consumer
 }
 
-// underLoad creates a place with a load, which the caller runs. Two events of an aggregate
-// are a second apart.
-func (b *benchmark) underLoad(ctx context.Context, rate float64, d time.Duration) (_ *underLoad, err error) {
+// underLoad creates a place with a load, which the caller runs.
+func (b *benchmark) underLoad(ctx context.Context, rate float64, d time.Duration, number numbering) (_ *underLoad, err error) {
 	u := &underLoad{stop: func() {}}
 	if u.place, err = b.newPlace(ctx); err != nil {
 		return nil, err
@@ -314,7 +321,7 @@ func (b *benchmark) underLoad(ctx context.Context, rate float64, d time.Duration
 	if u.name, err = u.topic(ctx); err != nil {
 		return nil, err
 	}
-	events := bench.NewEvents(u.name, int(rate), b.payload)
+	events := number(u.name, b.payload)
 	u.load = &bench.Load{Session: u.session, Table: u.table, Events: events, Rate: rate, Duration: d}
 	u.arrivals = bench.NewArrivals(events, u.load.Total())
 	stop, err := b.consume(ctx, u.arrivals, u.name)

@@ -78,36 +78,35 @@ func serviceFlags(cmd *cobra.Command, f *benchFlags, s *serviceBench, concurrenc
 }
 
 func (s *serviceBench) validate(f *benchFlags) error {
-	var errs []error
-	if s.concurrency < 1 || s.concurrency > callers {
-		errs = append(errs, fmt.Errorf("--concurrency %d: use 1 to %d", s.concurrency, callers))
-	}
-	if s.calm <= 0 || s.calm > 1e6 {
-		errs = append(errs, fmt.Errorf("--calm %g: use requests per second, up to a million", s.calm))
-	}
-	if f.duration <= 0 {
-		errs = append(errs, fmt.Errorf("--duration %s: must be positive", f.duration))
-	}
-	if f.runs < 1 {
-		errs = append(errs, fmt.Errorf("--runs %d: use 1 or more", f.runs))
-	}
-	if f.payload < 32 || f.payload > 200_000 {
-		errs = append(errs, fmt.Errorf("--payload %d: use 32 to 200000 bytes", f.payload))
-	}
-	if err := cli.OneOf("output", f.output, "text", "json", "markdown"); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	var errs problems
+	bad := errs.bad
+	bad(s.concurrency < 1 || s.concurrency > callers, "--concurrency %d: use 1 to %d", s.concurrency, callers)
+	bad(s.calm <= 0 || s.calm > 1e6, "--calm %g: use requests per second, up to a million", s.calm)
+	bad(f.duration <= 0, "--duration %s: must be positive", f.duration)
+	bad(f.runs < 1, "--runs %d: use 1 or more", f.runs)
+	bad(f.payload < 32 || f.payload > 200_000, "--payload %d: use 32 to 200000 bytes", f.payload)
+	return errs.with(f.output)
 }
 
 // selected reports whether a phase is measured.
 func (s *serviceBench) selected(p *phase) bool { return strings.Contains(p.String(), s.only) }
 
-// checkOnly returns an error if the ceiling of a selected phase is not measured.
+// checkOnly returns an error if --only is a part of no name.
+func checkOnly(only string, names []string) error {
+	if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, only) }) {
+		return nil
+	}
+	return fmt.Errorf("--only %q: use a part of one of these: \"%s\"", only, strings.Join(names, `", "`))
+}
+
+// checkOnly returns an error if no phase is selected, or if the ceiling of a selected one is
+// not measured.
 func (s *serviceBench) checkOnly(phases []phase) error {
 	ceilings := map[string]bool{}
+	names := make([]string, 0, len(phases))
 	for i := range phases {
 		p := &phases[i]
+		names = append(names, p.String())
 		if !s.selected(p) {
 			continue
 		}
@@ -117,7 +116,7 @@ func (s *serviceBench) checkOnly(phases []phase) error {
 			return fmt.Errorf("--only %q: the rate of %q is a multiple of a row that it leaves out; use a part of both names", s.only, p)
 		}
 	}
-	return nil
+	return checkOnly(s.only, names)
 }
 
 // measure runs the phases, one after the other, once for each run.

@@ -34,7 +34,7 @@ const (
 	// megabyte.
 	batchBytes = 900_000
 	// loadAfterKill is how long the load continues after the kill, in session timeouts:
-	// one until the shards have another owner, and time to publish what waited.
+	// one until the others have the shards, and time to publish what waited.
 	loadAfterKill = 3
 	// profileOfSustained is how long the relay is profiled.
 	profileOfSustained = 30 * time.Second
@@ -156,7 +156,7 @@ type sustained struct {
 // sustain runs the load and fills the result. failed is the error of events that were not
 // stored; the result is about the others.
 func (s *sustainedBench) sustain(ctx context.Context) (failed, err error) {
-	u, err := s.underLoad(ctx, s.rate, s.duration+s.settle()+loadAfterKill*s.conf.Relay.SessionTimeout)
+	u, err := s.underLoad(ctx, s.rate, s.duration+s.settle()+loadAfterKill*s.conf.Relay.SessionTimeout, apart(int(s.rate)))
 	if err != nil {
 		return nil, err
 	}
