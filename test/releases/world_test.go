@@ -223,6 +223,7 @@ func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 		c.Shard, c.Partitions = relay.Shard{Count: 1}, 2
 		c.LoadMeter = testworld.Idle{}
 		c.TailMaxInterval, c.IdleDelay, c.ReplayPoll = 20*time.Second, 20*time.Second, 20*time.Second // as in package sim
+		c.TailMinInterval = 5 * time.Millisecond                                                      // the waits of the story are between its doubled values
 		r, err := relay.New(c)
 		w.must(err)
 		stops = append(stops, w.run(r.Run))
