@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
 // Optional peers of the relay in a benchmark.
@@ -34,6 +35,7 @@ type benchFlags struct {
 	peers       []string
 	output      string
 	profiles    string
+	onDisk      bool // the embedded engines keep their data in a folder
 }
 
 func newBenchCommand() *cobra.Command {
@@ -63,16 +65,7 @@ keyspaces and topics named outbox_bench_… that are removed in the end.
 With --runs every figure is the median of the runs. Exit status 1 if an event
 was lost, came twice, or came out of order.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.validate(); err != nil {
-				return cli.Usage(err)
-			}
-			b, err := newBenchmark(cmd, f)
-			if err != nil {
-				return err
-			}
-			return b.run(cmd.Context())
-		},
+		RunE: measuring(&f, (*benchFlags).validate, func(ctx context.Context, b *benchmark) error { return b.run(ctx) }),
 	}
 	fl := cmd.Flags()
 	fl.Float64Var(&f.rate, "rate", 1000, "events per second of the load")
@@ -104,6 +97,26 @@ func (p *problems) bad(wrong bool, format string, args ...any) {
 // with returns all problems, including an unknown output.
 func (p problems) with(output string) error {
 	return errors.Join(append(p, cli.OneOf("output", output, "text", "json", "markdown"))...)
+}
+
+// measuring returns the function of a command that validates its flags, starts what it measures
+// with, measures, and stops all of it.
+func measuring(f *benchFlags, validate func(*benchFlags) error, measure func(context.Context, *benchmark) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) (err error) {
+		if err := validate(f); err != nil {
+			return cli.Usage(err)
+		}
+		b, err := newBenchmark(cmd, *f)
+		if err != nil {
+			return err
+		}
+		teardown := daemon.Teardown{Logger: b.log}
+		defer func() { err = errors.Join(err, teardown.Run()) }()
+		if err := b.start(&teardown); err != nil {
+			return err
+		}
+		return measure(cmd.Context(), b)
+	}
 }
 
 func (f *benchFlags) validate() error {

@@ -109,12 +109,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 	return b, nil
 }
 
-func (b *benchmark) run(ctx context.Context) (err error) {
-	teardown := daemon.Teardown{Logger: b.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := b.start(&teardown); err != nil {
-		return err
-	}
+func (b *benchmark) run(ctx context.Context) error {
 	b.report = bench.Report{
 		Machine: bench.ThisMachine(), Runs: b.runs, Rate: b.rate, Payload: b.payload, Embedded: b.embedded,
 	}
@@ -150,6 +145,12 @@ func (b *benchmark) print(r report, ok bool) (err error) {
 
 // start starts the embedded engines, unless external ones are used, and the client.
 func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
+	if b.embedded && b.onDisk {
+		if b.dataDir, err = os.MkdirTemp("", "outbox-bench-"); err != nil {
+			return err
+		}
+		teardown.Add("data of the engines", func() error { return os.RemoveAll(b.dataDir) })
+	}
 	if b.embedded {
 		if err := b.startDatabase(teardown); err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -62,17 +61,7 @@ The relay is a process of its own, and so are the embedded database and broker;
 --scylla-hosts and --kafka-seeds replace them. Exit status 1 if a message was
 lost or came twice.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.validate(&f); err != nil {
-				return cli.Usage(err)
-			}
-			b, err := newBenchmark(cmd, f)
-			if err != nil {
-				return err
-			}
-			s.benchmark = b
-			return s.measure(cmd.Context())
-		},
+		RunE: measuring(&f, s.validate, s.measure),
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.waiting, "waiting", 20_000, "messages that wait")
@@ -105,12 +94,8 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 	return errs.with(f.output)
 }
 
-func (s *scheduleBench) measure(ctx context.Context) (err error) {
-	teardown := daemon.Teardown{Logger: s.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := s.start(&teardown); err != nil {
-		return err
-	}
+func (s *scheduleBench) measure(ctx context.Context, b *benchmark) error {
+	s.benchmark = b
 	s.result = bench.ScheduleReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}
 	var results []bench.ScheduleReport
 	for run := range s.runs {

@@ -13,8 +13,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
 const (
@@ -80,17 +78,7 @@ The relay is a process of its own, and so are the embedded database and broker;
 --scylla-hosts and --kafka-seeds replace them. Exit status 1 if the relay lost an
 event, published one twice, or published one out of order.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.validate(&f); err != nil {
-				return cli.Usage(err)
-			}
-			b, err := newBenchmark(cmd, f)
-			if err != nil {
-				return err
-			}
-			s.benchmark = b
-			return s.measure(cmd.Context())
-		},
+		RunE: measuring(&f, s.validate, s.measure),
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.events, "events", 200_000, "events of a backlog of payloads")
@@ -142,12 +130,8 @@ func (s *shapeBench) shapes() []shape {
 // selected reports whether a shape is measured.
 func (s *shapeBench) selected(name string) bool { return strings.Contains(name, s.only) }
 
-func (s *shapeBench) measure(ctx context.Context) (err error) {
-	teardown := daemon.Teardown{Logger: s.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := s.start(&teardown); err != nil {
-		return err
-	}
+func (s *shapeBench) measure(ctx context.Context, b *benchmark) error {
+	s.benchmark = b
 	r := &s.result
 	*r = bench.ShapeReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
 	var loads []contender

@@ -21,8 +21,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
 
@@ -63,17 +61,7 @@ Load, service, database and broker share the machine; each is a process of its
 own. --scylla-hosts and --kafka-seeds replace the embedded database and broker.
 Exit status 1 if a message was lost, or delivered again.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := s.validate(&f); err != nil {
-				return cli.Usage(err)
-			}
-			b, err := newBenchmark(cmd, f)
-			if err != nil {
-				return err
-			}
-			s.benchmark = b
-			return s.measure(cmd.Context())
-		},
+		RunE: measuring(&f, s.validate, s.measure),
 	}
 	fl := cmd.Flags()
 	fl.Int64Var(&s.messages, "messages", 200_000, "messages to consume; 0 skips it")
@@ -102,12 +90,8 @@ func (s *subscriptionBench) validate(f *benchFlags) error {
 	return errs.with(f.output)
 }
 
-func (s *subscriptionBench) measure(ctx context.Context) (err error) {
-	teardown := daemon.Teardown{Logger: s.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if err := s.start(&teardown); err != nil {
-		return err
-	}
+func (s *subscriptionBench) measure(ctx context.Context, b *benchmark) error {
+	s.benchmark = b
 	r := &s.result
 	*r = bench.SubscriptionReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload, Rate: s.rate}
 	var runs []bench.SubscriptionRun

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -14,8 +14,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
@@ -49,7 +47,7 @@ type sustainedBench struct {
 
 func newBenchSustainedCommand() *cobra.Command {
 	var (
-		f benchFlags
+		f = benchFlags{onDisk: true}
 		s sustainedBench
 	)
 	cmd := &cobra.Command{
@@ -77,20 +75,7 @@ memory for each event.
 With --config the relays have other settings. Exit status 1 if an event was
 lost, came twice, or came out of order.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.shards == 0 {
-				s.shards = s.processes
-			}
-			if err := s.validate(&f); err != nil {
-				return cli.Usage(err)
-			}
-			b, err := newBenchmark(cmd, f)
-			if err != nil {
-				return err
-			}
-			s.benchmark = b
-			return s.measure(cmd.Context())
-		},
+		RunE: measuring(&f, s.validate, s.measure),
 	}
 	fl := cmd.Flags()
 	fl.Float64Var(&f.rate, "rate", 20_000, "events per second")
@@ -106,6 +91,7 @@ lost, came twice, or came out of order.`,
 }
 
 func (s *sustainedBench) validate(f *benchFlags) error {
+	s.shards = cmp.Or(s.shards, s.processes)
 	var errs problems
 	bad := errs.bad
 	bad(f.rate < 1 || f.rate > 1e6, "--rate %g: use events per second, 1 to a million", f.rate)
@@ -117,18 +103,8 @@ func (s *sustainedBench) validate(f *benchFlags) error {
 	return errs.with(f.output)
 }
 
-func (s *sustainedBench) measure(ctx context.Context) (err error) {
-	teardown := daemon.Teardown{Logger: s.log}
-	defer func() { err = errors.Join(err, teardown.Run()) }()
-	if s.embedded {
-		if s.dataDir, err = os.MkdirTemp("", "outbox-bench-"); err != nil {
-			return err
-		}
-		teardown.Add("data of the engines", func() error { return os.RemoveAll(s.dataDir) })
-	}
-	if err := s.start(&teardown); err != nil {
-		return err
-	}
+func (s *sustainedBench) measure(ctx context.Context, b *benchmark) error {
+	s.benchmark = b
 	s.result = bench.SustainedReport{
 		Machine: bench.ThisMachine(), Embedded: s.embedded, Rate: s.rate, Payload: s.payload,
 		Batch: s.batch, Processes: s.processes, Shards: s.shards,
