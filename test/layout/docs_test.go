@@ -88,6 +88,36 @@ func TestDocs_LinksLead(t *testing.T) {
 	}
 }
 
+// TestDocs_FiguresAreMeasured finds a figure of the comparison in the README that the last
+// measurement of outbox-dev bench does not contain.
+func TestDocs_FiguresAreMeasured(t *testing.T) {
+	t.Parallel()
+	x := readTree(t)
+	_, measured, _ := strings.Cut(x.pages["docs/performance.md"], "<!-- bench -->")
+	measured, _, _ = strings.Cut(measured, "<!-- /bench -->")
+	measured = strings.NewReplacer("**", "", ",", "").Replace(measured)
+	figures := regexp.MustCompile(`\d[\d,]*(?:\.\d+)?`)
+	known := make(map[string]bool)
+	for _, figure := range figures.FindAllString(measured, -1) {
+		known[figure] = true
+	}
+	found := 0
+	for line := range strings.Lines(x.pages["README.md"]) {
+		if !strings.Contains(line, "¹") {
+			continue
+		}
+		for _, figure := range figures.FindAllString(strings.ReplaceAll(strings.ReplaceAll(line, "p50", ""), "p99", ""), -1) {
+			found++
+			if !known[strings.ReplaceAll(figure, ",", "")] {
+				t.Errorf("README.md has the figure %s, which the table bench of docs/performance.md does not contain, in: %s", figure, line)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("found %d figures with ¹, want the comparison of README.md", found)
+	}
+}
+
 // TestDocs_Images finds an image that is missing, large, without an alternative text, in no
 // document, or not made by a browser test.
 func TestDocs_Images(t *testing.T) {
