@@ -130,7 +130,8 @@ func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, det
 	}
 	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.failfast", "-test.v", "-test.timeout", timeout.String())
 	test.Dir = m.pkg
-	test.Env = append(os.Environ(), m.env...)
+	// A program that the test builds has the mutant too.
+	test.Env = append(append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay), m.env...)
 	out, err := test.CombinedOutput()
 	switch {
 	case ctx.Err() != nil:

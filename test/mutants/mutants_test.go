@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const root = "../.."
@@ -84,5 +85,42 @@ func TestMutants_MustApplyOnce(t *testing.T) {
 		if _, err := m.apply(root); err == nil {
 			t.Errorf("apply(%q) error = nil, want one", old)
 		}
+	}
+}
+
+// The mutant of a program is in the program that its test builds.
+func TestMutant_IsInBuiltPrograms(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":          "module example\n\ngo 1.24\n",
+		"program/main.go": "package main\n\nfunc main() {\n\tprintln(\"right\")\n}\n",
+		"check/check_test.go": `package check
+
+import (
+	"os/exec"
+	"testing"
+)
+
+func TestProgram(t *testing.T) {
+	if out, err := exec.Command("go", "run", "example/program").CombinedOutput(); string(out) != "right\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+}
+`,
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := mutant{name: "wrong", file: "program/main.go", old: `"right"`, new: `"wrong"`, pkg: "./check", run: "Program"}
+	if v, detail := m.try(t.Context(), time.Minute); v != noticed || !strings.Contains(detail, "wrong") {
+		t.Errorf("%v, %s, want the mutant noticed", v, detail)
+	}
+	m.new = `("right")`
+	if v, detail := m.try(t.Context(), time.Minute); v != survived {
+		t.Errorf("%v, %s, want the same behaviour to survive", v, detail)
 	}
 }
