@@ -16,8 +16,12 @@ func newHub(c *Config, reg prometheus.Registerer, log *slog.Logger) (*stream.Hub
 	if err != nil {
 		return nil, err
 	}
+	schemas, err := c.Kafka.SchemaRegistry()
+	if err != nil {
+		return nil, err
+	}
 	h, err := stream.New(stream.Config{
-		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics,
+		Kafka: append(opts, kgo.SeedBrokers(c.Kafka.Seeds...)), Topics: c.Watch.Topics, Schemas: schemas,
 		Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 	if err != nil {

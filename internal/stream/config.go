@@ -2,6 +2,7 @@ package stream
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // Defaults of Config.
@@ -32,6 +34,12 @@ const MaxTopics = 20
 // of the examples of messages.
 func DefaultTopics() []string {
 	return []string{"OrderCreated", "OrderUpdated", "OrderCancelled", "reminders"}
+}
+
+// Schemas decodes the payload of an event into its Data. It waits for a schema until ctx ends.
+// The event does not change if the payload cannot be decoded. *registry.Registry implements it.
+type Schemas interface {
+	Decode(ctx context.Context, e *kafkarecord.Event) error
 }
 
 // Config configures a Hub. Kafka needs the brokers; all other members have defaults.
@@ -54,6 +62,8 @@ type Config struct {
 	Refresh time.Duration
 	// WriteTimeout bounds one write to a client. Default 10 s.
 	WriteTimeout time.Duration
+	// Schemas decodes payloads in the wire format of a schema registry. Default: none.
+	Schemas Schemas
 	// Gate authenticates clients, which need the role viewer. Nil allows everyone.
 	Gate *access.Gate
 	// Logger logs errors of the broker at Warn. Default discards.

@@ -1,12 +1,16 @@
 package stream
 
 import (
+	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
@@ -36,11 +40,51 @@ func newShared(r *kgo.Record) *shared {
 	return s
 }
 
-// JSON returns the event as JSON. It is safe for concurrent use.
-func (s *shared) JSON() []byte {
+// JSON returns the event as JSON, with its payload decoded by its schema. It is safe for
+// concurrent use.
+func (s *shared) JSON(d *decoder) []byte {
 	s.once.Do(func() {
 		e := kafkarecord.DecodeWith(s.record, jsonform.Valid)
+		d.decode(&e)
 		s.json, _ = json.Marshal(&e) // texts, numbers and valid JSON are always marshalled
 	})
 	return s.json
+}
+
+const (
+	// schemaTimeout bounds the wait of an event for its schema, and hurriedTimeout that of the
+	// events within registry.RetryAfter of one that could not be decoded: the next events fill
+	// the buffers of clients.
+	schemaTimeout  = 500 * time.Millisecond
+	hurriedTimeout = time.Millisecond
+	// maxDecoded bounds the JSON of a payload: a buffer contains many of them.
+	maxDecoded = 1 << 20
+)
+
+// decoder decodes payloads by their schemas, as far as that is possible in time.
+type decoder struct {
+	schemas Schemas      // nil decodes none
+	hurried atomic.Int64 // until this time, in nanoseconds
+}
+
+// decode decodes the payload of e. Otherwise e does not change. It does not depend on the
+// context of one client, because all clients receive the result.
+func (d *decoder) decode(e *kafkarecord.Event) {
+	if d.schemas == nil {
+		return
+	}
+	timeout := schemaTimeout
+	if time.Now().UnixNano() < d.hurried.Load() {
+		timeout = hurriedTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	decoded := *e
+	if d.schemas.Decode(ctx, &decoded) != nil {
+		d.hurried.Store(time.Now().Add(registry.RetryAfter).UnixNano())
+		return
+	}
+	if len(decoded.Data) <= maxDecoded {
+		*e = decoded
+	}
 }

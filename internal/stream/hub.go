@@ -37,6 +37,7 @@ var (
 // use.
 type Hub struct {
 	cfg     Config
+	decoder decoder
 	metrics *metrics
 	spans   *trace.Messages // nil without spans
 	client  *kgo.Client
@@ -79,7 +80,7 @@ func New(cfg Config) (*Hub, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	return &Hub{
-		cfg: cfg, spans: trace.NewMessages(cfg.Tracer), sockets: access.NewPlaces(cfg.MaxSubscriptions), places: access.NewPlaces(cfg.MaxSubscriptions), metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
+		cfg: cfg, decoder: decoder{schemas: cfg.Schemas}, spans: trace.NewMessages(cfg.Tracer), sockets: access.NewPlaces(cfg.MaxSubscriptions), places: access.NewPlaces(cfg.MaxSubscriptions), metrics: m, client: client, adm: kadm.NewClient(client), topics: make(map[string]*topic), all: make(map[*Subscription]struct{}),
 		joining: make(chan struct{}, 1), started: make(chan struct{}), ended: make(chan struct{}),
 	}, nil
 }

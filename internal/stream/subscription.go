@@ -280,7 +280,7 @@ func (s *Subscription) Next(ctx context.Context) ([]byte, error) {
 			if s.hub.spans != nil {
 				s.last = r
 			}
-			return x.JSON(), nil
+			return x.JSON(&s.hub.decoder), nil
 		}
 	}
 }

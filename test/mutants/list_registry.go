@@ -156,6 +156,14 @@ var registryMutants = []mutant{
 		old: "					r.Value = data\n", new: "",
 	},
 	{
+		name: "event stream: payloads are not decoded", file: "internal/stream/event.go", pkg: "./internal/stream", run: "DecodesBySchemas",
+		old: "		d.decode(&e)\n", new: "",
+	},
+	{
+		name: "event stream: each event waits for an unreachable registry", file: "internal/stream/event.go", pkg: "./internal/stream", run: "ShortWaitForSchemas",
+		old: "timeout = hurriedTimeout", new: "timeout = schemaTimeout",
+	},
+	{
 		name: "topics: decoded payloads have no limit", file: "internal/admin/topics/records.go", pkg: "./internal/admin/topics", run: "DecodedBySchemas",
 		old: " || len(e.Data) > maxPayload {", new: " {",
 	},
