@@ -106,7 +106,8 @@ func (s *Sweeper) expirePayloads(ctx context.Context, now time.Time, r *Report) 
 		return nil
 	}
 	// A day more: a payload is renewed before the object with its dead letter is written.
-	old, err := s.conf.Archive.oldPayloads(ctx, now.Add(-max(s.conf.Keep, ttl)-24*time.Hour))
+	before := now.Add(-max(s.conf.Keep, ttl) - 24*time.Hour)
+	old, err := s.conf.Archive.oldPayloads(ctx, before)
 	if err != nil {
 		return ofArchive(err)
 	}
@@ -124,6 +125,10 @@ func (s *Sweeper) expirePayloads(ctx context.Context, now time.Time, r *Report) 
 		return err
 	}); err != nil {
 		return err
+	}
+	// A dead letter that left the database before the walk reached it has renewed its payload.
+	if old, err = s.conf.Archive.oldPayloads(ctx, before); err != nil {
+		return ofArchive(err)
 	}
 	for _, key := range old {
 		if used[key] {

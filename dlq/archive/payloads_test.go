@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,5 +187,47 @@ func TestKeeper_RenewsPayloads(t *testing.T) {
 			t.Fatalf("%s: %v, %v", step.name, errs, err)
 		}
 		b.renewed(step.name, key)
+	}
+}
+
+// listed calls then after its first list of payloads.
+type listed struct {
+	Bucket
+	then func()
+}
+
+// List implements Bucket.
+func (l *listed) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		l.Bucket.List(ctx, prefix)(yield)
+		if then := l.then; prefix == payload.Prefix && then != nil {
+			l.then = nil
+			then()
+		}
+	}
+}
+
+// An operator moves a dead letter to the archive while another process removes old payloads:
+// the payload, which the first has renewed, remains.
+func TestSweeper_KeepsPayloadsOfADeadLetterThatMovesMeanwhile(t *testing.T) {
+	t.Parallel()
+	const keep, day = 100 * 24 * time.Hour, 24 * time.Hour
+	b := setup(t, func(c *Config) { withPayloads(keep, 7*day)(c); c.Resolved = -1 })
+	key := b.putPayload("x")
+	id := b.refer(key, dlq.Resolved)
+	b.advance(keep + 3*day)
+	folder := b.archive.bucket
+	b.archive.bucket = &listed{folder, func() {
+		if errs, err := NewKeeper(b.sweeper).Purge(t.Context(), []gocql.UUID{id}, false, eve); err != nil || errs[0] != nil {
+			t.Errorf("purge: %v, %v", errs, err)
+		}
+	}}
+	b.sweep()
+	b.archive.bucket = folder
+	if l := b.read(id); l.Archive == "" {
+		t.Fatalf("the dead letter is %s and in no archive", l.Status)
+	}
+	if content, err := payload.Load(t.Context(), b.archive, key); err != nil || string(content) != "x" {
+		t.Errorf("the archived dead letter refers to a payload that is gone: %v", err)
 	}
 }

@@ -134,6 +134,10 @@ var serviceMutants = []mutant{
 		old: " || sha256.Sum256(content) != r.SHA256", new: "",
 	},
 	{
+		name: "archive: a payload that was renewed during a sweep is removed", file: "dlq/archive/payloads.go", pkg: "./dlq/archive", run: "MovesMeanwhile",
+		old: "	if old, err = s.conf.Archive.oldPayloads(ctx, before); err != nil {", new: "	if _, err = s.conf.Archive.oldPayloads(ctx, before); err != nil {",
+	},
+	{
 		name: "payload: a payload that was written again expires with its day", file: "outbox/payload/folder.go", pkg: "./outbox/payload", run: "TestFolder_Expires",
 		old: "info.ModTime().After(before)", new: "info == nil",
 	},
