@@ -32,6 +32,17 @@ type HeaderChange struct {
 // Empty reports whether there is no difference.
 func (d *Difference) Empty() bool { return d.Payload == "" && len(d.Headers) == 0 }
 
+// Changed names what differs, without contents: "payload", and the names of headers.
+func (d *Difference) Changed() (names []string) {
+	if d.Payload != "" {
+		names = append(names, "payload")
+	}
+	for i := range d.Headers {
+		names = append(names, "header "+d.Headers[i].Name)
+	}
+	return names
+}
+
 // Diff returns the difference between two contents of a dead letter.
 func Diff(before, after Edit) Difference {
 	var d Difference

@@ -270,3 +270,40 @@ func TestSchemas_NumbersThatAreTooGreat(t *testing.T) {
 		}
 	}
 }
+
+// writes calls then before each write.
+type writes struct{ then func() }
+
+// Check implements Fence.
+func (w *writes) Check() error { w.then(); return nil }
+
+// A purge may end after an edit was stored and before the dead letter refers to it: the edit
+// is refused, and its content does not remain.
+func TestEdit_LeavesNothingInAPurgedDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Manual)
+	stored := func() (n int) {
+		t.Helper()
+		if err := b.Session.Query("SELECT COUNT(*) FROM dead_letter_edits WHERE event_id = ?", id).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	purged := false
+	w := &writes{func() {
+		if purged || stored() == 0 {
+			return
+		}
+		purged = true
+		if err := b.purge(t.Context(), id, Purge{Force: true}, eve); err != nil { // it found no edits
+			t.Error(err)
+		}
+	}}
+	if _, err := b.another(t, WithFence(w)).Edit(t.Context(), id, edit2, eve, 0); !errors.Is(err, ErrRefused) || !purged {
+		t.Errorf("Edit() = %v, purged %t, want ErrRefused", err, purged)
+	}
+	if n := stored(); n != 0 {
+		t.Errorf("%d edits of a purged dead letter remain", n)
+	}
+}

@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,6 +195,10 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		return p, nil
 	})
 	if err != nil {
+		// A purge that was faster has removed the edits before this one was stored.
+		if l, readErr := s.Read(ctx, event); readErr == nil && !l.PurgedAt.IsZero() {
+			err = errors.Join(err, s.edits.remove(ctx, event))
+		}
 		return gocql.UUID{}, err
 	}
 	return edited.ID, nil

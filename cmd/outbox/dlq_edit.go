@@ -43,7 +43,8 @@ record contains the original id. The original is kept; 'outbox dlq show' prints 
 Without --payload-file, --header, --without-header or --content-type the command
 opens the payload in $VISUAL or $EDITOR; JSON is indented there, and stored without
 white space. If the event type has a JSON Schema (dlq.schemas), the payload must fit
-it. The command prints the difference first.`,
+it; so must it that of its topic (kafka.schema_registry). The command prints the
+difference first.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeDeadLetters,
 		RunE: func(cmd *cobra.Command, args []string) error {

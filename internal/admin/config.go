@@ -59,7 +59,7 @@ type Config struct {
 	// stream.DefaultTopics.
 	Topics []string
 	// Registry decodes payloads in the wire format of a schema registry, of records and of
-	// dead letters. Default: none.
+	// dead letters, and checks edited ones. Default: none.
 	Registry *registry.Registry
 	// Relay is the name of the relay that publishes to these topics, and Tables are its
 	// outbox tables, which are searched for an event's row. Default: outbox_messages in

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -107,9 +106,8 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return nil, err
 	}
 	out := new(editOutput)
-	out.ETag = etag(l.Version)
+	out.ETag, out.Body.Problems = etag(l.Version), ep.wrong(ctx, &l, &content)
 	out.Body.DryRun, out.Body.Diff, out.Body.Schema = in.Body.DryRun, dlq.Diff(l.Content(), content), ep.schemas.Has(l.EventType)
-	out.Body.Problems = ep.wrong(&l, content)
 	if in.Body.DryRun {
 		return out, nil
 	}
@@ -120,12 +118,9 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		}
 		return nil, p
 	}
-	detail, err := json.Marshal(out.Body.Diff)
+	detail, err := json.Marshal(map[string]any{"changed": out.Body.Diff.Changed()})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
-	}
-	if len(detail) > maxAudited {
-		detail = []byte(`{"left_out":"the difference has ` + strconv.Itoa(len(detail)) + ` bytes; the dead letter contains both versions"}`)
 	}
 	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var made gocql.UUID
@@ -147,11 +142,9 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	return out, nil
 }
 
-// maxAudited bounds the difference of an edit in the audit trail.
-const maxAudited = 16 << 10
-
-// wrong returns the reasons why an edit cannot be published.
-func (ep *actionEndpoints) wrong(l *dlq.DeadLetter, e dlq.Edit) []string {
+// wrong returns the reasons why an edit cannot be published. It sets the header with the schema
+// of the topic that the payload fits.
+func (ep *actionEndpoints) wrong(ctx context.Context, l *dlq.DeadLetter, e *dlq.Edit) []string {
 	out := []string{}
 	if err := e.Fits(l); err != nil {
 		out = append(out, err.Error())
@@ -161,6 +154,13 @@ func (ep *actionEndpoints) wrong(l *dlq.DeadLetter, e dlq.Edit) []string {
 		out = append(out, schema.Problems...)
 	} else if err != nil {
 		out = append(out, err.Error())
+	}
+	if !e.Equal(l.Content()) {
+		headers, err := ep.deadLetters.registry.CheckEdited(ctx, l.Topic, e.Payload, e.Headers)
+		if err != nil {
+			out = append(out, "the payload "+err.Error())
+		}
+		e.Headers = headers
 	}
 	return out
 }

@@ -10,9 +10,13 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 func mustID(t *testing.T, text string) gocql.UUID {
@@ -78,8 +82,61 @@ func TestEdit(t *testing.T) {
 		t.Errorf("the dead letter after it: %+v, edit %+v", whole, whole.Edit)
 	}
 	lines := b.auditLines(t, "")
-	if len(lines) != 1 || lines[0].Action != "edit" || lines[0].State != auditDone || !strings.Contains(lines[0].Detail, "n") {
+	if len(lines) != 1 || lines[0].Action != "edit" || lines[0].State != auditDone || lines[0].Detail != `{"changed":["payload","header traceparent","header x"]}` {
 		t.Errorf("audit: %+v", lines)
 	}
 	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dlq/dead-letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
+}
+
+// An edited event must fit the schema of its topic, as a new one must, and has the URL of the
+// schema that it fits.
+func TestEdit_MustFitTheContract(t *testing.T) {
+	t.Parallel()
+	fake := srfake.New()
+	t.Cleanup(fake.Close)
+	fake.SeedSchema("OrderCreated-value", 1, 1, sr.Schema{Type: sr.TypeJSON, Schema: `{"properties":{"n":{"type":"integer"}}}`})
+	schemas, err := registry.New(fake.URL(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, func(c *Config) { c.Registry = schemas })
+	edit := func(l *dlq.DeadLetter, body string) answer {
+		t.Helper()
+		return b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/edit", body, "If-Match", `"1"`)
+	}
+	made := func(topic string, headers map[string]string) *dlq.DeadLetter {
+		t.Helper()
+		l := testDeadLetter(topic, 1)
+		l.AggregateID, l.Topic, l.Headers = l.EventID.String(), topic, headers
+		return b.writeDeadLetter(t, l, time.Time{})
+	}
+	old, own := made("OrderCreated", map[string]string{outbox.HeaderDataSchema: fake.URL() + "/schemas/ids/9"}), made("OrderCreated", map[string]string{outbox.HeaderDataSchema: "/own"})
+	var got EditedBody
+	edit(old, `{"payload_text":"{\"n\":\"x\"}","dry_run":true}`).into(t, http.StatusOK, &got)
+	if len(got.Problems) != 1 || !strings.Contains(got.Problems[0], "does not fit schema 1 of OrderCreated-value: /n") {
+		t.Errorf("a dry run of what does not fit: %+v", got)
+	}
+	if p := edit(old, `{"payload_text":"{\"n\":\"x\"}"}`).problemIn(t, http.StatusUnprocessableEntity); len(p.Errors) != 1 {
+		t.Errorf("what does not fit: %+v", p)
+	}
+	if l := b.mustRead(t, old); l.Version != 1 {
+		t.Fatalf("version %d after refused edits", l.Version)
+	}
+	for _, x := range []struct {
+		l    *dlq.DeadLetter
+		want string
+	}{{old, fake.URL() + "/schemas/ids/1"}, {own, "/own"}, {made("free", nil), ""}} {
+		edit(x.l, `{"payload_text":"{\"n\":2}"}`).into(t, http.StatusOK, nil)
+		if l := b.mustRead(t, x.l); l.Edit == nil || l.Edit.Headers[outbox.HeaderDataSchema] != x.want {
+			t.Errorf("the edited event is %+v, want schema %q", l.Edit, x.want)
+		}
+	}
+	unknown := made("unknown", nil)
+	fake.Close()
+	if p := edit(unknown, `{"payload_text":"1"}`).problemIn(t, http.StatusUnprocessableEntity); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "the payload cannot be checked now") || b.mustRead(t, unknown).Version != 1 {
+		t.Errorf("while the registry is away: %+v", p)
+	}
+	if p := edit(unknown, `{}`).problemIn(t, http.StatusUnprocessableEntity); !strings.Contains(p.Errors[0].Message, "changes nothing") {
+		t.Errorf("what changes nothing: %+v", p)
+	}
 }

@@ -107,7 +107,7 @@ type LocalConfig struct {
 	// Actor is the principal of all requests, with the role admin: the permissions are
 	// those of the database user.
 	Actor string
-	// Archive opens retention.archive, and Schemas reads dlq.schemas.
+	// Archive opens retention.archive, and Schemas reads dlq.schemas and kafka.schema_registry.
 	Archive, Schemas bool
 	// Topics reads the topics and the subscriptions for the history of an event.
 	Topics bool
@@ -177,6 +177,9 @@ func (local *LocalConfig) api(c *Config, session *gocql.Session, store *dlq.Stor
 	if local.Schemas {
 		if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
 			return conf, cli.Usage(cli.WithHint(err, "dlq.schemas names the directory"))
+		}
+		if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {
+			return conf, err
 		}
 	}
 	return conf, nil

@@ -194,6 +194,23 @@ func (r *Registry) Check(ctx context.Context, topic string, payload []byte) (sch
 	return "", nil // a limit of this program, or of its permissions, is no defect of the payload
 }
 
+// CheckEdited is Check of the edited payload of an event, and returns its headers with the URL of
+// the schema, unless they have that of another place. A payload that is stored outside of the
+// event is not checked. The errors begin with a verb: their subject is the payload.
+func (r *Registry) CheckEdited(ctx context.Context, topic string, payload []byte, headers map[string]string) (map[string]string, error) {
+	if _, stored := headers[outbox.HeaderDataRef]; stored || r == nil {
+		return headers, nil
+	}
+	schemaURL, err := r.Check(ctx, topic, payload)
+	if errors.Is(err, ErrUnavailable) {
+		err = fmt.Errorf("cannot be checked now; retry later: %w", err)
+	}
+	if old, ok := headers[outbox.HeaderDataSchema]; err != nil || ok && !strings.HasPrefix(old, r.url+"/") {
+		return headers, err
+	}
+	return WithSchema(headers, schemaURL), nil
+}
+
 func (r *Registry) check(ctx context.Context, subject string, payload []byte) (schemaURL string, err error) {
 	newest, err := r.latest(ctx, subject)
 	if err != nil || newest.id == 0 {

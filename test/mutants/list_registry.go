@@ -156,6 +156,26 @@ var registryMutants = []mutant{
 		old: "					r.Value = data\n", new: "",
 	},
 	{
+		name: "admin: an edit may break the contract of its topic", file: "internal/admin/edit.go", pkg: "./internal/admin", run: "MustFitTheContract",
+		old: "	if !e.Equal(l.Content()) {", new: "	if e.Equal(l.Content()) {",
+	},
+	{
+		name: "admin: an edited event has the schema of the original", file: "internal/registry/registry.go", pkg: "./internal/admin", run: "MustFitTheContract",
+		old: "ok && !strings.HasPrefix(old, r.url+\"/\")", new: "ok && old != \"\"",
+	},
+	{
+		name: "audit: an edit is recorded with its contents", file: "internal/admin/edit.go", pkg: "./internal/admin", run: "Erasure",
+		old: "map[string]any{\"changed\": out.Body.Diff.Changed()}", new: "out.Body.Diff",
+	},
+	{
+		name: "an edit that a purge preceded leaves its content", file: "dlq/store_operate.go", pkg: "./dlq", run: "LeavesNothingInAPurged",
+		old: "readErr == nil && !l.PurgedAt.IsZero()", new: "readErr == nil && l.PurgedAt.IsZero()",
+	},
+	{
+		name: "a purge leaves edits without a dead letter", file: "dlq/store_purge.go", pkg: "./internal/admin", run: "Erasure",
+		old: "	return s.edits.remove(ctx, event)\n}\n\nfunc (s *Store) purge(", new: "	return nil\n}\n\nfunc (s *Store) purge(",
+	},
+	{
 		name: "event stream: payloads are not decoded", file: "internal/stream/event.go", pkg: "./internal/stream", run: "DecodesBySchemas",
 		old: "		d.decode(&e)\n", new: "",
 	},
