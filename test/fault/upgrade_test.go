@@ -3,15 +3,19 @@
 package fault
 
 import (
+	"context"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
@@ -19,9 +23,9 @@ import (
 // after a quarter of them.
 const shareOfStep = 160
 
-// Two relays and two order services are upgraded one after the other during a load, and
-// back again, so that both versions run side by side. Nothing is lost, repeated or out of
-// order. The versions are this tree's and harness.Next; with OUTBOX_EARLIER, the path of an
+// Two relays, two order services and two processes of subscriptions are upgraded one after the
+// other during a load, and back again, so that both versions run side by side. Nothing is lost,
+// repeated or out of order, and a consumer receives each event. The versions are this tree's and harness.Next; with OUTBOX_EARLIER, the path of an
 // earlier program, they are that one and this tree's.
 func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	t.Parallel()
@@ -29,7 +33,7 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	if before == "" {
 		after = harness.Next(t)
 	}
-	addrs := harness.FreeAddrs(t, 8)
+	addrs := harness.FreeAddrs(t, 12)
 	s := &storm{cql: addrs[0], kafka: addrs[1], admin: addrs[4]}
 	engines := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
 	harness.Reachable(t, s.cql)
@@ -40,18 +44,23 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 		}
 	}
 	migrate(before)
-	apis, relayAdmins := addrs[2:4], addrs[6:8]
-	var orders, relays []*harness.Process
+	apis, relayAdmins, queues := addrs[2:4], addrs[6:8], addrs[8:10]
+	var orders, relays, serving []*harness.Process
 	for i := range 2 {
 		orders = append(orders, harness.StartProgram(t, "orders", before, "orders", "--scylla-hosts", s.cql, "--http-addr", apis[i], "--admin-addr", addrs[4+i]))
 		relays = append(relays, harness.StartProgram(t, "relay", before, "relay", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka, "--admin-addr", relayAdmins[i],
 			"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(), "--relay-shards", "4"))
+		serving = append(serving, harness.StartProgram(t, "subscriptions", before, "subscriptions", "serve", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka,
+			"--subscriptions-addr", queues[i], "--admin-addr", addrs[10+i]))
 	}
 	order := func(i int, program string) func() {
 		return func() { orders[i].Upgrade(program); harness.Ready(t, apis[i]) }
 	}
 	relay := func(i int, program string) func() {
 		return func() { relays[i].Upgrade(program); awaitShards(t, relayAdmins) }
+	}
+	serve := func(i int, program string) func() {
+		return func() { serving[i].Upgrade(program); harness.Reachable(t, queues[i]) }
 	}
 	mixed := func() {
 		if one, two := harness.Version(relayAdmins[0]), harness.Version(relayAdmins[1]); one == two || one == "" || two == "" {
@@ -60,13 +69,14 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	}
 	steps := []func(){
 		func() { migrate(after) },
-		order(0, after), order(1, after), relay(0, after), mixed, relay(1, after),
-		relay(0, before), mixed, order(0, before), relay(1, before), order(1, before),
+		order(0, after), serve(0, after), order(1, after), relay(0, after), mixed, relay(1, after), serve(1, after),
+		relay(0, before), mixed, serve(0, before), order(0, before), relay(1, before), order(1, before), serve(1, before),
 	}
 	for i := range apis {
 		harness.Ready(t, apis[i])
 	}
 	awaitShards(t, relayAdmins)
+	consumed := consumeAll(t, queues)
 
 	balancer := newBalancer(apis)
 	front := httptest.NewServer(balancer)
@@ -80,10 +90,55 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 		balancer.allow((i + 2) * shareOfStep)
 	}
 	s.judge(t, load)
-	for _, p := range append(relays, orders...) {
+	consumed(s.lines)
+	t.Logf("verify: %s", harness.Must(t, "verify", "--subscription", upgraded, "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka))
+	for _, p := range slices.Concat(relays, orders, serving) {
 		p.Stop()
 	}
 	engines.Stop()
+}
+
+// upgraded is the subscription of the upgrade.
+const upgraded = "upgraded"
+
+// consumeAll consumes the events of orders from a subscription, at the first of its processes. The
+// returned function waits until every message is settled, and checks the number of events.
+func consumeAll(t *testing.T, queues []string) (end func(events int)) {
+	t.Helper()
+	for _, addr := range queues {
+		harness.Reachable(t, addr)
+	}
+	c := &client.Client{URL: "http://" + queues[0]}
+	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: upgraded, Topics: []string{"Order*"}, Start: "earliest", VisibilityTimeout: "5s", MaxReceive: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	seen := make(map[string]bool)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Consume(ctx, upgraded, func(_ context.Context, d *client.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[d.EventID] = true
+			return nil
+		}, client.ConsumeOptions{VisibilityTimeout: 5 * time.Second})
+	}()
+	return func(events int) {
+		t.Helper()
+		defer stop()
+		harness.Until(t, "every message settled", func() bool {
+			st, err := c.SubscriptionStatus(t.Context(), upgraded)
+			return err == nil && st.Lag == 0 && st.DeadLetters == 0 && st.Deferred == 0
+		})
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Consume() = %v", err)
+		}
+		if len(seen) != events {
+			t.Errorf("%d events were consumed, want %d", len(seen), events)
+		}
+	}
 }
 
 // balancer distributes requests over order services. A request to one that has stopped has
