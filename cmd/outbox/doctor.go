@@ -16,10 +16,11 @@ func newDoctorCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check ScyllaDB, Kafka and permissions; report problems and fixes",
-		Long: `Check that ScyllaDB and Kafka are reachable, and that the relay has the permissions it
-needs. The report contains a fix for every failed check. The command writes one row
-and deletes it. Exit status 1 if a check failed.`,
+		Short: "Check ScyllaDB, Kafka, archive and permissions; report fixes",
+		Long: `Check that ScyllaDB, Kafka and the archive are reachable, and that the relay has the
+permissions it needs. The report contains a fix for every failed check. The command
+writes one row, and one object of the archive, and deletes them. Exit status 1 if a
+check failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {
@@ -44,7 +45,7 @@ and deletes it. Exit status 1 if a check failed.`,
 		},
 	}
 	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionRelay, app.SectionRetention)
 	return cmd
 }
 

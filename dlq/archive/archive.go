@@ -84,7 +84,7 @@ func Open(ctx context.Context, where string) (*Archive, error) {
 	if !isFolder {
 		b, err := openBucket(ctx, where)
 		if err != nil {
-			return nil, fmt.Errorf("open the archive %s: %w", hideQuery(where), err)
+			return nil, fmt.Errorf("open the archive %s: %w", hideQuery(where), withoutQuery(err, where))
 		}
 		return New(b), nil
 	}
@@ -107,11 +107,45 @@ func hideQuery(s string) string {
 	return head
 }
 
+// withoutQuery removes the query of a URL from an error of an SDK, which may contain the URL.
+func withoutQuery(err error, where string) error {
+	_, query, _ := strings.Cut(where, "?")
+	if text := err.Error(); query != "" && strings.Contains(text, query) {
+		return errors.New(strings.ReplaceAll(text, query, "…"))
+	}
+	return err
+}
+
 // New is the archive in a bucket that is open. Close closes it.
 func New(b Bucket) *Archive { return &Archive{bucket: b, clock: clocks.System{}} }
 
 // Close closes the bucket.
 func (a *Archive) Close() error { return a.bucket.Close() }
+
+// Check writes an object, lists and reads it, and deletes it. An archive needs these four
+// permissions.
+func (a *Archive) Check(ctx context.Context) error {
+	key := "check-" + strings.ToLower(rand.Text()[:10]) // begins with neither objectPrefix nor payload.Prefix
+	if err := a.store(ctx, key, []byte(key), "text/plain"); err != nil {
+		return err
+	}
+	got, err := a.readAll(ctx, key)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("read %s: %w", key, err)
+	case string(got) != key:
+		err = fmt.Errorf("read %s: %w: it has %d other bytes", key, ErrDamaged, len(got))
+	}
+	for _, listed := range a.bucket.List(ctx, key) {
+		if listed != nil {
+			err = errors.Join(err, fmt.Errorf("list: %w", listed))
+		}
+	}
+	if deleted := a.bucket.Delete(ctx, key); deleted != nil {
+		err = errors.Join(err, fmt.Errorf("delete %s: %w", key, deleted))
+	}
+	return err
+}
 
 // Write stores records as one object, reads it back, and stores its manifest only if
 // the object is correct. After an error the object may exist without a manifest; then

@@ -1,7 +1,9 @@
 package archive
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -193,6 +195,12 @@ func TestOpen_UnknownSchemes(t *testing.T) {
 	_, err := Open(t.Context(), "nosuch://bucket?key=canary")
 	if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "outbox-cloud") {
 		t.Errorf("an unknown scheme: %v", err)
+	}
+	Register("strict", func(_ context.Context, bucketURL string) (Bucket, error) {
+		return nil, fmt.Errorf("open bucket %s: unknown query parameter", bucketURL)
+	})
+	if _, err := Open(t.Context(), "strict://bucket?key=canary"); err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "unknown query parameter") {
+		t.Errorf("an unknown parameter: %v", err)
 	}
 	if _, err := Open(t.Context(), "file://"+t.TempDir()+"?metadata=skip"); err == nil || !strings.Contains(err.Error(), "without options") {
 		t.Errorf("a folder with options: %v", err)

@@ -1,6 +1,6 @@
 // Package doctor checks that a relay can work with its configuration: the database, the
-// schema, the permissions, the topics, the instances that run, and the results of the
-// continuous verification.
+// schema, the permissions, the topics, the archive, the instances that run, and the results of
+// the continuous verification.
 //
 // # Vocabulary
 //

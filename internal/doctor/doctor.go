@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
@@ -31,12 +33,37 @@ type Finding struct {
 // checkTimeout bounds one check.
 const checkTimeout = 10 * time.Second
 
-// Check checks the database, the relay's settings and the broker, in this order, and
-// returns one finding per check. It skips the checks that a failed one makes pointless. It
-// writes one row and deletes it. c.Scylla.Nodes is replaced.
+// Check checks the database, the relay's settings, the broker, the schema registry and the
+// archive, in this order, and returns one finding per check. It skips the checks that a failed
+// one makes pointless. It writes one row and one object and deletes them. c.Scylla.Nodes is
+// replaced.
 func Check(ctx context.Context, c *app.Config) []Finding {
 	out := append(checkScylla(ctx, c), checkRate(c))
-	return append(append(out, checkKafka(ctx, c)...), checkRegistry(ctx, c)...)
+	out = append(append(out, checkKafka(ctx, c)...), checkRegistry(ctx, c)...)
+	return append(out, checkArchive(ctx, c)...)
+}
+
+// checkArchive checks that the archive, if there is one, can be used. The services open it
+// without a request and report a wrong bucket with its first use only.
+func checkArchive(ctx context.Context, c *app.Config) []Finding {
+	const check = "archive can be used"
+	if c.Retention.Archive == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	a, err := archive.Open(ctx, c.Retention.Archive)
+	if err == nil {
+		err = errors.Join(a.Check(ctx), a.Close())
+	}
+	where, _, _ := strings.Cut(c.Retention.Archive, "?") // the rest may contain keys
+	if err != nil {
+		return []Finding{{
+			check, false, where + ": " + err.Error(),
+			"check retention.archive: name, region and endpoint; make the bucket if it is missing; grant this user to list, read, write and delete its objects",
+		}}
+	}
+	return []Finding{{check, true, where + " can be listed, read, written and deleted", ""}}
 }
 
 // checkRegistry checks that the schema registry, if there is one, answers and accepts the
