@@ -273,10 +273,9 @@ test-million: ## a million dead letters: each listing's p95, and the memory (DEA
 	DLQ_DEAD_LETTERS=$${DEAD_LETTERS:-1000000} go test ./dlq -run TestStore_ManyDeadLetters -v -count=1 -timeout 2h
 
 .PHONY: cloud-check
-cloud-check: ## compile and test what only make build-cloud links: archives at S3, Google Cloud and Azure, credentials of AWS
-	go vet -tags cloud ./dlq/archive/cloud ./internal/app
-	go test -tags cloud ./dlq/archive/cloud
-	go test -tags cloud -run Kafka ./internal/app
+cloud-check: ## test what only make build-cloud links: archives at servers of the protocols of S3, Google Cloud and Azure, credentials of AWS (needs npm)
+	go vet -tags cloud ./dlq/archive/cloud ./internal/app ./cmd/outbox
+	go run ./test/clouds go test -tags cloud -vet=off -count=1 -run '^Test(Bucket|ClaimCheck|Kafka)_' ./dlq/archive/cloud ./internal/app ./cmd/outbox
 
 .PHONY: fmt
 fmt: ## format the code

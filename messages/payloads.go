@@ -49,7 +49,10 @@ func (s *Service) loadPayload(ctx context.Context, id gocql.UUID, c Content) (Co
 	if s.cfg.Payloads == nil {
 		return c, nil
 	}
-	e, err := outbox.LoadPayload(ctx, s.cfg.Payloads, outbox.Event{ID: id, Payload: c.Payload, Headers: c.Headers})
+	// The SDKs of some stores retry until the context ends, and HTTP's timeout sends no response.
+	reading, cancel := context.WithTimeout(ctx, s.cfg.WriteBudget)
+	defer cancel()
+	e, err := outbox.LoadPayload(reading, s.cfg.Payloads, outbox.Event{ID: id, Payload: c.Payload, Headers: c.Headers})
 	switch {
 	case errors.Is(err, payload.ErrNotFound), errors.Is(err, payload.ErrDamaged):
 		s.cfg.Logger.WarnContext(ctx, "a message has no payload", "event_id", id, "err", err)

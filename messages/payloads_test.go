@@ -15,10 +15,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// brokenStore fails after it has stored a payload, while err is set.
+// brokenStore fails after it has stored a payload, while err is set. While it is silent it
+// returns a payload after the time that a client waits.
 type brokenStore struct {
 	payload.Store
-	err error
+	err    error
+	silent bool
 }
 
 func (s *brokenStore) Put(ctx context.Context, key string, content []byte) error {
@@ -26,6 +28,13 @@ func (s *brokenStore) Put(ctx context.Context, key string, content []byte) error
 }
 
 func (s *brokenStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.silent {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(world.Patience / 10):
+		}
+	}
 	content, err := s.Store.Get(ctx, key)
 	return content, errors.Join(err, s.err)
 }
@@ -162,5 +171,10 @@ func TestHTTP_ARetryCompletesALargeMessage(t *testing.T) {
 	store.err = errors.New("unreachable")
 	if r = world.Request(t, b.handler, "GET", "/v1/messages/"+e.ID.String()+"/content", ""); r.Status != 503 {
 		t.Errorf("GET content while the store fails = %d", r.Status)
+	}
+	store.err, store.silent = nil, true
+	b.brief()
+	if r = world.Request(t, b.handler, "GET", "/v1/messages/"+e.ID.String()+"/content", ""); r.Status != 503 || r.Header.Get("Retry-After") == "" {
+		t.Errorf("GET content while the store is silent = %d", r.Status)
 	}
 }

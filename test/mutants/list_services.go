@@ -142,6 +142,18 @@ var serviceMutants = []mutant{
 		old: "info.ModTime().After(before)", new: "info == nil",
 	},
 	{
+		name: "messages: a silent store of payloads holds the request", file: "messages/payloads.go", pkg: "./messages", run: "ARetryCompletesALargeMessage",
+		old: "	e, err := outbox.LoadPayload(reading, ", new: "	_ = reading\n	e, err := outbox.LoadPayload(ctx, ",
+	},
+	{
+		name: "doctor: an archive that refuses writes passes", file: "internal/doctor/doctor.go", pkg: "./internal/doctor", run: "Doctor_Archive",
+		old: "errors.Join(a.Check(ctx), a.Close())", new: "errors.Join(a.Close())",
+	},
+	{
+		name: "archive: an error of opening contains the query", file: "dlq/archive/archive.go", pkg: "./dlq/archive", run: "Open_",
+		old: "query != \"\" && strings.Contains(text, query)", new: "query == \"\" && strings.Contains(text, query)",
+	},
+	{
 		name: "payload: the lifetime of a scheduled event begins when it is written", file: "outbox/payload.go", pkg: "./outbox", run: "TestMovePayload_",
 		old: "		day = e.DeliverAt\n", new: "",
 	},
