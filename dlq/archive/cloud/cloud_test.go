@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,32 @@ func TestBucket_OutageIsAnErrorInTime(t *testing.T) {
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// A key that the service refuses is an error that names the reason and not the key. The SDKs
+// read their keys once, so another process has the wrong one.
+func TestBucket_OfAWrongKey(t *testing.T) {
+	t.Parallel()
+	const child = "CLOUD_WRONG_KEY"
+	for scheme, reason := range map[string]string{"s3": "SignatureDoesNotMatch", "azblob": "AuthorizationFailure"} {
+		url := urlOf(t, scheme, "contract")
+		if os.Getenv(child) == "" {
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBucket_OfAWrongKey$")
+			c.Env = append(os.Environ(), child+"=1", "AWS_SECRET_ACCESS_KEY=canary", "AZURE_STORAGE_KEY=canary==")
+			if out, err := c.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			return
+		}
+		b, err := open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = archive.New(b).Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want %s", scheme, err, reason)
 		}
 	}
 }
