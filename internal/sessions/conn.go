@@ -192,8 +192,23 @@ func (p policy) Pick(q gocql.ExecutableQuery) gocql.NextHost {
 	}
 }
 
+// AddHost adds a node of the cluster.
+func (p policy) AddHost(h *gocql.HostInfo) {
+	p.nodes.of(h).leave(false)
+	p.HostSelectionPolicy.AddHost(h)
+}
+
+// RemoveHost removes a node that left the cluster. It does not count as down any more.
+func (p policy) RemoveHost(h *gocql.HostInfo) {
+	p.HostSelectionPolicy.RemoveHost(h)
+	p.nodes.of(h).leave(true)
+}
+
 // AddHosts adds many hosts in one call, which the driver uses where a policy has it.
 func (p policy) AddHosts(hosts []*gocql.HostInfo) {
+	for _, h := range hosts {
+		p.nodes.of(h).leave(false)
+	}
 	if many, ok := p.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		many.AddHosts(hosts)
 		return

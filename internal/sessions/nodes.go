@@ -40,8 +40,10 @@ const (
 // All sessions of a process share one Nodes. It is safe for concurrent use.
 type Nodes struct {
 	log   *slog.Logger
-	down  *prometheus.GaugeVec
 	began time.Time
+
+	showing sync.Mutex // writes down
+	down    *prometheus.GaugeVec
 
 	mu     sync.Mutex
 	byHost map[string]*node // by IP address
@@ -87,7 +89,7 @@ func (n *Nodes) Down() []string {
 	defer n.mu.Unlock()
 	var down []string
 	for _, one := range n.byHost {
-		if one.down.Load() {
+		if one.down.Load() && !one.left.Load() {
 			down = append(down, one.addr)
 		}
 	}
@@ -134,7 +136,7 @@ func (n *Nodes) at(addr string) *node {
 	if one == nil {
 		one = &node{nodes: n, addr: host, conns: map[*conn]struct{}{}}
 		n.byHost[host] = one
-		n.down.WithLabelValues(host).Set(0)
+		one.show()
 	}
 	return one
 }
@@ -185,6 +187,7 @@ type node struct {
 	nodes *Nodes
 	addr  string // its IP address
 	down  atomic.Bool
+	left  atomic.Bool  // it left the cluster
 	open  atomic.Int64 // connections
 	heard atomic.Int64 // when it last sent something, by Nodes.now
 
@@ -286,13 +289,35 @@ func (n *node) set(down bool, cause error) {
 	if n.down.Swap(down) == down {
 		return
 	}
+	n.show()
 	if down {
-		n.nodes.down.WithLabelValues(n.addr).Set(1)
 		n.nodes.log.Warn("database node does not answer; its statements go to other nodes", "node", n.addr, "err", cause)
 		return
 	}
-	n.nodes.down.WithLabelValues(n.addr).Set(0)
 	n.nodes.log.Info("database node answers again", "node", n.addr)
+}
+
+// show updates the node's metric. A node that left the cluster has none, also if a connection
+// to it that was in progress fails later.
+func (n *node) show() {
+	n.nodes.showing.Lock()
+	defer n.nodes.showing.Unlock()
+	if n.left.Load() {
+		n.nodes.down.DeleteLabelValues(n.addr)
+		return
+	}
+	down := 0.0
+	if n.down.Load() {
+		down = 1
+	}
+	n.nodes.down.WithLabelValues(n.addr).Set(down)
+}
+
+// leave records whether the node left the cluster.
+func (n *node) leave(left bool) {
+	if n.left.Swap(left) != left {
+		n.show()
+	}
 }
 
 // errSilent is the error of a connection to a node that does not answer.

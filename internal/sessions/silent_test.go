@@ -341,8 +341,8 @@ func TestNodes_Probe(t *testing.T) {
 // hosts is a policy that returns the hosts in their order.
 type hosts struct {
 	gocql.HostSelectionPolicy
-	all   []*gocql.HostInfo
-	added []string
+	all            []*gocql.HostInfo
+	added, removed []string
 }
 
 type picked struct {
@@ -401,6 +401,38 @@ func TestPolicy(t *testing.T) {
 	if want := []string{"10.0.0.0", "10.0.0.1", "10.0.0.2"}; !slices.Equal(inner.added, want) {
 		t.Errorf("the hosts %v are added, want %v", inner.added, want)
 	}
+}
+
+func (h *hosts) RemoveHost(info *gocql.HostInfo) {
+	h.removed = append(h.removed, info.ConnectAddress().String())
+}
+
+// A node that left the cluster is not down any more, also if a connection that was in progress
+// fails then; one that joins at its address counts again.
+func TestPolicy_NodeLeaves(t *testing.T) {
+	t.Parallel()
+	inner, nodes := new(hosts), NewNodes(slog.New(slog.DiscardHandler), nil)
+	p := policy{inner, nodes}
+	check := func(what string, down []string, series int) {
+		t.Helper()
+		if got, n := nodes.Down(), testutil.CollectAndCount(nodes.down); !slices.Equal(got, down) || n != series {
+			t.Errorf("%s: the nodes %v are down, and %d have metrics; want %v and %d", what, got, n, down, series)
+		}
+	}
+	gone, stays := hostAt(1), hostAt(2)
+	p.AddHosts([]*gocql.HostInfo{gone, stays})
+	nodes.of(gone).set(true, errSilent)
+	check("the node is down", []string{"10.0.0.1"}, 2)
+	p.RemoveHost(gone)
+	check("it left", nil, 1)
+	if !slices.Equal(inner.removed, []string{"10.0.0.1"}) {
+		t.Errorf("the hosts %v are removed", inner.removed)
+	}
+	nodes.at("10.0.0.1:9042").set(false, nil)
+	nodes.at("10.0.0.1:9042").set(true, errSilent)
+	check("a connection to it fails", nil, 1)
+	p.AddHost(hostAt(1))
+	check("a node joined at its address", []string{"10.0.0.1"}, 2)
 }
 
 // The cache of the driver's hosts is bounded; the nodes are at these addresses.

@@ -23,6 +23,10 @@ var nodeMutants = []mutant{
 		old: "	case <-s.failure.failed:\n		return s.failure.err\n	}\n}\n", new: "	case <-chan struct{}(nil):\n		return s.failure.err\n	}\n}\n",
 	},
 	{
+		name: "nodes: a node that left the cluster is reported as down", file: "internal/sessions/conn.go", pkg: "./internal/sessions", run: "TestPolicy_NodeLeaves",
+		old: "	p.nodes.of(h).leave(true)\n", new: "",
+	},
+	{
 		name: "nodes: a silent node is kept", file: "internal/sessions/nodes.go", pkg: "./test/cluster", run: "OneNodeAway/frozen$",
 		old: "		n.cutOff(err)\n		return\n", new: "		wait = reprobe\n",
 	},
