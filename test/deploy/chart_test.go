@@ -219,6 +219,25 @@ func TestChart_PodsAreConfined(t *testing.T) {
 	}
 }
 
+// Pods that are not ready do not stop the drain of a node: in an outage of the broker or the
+// database none is.
+func TestChart_UnreadyPodsAreEvicted(t *testing.T) {
+	t.Parallel()
+	budgets := 0
+	for _, o := range parse(t, render(t, "outbox.yaml", nil)) {
+		if o["kind"] != "PodDisruptionBudget" {
+			continue
+		}
+		budgets++
+		if spec := o["spec"].(object); spec["unhealthyPodEvictionPolicy"] != "AlwaysAllow" || spec["maxUnavailable"] != 1 {
+			t.Errorf("%v has the specification %v", o["metadata"], spec)
+		}
+	}
+	if budgets != 4 {
+		t.Errorf("found %d budgets, want 4", budgets)
+	}
+}
+
 // Every pod may connect to the database, Kafka, the OpenID Connect issuer and the collector of
 // traces; the documents list the ports.
 func TestChart_EgressPorts(t *testing.T) {
