@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -113,8 +114,8 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 	}
 }
 
-// checkNames checks that each family of metrics has a prefix of observability.md, and that the
-// build is one of them.
+// checkNames checks that each family of metrics has a prefix of observability.md and a help
+// text, and that the build is one of them.
 func checkNames(t *testing.T, url string) {
 	t.Helper()
 	_, _, text := asked(t, "GET", url, "", "")
@@ -122,10 +123,22 @@ func checkNames(t *testing.T, url string) {
 	if len(families) < 20 || !strings.Contains(text, "\noutbox_build_info{") {
 		t.Errorf("/metrics has %d families, want at least 20, among them outbox_build_info", len(families))
 	}
-	known := regexp.MustCompile(`^(outbox|go|process)_`)
+	document, err := os.ReadFile("../../docs/operators/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`(?:outbox|go)_[^|]+) \\|").FindAllStringSubmatch(string(document), -1) {
+		for _, prefix := range strings.Split(row[1], ", ") {
+			known = append(known, strings.Trim(prefix, "`"))
+		}
+	}
 	for _, f := range families {
-		if !known.MatchString(f[1]) {
-			t.Errorf("/metrics has %s, want the prefix outbox_, go_ or process_", f[1])
+		if !slices.ContainsFunc(known, func(prefix string) bool { return strings.HasPrefix(f[1], prefix) }) {
+			t.Errorf("/metrics has %s, want one of the prefixes %q", f[1], known)
+		}
+		if !regexp.MustCompile(`(?m)^# HELP ` + f[1] + ` \S`).MatchString(text) {
+			t.Errorf("/metrics has no help text of %s", f[1])
 		}
 	}
 }
