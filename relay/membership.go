@@ -21,6 +21,8 @@ type Sharing struct {
 	Owned  []int `json:"owned"`
 	// Joined is true if the broker acknowledges the instance as a member.
 	Joined bool `json:"joined"`
+	// Error is the last error of the broker, empty while it acknowledges the instance.
+	Error string `json:"error,omitempty"`
 }
 
 // sharesSuffix ends the instance names of instances that share, in relay_instances.

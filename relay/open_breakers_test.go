@@ -8,7 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
-// Only breakers that running relays report as open or half-open are returned.
+// Only breakers that running relays report as open or half-open are returned, and instances
+// that no broker acknowledges.
 func TestOpenBreakers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -19,15 +20,15 @@ func TestOpenBreakers(t *testing.T) {
 		for instance, row := range map[string]struct {
 			state, breaker string
 			at             time.Time
+			sharing        *Sharing
 		}{
-			"open": {"running", "open", now}, "half-open": {"running", "half-open", now}, "closed": {"running", "closed", now},
-			"stopped": {"stopped", "open", now}, "silent": {"running", "open", now.Add(-silence - time.Second)}, "membership": {"running", "", now},
+			"open": {"running", "open", now, nil}, "half-open": {"running", "half-open", now, nil}, "closed": {"running", "closed", now, nil},
+			"stopped": {"stopped", "open", now, nil}, "silent": {"running", "open", now.Add(-silence - time.Second), nil},
+			"member": {"running", "closed", now, &Sharing{Joined: true}}, "joins": {"starting", "closed", now, &Sharing{}},
+			"without a broker": {"starting", "closed", now, &Sharing{Error: "no route"}}, "without a broker, stopped": {"stopped", "closed", now, &Sharing{Error: "no route"}},
 		} {
 			var h heartbeat
-			h.State, h.Breaker.State, h.Breaker.Cause = row.state, row.breaker, "refused"
-			if row.breaker != "" {
-				h.Breaker.Since = &since
-			}
+			h.State, h.Breaker.State, h.Breaker.Cause, h.Breaker.Since, h.Sharing = row.state, row.breaker, "refused", &since, row.sharing
 			text, err := json.Marshal(&h)
 			if err != nil {
 				t.Fatal(err)
@@ -41,10 +42,13 @@ func TestOpenBreakers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 2 || got[0].Instance != "half-open" || got[1].Instance != "open" {
-			t.Fatalf("OpenBreakers() = %+v, want the open and the half-open one", got)
+		if len(got) != 3 || got[0].Instance != "half-open" || got[1].Instance != "open" || got[2].Instance != "without a broker" {
+			t.Fatalf("OpenBreakers() = %+v, want the open one, the half-open one and the one without a broker", got)
 		}
 		if b := got[1]; b.Relay != "outbox" || b.Cause != "refused" || !b.Since.Equal(since) {
+			t.Errorf("OpenBreakers() = %+v", b)
+		}
+		if b := got[2]; b.Cause != "no route" || !b.Since.Equal(now) {
 			t.Errorf("OpenBreakers() = %+v", b)
 		}
 	})

@@ -116,6 +116,27 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	}
 }
 
+// An instance that no broker acknowledges counts as one with an open breaker, so that
+// notifications report it: it runs no shard that has a breaker.
+func TestSharing_WithoutABroker(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	b.e.KafkaAddr = freeAddr(t)
+	b.share(2)
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		open, err := relay.OpenBreakers(t.Context(), b.session, "outbox", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(open) == 1 && strings.Contains(open[0].Cause, "refused") && open[0].Relay == "outbox" && time.Since(open[0].Since) < time.Minute {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("OpenBreakers() = %+v, want the instance", open)
+		}
+	}
+}
+
 // Two instances share the shards of a table; one of them leaves and the other one
 // goes on. Every event is out once and in its order.
 func TestSharing_InstancesShareATable(t *testing.T) {

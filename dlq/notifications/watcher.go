@@ -505,7 +505,7 @@ func (w *Watcher) breakers(ctx context.Context, now time.Time, out []dlq.Notice)
 		for _, b := range open[:min(len(open), maxNotices)] {
 			lines = append(lines, fmt.Sprintf("%s, since %s: %s", b.Of, b.Since.UTC().Format(time.RFC3339), b.Cause))
 		}
-		n.Text = strings.Join(lines, "\n") + "\nThe broker does not answer, and nothing is published. Nothing is lost, and everything is published when it is back."
+		n.Text = strings.Join(lines, "\n") + "\nThe broker does not answer them, and they publish nothing. Nothing is lost, and everything is published when it is back."
 	}), nil
 }
 

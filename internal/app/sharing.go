@@ -288,7 +288,11 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	if len(begin) > 0 {
 		problems = append(problems, "owned and not started yet: shard "+strings.Join(begin, ", "))
 	}
-	return relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}, problems
+	sharing := relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}
+	if !st.Joined && st.Err != nil {
+		sharing.Error = st.Err.Error()
+	}
+	return sharing, problems
 }
 
 // Readiness shows what this instance owns, and the status of its relays, on /readyz.

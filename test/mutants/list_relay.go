@@ -270,6 +270,11 @@ var relayMutants = []mutant{
 		old: "		if alive == 0 {",
 		new: "		if alive >= 0 {",
 	}),
+	unit("TestOpenBreakers", mutant{
+		name: "no notification reports an instance that no broker acknowledges", file: "relay/open_breakers.go",
+		old: `case s != nil && s.Error != "":`,
+		new: `case s != nil && s.Error == "?":`,
+	}),
 	unit("TestAwaitUnsharded_StartsImmediately", mutant{
 		name: "an instance waits for instances with shards", file: "relay/agreement.go",
 		old: "return r.Shard == nil && r.Sharing == nil && ",
