@@ -37,7 +37,7 @@ func runWatch(cmd *cobra.Command, c *app.Config) error {
 		if err != nil {
 			return err
 		}
-		admin.Works(func() (bool, any) { return true, struct{}{} })
+		admin.Works(u.Readiness)
 		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", admin.URL)
 		return u.Run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()

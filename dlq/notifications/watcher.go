@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -50,6 +51,8 @@ type Watcher struct {
 	state  *state // nil: not on duty
 	looked time.Time
 	recent []counted // the last polls, which cover a minute, oldest first
+
+	failed atomic.Pointer[error] // of the last poll of Run
 }
 
 // counted is the number of new dead letters that a poll found since the previous one,
@@ -112,12 +115,22 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return <-delivered
 		case <-t.C:
 		}
-		if err := w.Poll(ctx); err != nil && ctx.Err() == nil {
+		err := w.Poll(ctx)
+		w.failed.Store(&err)
+		if err != nil && ctx.Err() == nil {
 			w.metrics.errors.Inc()
 			w.log.Warn("failed to poll the dead letters; retrying", "wait", w.conf.Interval, "err", err)
 		}
 		t.Reset(w.conf.Interval)
 	}
+}
+
+// Err returns the error of the last poll of Run; nil after a success and before the first.
+func (w *Watcher) Err() error {
+	if err := w.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // leave lets another process take over immediately. An interrupted poll may have the

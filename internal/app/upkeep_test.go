@@ -83,6 +83,59 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 	}
 }
 
+// Upkeep is ready while it can read the dead letters; otherwise /readyz contains the reason.
+func TestUpkeep_Readiness(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []bool{false, true} {
+		_, session := scyllatest.Start(t)
+		if missing {
+			if err := session.Query("DROP TABLE " + schema.DefaultKeyspace + ".dead_letter_duties").Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := defaults()
+		c.Scylla.Keyspace, c.Scylla.Timeout = schema.DefaultKeyspace, time.Minute
+		var log logtest.Buffer
+		reg := prometheus.NewRegistry()
+		u, err := NewUpkeep(t.Context(), c, session, reg, slog.New(slog.NewTextHandler(&log, nil)), new(daemon.Teardown))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ready, _ := u.Readiness(); !ready {
+			t.Error("not ready before the first poll")
+		}
+		if err := u.Run(t.Context(), func(context.Context) error {
+			for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				if missing && strings.Contains(log.String(), "failed to poll the dead letters") || !missing && polled(t, reg) {
+					break
+				}
+			}
+			ready, detail := u.Readiness()
+			if ready == missing || strings.Contains(fmt.Sprint(detail), "dead_letter_duties") != missing {
+				t.Errorf("without the table %t: ready %t, %v", missing, ready, detail)
+			}
+			return nil
+		}); err != nil && !missing {
+			t.Error(err)
+		}
+	}
+}
+
+// polled reports whether a poll of the dead letters succeeded.
+func polled(t *testing.T, reg prometheus.Gatherer) bool {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "outbox_notifications_seconds" {
+			return f.GetMetric()[0].GetGauge().GetValue() > 0
+		}
+	}
+	return false
+}
+
 // Upkeep notifies of a relay whose breaker has been open for three minutes.
 func TestUpkeep_NotifiesOfAnOpenBreaker(t *testing.T) {
 	t.Parallel()
