@@ -51,6 +51,28 @@ func TestDocs_CommandsAndSettings(t *testing.T) {
 	}
 }
 
+// A command of the runbook runs as it is written: it has the reason that a change requires.
+func TestDocs_RunbookHasReasons(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operators/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, changes := newRoot(io.Discard, io.Discard), 0
+	for _, m := range regexp.MustCompile("(?m)(?:`|^\\$ )outbox ([^`|\n]+)").FindAllStringSubmatch(string(text), -1) {
+		cmd, args, err := root.Find(strings.Fields(m[1]))
+		if err != nil || len(args) == 0 || cmd.Flags().Lookup("reason") == nil || cmd.Name() == "verify" && !slices.Contains(args, "--repair") {
+			continue
+		}
+		if changes++; !slices.Contains(args, "--reason") && !slices.Contains(args, "--dry-run") {
+			t.Errorf("outbox %s lacks --reason", m[1])
+		}
+	}
+	if changes < 10 {
+		t.Errorf("found %d changes: the pattern is wrong", changes)
+	}
+}
+
 // endpoint is an operation in backticks.
 var endpoint = regexp.MustCompile("`(GET|POST|PUT|DELETE) (/v1/[^ `?]*)`")
 
