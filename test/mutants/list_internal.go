@@ -119,6 +119,10 @@ var internalMutants = []mutant{
 		old: "return errors.Join(err, s.err)", new: "return err",
 	},
 	{
+		name: "no database receives a client certificate", file: "internal/app/clients.go", pkg: "./internal/app", run: "TestScylla_TLS",
+		old: "conf.GetClientCertificate = pair.Client", new: "_ = pair",
+	},
+	{
 		name: "a certificate is read once", file: "internal/certificates/certificates.go", pkg: "./internal/certificates", run: "Pair_Client",
 		old: "if err != nil || seen == p.mu.seen {", new: "if err != nil || seen != p.mu.seen || seen == p.mu.seen {",
 	},
