@@ -31,14 +31,18 @@ const (
 	cdcReader    = "cdc-reader"
 )
 
-// Kafka returns the logger of Kafka clients.
+// Kafka returns the logger of Kafka clients. Warnings and errors that differ in numbers alone
+// are logged once a minute: a client reports each attempt to connect, several times a second.
 func Kafka(log *slog.Logger) kgo.Logger {
-	return kslog.New(slog.New(quieter{log.Handler()}).With(ComponentAttr, kafkaClient))
+	return kslog.New(slog.New(quieter{log.Handler(), new(repeats)}).With(ComponentAttr, kafkaClient))
 }
 
 // quieter lowers every level below warning by one step, so that info is logged as debug,
-// and debug not at all by the levels of the settings.
-type quieter struct{ slog.Handler }
+// and debug not at all by the levels of the settings. It omits repeated warnings.
+type quieter struct {
+	slog.Handler
+	repeats *repeats
+}
 
 const step = slog.LevelInfo - slog.LevelDebug
 
@@ -56,26 +60,52 @@ func (h quieter) Enabled(ctx context.Context, l slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h quieter) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && h.repeats.has(textOf(r)) {
+		return nil
+	}
 	r.Level = lowered(r.Level)
 	return h.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (h quieter) WithAttrs(a []slog.Attr) slog.Handler { return quieter{h.Handler.WithAttrs(a)} }
+func (h quieter) WithAttrs(a []slog.Attr) slog.Handler {
+	return quieter{h.Handler.WithAttrs(a), h.repeats}
+}
 
 // WithGroup implements slog.Handler.
-func (h quieter) WithGroup(name string) slog.Handler { return quieter{h.Handler.WithGroup(name)} }
+func (h quieter) WithGroup(name string) slog.Handler {
+	return quieter{h.Handler.WithGroup(name), h.repeats}
+}
+
+// textOf returns level, message and attributes of a record but the numbers, such as how many
+// attempts failed and how long the next one waits.
+func textOf(r slog.Record) string {
+	text := r.Level.String() + " " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Value.Kind() {
+		case slog.KindInt64, slog.KindUint64, slog.KindFloat64, slog.KindDuration, slog.KindTime:
+		default:
+			text += fmt.Sprintf(" %s=%s", a.Key, a.Value)
+		}
+		return true
+	})
+	return text
+}
+
+// repeats remembers the latest warnings. It is safe for concurrent use.
+type repeats struct {
+	mu   sync.Mutex
+	last map[string]time.Time // by text
+}
 
 // Lines is the logger of a library that formats its lines and has no levels. A line with
 // an error is a warning, every other line is of level debug. An identical warning is
 // logged once a minute: the driver repeats some with every attempt to reconnect. Lines is
 // safe for concurrent use.
 type Lines struct {
-	log    *slog.Logger
-	failed func()
-
-	mu   sync.Mutex
-	last map[string]time.Time // of the latest warnings, by text
+	log     *slog.Logger
+	failed  func()
+	repeats repeats
 }
 
 const (
@@ -93,7 +123,7 @@ func Scylla(log *slog.Logger) *Lines { return newLines(log, scyllaClient, func()
 func CDC(log *slog.Logger, failed func()) *Lines { return newLines(log, cdcReader, failed) }
 
 func newLines(log *slog.Logger, component string, failed func()) *Lines {
-	return &Lines{log: log.With(ComponentAttr, component), failed: failed, last: make(map[string]time.Time)}
+	return &Lines{log: log.With(ComponentAttr, component), failed: failed}
 }
 
 // Print logs its operands, formatted as by fmt.Sprint.
@@ -113,24 +143,24 @@ func (l *Lines) line(text string, args []any) {
 		return
 	}
 	l.failed()
-	if l.repeated(text) {
+	if l.repeats.has(text) {
 		return
 	}
 	l.log.Warn(text, "err", err)
 }
 
-// repeated reports whether the text was logged less than repeatAfter ago.
-func (l *Lines) repeated(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// has reports whether the text was logged less than repeatAfter ago; otherwise it is now.
+func (r *repeats) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
-	if at, ok := l.last[text]; ok && now.Sub(at) <= repeatAfter {
+	if at, ok := r.last[text]; ok && now.Sub(at) <= repeatAfter {
 		return true
 	}
-	if len(l.last) >= maxTexts {
-		clear(l.last)
+	if len(r.last) >= maxTexts || r.last == nil {
+		r.last = make(map[string]time.Time)
 	}
-	l.last[text] = now
+	r.last[text] = now
 	return false
 }
 
@@ -159,7 +189,7 @@ func (w warnings) HandleWarnings(_ gocql.ExecutableQuery, host *gocql.HostInfo, 
 		node = host.ConnectAddress().String()
 	}
 	for _, text := range texts {
-		if !w.lines.repeated(text) {
+		if !w.lines.repeats.has(text) {
 			w.lines.log.Warn("the database returned a warning", "node", node, "warning", text)
 		}
 	}

@@ -101,6 +101,29 @@ func TestKafka_Levels(t *testing.T) {
 	}
 }
 
+// A warning that differs from one of the last minute in numbers alone is not logged.
+func TestKafka_Repeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := Kafka(slog.New(slog.NewJSONHandler(&log, nil)))
+		refused := errors.New("connection refused")
+		for i := range 3 {
+			l.Log(kgo.LogLevelWarn, "unable to connect", "addr", "a:9092", "failures", i, "backoff", time.Duration(i), "err", refused)
+			l.Log(kgo.LogLevelWarn, "unable to connect", "addr", "b:9092", "failures", i, "err", refused)
+			l.Log(kgo.LogLevelError, "unable to connect", "addr", "a:9092", "err", errors.New("timeout"))
+		}
+		if n := len(records(t, log.String())); n != 3 {
+			t.Errorf("%d lines of 3 different ones:\n%s", n, log.String())
+		}
+		time.Sleep(repeatAfter + time.Second)
+		l.Log(kgo.LogLevelWarn, "unable to connect", "addr", "a:9092", "failures", 9, "err", refused)
+		if n := len(records(t, log.String())); n != 4 {
+			t.Errorf("%d lines, want one again after a minute", n)
+		}
+	})
+}
+
 // A line with an error is a warning with the error as attribute, once a minute; the error
 // is reported each time. Other lines, and the end of a session, are of level debug.
 func TestLines(t *testing.T) {
@@ -146,8 +169,8 @@ func TestLines(t *testing.T) {
 		for i := range 2 * maxTexts {
 			l.Printf("dial %d: %v", i, broken)
 		}
-		if len(l.last) > maxTexts {
-			t.Errorf("remembers %d warnings, want at most %d", len(l.last), maxTexts)
+		if len(l.repeats.last) > maxTexts {
+			t.Errorf("remembers %d warnings, want at most %d", len(l.repeats.last), maxTexts)
 		}
 	})
 }
