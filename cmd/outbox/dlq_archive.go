@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -69,35 +70,35 @@ var objectTable = cli.Table[admin.ArchiveObject]{
 }
 
 func newArchiveListCommand() *cobra.Command {
-	var output, since string
+	var output string
+	var span cli.Listing
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the objects of the archive, oldest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var from time.Time
-			err := cli.CheckOutput(output)
-			if err == nil && since != "" {
-				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
-					err = cli.Usage(fmt.Errorf("--since %w", err))
-				}
+			since, until, err := span.Span(time.Now())
+			if err == nil {
+				err = cli.CheckOutput(output)
 			}
 			if err != nil {
 				return err
 			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				objects, configured, err := api.Archives(cmd.Context(), from)
+				objects, configured, err := api.Archives(cmd.Context(), since)
 				if err == nil && !configured {
 					err = noArchive()
 				}
 				if err != nil {
 					return err
 				}
+				objects = slices.DeleteFunc(objects, func(o admin.ArchiveObject) bool { return !until.IsZero() && !o.CreatedAt.Before(until) })
 				return objectTable.Print(cmd, output, objects, false)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "objects written since: a date, a time (RFC 3339) or an age such as 720h; UTC")
+	cmd.Flags().StringVar(&span.Since, "since", "", "objects written since a date, a time (RFC 3339) or an age such as 720h; UTC")
+	cmd.Flags().StringVar(&span.Until, "until", "", "objects written before; a date includes its day")
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention, app.SectionAPI)
 	return cmd

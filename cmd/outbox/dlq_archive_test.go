@@ -84,8 +84,11 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].DeadLetters != 1 || objects[0].Expires == nil {
 		t.Fatalf("archive list printed %s, %v", out, err)
 	}
-	if out, _ := b.run(cli.ExitOK, in("archive", "list")...); !strings.Contains(out, objects[0].Object) {
+	if out, _ := b.run(cli.ExitOK, in("archive", "list", "--since", "1h")...); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("archive list printed %s", out)
+	}
+	if out, _ := b.run(cli.ExitOK, in("archive", "list", "--until", "2026-01-01")...); strings.Contains(out, objects[0].Object) {
+		t.Errorf("archive list --until printed %s", out)
 	}
 	if out, _ := b.run(cli.ExitOK, in("archive", "show", objects[0].Object)...); !strings.Contains(out, done) {
 		t.Errorf("archive show of an object printed %s", out)

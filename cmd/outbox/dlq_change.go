@@ -375,7 +375,7 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, job *admin.JobBody, p *admin
 		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "published after later ones of their aggregates",
 	}[job.Action]
 	if ok && job.Progress.Changed > 0 {
-		fmt.Fprintf(w, "%s, %s; events that they no longer block: %d\n", cli.Plural(job.Progress.Changed, "event"), what, p.Followers)
+		fmt.Fprintf(w, "%s, %s; no longer blocked: %s\n", cli.Plural(job.Progress.Changed, "event"), what, cli.Plural(p.Followers, "event"))
 	}
 	return nil
 }

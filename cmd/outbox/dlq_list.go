@@ -207,7 +207,7 @@ func printDeadLetter(w io.Writer, l *admin.DeadLetterBody) error {
 	for _, m := range []struct {
 		name   string
 		values map[string]string
-	}{{"header", l.Headers}, {"known then", l.Metadata}, {"row", l.Raw}} {
+	}{{"header", l.Headers}, {"at failure", l.Metadata}, {"row", l.Raw}} {
 		for _, k := range slices.Sorted(maps.Keys(m.values)) {
 			field(m.name+" "+cli.Clean(k, 0), m.values[k])
 		}

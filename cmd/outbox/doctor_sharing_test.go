@@ -61,7 +61,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupOf(relay.DefaultName))); err != nil {
 		t.Fatal(err)
 	}
-	check("as agreed", 2, agreed, want{true, "relay.shards and relay_sharing say 2", nil})
+	check("as agreed", 2, agreed, want{true, "relay.shards and relay_sharing have the value 2", nil})
 	if f, found := findings(2)[control]; found {
 		t.Errorf("as agreed: %+v", f)
 	}
@@ -74,6 +74,6 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if now, err := a.Change(t.Context(), 2, 3, "test"); err != nil || now != 3 {
 		t.Fatalf("Change() = %d, %v", now, err)
 	}
-	check("half of a change", 3, agreed, want{true, "say 3", nil})
+	check("half of a change", 3, agreed, want{true, "have the value 3", nil})
 	check("half of a change", 3, control, another)
 }

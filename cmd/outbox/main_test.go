@@ -1,12 +1,25 @@
 package main
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
+
+// The commands of the tests must not use the installation that the user's environment names.
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "OUTBOX_") {
+			if err := os.Unsetenv(name); err != nil {
+				panic(err)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // A script tells a command line that is wrong from one that failed.
 func TestRun_WrongCommandLinesExitWith2(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 )
 
 // noneScheduled is the text for a filter without results.
-const noneScheduled = "no message that waits matches"
+const noneScheduled = "no scheduled message matches"
 
 // scheduledFilter contains the flags that select scheduled messages.
 type scheduledFilter struct {
@@ -29,9 +29,9 @@ func (f *scheduledFilter) addFlags(cmd *cobra.Command) {
 	fl.StringVar(&f.topic, "topic", "", "messages for this topic")
 	fl.StringVar(&f.key, "key", "", "messages with this key")
 	fl.StringVar(&f.client, "client", "", "messages of this client: the name of a token, or 'address 192.0.2.1'")
-	fl.StringVar(&f.from, "since", "", "messages due since: a date, a time (RFC 3339) or a duration from now such as 24h; UTC")
+	fl.StringVar(&f.from, "since", "", "messages due since a date, a time (RFC 3339) or a duration from now such as 24h; UTC")
 	fl.StringVar(&f.until, "until", "", "messages due before")
-	fl.StringVar(&f.createdFrom, "created-since", "", "messages accepted since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&f.createdFrom, "created-since", "", "messages accepted since a date, a time (RFC 3339) or an age such as 24h; UTC")
 	fl.StringVar(&f.createdUntil, "created-until", "", "messages accepted before; a date includes its day")
 }
 

@@ -103,7 +103,7 @@ func testScheduledChanges(t *testing.T, b *verifyFixture) {
 	}
 	// Nothing matches any more, which is said once, and there is nothing to ask.
 	for _, args := range [][]string{{"release", "--reason", "a test"}, {"release", "--yes", "--reason", "a test"}, {"release", "--dry-run"}} {
-		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no message that waits matches\n" {
+		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no scheduled message matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
 		}
 	}
@@ -158,7 +158,7 @@ func testScheduledList(t *testing.T, b *verifyFixture) {
 		t.Helper()
 		return b.scheduled(want, append([]string{"list"}, args...)...)
 	}
-	if out, errOut := list(cli.ExitOK); out != "" || errOut != "no message that waits matches\n" {
+	if out, errOut := list(cli.ExitOK); out != "" || errOut != "no scheduled message matches\n" {
 		t.Errorf("an empty list printed %q, %q", out, errOut)
 	}
 	if out, errOut := list(cli.ExitOK, "-o", "json"); out != "[]\n" || errOut != "" {

@@ -29,7 +29,7 @@ messages of these subscriptions, and does nothing else.`,
 			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
 				return cli.Usage(err)
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), "The token, shown once and kept nowhere, and below it the entry of http.tokens or admin.tokens:")
+			fmt.Fprintln(cmd.ErrOrStderr(), "The token, which is not stored, and its entry for http.tokens or admin.tokens:")
 			if output != "table" {
 				return cli.PrintAs(cmd.OutOrStdout(), output, map[string]string{"token": secret, "entry": t.String()})
 			}

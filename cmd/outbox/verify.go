@@ -57,9 +57,10 @@ resolved by an operator. These do not change the exit status. A replayed dead le
 must be in its topic.
 
 With --repair the command asks the running relay to publish the missing events, and
-reports the result of each. It requires --reason, which the audit trail records. The exit status is then 0 if all of them were published
-and no other problem was found. Dead letters are not repaired: use outbox dlq. Events
-of a relay that is only late need no repair; the command waits for them.
+reports the result of each. It requires --reason, which the audit trail records. The
+exit status is then 0 if all of them were published and no other problem was found.
+Dead letters are not repaired: use outbox dlq. Events of a relay that is only late
+need no repair; the command waits for them.
 
 With --subscription NAME the command instead accounts for the topics of a
 subscription: every offset is settled, waiting, stored, or lost because the topic
@@ -75,8 +76,8 @@ interruption.`,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error { return runVerify(c, cmd, f) }),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.since, "since", "", "check events written since: a time (RFC 3339) or an age such as 24h")
-	fl.StringVar(&f.until, "until", "", "check events written before; default now less the confidence window and "+app.VerifyMargin.String())
+	fl.StringVar(&f.since, "since", "", "check events written since a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&f.until, "until", "", "check events written before; a date includes its day; default now less the confidence window and "+app.VerifyMargin.String())
 	fl.BoolVar(&f.wait, "wait", false, "wait until the events before --until (default now) are old enough")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "additional topics, such as those of an earlier configuration")
 	fl.IntVar(&f.rate, "rate", verifyRate, "maximum number of rows per second; 0 is no limit")
@@ -108,13 +109,19 @@ func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.
 		w.Until = now.Add(-confidence - app.VerifyMargin)
 	}
 	if f.since != "" {
-		if w.Since, err = timeOrAge(f.since, now); err != nil {
+		if w.Since, _, err = cli.DateOrTime(f.since, now); err != nil {
 			return w, 0, cli.Usage(fmt.Errorf("--since %w", err))
 		}
 	}
 	if f.until != "" {
-		if w.Until, err = timeOrAge(f.until, now); err != nil {
+		until, day, err := cli.DateOrTime(f.until, now)
+		if err != nil {
 			return w, 0, cli.Usage(fmt.Errorf("--until %w", err))
+		}
+		if day && until.AddDate(0, 0, 1).Before(w.Until) {
+			w.Until = until.AddDate(0, 0, 1)
+		} else if !day {
+			w.Until = until
 		}
 	}
 	if !w.Since.Before(w.Until) {
@@ -124,18 +131,6 @@ func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.
 		wait = max(0, w.Until.Add(confidence+app.VerifyMargin).Sub(now))
 	}
 	return w, wait, nil
-}
-
-// timeOrAge parses a time or an age.
-func timeOrAge(s string, now time.Time) (time.Time, error) {
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return t, fmt.Errorf("%q: write a time such as 2026-01-02T15:04:05Z, or an age such as 24h", s)
-	}
-	return t, nil
 }
 
 func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {

@@ -185,8 +185,10 @@ func TestVerifyFlags_Wait(t *testing.T) {
 		{"1m", true, time.Minute, 90 * time.Second},
 		{"1h", true, time.Hour, 0},
 		{"1m", false, time.Minute, 0},
+		{"2025-12-30", false, 36 * time.Hour, 0},
+		{"2026-01-01", false, 150 * time.Second, 0}, // a day that has not ended
 	} {
-		f := verifyFlags{until: tt.until, wait: tt.wait}
+		f := verifyFlags{since: "2025-12-01", until: tt.until, wait: tt.wait}
 		w, wait, err := f.window(2*time.Minute, now)
 		if err != nil || now.Sub(w.Until) != tt.ends || wait != tt.waits {
 			t.Errorf("--until %q --wait=%t: %s before now, wait %s, %v; want %s and %s", tt.until, tt.wait, now.Sub(w.Until), wait, err, tt.ends, tt.waits)

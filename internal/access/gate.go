@@ -147,7 +147,7 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 	tooMany := func(wait time.Duration) error {
 		return &Error{Status: http.StatusTooManyRequests, Detail: "Too many failed authentications from this address.", RetryAfter: wait}
 	}
-	why := errors.New("nobody's token")
+	why := errors.New("unknown token")
 	if g.issuer != nil && !made(secret) {
 		p, err := g.issuer.verify(ctx, secret)
 		switch {

@@ -61,6 +61,8 @@ func TestExecute(t *testing.T) {
 		"letters list --limits 5": {ExitUsage, []string{"outbox: unknown flag: --limits", "hint: outbox letters list --help lists the flags"}},
 		"letters list all":        {ExitUsage, []string{`outbox: unknown command "all" for "outbox letters list"`, "hint: outbox letters list --help shows its usage"}},
 		"letters lsit":            {ExitUsage, []string{`outbox: unknown command "lsit" for "outbox letters"`, "hint: did you mean list?"}},
+		"lettres":                 {ExitUsage, []string{`outbox: unknown command "lettres" for "outbox"`, "hint: did you mean letters?"}},
+		"unheard":                 {ExitUsage, []string{`outbox: unknown command "unheard" for "outbox"`, "hint: outbox --help shows its usage"}},
 		"letters unheard":         {ExitUsage, []string{`outbox: unknown command "unheard" for "outbox letters"`, "hint: outbox letters --help shows its usage"}},
 	} {
 		var out, errOut bytes.Buffer

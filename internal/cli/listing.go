@@ -17,7 +17,7 @@ type Listing struct {
 // their time, such as "failed last", and limit the default of --limit.
 func (l *Listing) AddFlags(cmd *cobra.Command, things, event string, limit int) {
 	fl := cmd.Flags()
-	fl.StringVar(&l.Since, "since", "", things+" that "+event+" since: a date, a time (RFC 3339) or an age such as 24h; UTC")
+	fl.StringVar(&l.Since, "since", "", things+" that "+event+" since a date, a time (RFC 3339) or an age such as 24h; UTC")
 	fl.StringVar(&l.Until, "until", "", things+" that "+event+" before; a date includes its day")
 	fl.IntVar(&l.Limit, "limit", limit, "maximum number of "+things+", newest first; 0 is all")
 }

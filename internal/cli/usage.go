@@ -72,7 +72,7 @@ func prepare(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		prepare(c)
 	}
-	if !cmd.HasSubCommands() || !cmd.HasParent() {
+	if !cmd.HasSubCommands() {
 		return
 	}
 	if cmd.RunE == nil && cmd.Run == nil {

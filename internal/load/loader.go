@@ -283,6 +283,9 @@ func (l *Loader) postOnce(ctx context.Context, path, key string, body []byte, in
 	req.Header.Set("Idempotency-Key", key)
 	resp, err := l.client.Do(req)
 	if err != nil {
+		if ended := context.Cause(ctx); ended != nil {
+			return 0, ended // which err repeats
+		}
 		return time.Second, &UnreachableError{err}
 	}
 	defer resp.Body.Close()

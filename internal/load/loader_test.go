@@ -137,7 +137,12 @@ func TestLoader_StopsWithoutAnAPI(t *testing.T) {
 	srv := httptest.NewServer(&fakeAPI{keys: map[string]int{}})
 	srv.Close()
 	rejected := 0
-	l := NewLoader(srv.URL, 0, func(int, error) { rejected++ })
+	l := NewLoader(srv.URL, 0, func(n int, err error) {
+		rejected++
+		if got := err.Error(); strings.Count(got, "does not answer") != 1 {
+			t.Errorf("line %d: %s", n, got)
+		}
+	})
 	l.Attempts = 1
 	const lines = 1000
 	err := l.Load(t.Context(), strings.NewReader(strings.Repeat(`{"op":"create","order":{"invoice":"1"}}`+"\n", lines)))

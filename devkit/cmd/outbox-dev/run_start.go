@@ -201,7 +201,7 @@ func (d *dev) printTour() {
   watch them over HTTP, as server-sent events; /v1/ws is the same as a WebSocket
     curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
 
-  hand in a message, at once or for later (messages.topics lists the topics, reminders by default); list what waits
+  send a message, immediately or later (messages.topics lists the topics, reminders by default); list the scheduled ones
     curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
     curl -s 'http://%[1]s/v1/messages?state=scheduled'
 

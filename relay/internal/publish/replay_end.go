@@ -39,7 +39,7 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 	}
 	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "failed").Inc()
 	r.log.Warn("replay failed", "event_id", ref.ID, "aggregate_id", deadLetter.AggregateID, "class", class, "rule", choice.Rule,
-		"strategy", choice.Strategy, "next", choice.NextAttempt, "err", end.err, trace.Attrs(deadLetter.Headers))
+		"strategy", choice.Strategy, "err", end.err, trace.Attrs(deadLetter.Headers))
 	if p.spans != nil {
 		e := storedEvent(deadLetter)
 		p.spans.Failed(&e, deadLetter.Topic, class, text, end.attempts, trace.Capture{At: end.captured, By: deadLetter.Metadata[metaCaptured]})
