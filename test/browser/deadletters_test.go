@@ -36,7 +36,7 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees("tbody", "manual")
 	b.at("/dead-letters?status=open&error_class=record_too_large")
 	b.click("tbody a")
-	b.sees("main", "Parked behind it")
+	b.sees("main", "Blocked events")
 	b.sees(".payload", "12345678901234567890.50")
 	b.has(".followers .b-parked", 2)
 	if got, want := eval[string](b, `document.querySelector('[data-key=trace]').href`), "https://traces.example/trace/4bf92f3577b34da6a3ce929d0e0e4736"; got != want {
@@ -192,8 +192,9 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b := w.open(access.Viewer, "/")
 	b.sees(".say-title", "No dead letters are open")
 	b.sees(".overview .badge.b-resolved", "closed")
-	b.sees(".overview", "streams, by parts of the ring")
+	b.click(".overview summary")
 	b.sees(".lag", "of 16 · 1 stream")
+	b.click(".overview summary")
 	w.broker.Close()
 	for range 12 {
 		w.store(10)
@@ -246,17 +247,16 @@ func TestOverview_OneShard(t *testing.T) {
 		t.Errorf("%d tables of shards are shown for one shard", n)
 	}
 	b.shoot("one-shard")
-	// The largest lags are folded, also without parts of the ring; unfolded, they stay so while
-	// heartbeats draw them again.
+	// The lags are folded; unfolded, they stay so while heartbeats draw them again.
 	open := func() bool { return eval[bool](b, `document.querySelector(".overview details").open`) }
 	if open() {
-		t.Error("the streams with the largest lag are unfolded at first")
+		t.Error("the lags of the streams are unfolded at first")
 	}
 	b.click(".overview summary")
 	b.load(`document.querySelector(".overview details").dataset.before = ""`)
 	b.gone(".overview details[data-before]")
 	if !open() {
-		t.Error("the streams with the largest lag are folded by a heartbeat")
+		t.Error("the lags of the streams are folded by a heartbeat")
 	}
 	b.sees(".overview .lag", "0x6b1c")
 }
@@ -276,7 +276,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 		member := `{"state":"running","ready":true,"sharing":{"shards":4,"owned":%s,"joined":true}}`
 		say("orders", "pod-a/1", fmt.Sprintf(member, "[0,1]"))
 		say("orders", "pod-b/1", fmt.Sprintf(member, "[2]"))
-		say("orders", "pod-c/1", fmt.Sprintf(member, "[]"))
+		say("orders", "pod-c/1", `{"state":"running","problems":["no heartbeat is acknowledged by the broker"],"sharing":{"shards":4,"owned":[],"joined":false}}`)
 		shard := `{"state":"%s","ready":true,"breaker":{"state":"closed"},"behind_seconds":2.5,"in_flight":3,"rates":{"published":120.4,"failures":0,"found":{}},"shard":{"index":%d,"count":4}}`
 		for i, instance := range []string{"pod-a/1", "pod-a/1", "pod-b/1"} {
 			say(fmt.Sprintf("orders/%02d-of-04", i), instance, fmt.Sprintf(shard, "running", i))
@@ -298,6 +298,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 	b.sees("table.shards", "pod-a/1")
 	b.sees("table.shards", "none")
 	b.sees(".say.bad .say-title", "No instance owns shard 3 of relay orders")
+	b.sees(".say.bad", "No heartbeat is acknowledged by the broker.")
 	b.shoot("shards")
 	// A phone shows the owners of shards as columns, too.
 	b.size(390, 844)
@@ -327,14 +328,20 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 func TestAudit_OfARelay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	err := w.session.Query("INSERT INTO "+schema.DefaultKeyspace+".admin_audit (day, id, actor, role, action, target, detail, reason, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		time.Now().UTC().Truncate(24*time.Hour), gocql.TimeUUID(), "ann", access.Admin, "reshard-relay", "orders", `{"from":2,"to":3}`, "more hosts", "done").Exec()
-	if err != nil {
-		t.Fatal(err)
+	for action, target := range map[string]string{"reshard-relay": "orders", "repair-events": "orders", "request-backfill": "orders", "release-lease": "mail", "put-subscription": "mail"} {
+		err := w.session.Query("INSERT INTO "+schema.DefaultKeyspace+".admin_audit (day, id, actor, role, action, target, detail, reason, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			time.Now().UTC().Truncate(24*time.Hour), gocql.TimeUUID(), "ann", access.Admin, action, target, `{}`, "more hosts", "done").Exec()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	b := w.open(access.Viewer, "/audit")
+	b := w.open(access.Viewer, "/audit?what=subscriptions")
+	b.sees("tbody", "release lease")
+	b.has(`tbody a[href="/console/subscriptions/mail"]`, 2)
+	b = w.open(access.Viewer, "/audit?what=relays")
 	b.sees("tbody", "reshard relay")
-	b.sees("tbody a", "orders")
+	b.sees("tbody", "repair events")
+	b.has(`tbody a[href="/console/"]`, 3)
 	b.click("tbody a")
 	b.sees("main h1", "Overview")
 	b.at("/")

@@ -33,7 +33,7 @@ func TestKeyboard_Walk(t *testing.T) {
 
 	b.types("s") // resolve by hand
 	b.sees("dialog h2", "Resolve by hand")
-	b.sees("dialog label", "Why")
+	b.sees("dialog label", "Reason")
 	b.focused("reason")
 	for i := range 12 {
 		b.types(kb.Tab)
@@ -48,7 +48,7 @@ func TestKeyboard_Walk(t *testing.T) {
 	}
 	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
 	b.types(kb.Enter)
-	b.sees("dialog label", "Why")
+	b.sees("dialog label", "Reason")
 	b.focused("reason")
 	b.types("settled in the shop")
 	b.gone("dialog [data-key=yes][disabled]")

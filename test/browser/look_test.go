@@ -128,14 +128,14 @@ func TestLook_Accessible(t *testing.T) {
 	w.publish(`{"total":1}`)
 	pages := []struct{ name, path, sees string }{
 		{"orders", "/orders?customer=17850", "orders, newest first"},
-		{"orders-nobody", "/orders", "Whose orders?"},
-		{"order", "/orders/" + o, "what became of it"},
+		{"orders-nobody", "/orders", "Enter a customer id"},
+		{"order", "/orders/" + o, "history"},
 		{"scheduled", "/scheduled", "next due first"},
 		{"message", "/scheduled/" + m, "It waits for its time"},
 		{"overview", "/", "Causes"},
 		{"groups", "/groups", "topic_not_allowed"},
 		{"dead_letters", "/dead-letters?status=open", "dead letters, newest first"},
-		{"dead_letter", "/dead-letters/" + id, "Parked behind it"},
+		{"dead_letter", "/dead-letters/" + id, "Blocked events"},
 		{"edit", "/dead-letters/" + id + "/edit", "Changes"},
 		{"event", "/events/" + id, ""},
 		{"jobs", "/jobs", "Replay"},

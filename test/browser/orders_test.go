@@ -91,7 +91,7 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	o := w.order("17850", nil)
 	w.order("somebody else", nil)
 	b := w.open(access.Operator, "/orders")
-	b.sees("main", "Whose orders?")
+	b.sees("main", "Enter a customer id")
 	b.fills("[data-key=f-customer]", "17850")
 	b.types("\r")
 	b.sees("main", "1 order, newest first")
@@ -113,8 +113,8 @@ func TestOrder_FindConfirmWatch(t *testing.T) {
 	}
 	b.confirm("INC-400 asked by phone, größer")
 	b.sees(".detail-head .badge", "confirmed")
-	b.sees(".timeline.events", "version 2, then confirmed")
-	b.sees(`[aria-label="Biography"]`, "OrderUpdated[") // its place in the topic
+	b.sees(".timeline.events", "version 2, confirmed")
+	b.sees(`[aria-label="History of the event"]`, "OrderUpdated[") // its place in the topic
 	got, err := w.orders.Get(t.Context(), o.ID)
 	if err != nil || got.Status != orders.StatusConfirmed || got.Version != 2 {
 		t.Fatalf("the order is %s at version %d, %v", got.Status, got.Version, err)

@@ -212,7 +212,7 @@ func (b *tab) fills(selector, text string) {
 // confirm enters a reason in the dialog and confirms it.
 func (b *tab) confirm(reason string) {
 	b.t.Helper()
-	b.sees("dialog label", "Why")
+	b.sees("dialog label", "Reason")
 	b.fills("dialog [data-key=reason]", reason)
 	b.click("dialog [data-key=yes]")
 	b.gone("dialog")

@@ -51,7 +51,7 @@ export function act(action, target, done) {
   function form() {
     if (!something()) return null;
     return [
-      h("label", null, "Why", reason),
+      h("label", null, "Reason", reason),
       !one && action !== "archive" && h("details", null, h("summary", null, "Rate"), h("div", { class: "row top" },
         h("label", { class: "grow" }, "Dead letters per second, at most", rate, takes),
         action === "replay" && h("label", { class: "check grow" }, canary, " Canary: 1, 2, 5, 20 … and stop if the same error comes back"))),
@@ -114,7 +114,7 @@ function previewView(p, a, one) {
       many(p.by_status) && h("div", null, h("h3", null, "Status"), tally(p.by_status)),
       p.action !== "archive" && h("div", null, h("h3", null, "Error"), tally(p.by_error_class, { name: (k) => k || "(none)" })),
       p.action !== "archive" && h("div", null, h("h3", null, "Topic"), tally(p.by_topic, { name: (k) => k || "(not known)" })),
-      h("div", null, h("h3", null, "Parked behind"), h("p", null, p.followers ? `${plural(p.followers, "event")}, which then proceed` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
+      h("div", null, h("h3", null, "Blocked events"), h("p", null, p.followers ? `${plural(p.followers, "event")}, which then proceed` : "nothing", p.followers && p.followers_of_aggregates < p.aggregates ? h("span", { class: "muted" }, ` (of ${count(p.followers_of_aggregates)} aggregates)`) : null))),
     refused.length > 0 && h("p", { class: "muted" }, `Skipped, because their status does not allow it: ${refused.map(([s, n]) => `${count(n)} ${s}`).join(", ")}.`),
     p.objects_expired > 0 && h("p", { class: "callout warn" }, `${plural(p.objects_expired, "object")} of the archive ${p.objects_expired === 1 ? "has" : "have"} expired and will be removed.`),
     p.truncated && h("p", { class: "warn-text" }, `There are more: the preview examined ${count(p.looked_at)}; the action applies to all that match.`),

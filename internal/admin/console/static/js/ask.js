@@ -25,7 +25,7 @@ export function ask(change) {
     try {
       const { ok, view } = await look();
       possible = ok;
-      fill(body, view, ok && form, ok && h("label", null, "Why", reason), trouble);
+      fill(body, view, ok && form, ok && h("label", null, "Reason", reason), trouble);
       if (ok) reason.focus();
     } catch (err) {
       fill(body, h("p", { class: "danger-text", role: "alert" }, `The preview failed: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed. The action needs a preview."), again("Try again"));

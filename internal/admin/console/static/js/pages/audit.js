@@ -19,24 +19,25 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
-  subscriptions: ["Subscriptions", "pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease"],
-  relays: ["Relays", "reshard-relay"],
+  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease"],
+  relays: ["Relays and verification", "reshard-relay,request-backfill,repair-events"],
 };
 
-const places = { job: "jobs", order: "orders", message: "scheduled", subscription: "subscriptions" };
+const places = { job: "jobs", order: "orders", message: "scheduled", subscription: "subscriptions", lease: "subscriptions" };
+const ofRelay = new Set(["relay", "backfill", "events"]); // their target is a relay
 // place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
   const what = /[a-z]+$/.exec(e.action)?.[0];
-  return what === "relay" ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
+  return ofRelay.has(what) ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
 };
 
-const columns = [["When", (e) => Date.parse(e.at)], ["Who", (e) => e.actor], ["What", (e) => e.action], ["On", (e) => e.target], ["Why"], ["Result", (e) => e.state]];
+const columns = [["When", (e) => Date.parse(e.at)], ["Who", (e) => e.actor], ["What", (e) => e.action], ["On", (e) => e.target], ["Reason"], ["Result", (e) => e.state]];
 
 export function audit(ctx) {
   ctx.title("Audit");
   const all = listing("/audit", ["what", "actor"], "changes"), { q } = all;
   const body = h("div", null, loading("the audit")), order = sorter(() => draw());
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change that was requested through the API, the console, outbox relay reshard and outbox scheduled: who, what, why, and the result. Times are UTC.")),
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change by an operator, through the console, the APIs and the CLI: who, what, why, and the result.")),
     all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the full name" })), body));
   let page = null;
   const read = async () => {
@@ -56,7 +57,7 @@ export function audit(ctx) {
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replace("-", " ")),
         h("td", { "data-label": "On" }, on(e)),
-        h("td", { "data-label": "Why", class: "break" }, visible(e.reason)),
+        h("td", { "data-label": "Reason", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
       , all.pager(page, lines.length, ["change"], "newest first")]
       : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")

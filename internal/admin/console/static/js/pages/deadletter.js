@@ -125,7 +125,7 @@ const said = {
 
 function followers(l) {
   const all = l.followers ?? [], n = l.follower_count ?? all.length;
-  return panel("Parked behind it", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
+  return panel("Blocked events", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
     ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
     : h("p", { class: "muted" }, "It blocks no later event of its aggregate."));
 }

@@ -97,7 +97,7 @@ export function edit(ctx) {
       const box = dialog({
         title: "Replay as edited", wide: true,
         content: h("div", { class: "stack" }, h("p", { class: "callout" }, "A new event with a new id replaces this one in its aggregate and is published. The original is kept unchanged and linked to it."),
-          diffView(diff(shape(original), shape(text.value))), headerText(asMap(), type.value) !== before && diffView(diff(before, headerText(asMap(), type.value))), h("label", null, "Why", reason), trouble),
+          diffView(diff(shape(original), shape(text.value))), headerText(asMap(), type.value) !== before && diffView(diff(before, headerText(asMap(), type.value))), h("label", null, "Reason", reason), trouble),
         buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Cancel"), yes],
       });
       box.el.querySelector("form").addEventListener("submit", async (e) => {

@@ -28,7 +28,7 @@ export function event(ctx) {
 // biography is the panel of it; null where nothing is known yet.
 export function biography(life, alone) {
   if (!life) return null;
-  return panel("Biography", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
+  return panel("History of the event", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
     facts([...(alone ? [["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null]] : []),
       ["Captured by", life.captured && (captured[life.captured] ?? life.captured)], ["Attempts", life.attempts ? count(life.attempts) : null], ["Breaker", life.breaker],
       ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/dead-letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),

@@ -26,7 +26,7 @@ export const share = (p) => (p?.total ? Math.min(100, (100 * (p.done ?? 0)) / p.
 
 export const progressBar = (j) => h("progress", { max: 100, value: j.state === "done" ? 100 : share(j.progress), "aria-label": `${actions[j.action]?.title ?? j.action}, ${count(j.progress?.done ?? 0)} of ${count(j.progress?.total ?? 0)}` });
 
-const columns = [["Job", (j) => actions[j.action]?.title ?? j.action], ["State", (j) => j.state], ["Dead letters", (j) => j.progress?.total], ["Progress", (j) => share(j.progress)], ["By", (j) => j.actor], ["Why"], ["Made", (j) => Date.parse(j.created_at)]];
+const columns = [["Job", (j) => actions[j.action]?.title ?? j.action], ["State", (j) => j.state], ["Dead letters", (j) => j.progress?.total], ["Progress", (j) => share(j.progress)], ["By", (j) => j.actor], ["Reason"], ["Created", (j) => Date.parse(j.created_at)]];
 
 export function jobs(ctx) {
   ctx.title("Jobs");
@@ -53,8 +53,8 @@ export function jobs(ctx) {
           h("td", { "data-label": "Dead letters" }, h("span", { class: "clip" }, filterText(j))),
           h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
           h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
-          h("td", { "data-label": "Why" }, h("span", { class: "clip wide" }, visible(j.reason))),
-          h("td", { "data-label": "Made", class: "nowrap" }, ago(j.created_at))))))), list.pager(page, all.length, ["job"], "newest first"))
+          h("td", { "data-label": "Reason" }, h("span", { class: "clip wide" }, visible(j.reason))),
+          h("td", { "data-label": "Created", class: "nowrap" }, ago(j.created_at))))))), list.pager(page, all.length, ["job"], "newest first"))
       : empty("No job was started yet.", "Choose dead letters or a group and act on them. The action is a job with a rate limit, a pause button and a report.", h("a", { class: "button", href: href("/groups") }, "To the groups")));
   }
   ctx.soon(["job"], read);

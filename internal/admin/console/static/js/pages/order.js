@@ -115,12 +115,12 @@ const details = (o) => panel("Order", {}, facts([
   ["Customer", o.customer_id ? h("a", { href: href("/orders", { customer: o.customer_id }), "data-key": "customer" }, visible(o.customer_id)) : h("span", { class: "muted" }, "a guest")],
   ["Reference", o.invoice && visible(o.invoice)], ["Placed", [stamp(o.placed_at), " · ", ago(o.placed_at)]], ["Stored", stamp(o.created_at)], ["Changed", o.version > 1 ? [stamp(o.updated_at), " · ", ago(o.updated_at)] : null],
   ["Confirmed", o.confirmed_at && stamp(o.confirmed_at)], ["Shipped", o.shipped_at && stamp(o.shipped_at)], ["Carrier", o.carrier && visible(o.carrier)], ["Tracking", o.tracking && h("span", { class: "mono" }, visible(o.tracking))],
-  ["Cancelled", o.cancelled_at && stamp(o.cancelled_at)], ["Credit note", o.credit_note && visible(o.credit_note)], ["Why cancelled", o.cancel_reason && visible(o.cancel_reason)],
+  ["Cancelled", o.cancelled_at && stamp(o.cancelled_at)], ["Credit note", o.credit_note && visible(o.credit_note)], ["Cancel reason", o.cancel_reason && visible(o.cancel_reason)],
 ]));
 
 const timeline = (o, page) => panel("Events", { aside: h("span", { class: "small muted" }, "newest first") }, page.events.length
   ? h("ol", { class: "timeline events" }, page.events.map((e) => h("li", { class: `t-${orderStates[e.status]?.[0] ?? "archived"}` },
-    h("p", null, h("b", null, e.type), " ", h("span", { class: "muted" }, `version ${count(e.version)}, then ${e.status}`)),
-    h("p", { class: "small muted" }, stamp(e.at), " · ", h("a", { href: href(`/events/${e.event_id}`), "data-key": `e-${e.event_id}` }, "what became of it")))))
+    h("p", null, h("b", null, e.type), " ", h("span", { class: "muted" }, `version ${count(e.version)}, ${e.status}`)),
+    h("p", { class: "small muted" }, stamp(e.at), " · ", h("a", { href: href(`/events/${e.event_id}`), "data-key": `e-${e.event_id}` }, "history")))))
   : h("p", { class: "muted" }, "The outbox no longer has them; by default it keeps rows for a week."),
 page.next && h("p", { class: "small muted" }, `Those of the versions before ${count(page.next)} are not shown.`));

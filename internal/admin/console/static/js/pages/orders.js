@@ -19,7 +19,7 @@ export function orders(ctx) {
   let page = null;
 
   async function read() {
-    if (!q.customer) return fill(list, empty("Whose orders?", "Give the customer's id. A guest's order is in no list; open it by its own id."));
+    if (!q.customer) return fill(list, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."));
     if (!page) fill(list, loading("orders"));
     try {
       const now = await api.orders({ customer_id: q.customer, from: since(q.from), to: q.to, limit: 50, cursor: q.cursor }, ctx.signal);

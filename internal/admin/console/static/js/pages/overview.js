@@ -136,6 +136,9 @@ const processOf = (m) => m.instance.replace(/\/shards$/, "");
 
 const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
 
+// troubles are the problems of the instances that could own a shard.
+const troubles = (r) => [...new Set(r.members?.flatMap((m) => m.problems ?? []))];
+
 // say is the verdict: the worst thing first, in words.
 function say(s, relays, relaysErr) {
   const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), unowned = off.find((r) => r.members?.length), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
@@ -145,7 +148,7 @@ function say(s, relays, relaysErr) {
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
   else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${stamp(quiet[0].at)}.`; more.push(waits); }
-  else if (unowned) { tone = "bad"; title = `No instance owns shard ${unowned.shard.index} of relay ${whole(unowned)}.`; more.push(waits); }
+  else if (unowned) { tone = "bad"; title = `No instance owns shard ${unowned.shard.index} of relay ${whole(unowned)}.`; more.push(...troubles(unowned).slice(0, 1).map(sentence), "Its events wait until an instance owns it."); }
   else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
   else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
   else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
@@ -248,7 +251,7 @@ function sharedPanel(shards) {
   // Shards need owners unless the whole relay was stopped.
   const none = !members.length && shards.every((r) => r.state === "stopped") ? ["archived", "stopped"] : ["failed", "none"];
   const standby = ["Standby", idle.length > 0 && idle.map(processOf).join(", ")];
-  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && facts([standby])]);
+  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent || members.length ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : members.length ? "not owned" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && !off(first) && facts([standby])]);
   return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
     h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
@@ -279,9 +282,9 @@ const unfolded = new Set();
 function relayView(r) {
   const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [], key = `${r.name} ${r.table}`;
   const stale = r.silent || r.state === "stopped";
-  const said = (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
+  const said = stale && r.members?.length ? troubles(r) : (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
-    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : "It was stopped.", " The data below is from ", stamp(r.at), "."),
+    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : r.members?.length ? "No instance owns its shard." : "It was stopped.", " The data below is from ", stamp(r.at), "."),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
@@ -295,9 +298,9 @@ function relayView(r) {
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    groups.length > 0 && [h("h3", { class: "gap" }, `Lag of ${plural(r.streams, "stream")}, by parts of the ring`),
-      bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
-    lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))),
+    groups.length + lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, `Lag of ${plural(r.streams, "stream")}`),
+      groups.length > 0 && [h("h3", null, "By parts of the ring"), bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
+      lag.length > 0 && [h("h3", { class: "gap" }, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))]),
     r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(r.before[0].at), "."),
   ];
 }

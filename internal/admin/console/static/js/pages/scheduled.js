@@ -28,7 +28,7 @@ export function scheduled(ctx) {
     return h("div", { class: "row" }, h("span", { class: "grow muted" }, "All that match, on every page:"),
       h("div", { class: "row" }, // side by side on a narrow screen, too
         h("button", { type: "button", class: "button", "data-key": "act-release-many", onclick: run("release") }, "Release…"),
-        h("button", { type: "button", class: "button danger", "data-key": "act-cancel-many", onclick: run("cancel") }, "Take back…")));
+        h("button", { type: "button", class: "button danger", "data-key": "act-cancel-many", onclick: run("cancel") }, "Cancel…")));
   }
 
   async function read() {
@@ -62,7 +62,7 @@ export function scheduled(ctx) {
   read();
 }
 
-const columns = [["Message"], ["Topic", (m) => m.topic], ["Key", (m) => m.key], ["Due", (m) => Date.parse(m.deliver_at)], ["At (UTC)"], ["Handed in", (m) => Date.parse(m.created_at)]];
+const columns = [["Message"], ["Topic", (m) => m.topic], ["Key", (m) => m.key], ["Due", (m) => Date.parse(m.deliver_at)], ["At"], ["Accepted", (m) => Date.parse(m.created_at)]];
 
 const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-label": "Scheduled messages", tabindex: "0" }, h("table", { class: "cards" },
   h("caption", { class: "hidden-text" }, "Scheduled messages, next due first"),
@@ -73,7 +73,7 @@ const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-
     h("td", { "data-label": "Key" }, h("span", { class: "clip" }, m.key ? visible(m.key) : "–")),
     h("td", { "data-label": "Due", class: "nowrap" }, Date.parse(m.deliver_at) < Date.now() ? h("span", { class: "warn-text" }, "overdue, ", ago(m.deliver_at)) : ago(m.deliver_at)),
     h("td", { "data-label": "At", class: "nowrap" }, stamp(m.deliver_at).replace(/\.\d+Z$/, "Z")),
-    h("td", { "data-label": "Handed in", class: "nowrap" }, ago(m.created_at)))))));
+    h("td", { "data-label": "Accepted", class: "nowrap" }, ago(m.created_at)))))));
 
 const filters = (all) => all.form("Filter messages", "topic", all.text("topic", "Topic"), all.text("key", "Key"), all.text("client", "Client"),
   all.period("Due", "from", "until", [["", "at any time"], ["1h", "within an hour"], ["24h", "within a day"], ["7d", "within a week"], ["30d", "within 30 days"]], { ahead: true, ago: 0 }));

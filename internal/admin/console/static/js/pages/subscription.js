@@ -149,7 +149,7 @@ function partitions(all) {
     h("caption", { class: "hidden-text" }, "Partitions, by topic and number"),
     h("thead", null, h("tr", null, ["Partition", "Owner", "Committed", "End", "Waiting", "In flight", "Deferred"].map((t, i) => h("th", { scope: "col", class: i > 1 ? "num" : null }, t)))),
     h("tbody", null, all.map((p) => h("tr", null,
-      h("td", { "data-label": "Partition" }, h("span", { class: "mono break" }, `${visible(p.topic)}[${p.partition}]`)),
+      h("td", { "data-label": "Partition", class: "mono nowrap" }, h("span", { class: "clip", title: visible(p.topic) }, visible(p.topic)), `[${p.partition}]`),
       h("td", { "data-label": "Owner" }, p.owner ? h("span", { class: "clip", title: visible(p.owner) }, visible(p.owner)) : h("span", { class: "danger-text" }, "none")),
       [["Committed", p.committed], ["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
 }
