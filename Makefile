@@ -12,7 +12,10 @@ GOTESTSUM   := gotest.tools/gotestsum@v1.13.0
 HELM        := helm.sh/helm/v3/cmd/helm@v3.22.0
 KUSTOMIZE   := sigs.k8s.io/kustomize/kustomize/v5@v5.8.1
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
-GORELEASER  := github.com/goreleaser/goreleaser/v2@v2.15.1
+GORELEASER  := github.com/goreleaser/goreleaser/v2@v2.15.2
+CYCLONEDX   := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+COSIGN      := github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3
+CRANE       := github.com/google/go-containerregistry/cmd/crane@v0.21.3
 
 # gotest,FORMAT,PACKAGES,FLAGS is go test with a line for each package (pkgname) or test
 # (testname), and what failed once more at the end. It does not vet: lint does.
@@ -80,8 +83,8 @@ TIERS := test-go test-virtual test-browser lint test-peers test-api test-fault f
 # make test-race runs beside make test, in a job of its own.
 
 # What takes too long for each change: the sizes that -short leaves out, under the race
-# detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm and
-# GoReleaser, which take 4 and 8 minutes to compile, and each mutant.
+# detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm, GoReleaser
+# and cosign, which take 4, 8 and 5 minutes to compile, and each mutant.
 NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes release-check mutants
 
 # Tests need no debug information, which takes a tenth of the compilers' and a third of the
@@ -298,8 +301,13 @@ compose-check: ## validate docker-compose.yml, the objects of Kubernetes and the
 kubernetes: ## render the chart with Helm, build its overlays with kustomize, validate both
 	./test/kubernetes $(HELM) $(KUSTOMIZE) $(KUBECONFORM)
 
+# .goreleaser.yaml names them.
+release release-check: export CYCLONEDX := $(CYCLONEDX)
+release release-check: export COSIGN := $(COSIGN)
+release-check: export CRANE := $(CRANE)
+
 .PHONY: release-check
-release-check: ## check the configuration of releases, and build a snapshot with packages for this platform
+release-check: ## make a release for this platform: packages, images, SBOMs, signatures; publish nothing
 	./test/release-check $(GORELEASER)
 
 .PHONY: release

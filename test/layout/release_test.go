@@ -43,3 +43,27 @@ func TestRelease_VersionsAgree(t *testing.T) {
 		}
 	}
 }
+
+// TestRelease_ImagesAndSignatures checks that the chart and the commands that verify a release
+// name the images and the workflow of releases.
+func TestRelease_ImagesAndSignatures(t *testing.T) {
+	t.Parallel()
+	file := func(name string) string { return read(t, filepath.Join(root, name)) }
+	images := regexp.MustCompile(`repositories: \[(\S+)\]`).FindStringSubmatch(file(".goreleaser.yaml"))
+	if images == nil {
+		t.Fatal(".goreleaser.yaml has no repository of images")
+	}
+	version := regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\]`).FindStringSubmatch(file("CHANGELOG.md"))[1]
+	if !strings.Contains(file("deploy/kubernetes/chart/values.yaml"), "repository: "+images[1]+"\n") {
+		t.Errorf("the chart has another image than %s", images[1])
+	}
+	file(".github/workflows/release.yml") // the identity below names it
+	for _, want := range []string{
+		"--certificate-identity https://github.com/scylla-outbox/scylla-outbox/.github/workflows/release.yml@refs/tags/v" + version + "\n",
+		images[1] + ":" + version + "\n",
+	} {
+		if !strings.Contains(file("docs/operators/deployment.md"), want) {
+			t.Errorf("docs/operators/deployment.md lacks %q", want)
+		}
+	}
+}
