@@ -125,12 +125,17 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Err returns the error of the last poll of Run; nil after a success and before the first.
-func (w *Watcher) Err() error {
-	if err := w.failed.Load(); err != nil {
-		return *err
+// Readiness reports whether the last poll of Run could read the dead letters, for /readyz: true
+// before the first.
+func (w *Watcher) Readiness() (bool, any) {
+	problems := []string{}
+	if err := w.failed.Load(); err != nil && *err != nil {
+		problems = append(problems, "failed to poll the dead letters: "+(*err).Error())
 	}
-	return nil
+	return len(problems) == 0, struct {
+		Ready    bool     `json:"ready"`
+		Problems []string `json:"problems"`
+	}{len(problems) == 0, problems}
 }
 
 // leave lets another process take over immediately. An interrupted poll may have the

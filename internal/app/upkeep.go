@@ -84,18 +84,8 @@ func (r relayBreakers) NotClosed(ctx context.Context) ([]notifications.Breaker, 
 	return out, err
 }
 
-// Readiness reports whether the dead letters can be read, for /readyz of a process that has no
-// other task.
-func (u *Upkeep) Readiness() (bool, any) {
-	problems := []string{}
-	if err := u.watcher.Err(); err != nil {
-		problems = append(problems, "failed to poll the dead letters: "+err.Error())
-	}
-	return len(problems) == 0, struct {
-		Ready    bool     `json:"ready"`
-		Problems []string `json:"problems"`
-	}{len(problems) == 0, problems}
-}
+// Readiness is that of the watcher, for /readyz of a process that has no other task.
+func (u *Upkeep) Readiness() (bool, any) { return u.watcher.Readiness() }
 
 // Run calls beside and runs the tasks until beside returns. Without dead letters u is nil and
 // has no tasks.
