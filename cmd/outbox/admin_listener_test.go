@@ -77,7 +77,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
 				t.Errorf("/metrics at the admin listener = %d, want 200 and %s…", code, x.metric)
 			}
-			checkNames(t, "http://"+admin+"/metrics")
+			checkNames(t, "http://"+admin+"/metrics", name)
 			for end := time.Now().Add(5 * time.Minute); x.kafka; time.Sleep(10 * time.Millisecond) {
 				if _, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); strings.Contains(text, "\noutbox_kafka_connects_total{node_id=") {
 					break
@@ -115,13 +115,13 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 }
 
 // checkNames checks that each family of metrics has a prefix of observability.md and a help
-// text, and that the build is one of them.
-func checkNames(t *testing.T, url string) {
+// text, and that one has the command, on which alerts depend.
+func checkNames(t *testing.T, url, command string) {
 	t.Helper()
 	_, _, text := asked(t, "GET", url, "", "")
 	families := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(text, -1)
-	if len(families) < 20 || !strings.Contains(text, "\noutbox_build_info{") {
-		t.Errorf("/metrics has %d families, want at least 20, among them outbox_build_info", len(families))
+	if len(families) < 20 || !strings.Contains(text, "\noutbox_build_info{command=\""+command+"\",") {
+		t.Errorf("/metrics has %d families, want at least 20, among them outbox_build_info of %s", len(families), command)
 	}
 	document, err := os.ReadFile("../../docs/operators/observability.md")
 	if err != nil {
@@ -252,7 +252,7 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		{"127.0.0.1:0", []string{"http://x"}, "admin.hosts", true},
 	} {
 		c := &app.Config{Admin: app.AdminConfig{Addr: x.addr, Hosts: x.hosts}}
-		_, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(), log, teardown)
+		_, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(""), log, teardown)
 		var usage cli.UsageError
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {
 			t.Errorf("admin.addr %q: %v, want %s named", x.addr, err, x.want)
@@ -262,7 +262,7 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		}
 	}
 	c := &app.Config{Admin: app.AdminConfig{Addr: app.AdminOff}}
-	if a, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
+	if a, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(""), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
 		t.Errorf("admin.addr off: %+v, %v", a, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	reg := app.NewRegistry()
+	reg := app.NewRegistry("")
 	c.Messages.Topics = []string{"reminders", "late"}
 	orders, err := app.StartOrders(t.Context(), c, b.session, reg, log, c.HTTP.Listen)
 	if err != nil {

@@ -40,7 +40,7 @@ func (b *verifyFixture) startAdmin(t *testing.T) (do func(method, path, body str
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.StartAdmin(t.Context(), conf, gate, b.session, nil, app.NewRegistry(), log, conf.ListenAdmin)
+	a, err := app.StartAdmin(t.Context(), conf, gate, b.session, nil, app.NewRegistry(""), log, conf.ListenAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.ListenAdmin)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(""), log, c.ListenAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func claimCheck(t *testing.T, store objectStore) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	orders, err := app.StartOrders(t.Context(), c, b.session, app.NewRegistry(), log, c.HTTP.Listen)
+	orders, err := app.StartOrders(t.Context(), c, b.session, app.NewRegistry(""), log, c.HTTP.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func claimCheck(t *testing.T, store objectStore) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relays, err := app.NewRelays(c, confs, b.session, log, app.NewRegistry())
+	relays, err := app.NewRelays(c, confs, b.session, log, app.NewRegistry(""))
 	if err != nil {
 		t.Fatal(err)
 	}

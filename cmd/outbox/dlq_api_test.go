@@ -96,7 +96,7 @@ func (b *verifyFixture) serveAdmin(role access.Role) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	a, err := app.StartAdmin(b.t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, c.ListenAdmin)
+	a, err := app.StartAdmin(b.t.Context(), c, gate, b.session, nil, app.NewRegistry(""), log, c.ListenAdmin)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := app.NewOrderServer(t.Context(), c, b.session, app.NewRegistry(), slog.New(slog.DiscardHandler))
+	server, err := app.NewOrderServer(t.Context(), c, b.session, app.NewRegistry(""), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

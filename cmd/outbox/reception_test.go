@@ -239,7 +239,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ln net.Listener
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(""), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
 		ln, err = c.ListenAdmin(ctx, log)
 		return ln, err
 	})

@@ -188,13 +188,14 @@ func tailDetail(t *relay.TailStatus) any {
 	return d
 }
 
-// NewRegistry returns a registry with the metrics of the Go runtime and the process.
-func NewRegistry() *prometheus.Registry {
+// NewRegistry returns a registry with the metrics of the Go runtime and the process, which runs
+// the command.
+func NewRegistry(command string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		cli.BuildInfo(),
+		cli.BuildInfo(command),
 	)
 	return reg
 }

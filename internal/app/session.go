@@ -52,7 +52,8 @@ func withRegistry(
 	f func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
-		reg := NewRegistry()
+		_, command, _ := strings.Cut(cmd.CommandPath(), " ")
+		reg := NewRegistry(command)
 		// Before the check, which may create options of the clients.
 		c.Observe(reg, log)
 		if err := Trace(ctx, c, strings.ReplaceAll(cmd.CommandPath(), " ", "-"), log, teardown); err != nil {

@@ -44,12 +44,12 @@ func ThisBuild() Build {
 	return b
 }
 
-// BuildInfo returns the metric outbox_build_info, which is 1.
-func BuildInfo() prometheus.Collector {
+// BuildInfo returns the metric outbox_build_info of a process that runs the command, which is 1.
+func BuildInfo(command string) prometheus.Collector {
 	b := ThisBuild()
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "outbox_build_info", Help: "The build of the process, in labels; 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "go": b.Go},
+		Name: "outbox_build_info", Help: "The command and the build of the process, in labels; 1.",
+		ConstLabels: prometheus.Labels{"command": command, "version": b.Version, "revision": b.Revision, "go": b.Go},
 	})
 	g.Set(1)
 	return g

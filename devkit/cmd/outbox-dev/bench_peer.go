@@ -47,7 +47,7 @@ func newBenchPeerCommand() *cobra.Command {
 
 // runPeer runs r with clients of the configuration.
 func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logger, teardown *daemon.Teardown) (err error) {
-	reg := app.NewRegistry()
+	reg := app.NewRegistry("bench")
 	c.Scylla.Requests = app.NewRequests(reg)
 	if r.Session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
 		return err

@@ -53,7 +53,7 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 		return err
 	}
 	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
-	reg := app.NewRegistry()
+	reg := app.NewRegistry("bench")
 	server, err := app.NewOrderServer(ctx, c, session, reg, log)
 	if err != nil {
 		return err

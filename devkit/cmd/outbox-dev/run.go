@@ -185,7 +185,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err != nil {
 		return err
 	}
-	reg := app.NewRegistry()
+	reg := app.NewRegistry("run")
 	d.conf.Observe(reg, d.log)
 	if err := app.Trace(ctx, d.conf, "outbox-dev", d.log, teardown); err != nil {
 		return err
