@@ -36,7 +36,7 @@ func TestDocs_CommandsAndSettings(t *testing.T) {
 	for _, s := range app.Settings {
 		keys = append(keys, s.Key)
 	}
-	clitest.CheckDocuments(t, "../..", "outbox|go run ./cmd/outbox", 50, newRoot(io.Discard, io.Discard))
+	clitest.CheckDocuments(t, "../..", "outbox|bin/outbox", 50, newRoot(io.Discard, io.Discard))
 	named := 0
 	clitest.Documents(t, "../..", func(file, text string) {
 		for _, m := range dotted.FindAllStringSubmatch(text, -1) {

@@ -14,7 +14,7 @@ import (
 
 // CheckDocuments reports every command line in the Markdown files below dir, except
 // CHANGELOG.md, whose command or flag root does not have. calls is a regular expression of
-// how documents call the program, such as `outbox|go run ./cmd/outbox`. Fewer than least
+// how documents call the program, such as `outbox|bin/outbox`. Fewer than least
 // command lines are an error: the expression is wrong.
 func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Command) {
 	t.Helper()

@@ -10,5 +10,5 @@ import (
 // Every command and flag that a document names exists.
 func TestDocs_Commands(t *testing.T) {
 	t.Parallel()
-	clitest.CheckDocuments(t, "../../..", "outbox-dev|go run -C devkit ./cmd/outbox-dev", 10, newRoot(io.Discard, io.Discard))
+	clitest.CheckDocuments(t, "../../..", "outbox-dev|bin/outbox-dev", 10, newRoot(io.Discard, io.Discard))
 }

@@ -187,7 +187,7 @@ func (d *dev) printTour() {
 	fmt.Fprintf(d.out, `Try it, in another terminal:
 
   watch events arrive
-    go run ./cmd/outbox tail --kafka-seeds %[2]s %[3]s
+    bin/outbox tail --kafka-seeds %[2]s %[3]s
     kcat -b %[2]s -t OrderCreated -C -o end -f '%%T %%k %%s\n'
 
   create an order
@@ -208,14 +208,14 @@ func (d *dev) printTour() {
   consume orders in any language: create a subscription, receive from it, acknowledge by the receipts
     curl -s -X PUT http://%[6]s/v1/subscriptions/mail -H 'Content-Type: application/json' -d '{"topics":["OrderCreated"],"start":"earliest"}'
     curl -s http://%[6]s/v1/subscriptions/mail/receive -H 'Content-Type: application/json' -d '{"max":1,"wait":"20s"}'
-    go run ./cmd/outbox consume mail --max 3 --api http://%[6]s
+    bin/outbox consume mail --max 3 --api http://%[6]s
 
   see the example subscription, which pushes orders in EUR to the log, and deliver them again
-    go run ./cmd/outbox subscriptions status orders-in-eur --api http://%[6]s
-    go run ./cmd/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api http://%[6]s
+    bin/outbox subscriptions status orders-in-eur --api http://%[6]s
+    bin/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api http://%[6]s
 
   list dead letters
-    go run ./cmd/outbox dlq list --scylla-hosts %[4]s
+    bin/outbox dlq list --scylla-hosts %[4]s
 
   see metrics
     curl -s %[5]s/metrics | grep ^outbox_
