@@ -329,4 +329,8 @@ var serviceMutants = []mutant{
 		name: "any topic may be written to", file: "messages/message.go", pkg: "./messages", run: "NamesEveryBadField",
 		old: "	case !c.allowed(n.Topic):", new: "	case false && !c.allowed(n.Topic):",
 	},
+	{
+		name: "the build of a process has another command", file: "internal/app/session.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAre",
+		old: "NewRegistry(command)", new: "NewRegistry(command + \"?\")",
+	},
 }
