@@ -1,73 +1,20 @@
 package app
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/test/certs"
 )
-
-// signer signs certificates.
-type signer struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string // its certificate
-}
-
-// issue writes a certificate of ip and its key, and returns both. Later files have later times,
-// which a coarse file system would not have.
-func (s *signer) issue(file string, ip net.IP, serial int64) tls.Certificate {
-	s.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	s.must(err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IsCA: ip == nil, BasicConstraintsValid: true}
-	if ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	}
-	if s.key == nil {
-		s.cert, s.key, s.file = template, key, file+".crt"
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
-	s.must(err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	s.must(err)
-	cert, private := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
-	for name, text := range map[string][]byte{file + ".crt": cert, file + ".key": private} {
-		s.must(os.WriteFile(name, text, 0o600))
-		at := time.Now().Add(time.Duration(serial) * time.Minute)
-		s.must(os.Chtimes(name, at, at))
-	}
-	pair, err := tls.X509KeyPair(cert, private)
-	s.must(err)
-	if ip == nil {
-		s.cert, err = x509.ParseCertificate(der)
-		s.must(err)
-	}
-	return pair
-}
-
-func (s *signer) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
 
 // The database must have a certificate of scylla.tls_ca for its address, and receives the client
 // certificate that is in the files when a connection is made.
@@ -76,16 +23,24 @@ func TestScylla_TLS(t *testing.T) {
 	node, _ := scyllatest.Start(t)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	trusted, foreign := &signer{t: t}, &signer{t: t}
-	trusted.issue(file("ca"), nil, 1)
-	foreign.issue(file("foreign"), nil, 2)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted, foreign := certs.NewAuthority(t, dir, "ca"), certs.NewAuthority(t, dir, "foreign")
 	clients := x509.NewCertPool()
-	clients.AddCert(trusted.cert)
+	clients.AddCert(trusted.Cert)
 	loopback := net.IPv4(127, 0, 0, 1)
-	// listen returns the address of the node behind TLS.
-	listen := func(cert tls.Certificate) string {
+	issue := func(a *certs.Authority, name string, ip net.IP) { a.Issue(file(name+".crt"), file(name+".key"), ip) }
+	// listen returns the address of the node behind TLS, with a certificate of ip.
+	listen := func(name string, ip net.IP) string {
+		issue(trusted, name, ip)
+		cert, err := tls.LoadX509KeyPair(file(name+".crt"), file(name+".key"))
+		must(err)
 		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients})
-		trusted.must(err)
+		must(err)
 		t.Cleanup(func() { ln.Close() })
 		go func() {
 			for {
@@ -110,10 +65,9 @@ func TestScylla_TLS(t *testing.T) {
 		}()
 		return ln.Addr().String()
 	}
-	right := listen(trusted.issue(file("node"), loopback, 3))
-	wrongName := listen(trusted.issue(file("other"), net.IPv4(10, 0, 0, 1), 4))
-	trusted.issue(file("client"), loopback, 5)
-	foreign.issue(file("stranger"), loopback, 6)
+	right, wrongName := listen("node", loopback), listen("other", net.IPv4(10, 0, 0, 1))
+	issue(trusted, "client", loopback)
+	issue(foreign, "stranger", loopback)
 
 	config := func(addr, ca, cert string) *Config {
 		t.Helper()
@@ -122,13 +76,13 @@ func TestScylla_TLS(t *testing.T) {
 			yaml += fmt.Sprintf(", tls_cert: %s, tls_key: %s", file(cert+".crt"), file(cert+".key"))
 		}
 		c, err := configOf(t, yaml+"}", nil)
-		trusted.must(err)
+		must(err)
 		return c
 	}
 	prepare := func(c *Config) *gocql.ClusterConfig {
 		t.Helper()
 		cluster, err := c.Scylla.Cluster("")
-		trusted.must(err)
+		must(err)
 		return cluster
 	}
 	connect := func(what string, cluster *gocql.ClusterConfig, want bool) {
@@ -146,19 +100,19 @@ func TestScylla_TLS(t *testing.T) {
 		what, addr, ca, cert string
 		want                 bool
 	}{
-		{"mutual TLS", right, trusted.file, "client", true},
-		{"a node of another authority", right, foreign.file, "client", false},
-		{"a certificate of another address", wrongName, trusted.file, "client", false},
-		{"no client certificate", right, trusted.file, "", false},
-		{"a client certificate of another authority", right, trusted.file, "stranger", false},
+		{"mutual TLS", right, trusted.File, "client", true},
+		{"a node of another authority", right, foreign.File, "client", false},
+		{"a certificate of another address", wrongName, trusted.File, "client", false},
+		{"no client certificate", right, trusted.File, "", false},
+		{"a client certificate of another authority", right, trusted.File, "stranger", false},
 	} {
 		connect(x.what, prepare(config(x.addr, x.ca, x.cert)), x.want)
 	}
-	c := config(right, trusted.file, "client")
+	c := config(right, trusted.File, "client")
 	cluster := prepare(c)
-	foreign.issue(file("client"), loopback, 7)
+	issue(foreign, "client", loopback)
 	connect("a replaced client certificate", cluster, false)
 	cluster = prepare(c)
-	trusted.issue(file("client"), loopback, 8)
+	issue(trusted, "client", loopback)
 	connect("a renewed client certificate", cluster, true)
 }

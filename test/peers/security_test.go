@@ -4,21 +4,13 @@ package peers_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,78 +20,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/test/certs"
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
 )
-
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string // its certificate
-}
-
-func newAuthority(t *testing.T, dir, name string) *authority {
-	t.Helper()
-	a := &authority{t: t, file: filepath.Join(dir, name+".pem")}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, key := a.sign(template, template)
-	var err error
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.key = key
-	a.write(a.file, block("CERTIFICATE", der))
-	return a
-}
-
-// sign returns a certificate of a new key, signed by parent's; the authority's own signs itself.
-func (a *authority) sign(template, parent *x509.Certificate) (der []byte, key *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	signer := a.key
-	if signer == nil {
-		signer = key
-	}
-	if der, err = x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer); err != nil {
-		a.t.Fatal(err)
-	}
-	return der, key
-}
-
-// issue writes a certificate for loopback and its key; both may be one file.
-func (a *authority) issue(cert, key string) {
-	a.t.Helper()
-	der, private := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: filepath.Base(cert)}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if cert == key {
-		a.write(cert, append(block("PRIVATE KEY", pkcs8), block("CERTIFICATE", der)...))
-		return
-	}
-	a.write(cert, block("CERTIFICATE", der))
-	a.write(key, block("PRIVATE KEY", pkcs8))
-}
-
-func (a *authority) write(file string, b []byte) {
-	a.t.Helper()
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-func block(kind string, der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-}
 
 // tokenEndpoint issues unsecured tokens (RFC 7515, appendix A.5) that expire soon.
 func tokenEndpoint(t *testing.T) string {
@@ -131,12 +55,13 @@ func tokenEndpoint(t *testing.T) string {
 func TestPeerKafka_TLSAndSASL(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	trusted, foreign := newAuthority(t, dir, "ca"), newAuthority(t, dir, "foreign")
-	trusted.issue(file("broker.pem"), file("broker.pem"))
-	trusted.issue(file("client.crt"), file("client.key"))
-	foreign.issue(file("foreign.crt"), file("foreign.key"))
+	trusted, foreign := certs.NewAuthority(t, dir, "ca"), certs.NewAuthority(t, dir, "foreign")
+	loopback := net.IPv4(127, 0, 0, 1)
+	trusted.Issue(file("broker.pem"), file("broker.pem"), loopback)
+	trusted.Issue(file("client.crt"), file("client.key"), loopback)
+	foreign.Issue(file("foreign.crt"), file("foreign.key"), loopback)
 	broker := peers.StartKafka(t, peers.Config{Heap: "512m", Secure: &peers.Security{
-		Keystore: file("broker.pem"), Truststore: trusted.file, User: "relay", Password: "hush",
+		Keystore: file("broker.pem"), Truststore: trusted.File, User: "relay", Password: "hush",
 	}})
 	tokens := tokenEndpoint(t)
 
@@ -203,11 +128,11 @@ func TestPeerKafka_TLSAndSASL(t *testing.T) {
 	}
 	t.Run("renewed client certificate", func(t *testing.T) {
 		opts := options(scram, "ca.pem", "client")
-		foreign.issue(file("client.crt"), file("client.key"))
+		foreign.Issue(file("client.crt"), file("client.key"), loopback)
 		if err := publish(opts); err == nil {
 			t.Error("the broker accepts the certificate of before the renewal, want the one in the files, which it does not trust")
 		}
-		trusted.issue(file("client.crt"), file("client.key"))
+		trusted.Issue(file("client.crt"), file("client.key"), loopback)
 		if err := publish(opts); err != nil {
 			t.Errorf("after the renewal: %v", err)
 		}
