@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
+	"github.com/scylla-outbox/scylla-outbox/test/clouds/cloudtest"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -36,28 +36,20 @@ type objectStore struct {
 	stop, start func()
 }
 
-// storeOf returns a store. Without its server it skips the test; in CI the test fails.
-func storeOf(t *testing.T, variable string) objectStore {
+// storeOf returns a store in a folder, or a bucket of a service.
+func storeOf(t *testing.T, service string) objectStore {
 	t.Helper()
-	if variable == "folder" {
+	if service == "folder" {
 		return objectStore{url: t.TempDir()}
 	}
-	url := os.Getenv(variable)
-	if url == "" {
-		const missing = "make cloud-check runs this test beside servers of the protocols of S3, Google Cloud Storage and Azure"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	url, absent := cloudtest.URL(t, service, "claims"), cloudtest.URL(t, service, "absent")
 	at := os.Getenv("STORAGE_EMULATOR_HOST")
-	if variable != "CLOUD_GS" {
+	if service != "gs" {
 		at = url[strings.LastIndexAny(url, "/=")+1:]
 	}
 	addr, stop, start := forward(t, at)
 	t.Setenv("STORAGE_EMULATOR_HOST", addr)
-	url = strings.Replace(url, at, addr, 1)
-	return objectStore{strings.Replace(url, "BUCKET", "claims", 1), strings.Replace(url, "BUCKET", "absent", 1), stop, start}
+	return objectStore{strings.Replace(url, at, addr, 1), strings.Replace(absent, at, addr, 1), stop, start}
 }
 
 // forward forwards connections at addr to a server. stop ends them and refuses others until
@@ -114,8 +106,8 @@ func forward(t *testing.T, to string) (addr string, stop, start func()) {
 // reference through relay, topic and subscription, is verified by the consumer, and is removed
 // at the end of its lifetime. Without its store nothing is written.
 func TestClaimCheck_EndToEnd(t *testing.T) {
-	for _, variable := range []string{"folder", "CLOUD_S3", "CLOUD_GS", "CLOUD_AZBLOB"} {
-		t.Run(variable, func(t *testing.T) { claimCheck(t, storeOf(t, variable)) })
+	for _, service := range []string{"folder", "s3", "gs", "azblob"} {
+		t.Run(service, func(t *testing.T) { claimCheck(t, storeOf(t, service)) })
 	}
 }
 
@@ -149,7 +141,7 @@ func claimCheck(t *testing.T, store objectStore) {
 	if store.stop != nil {
 		store.stop()
 		began := time.Now()
-		status, header, text := request(t, "POST", messages, post)
+		status, header, text := asked(t, "POST", messages, "", post)
 		if status != 503 || header.Get("Retry-After") == "" || !strings.Contains(text, "store of large payloads") || time.Since(began) > time.Minute {
 			t.Errorf("POST during an outage of the store = %d %v %s after %s, want 503 with Retry-After", status, header, text, time.Since(began))
 		}
@@ -162,7 +154,7 @@ func claimCheck(t *testing.T, store objectStore) {
 		store.start()
 	}
 	var posted struct{ ID string }
-	status, _, text := request(t, "POST", messages, post)
+	status, _, text := asked(t, "POST", messages, "", post)
 	if err := json.Unmarshal([]byte(text), &posted); err != nil || status != 202 {
 		t.Fatalf("POST = %d %s", status, text)
 	}
@@ -192,7 +184,7 @@ func claimCheck(t *testing.T, store objectStore) {
 	content := messages + "/" + posted.ID + "/content"
 	has := func(what string, want int) {
 		t.Helper()
-		if status, _, text := request(t, "GET", content, ""); status != want || want == 200 && !strings.Contains(text, large) {
+		if status, _, text := asked(t, "GET", content, "", ""); status != want || want == 200 && !strings.Contains(text, large) {
 			t.Errorf("%s: GET content = %d %.300s, want %d", what, status, text, want)
 		}
 	}
@@ -239,26 +231,6 @@ func claimCheck(t *testing.T, store objectStore) {
 			t.Errorf("doctor with another key:\n%s", out)
 		}
 	}
-}
-
-// request returns the response to a request with a JSON body.
-func request(t *testing.T, method, url, body string) (status int, header http.Header, text string) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header, string(b)
 }
 
 // doctor returns the report on an archive.
