@@ -3,7 +3,6 @@
 package filter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -159,11 +158,7 @@ func variables(e *kafkarecord.Event) map[string]any {
 		"topic": e.Topic, "partition": int64(e.Partition), "offset": e.Offset, "at": e.At, "key": e.Key, "event_id": e.ID, "event_type": e.Type,
 		"aggregate_id": e.AggregateID, "aggregate_type": e.AggregateType, "sequence": e.Sequence, "time": happened(e),
 		"content_type": e.ContentType, "headers": headers,
-		"data": func() any {
-			var v any
-			_ = json.Unmarshal(e.Data, &v) // null if the payload is not JSON
-			return v
-		},
+		"data": func() any { return decode(e.Data) },
 		"data_text": func() any {
 			if e.Text == nil {
 				return ""

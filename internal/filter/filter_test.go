@@ -89,12 +89,61 @@ func TestExpression_ErrorsSayWhere(t *testing.T) {
 	}
 }
 
+// Integers of the payload are integers of 64 bits, whatever a double could represent of them.
+func TestExpression_IntegersAreExact(t *testing.T) {
+	t.Parallel()
+	e := kafkarecord.Event{Data: json.RawMessage(`{"id":175928847299117063,"n":1234567,"million":1000000,"low":-9223372036854775808,"high":9223372036854775807,
+		"unsigned":18446744073709551615,"large":18446744073709551616,"f":2.5,"e":1e3,"list":[175928847299117063,5],"keys":{"a":175928847299117063}}`)}
+	for text, want := range map[string]bool{
+		`data.id == 175928847299117063`:                                            true,
+		`data.id == 175928847299117056`:                                            false,
+		`data.id in [175928847299117056, 5]`:                                       false,
+		`data.id in data.list && data.keys == {"a": 175928847299117063}`:           true,
+		`int(data.id) == 175928847299117063`:                                       true,
+		`data.id > 175928847299117062 && data.id < 175928847299117064`:             true,
+		`data.list.exists(i, i == 175928847299117056)`:                             false,
+		`string(data.n) == "1234567" && string(data.million) == "1000000"`:         true,
+		`data.low == -9223372036854775808 && data.high == 9223372036854775807`:     true,
+		`data.unsigned == 18446744073709551615u && data.unsigned > data.high`:      true,
+		`data.n + 1 == 1234568 && data.n % 2 == 1 && data.million / 3 == 333333`:   true,
+		`data.n >= 1234566.5 && double(data.n) * 0.5 == 617283.5 && data.f == 2.5`: true,
+		`data.e == 1000 && type(data.e) == double && type(data.n) == int`:          true,
+		`data.id == 175928847299117063 || data.large > 1`:                          true, // it is not used
+		`headers == {} && data.transformMap(k, v, k == "f", v) == {"f": 2.5}`:      true,
+	} {
+		x, err := Compile(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := x.Holds(&e); got != want || err != nil {
+			t.Errorf("%s = %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`data.high + 1 > 0`:      "integer overflow",
+		`data.low - 1 < 0`:       "integer overflow",
+		`data.id * data.n > 0`:   "integer overflow",
+		`int(data.unsigned) > 0`: "integer overflow",
+		`data.large > 0`:         "data: the number 18446744073709551616 is out of range",
+		`data == {}`:             "",
+	} {
+		x, err := Compile(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if got, err := x.Holds(&e); want == "" && (got || err != nil) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s = %v, %v, want the error %q", text, got, err, want)
+		}
+	}
+}
+
 // The cost of an expression is bounded for any expression and event.
 func TestExpression_CostIsBounded(t *testing.T) {
 	t.Parallel()
 	list := "[" + strings.Repeat("1,", 2000) + "1]"
 	e := kafkarecord.Event{Data: json.RawMessage(`{"l":` + list + `}`)}
-	x, err := Compile(`data.l.all(a, data.l.all(b, data.l.all(c, a + b + c > 0.0)))`)
+	x, err := Compile(`data.l.all(a, data.l.all(b, data.l.all(c, a + b + c > 0)))`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func expressionEnd(text string) int {
 // event is replaced by its error between < and >, since people read the rest.
 func (t *Text) Of(e *kafkarecord.Event, subscription string) string {
 	v := variables(e)
-	v["data"] = func() any { return exactly(e.Data) } // decoded once for all expressions
+	v["data"] = sync.OnceValue(func() any { return decode(e.Data) }) // once for all expressions
 	v["subscription"] = subscription
 	var b strings.Builder
 	var spent uint64

@@ -37,9 +37,9 @@ func TestText_OfAnEvent(t *testing.T) {
 		// With the dot of former versions.
 		`{{.aggregate_id}} {{ .data.total }} {{.headers.region}} {{.subscription}}`: `order-1 1250.00 eu big`,
 		// An error is visible in its place.
-		`Order {{data.missing.total}} of {{aggregate_id}}`:                     `Order <no such key: missing> of order-1`,
-		`{{headers.name}} {{data.lines[7]}} {{data.total + 1}} {{data.n/0.0}}`: `<no such key: name> <index out of bounds: 7> <no such overload> <JSON has no number +Inf>`,
-		`{{type(1)}} {{json({1: 2})}}`:                                         `<JSON has no type: convert it with string(…)> <JSON has no key 1: use texts>`,
+		`Order {{data.missing.total}} of {{aggregate_id}}`:                             `Order <no such key: missing> of order-1`,
+		`{{headers.name}} {{data.lines[7]}} {{data.total + 1}} {{double(data.n)/0.0}}`: `<no such key: name> <index out of bounds: 7> <no such overload> <JSON has no number +Inf>`,
+		`{{type(1)}} {{json({1: 2})}}`:                                                 `<JSON has no type: convert it with string(…)> <JSON has no key 1: use texts>`,
 		// Braces inside an expression.
 		`{{"{{"}}x{{"}}"}} {{'{{ \' }}'}} {{"a\"}}"}} {{r"\"}}`:      `{{x}} {{ ' }} a"}} \`,
 		`{{ {"a":1}.a }} {{{"a":{"b":2}}}} {{{"a":{"b":3}}.a.b}}`:    `1 {"a":{"b":2}} 3`,
@@ -69,7 +69,7 @@ func TestText_NumbersAreExact(t *testing.T) {
 		t.Errorf("one by one they are %s", got)
 	}
 	e.Data = json.RawMessage(`{"a":1e999}`)
-	if got := of(`a {{data.a}} b`, e); got != "a <data: the number 1e999 is out of range> b" {
+	if got := of(`a {{data.a}} b`, e); got != "a <data: the number 1e999 is out of range: integers have 64 bits, others are doubles> b" {
 		t.Errorf("of a long number: %s", got)
 	}
 }

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -98,9 +97,7 @@ func at(a *ast.AST, id int64, format string, args ...any) error {
 // returns an error if the result cannot be computed, is not of that form, or is larger than an
 // event may be. The data of the given event does not change.
 func (t *Transform) Apply(e kafkarecord.Event) (kafkarecord.Event, error) {
-	v := variables(&e)
-	v["data"] = func() any { return exactly(e.Data) }
-	out, _, err := t.program.Eval(v)
+	out, _, err := t.program.Eval(variables(&e))
 	if err != nil {
 		return e, err
 	}
@@ -225,6 +222,8 @@ func appendJSON(b []byte, v ref.Val, newline string, limit int) (_ []byte, err e
 		return b, errTooLarge
 	}
 	switch v := v.(type) {
+	case *types.Err: // a number without a value
+		return nil, v
 	case types.Null:
 		b = append(b, "null"...)
 	case types.Bool:
@@ -303,54 +302,4 @@ func appendMap(b []byte, m traits.Mapper, newline string, limit int) (_ []byte, 
 		b = append(b, newline...)
 	}
 	return append(b, '}'), nil
-}
-
-// exactly returns the payload for a result that may contain parts of it: integers that a
-// double does not represent are integers. Filters compare them as doubles.
-func exactly(data json.RawMessage) any {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil // the payload is not JSON
-	}
-	v, err := numbers(v)
-	if err != nil {
-		return types.WrapErr(err)
-	}
-	return v
-}
-
-// maxExact is the largest integer up to which a double represents all.
-const maxExact = 1 << 53
-
-// numbers replaces the numbers of a JSON value.
-func numbers(v any) (_ any, err error) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, x := range v {
-			if v[key], err = numbers(x); err != nil {
-				return nil, err
-			}
-		}
-	case []any:
-		for i, x := range v {
-			if v[i], err = numbers(x); err != nil {
-				return nil, err
-			}
-		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil && (n > maxExact || n < -maxExact) {
-			return n, nil
-		}
-		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil && n > maxExact {
-			return n, nil
-		}
-		f, err := v.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("data: the number %.40s is out of range", v)
-		}
-		return f, nil
-	}
-	return v, nil
 }

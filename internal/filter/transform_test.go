@@ -109,7 +109,7 @@ func TestTransform_ErrorsSayWhere(t *testing.T) {
 		`{"headers": "a"}`:                              {never, "the type is string"},
 		`"` + strings.Repeat("x", MaxLength) + `"`:      {never, "size"},
 		`data`:                                             {later, "use payload and headers"},
-		`data.n`:                                           {later, "the result is a double, want a map"},
+		`data.n`:                                           {later, "the result is a int, want a map"},
 		`data.lines[7]`:                                    {later, "index"},
 		`{"payload": data.missing}`:                        {later, "no such key: missing"},
 		`{"payload": 0.0 / 0.0}`:                           {later, "payload: JSON has no number NaN"},
@@ -117,7 +117,7 @@ func TestTransform_ErrorsSayWhere(t *testing.T) {
 		`{"payload": [{"a": b"x"}]}`:                       {later, "payload: JSON has no bytes"},
 		`{"payload": {1: 2}}`:                              {later, "payload: JSON has no key 1"},
 		`{"headers": data.lines}`:                          {later, "headers: it is a list, want a map of texts"},
-		`{"headers": {"a": data.n}}`:                       {later, "headers: a is a double, want a text or null: use string(…)"},
+		`{"headers": {"a": data.n}}`:                       {later, "headers: a is a int, want a text or null: use string(…)"},
 		`{"headers": {"": "a"}}`:                           {later, "headers: the name  is no text, or empty"},
 		`{"headers": {"content-type": null}}`:              {later, "headers: content-type cannot be removed"},
 		`{"headers": {"ce_id": "e-2"}}`:                    {later, "headers: ce_id cannot be changed"},
@@ -146,7 +146,7 @@ func TestTransform_ErrorsSayWhere(t *testing.T) {
 // Numbers in the payload do not change on their way into the result.
 func TestTransform_NumbersAreExact(t *testing.T) {
 	t.Parallel()
-	x, err := CompileTransform(`{"payload": {"all": data, "id": data.id, "sum": data.n + 1.0}}`)
+	x, err := CompileTransform(`{"payload": {"all": data, "id": data.id, "sum": data.n + 1}}`)
 	if err != nil {
 		t.Fatal(err)
 	}

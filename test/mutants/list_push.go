@@ -39,9 +39,6 @@ var pushMutants = []mutant{
 	inText("OfAnEvent", mutant{
 		name: "text: an error is not visible", old: "		return \"<\" + err.Error() + \">\"\n", new: "		return \"\"\n",
 	}),
-	inText("Exact", mutant{
-		name: "text: a long integer becomes a double", old: "	v[\"data\"] = func() any { return exactly(e.Data) }", new: "	//",
-	}),
 	inText("ErrorsSayWhere", mutant{
 		name: "text: the position is that in the expression", old: "expression[:end], from, nothing", new: "expression[:end], start, nothing",
 	}),

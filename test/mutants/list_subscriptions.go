@@ -83,9 +83,10 @@ var subscriptionMutants = []mutant{
 	inTransform("Bounded", mutant{
 		name: "transform: a result is not bounded while it is encoded", old: "	if len(b) > limit {", new: "	if len(b) > 10*limit {",
 	}),
-	inTransform("Exact", mutant{
-		name: "transform: a long integer becomes a double", old: "err == nil && (n > maxExact || n < -maxExact)", new: "err == nil && n > maxExact && false",
-	}),
+	{
+		name: "filter: a long integer becomes a double", file: "internal/filter/data.go", pkg: "./internal/filter", run: "Exact",
+		old: "ParseInt(text, 10, 64)", new: "ParseInt(text, 10, 32)",
+	},
 	inTransform("PayloadAndHeaders", mutant{
 		name: "transform: null does not remove a header", old: "			delete(merged, string(name))", new: "			merged[string(name)] = \"\"",
 	}),
