@@ -129,7 +129,7 @@ func (s *Server) open(clock *faults.Clock) error {
 		hook = faults.Chain(s.faults, s.cfg.Hook)
 	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog, Clock: s.clock, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
+		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
 		CDC: cdc.NewManager(s.catalog, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil

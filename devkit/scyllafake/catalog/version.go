@@ -34,5 +34,9 @@ func (v Version) AtLeast(major, minor int) bool {
 // HasTablets reports whether keyspaces can be created with tablets.
 func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
 
+// RefusesReversedSerialReads reports whether a SELECT at SERIAL or LOCAL_SERIAL against
+// the clustering order fails.
+func (v Version) RefusesReversedSerialReads() bool { return v.AtLeast(2026, 1) }
+
 // HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }

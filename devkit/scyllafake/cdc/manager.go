@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
@@ -12,7 +14,7 @@ import (
 // Streams returns the stream of a change. *topology.Topology implements it.
 type Streams interface {
 	VnodeStream(token, timestamp int64, now time.Time) (*topology.StreamID, error)
-	TabletStream(storeID uint32, token, timestamp int64, now time.Time) (*topology.StreamID, error)
+	TabletStream(storeID uint32, logID uuid.UUID, token, timestamp int64, now time.Time) (*topology.StreamID, error)
 }
 
 // Rows reads rows for images. *store.Store implements it.

@@ -88,7 +88,7 @@ func (t *transformer) begin(ts int64, rows, width int) error {
 	var stream *topology.StreamID
 	var err error
 	if t.plan.tablets {
-		stream, err = t.streams.TabletStream(t.plan.base.StoreID, t.base.Token, ts, t.now)
+		stream, err = t.streams.TabletStream(t.plan.base.StoreID, t.plan.log.ID, t.base.Token, ts, t.now)
 	} else {
 		stream, err = t.streams.VnodeStream(t.base.Token, ts, t.now)
 	}

@@ -84,10 +84,22 @@ func (e *Engine) checkRead(t *catalog.Table, cl Consistency) error {
 	return e.available(t.Keyspace, cl)
 }
 
-// checkSerial refuses a serial read of anything but one partition.
-func (s *selection) checkSerial() error {
-	if s.params.Consistency.serial() && (!s.src.byKey || len(s.src.keys) != 1) {
+// checkSerial refuses a serial read of anything but one partition, and, as newer
+// releases do, one against the clustering order: that one has the form of a timeout,
+// whatever the partition contains.
+func (s *selection) checkSerial(v catalog.Version) error {
+	if !s.params.Consistency.serial() {
+		return nil
+	}
+	if !s.src.byKey || len(s.src.keys) != 1 {
 		return cqlerr.Invalidf("SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time")
+	}
+	if t := s.q.table; s.q.reversed && v.RefusesReversedSerialReads() {
+		return &cqlerr.Error{
+			Code:        cqlerr.ReadTimeout,
+			Message:     "Operation timed out for " + t.Keyspace + "." + t.Name + " - received only 0 responses from 1 CL=ANY.",
+			Consistency: uint16(Any), BlockFor: 1,
+		}
 	}
 	return nil
 }

@@ -117,6 +117,8 @@ type Config struct {
 	Costs *ReadCosts
 	// Clock is the node's wall clock; nil means that of the host. Fault hooks skew it.
 	Clock store.Clock
+	// Version is the release whose behaviour clients meet; the zero value is the oldest.
+	Version catalog.Version
 	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means
 	// datacenter1.
 	DataCenter string
@@ -146,6 +148,7 @@ type Engine struct {
 	clock   *expr.Clock
 	locks   stripes
 	costs   *ReadCosts
+	version catalog.Version
 
 	mu      sync.Mutex
 	closed  bool
@@ -177,6 +180,7 @@ func New(c Config) *Engine {
 		dc:      dc,
 		clock:   expr.NewClock(clock),
 		costs:   c.Costs,
+		version: c.Version,
 		replays: map[*replay]struct{}{},
 		decided: map[partitionID][]decision{},
 	}

@@ -115,7 +115,7 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 		return false, err
 	}
 	s.src.ranges = ranges
-	if err := s.checkSerial(); err != nil {
+	if err := s.checkSerial(e.version); err != nil {
 		return false, err
 	}
 	return s.resume()

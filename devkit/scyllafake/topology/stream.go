@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
@@ -46,12 +48,12 @@ func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID
 	gens := t.state.Load().generations
 	nowMicros := now.UnixMicro()
 	if timestamp > nowMicros+Leeway.Microseconds() {
-		return nil, errFuture(timestamp, nowMicros)
+		return nil, t.errFuture(timestamp, nowMicros)
 	}
 	current := usedAt(gens, nowMicros)
 	if current < 0 {
 		return nil, cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC stream (current time: %s)."+
-			" Are we in the middle of a cluster upgrade?", formatTime(nowMicros))
+			" Are we in the middle of a cluster upgrade?", t.formatTime(nowMicros))
 	}
 	if timestamp < gens[current].start {
 		if !t.nearPast || timestamp <= nowMicros-Leeway.Microseconds() {
@@ -66,11 +68,12 @@ func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID
 }
 
 // TabletStream is VnodeStream for a table, identified by its number in storage, in a
-// keyspace with tablets.
-func (t *Topology) TabletStream(storeID uint32, token, timestamp int64, now time.Time) (*StreamID, error) {
+// keyspace with tablets. Every timestamp from the table's first stream set on has a
+// stream, however old it is. logID is the id of the table's log.
+func (t *Topology) TabletStream(storeID uint32, logID uuid.UUID, token, timestamp int64, now time.Time) (*StreamID, error) {
 	nowMicros := now.UnixMicro()
 	if timestamp > nowMicros+Leeway.Microseconds() {
-		return nil, errFuture(timestamp, nowMicros)
+		return nil, t.errFuture(timestamp, nowMicros)
 	}
 	table := t.state.Load().tables[storeID]
 	if table == nil {
@@ -81,8 +84,7 @@ func (t *Topology) TabletStream(storeID uint32, token, timestamp int64, now time
 		i--
 	}
 	if i < 0 {
-		return nil, cqlerr.New(cqlerr.Server, "cdc: attempted to get a stream for a time before the table's first streams"+
-			" (write timestamp: %s, first streams started at: %s)", formatTime(timestamp), formatTime(table.sets[0].start))
+		return nil, cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC streams for table %s for timestamp %d.", logID, timestamp)
 	}
 	return table.sets[i].stream(token), nil
 }
@@ -98,13 +100,13 @@ func usedAt(gens []*Generation, timestamp int64) int {
 	return -1
 }
 
-func errFuture(timestamp, now int64) error {
+func (t *Topology) errFuture(timestamp, now int64) error {
 	return cqlerr.Invalidf("cdc: attempted to get a stream \"from the future\" (%s; current server time: %s)."+
 		" With CDC you cannot send writes with timestamps arbitrarily into the future, because we don't"+
 		" know what streams will be used at that time.\n"+
 		"We *do* allow sending writes into the near future, but our ability to do that is limited."+
 		" If you really must use your own timestamps, then make sure your clocks are well-synchronized"+
-		"  with the database's clocks.", formatTime(timestamp), formatTime(now))
+		"  with the database's clocks.", t.formatTime(timestamp), t.formatTime(now))
 }
 
 func (t *Topology) errPast(timestamp, now, start int64) error {
@@ -114,16 +116,19 @@ func (t *Topology) errPast(timestamp, now, start int64) error {
 			" consistency properties.\n"+
 			"We *do* allow sending writes into the near past, but our ability to do that is limited."+
 			" Are you using client-side timestamps? Make sure your clocks are well-synchronized"+
-			" with the database's clocks.", formatTime(timestamp), formatTime(now))
+			" with the database's clocks.", t.formatTime(timestamp), t.formatTime(now))
 	}
 	return cqlerr.Invalidf("cdc: attempted to get a stream from an earlier generation than the currently used one."+
 		" With CDC you cannot send writes with timestamps too far into the past, because that would break"+
 		" consistency properties (write timestamp: %s, current generation started at: %s)",
-		formatTime(timestamp), formatTime(start))
+		t.formatTime(timestamp), t.formatTime(start))
 }
 
-// formatTime formats a timestamp (µs) as in ScyllaDB's messages: whole seconds, rounded
-// towards 1970.
-func formatTime(micros int64) string {
+// formatTime formats a timestamp (µs) as in ScyllaDB's messages: with nanoseconds, or, in
+// old releases, in whole seconds, rounded towards 1970.
+func (t *Topology) formatTime(micros int64) string {
+	if t.nearPast {
+		return time.UnixMicro(micros).UTC().Format("2006/01/02 15:04:05.000000000")
+	}
 	return time.Unix(micros/1e6, 0).UTC().Format("2006/01/02 15:04:05")
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -234,6 +236,7 @@ func TestVnodeStream_MessagesAsRecorded(t *testing.T) {
 
 func TestTabletStream(t *testing.T) {
 	t.Parallel()
+	logID := uuid.MustParse("f4e84762-ebb4-11f1-b3e4-53aaf5d138cc")
 	st, c := newMemory(), newClock()
 	recent := func(o *Options) { o.Version, o.RingDelay = catalog.Version{Major: 2025, Minor: 4}, 2*time.Second }
 	top := open(t, st, c, recent)
@@ -261,7 +264,7 @@ func TestTabletStream(t *testing.T) {
 		t.Errorf("stream tokens %d, want the tablets' last ones %d", last, want)
 	}
 	for token, want := range map[int64]int{math.MinInt64: 0, -1: 1, 0: 2, math.MaxInt64 / 2: 2, math.MaxInt64/2 + 1: 3, math.MaxInt64: 3} {
-		id, err := top.TabletStream(7, token, c.at.UnixMicro(), c.at)
+		id, err := top.TabletStream(7, logID, token, c.at.UnixMicro(), c.at)
 		if err != nil || *id != first.streams[want] {
 			t.Errorf("TabletStream(%d) = %x, %v, want stream %d", token, id, err, want)
 		}
@@ -275,7 +278,7 @@ func TestTabletStream(t *testing.T) {
 		t.Errorf("the split is at %v, want %v", at, want)
 	}
 	for ts, set := range map[time.Time]int{at.Add(-time.Microsecond): 0, at: 1} {
-		id, err := top.TabletStream(7, 5, ts.UnixMicro(), at)
+		id, err := top.TabletStream(7, logID, 5, ts.UnixMicro(), at)
 		if err != nil || *id != *top.state.Load().tables[7].sets[set].stream(5) {
 			t.Errorf("TabletStream() at %v = %x, %v, want one of set %d", ts, id, err, set)
 		}
@@ -288,10 +291,11 @@ func TestTabletStream(t *testing.T) {
 	if got := st.rows["system.cdc_timestamps"]; got != 2 {
 		t.Errorf("%d rows of cdc_timestamps, want 2", got)
 	}
-	if _, err := top.TabletStream(7, 5, c.at.Add(-6*time.Second).UnixMicro(), c.at); !isCode(err, cqlerr.Server) {
-		t.Errorf("before the first set: %v, want 0000", err)
+	const none = "cdc::metadata::get_stream: could not find any CDC streams for table f4e84762-ebb4-11f1-b3e4-53aaf5d138cc for timestamp 1."
+	if _, err := top.TabletStream(7, logID, 5, 1, c.at); !isCode(err, cqlerr.Server) || !strings.Contains(err.Error(), none) {
+		t.Errorf("before the first set: %v, want 0000 %s", err, none)
 	}
-	if _, err := top.TabletStream(7, 5, c.at.Add(6*time.Second).UnixMicro(), c.at); !isCode(err, cqlerr.Invalid) {
+	if _, err := top.TabletStream(7, logID, 5, c.at.Add(6*time.Second).UnixMicro(), c.at); !isCode(err, cqlerr.Invalid) {
 		t.Errorf("6 s ahead: %v, want 2200", err)
 	}
 

@@ -1,0 +1,63 @@
+package scyllafake_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+)
+
+// Statements read at SERIAL and LOCAL_SERIAL: those against the clustering order of
+// their table are refused by 2026.1 (recording T3), and never by 5.1.
+func TestServer_SerialReadsAgainstTheClusteringOrder(t *testing.T) {
+	t.Parallel()
+	reads := map[string]bool{ // refused
+		"SELECT v FROM ks.up WHERE k = ?":                                   false,
+		"SELECT v FROM ks.up WHERE k = ? ORDER BY c ASC LIMIT 1":            false,
+		"SELECT v FROM ks.up WHERE k = ? ORDER BY c DESC":                   true,
+		"SELECT v FROM ks.up WHERE k = ? ORDER BY c DESC LIMIT 1":           true,
+		"SELECT v FROM ks.up WHERE k = ? AND c < 5 ORDER BY c DESC LIMIT 1": true,
+		"SELECT max(c) FROM ks.up WHERE k = ?":                              false,
+		"SELECT v FROM ks.down WHERE k = ?":                                 false,
+		"SELECT v FROM ks.down WHERE k = ? ORDER BY c DESC LIMIT 1":         false,
+		"SELECT v FROM ks.down WHERE k = ? ORDER BY c ASC":                  true,
+	}
+	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Version: "2026.1"}, {Version: "2026.1", Tablets: true}} {
+		t.Run(fmt.Sprintf("%s tablets %t", conf.Version, conf.Tablets), func(t *testing.T) {
+			t.Parallel()
+			s := session(t, cluster(t, startTCP(t, func(c *scyllafake.Config) { c.Version, c.Tablets = conf.Version, conf.Tablets })))
+			exec(t, s,
+				"CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
+				"CREATE TABLE ks.up (k int, c int, v int, PRIMARY KEY (k, c))",
+				"CREATE TABLE ks.down (k int, c int, v int, PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)",
+				"INSERT INTO ks.up (k, c, v) VALUES (1, 1, 1)", "INSERT INTO ks.down (k, c, v) VALUES (1, 1, 1)")
+			for text, refused := range reads {
+				for _, key := range []int{1, 2} { // one partition is empty
+					for _, level := range []gocql.Consistency{gocql.Serial, gocql.LocalSerial, gocql.Quorum} {
+						for name, q := range map[string]*gocql.Query{
+							"prepared": s.Query(text, key),
+							"plain":    s.Query(strings.Replace(text, "?", fmt.Sprint(key), 1)),
+						} {
+							err := q.Consistency(level).Exec()
+							if !refused || level == gocql.Quorum || conf.Version == "5.1" {
+								if err != nil {
+									t.Errorf("%s of %d at %v, %s: %v", text, key, level, name, err)
+								}
+								continue
+							}
+							var e *gocql.RequestErrReadTimeout
+							if !errors.As(err, &e) || e.Received != 0 || e.BlockFor != 1 || e.Consistency != gocql.Any || e.DataPresent != 0 ||
+								!strings.HasSuffix(e.Message, " - received only 0 responses from 1 CL=ANY.") {
+								t.Errorf("%s of %d at %v, %s: %v, want the read timeout of the node", text, key, level, name, err)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
