@@ -154,8 +154,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestProofs", mutant{
 		name: "the proof reads the partition of the aggregate's id", file: "relay/internal/readback/proof_near.go",
-		old: "Key: a.key}",
-		new: "Key: a.event.Key()}",
+		old: "keyPartition(a.topic, a.key, len",
+		new: "keyPartition(a.topic, a.event.AggregateID[:], len",
 	}),
 	unit("TestLate_FirstEvent", mutant{
 		name: "a new generation makes the rows before it count as published", file: "relay/internal/checkpoint/streams.go",
@@ -219,8 +219,13 @@ var lateMutants = []mutant{
 	}),
 	unit("TestProofs", mutant{
 		name: "records deleted by retention count as not published", file: "relay/internal/readback/proof_wide.go",
-		old: "		if start.Offset == 0 {",
-		new: "		if true {",
+		old: "	case start.Offset == 0:",
+		new: "	case true:",
+	}),
+	unit("TestProofs_UnknownTopic", mutant{
+		name: "one answer of a broker proves that a topic does not exist", file: "relay/internal/readback/unknown.go",
+		old: "a.over || now.Sub(a.since) >= agreeFor",
+		new: "true",
 	}),
 	unit("TestProofs_WaitForTheBroker", mutant{
 		name: "a partition that cannot be read proves that an event is not published", file: "relay/internal/readback/proof_near.go",

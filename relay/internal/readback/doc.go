@@ -11,5 +11,13 @@
 // start has read it. The package publishes nothing; it seeds the dedup index of a
 // publish.Publisher.
 //
+// What it relies on, and what follows where that fails:
+//
+//   - A topic to which a relay has published exists. A broker may not know it for a while, so
+//     it counts as deleted once the brokers agree for seconds (unknownTopics); until then a
+//     start waits and a proof returns an error.
+//   - A partition retains every record since its first one. What retention has deleted from
+//     the partition of an event's key counts as published; other partitions prove nothing.
+//
 // Group.mu is taken before Reader.mu.
 package readback

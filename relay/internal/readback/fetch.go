@@ -60,6 +60,11 @@ type Topics struct {
 	// Denied contains the topics whose read access is denied, with the errors.
 	Denied map[string]error
 
+	// unknown decides which topics do not exist; nil ignores unknown ones. So are those for
+	// which expects returns false.
+	unknown *unknownTopics
+	expects func(topic string) bool
+
 	Parts map[string]map[int32]*Partition
 	// noEpochs counts failed requests for the end of an epoch. Some brokers do not
 	// support them.
@@ -82,30 +87,42 @@ func (t *Topics) each(f func(*Partition)) {
 // timestamps have other meanings in Kafka. It may be called again for partitions that
 // have moved. It returns an error if no broker responded.
 func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) error {
-	details := make(kadm.TopicDetails)
-	if err := t.eachTopic(topics, func(some ...string) error {
-		found, err := t.Admin.ListTopics(ctx, some...)
-		maps.Copy(details, found)
-		return err
-	}); err != nil {
+	details, agree, err := describeTopics(ctx, t.Client, topics)
+	if err != nil {
 		return fmt.Errorf("look up the topics to read back: %w", err)
 	}
+	now := time.Now()
 	var begin, trimmed []string
 	for _, topic := range topics {
 		d, seen := details[topic]
+		err := kerr.ErrorForCode(d.ErrorCode)
 		switch {
-		case !seen, errors.Is(d.Err, kerr.UnknownTopicOrPartition):
-			continue // it is denied, or nothing was published to it
-		case d.Err != nil:
-			t.part(topic, -1).lastErr = d.Err
+		case !seen, isUnknown(err) && t.unknown == nil:
+			continue
+		case t.unknown.isDeleted(topic, isUnknown(err) && agree[topic], now):
+			delete(t.Parts, topic)
+			continue
+		case isUnknown(err) && !t.expects(topic):
+			continue // nothing was published to it
+		case isUnknown(err):
+			t.part(topic, -1).lastErr = errUnknownTopic
+			continue
+		case isDenied(err):
+			t.deny(topic, err)
+			continue
+		case err != nil:
+			t.part(topic, -1).lastErr = err
 			continue
 		}
 		delete(t.Parts[topic], -1)
 		for _, pd := range d.Partitions {
 			p := t.part(topic, pd.Partition)
-			p.topicID, p.leader, p.epoch, p.moved = d.ID, pd.Leader, pd.LeaderEpoch, false
-			if pd.Err != nil {
-				p.lastErr, p.moved = pd.Err, true
+			if p.begun && p.topicID != d.TopicID {
+				*p = Partition{topic: topic, partition: pd.Partition} // the topic was created again
+			}
+			p.topicID, p.leader, p.epoch, p.moved = d.TopicID, pd.Leader, pd.LeaderEpoch, false
+			if err := kerr.ErrorForCode(pd.ErrorCode); err != nil {
+				p.lastErr, p.moved = err, true
 				continue
 			}
 			if !p.begun {

@@ -43,6 +43,7 @@ type Proofs struct {
 	Reads     prometheus.Counter
 
 	near, wide chan *proofAsk
+	unknown    *unknownTopics
 
 	mu     sync.Mutex
 	first  int64 // the write time from which a relay of this name has read rows; 0 if unknown
@@ -86,6 +87,7 @@ func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *Pro
 	return &Proofs{
 		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, Results: m.Results, Reads: m.reads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
+		unknown: newUnknownTopics(),
 	}
 }
 

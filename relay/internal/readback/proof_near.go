@@ -3,9 +3,9 @@ package readback
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -142,10 +142,18 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 	}
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
-	details, err := d.details(ctx, topics)
+	d.Reads.Inc()
+	details, agree, err := describeTopics(ctx, d.client, topics)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("look up the topics of earlier events: %w", err)
 	}
+	var saved []string
+	if len(agree) > 0 {
+		if saved, err = d.store.Topics(ctx); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
 	type key struct {
 		topic     string
 		partition int32
@@ -161,15 +169,18 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 			d.refused(a.topic, err)
 			a.reply(proofAnswer{result: ProofUnproven})
 			continue
-		case errors.Is(err, kerr.UnknownTopicOrPartition) || err == nil && len(t.Partitions) == 0:
+		case isUnknown(err) && slices.Contains(saved, a.topic) && !d.unknown.isDeleted(a.topic, agree[a.topic], now):
+			a.reply(proofAnswer{err: fmt.Errorf("look up topic %s: %w", a.topic, errUnknownTopic)})
+			continue
+		case isUnknown(err) || err == nil && len(t.Partitions) == 0:
 			a.reply(proofAnswer{result: proofNotNear})
 			continue
 		case err != nil:
 			a.reply(proofAnswer{err: fmt.Errorf("look up topic %s: %w", a.topic, err)})
 			continue
 		}
-		n := kgo.StickyKeyPartitioner(nil).ForTopic(a.topic).Partition(&kgo.Record{Topic: a.topic, Key: a.key}, len(t.Partitions))
-		i := slices.IndexFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == int32(n) })
+		n := keyPartition(a.topic, a.key, len(t.Partitions))
+		i := slices.IndexFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.Partition == n })
 		if i < 0 {
 			a.reply(proofAnswer{result: proofNotNear})
 			continue
@@ -179,10 +190,10 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 			a.reply(proofAnswer{err: fmt.Errorf("partition %d of topic %s: %w", n, a.topic, err)})
 			continue
 		}
-		p := parts[key{a.topic, int32(n)}]
+		p := parts[key{a.topic, n}]
 		if p == nil {
-			p = &nearPartition{Partition: Partition{topic: a.topic, topicID: t.TopicID, partition: int32(n), leader: at.Leader, epoch: at.LeaderEpoch}}
-			parts[key{a.topic, int32(n)}] = p
+			p = &nearPartition{Partition: Partition{topic: a.topic, topicID: t.TopicID, partition: n, leader: at.Leader, epoch: at.LeaderEpoch}}
+			parts[key{a.topic, n}] = p
 		}
 		p.asks = append(p.asks, a)
 	}
@@ -194,27 +205,9 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 	return out, nil
 }
 
-// details requests the metadata of topics. Package kadm fails for all of them if access
-// to one is denied.
-func (d *Proofs) details(ctx context.Context, topics []string) (map[string]kmsg.MetadataResponseTopic, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	for _, t := range topics {
-		rt := kmsg.NewMetadataRequestTopic()
-		rt.Topic = kmsg.StringPtr(t)
-		req.Topics = append(req.Topics, rt)
-	}
-	d.Reads.Inc()
-	resp, err := req.RequestWith(ctx, d.client)
-	if err != nil {
-		return nil, fmt.Errorf("look up the topics of earlier events: %w", err)
-	}
-	out := make(map[string]kmsg.MetadataResponseTopic)
-	for _, t := range resp.Topics {
-		if t.Topic != nil {
-			out[*t.Topic] = t
-		}
-	}
-	return out, nil
+// keyPartition returns the partition of a key in a topic of n partitions.
+func keyPartition(topic string, key []byte, n int) int32 {
+	return int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Topic: topic, Key: key}, n))
 }
 
 // offsets sets the expected offset of the first event of each partition.

@@ -1,6 +1,7 @@
 package readback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
@@ -23,10 +23,11 @@ const proofTries = 5
 
 // readWide reads all topics of the relay back to when the oldest of the rows was written.
 func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
-	topics, err := d.store.Topics(ctx)
+	saved, err := d.store.Topics(ctx)
 	if err != nil {
 		return err
 	}
+	topics := slices.Clone(saved)
 	oldest := batch[0].since
 	for _, a := range batch {
 		oldest = min(oldest, a.since)
@@ -37,21 +38,6 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	topics = slices.AppendSeq(topics, maps.Values(d.cfg.Topics))
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
-	denied := make(map[string]bool)
-	details, err := d.details(ctx, topics)
-	if err != nil {
-		return err
-	}
-	var there []string
-	for _, topic := range topics {
-		switch err := kerr.ErrorForCode(details[topic].ErrorCode); {
-		case isDenied(err):
-			denied[topic] = true
-			d.refused(topic, err)
-		case !errors.Is(err, kerr.UnknownTopicOrPartition):
-			there = append(there, topic)
-		}
-	}
 	var mu sync.Mutex // guards found
 	found := make(map[gocql.UUID]bool)
 	for _, a := range batch {
@@ -60,6 +46,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	t := &Topics{
 		Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil,
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
+		unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
 		Take: func(events []Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -70,30 +57,33 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 			}
 		},
 	}
-	err = d.readAll(ctx, t, there, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin))
+	err = d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin))
 	for topic, why := range t.Denied {
-		denied[topic] = true
 		d.refused(topic, why)
 	}
 	if err != nil {
 		return err
 	}
-	retained, err := d.retention(ctx, slices.DeleteFunc(there, func(topic string) bool { return denied[topic] }))
+	retained, err := d.retention(ctx, t)
 	if err != nil {
 		return err
 	}
 	for _, a := range batch {
 		answer := proofAnswer{result: ProofPublished}
 		if !found[a.event.ID] {
-			answer.result = d.absent(a, denied, retained)
+			if answer.result, err = d.absent(a, t, retained); err != nil {
+				answer = proofAnswer{err: err}
+			}
 		}
 		a.reply(answer)
 	}
 	return nil
 }
 
-// readAll reads the topics since then up to their ends.
+// readAll reads the topics since then up to their ends. It waits until the brokers agree about
+// unknown topics.
 func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since time.Time) error {
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		var pending []*Partition
 		d.Reads.Inc()
@@ -115,7 +105,8 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 		if err == nil && len(pending) > 0 {
 			err = unread(pending)
 		}
-		if err == nil || attempt == proofTries {
+		patient := errors.Is(err, errUnknownTopic) && time.Since(began) < 2*agreeFor
+		if err == nil || attempt >= proofTries && !patient {
 			return err
 		}
 		if err := retry.Wait(ctx, retry.Required(d.cfg.RetryMin, d.cfg.RetryMax, attempt)); err != nil {
@@ -124,52 +115,67 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 	}
 }
 
-// retention returns the time in milliseconds from which each topic has every record, 0 if
-// none was deleted.
-func (d *Proofs) retention(ctx context.Context, topics []string) (map[string]int64, error) {
-	out := make(map[string]int64)
+// retained is where the partitions of topics begin.
+type retained struct{ starts, firsts kadm.ListedOffsets }
+
+// retention returns where the partitions of the topics that were read begin.
+func (d *Proofs) retention(ctx context.Context, t *Topics) (r retained, err error) {
+	var topics []string
+	for topic := range t.Parts {
+		if t.Denied[topic] == nil {
+			topics = append(topics, topic)
+		}
+	}
 	if len(topics) == 0 {
-		return out, nil
+		return r, nil
 	}
-	starts, err := d.admin.ListStartOffsets(ctx, topics...)
-	if err == nil {
-		err = starts.Error()
+	if r.starts, err = d.admin.ListStartOffsets(ctx, topics...); err != nil {
+		return r, fmt.Errorf("look up where topics begin: %w", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("look up where topics begin: %w", err)
+	if r.firsts, err = d.admin.ListOffsetsAfterMilli(ctx, 0, topics...); err != nil {
+		return r, fmt.Errorf("look up the first records of topics: %w", err)
 	}
-	firsts, err := d.admin.ListOffsetsAfterMilli(ctx, 0, topics...)
-	if err == nil {
-		err = firsts.Error()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up the first records of topics: %w", err)
-	}
-	starts.Each(func(start kadm.ListedOffset) {
-		if start.Offset == 0 {
-			return
-		}
-		at := int64(math.MaxInt64)
-		if o, ok := firsts.Lookup(start.Topic, start.Partition); ok && o.Timestamp > 0 {
-			at = o.Timestamp
-		}
-		out[start.Topic] = max(out[start.Topic], at)
-	})
-	return out, nil
+	return r, nil
 }
 
-// absent returns what follows for an event that is in none of the topics. A topic
-// that does not exist has no entry in retained.
-//
-// Only the topic of the event decides, also if the relay may have had other names of topics
-// when the row was written: a topic that another name had, and that was trimmed, deleted or
-// never created, proves nothing, and a duplicate is better than a loss.
-func (d *Proofs) absent(a *proofAsk, denied map[string]bool, retained map[string]int64) ProofResult {
-	switch since := retained[a.topic]; {
-	case denied[a.topic]:
-		return ProofUnproven
-	case since > 0 && since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds():
-		return ProofPublished
+// since returns the time in milliseconds from which a partition has every record, 0 if none
+// was deleted. A partition without records has none.
+func (r *retained) since(topic string, part int32) (int64, error) {
+	start, ok := r.starts.Lookup(topic, part)
+	first, too := r.firsts.Lookup(topic, part)
+	switch {
+	case !ok || !too:
+		return 0, fmt.Errorf("the broker did not return where partition %d of topic %s begins", part, topic)
+	case start.Err != nil || first.Err != nil:
+		return 0, fmt.Errorf("look up where partition %d of topic %s begins: %w", part, topic, cmp.Or(start.Err, first.Err))
+	case start.Offset == 0:
+		return 0, nil
+	case first.Timestamp > 0:
+		return first.Timestamp, nil
+	default:
+		return math.MaxInt64, nil
 	}
-	return ProofUnpublished
+}
+
+// absent returns what follows for an event that is in none of the topics.
+//
+// Only the partition of the event's key decides, in the topic that the event has now. Another
+// partition, one that the key had before partitions were added, and a topic that another name
+// had, prove nothing where they were trimmed: a duplicate is better than a loss.
+func (d *Proofs) absent(a *proofAsk, t *Topics, r retained) (ProofResult, error) {
+	parts := len(t.Parts[a.topic])
+	switch {
+	case t.Denied[a.topic] != nil:
+		return ProofUnproven, nil
+	case parts == 0: // the topic does not exist
+		return ProofUnpublished, nil
+	}
+	since, err := r.since(a.topic, keyPartition(a.topic, a.key, parts))
+	if err != nil {
+		return ProofUnpublished, err
+	}
+	if since > 0 && since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds() {
+		return ProofPublished, nil
+	}
+	return ProofUnpublished, nil
 }

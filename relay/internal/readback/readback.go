@@ -77,6 +77,7 @@ type Reader struct {
 	running bool
 	waiting error // the error of the last failed attempt
 	unread  unreadPartitions
+	unknown *unknownTopics
 	found   dedup.Found
 	ours    bool    // an event of this relay was found since came was last called
 	leader  *Reader // the reader that reads for this one
@@ -86,8 +87,9 @@ type Reader struct {
 func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generations, p *publish.Publisher) *Reader {
 	r := &Reader{
 		cfg: cfg, log: cfg.Logger, Metrics: m, Store: store, source: source, publisher: p,
-		saved: make(map[string]bool),
-		found: dedup.NewFound(),
+		saved:   make(map[string]bool),
+		unknown: newUnknownTopics(),
+		found:   dedup.NewFound(),
 	}
 	p.SetTopicNames(r)
 	return r
@@ -95,10 +97,7 @@ func New(cfg *Config, m *Metrics, store checkpoint.Store, source cdclog.Generati
 
 // Remember saves the topic. It is called before the first event is published to it.
 func (r *Reader) Remember(ctx context.Context, topic string) error {
-	r.mu.Lock()
-	known := r.saved[topic]
-	r.mu.Unlock()
-	if known {
+	if r.isSaved(topic) {
 		return nil
 	}
 	if err := r.Store.SaveTopic(ctx, topic); err != nil {
@@ -198,7 +197,15 @@ func (r *Reader) NewTopics() *Topics {
 	return &Topics{
 		Client: client, Admin: admin, Source: r.cfg.Source, owns: []*cdclog.Portion{r.Own},
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error), Take: r.take,
+		unknown: r.unknown, expects: r.isSaved,
 	}
+}
+
+// isSaved reports whether the store has the topic: a relay has published to it.
+func (r *Reader) isSaved(topic string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.saved[topic]
 }
 
 // Most returns the maximum number of events, which changes with the shards of the process;
