@@ -64,7 +64,7 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 // decide inserts the event at the next sequence number of the outbox by a
 // conditional insert, which one writer wins, and then applies it to the order.
 //
-// Each round first reads the last event at SERIAL, which resolves the previous
+// Each round first reads the last events at SERIAL, which resolves the previous
 // round: a decided conditional insert with an unknown outcome is completed by
 // the read, whether it was ours or of another writer. If our insert is decided
 // after the read, the next insert conflicts with it and the following read
@@ -141,7 +141,7 @@ var errCrowded = errors.New("lost every race to concurrent changes")
 // events, the order after that change. search includes events before the last
 // one.
 func (s *Service) findChange(ctx context.Context, me *identity, search bool) (head Order, mine *Order, err error) {
-	head, err = s.load(ctx, me.orderID, s.cfg.SerialConsistency, repairNow)
+	head, err = s.load(ctx, me.orderID, decided, repairNow)
 	switch {
 	case err != nil:
 		return Order{}, nil, err

@@ -85,7 +85,7 @@ func (n *NewOrder) first(id identity, headers map[string]string) (Order, outbox.
 // first request, or ErrNotFound. Once its first event has expired, it returns
 // the current order; its version shows this.
 func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
-	o, err := s.load(ctx, id.orderID, s.cfg.Consistency, repairNow)
+	o, err := s.load(ctx, id.orderID, plain, repairNow)
 	if err != nil || o.Version == 1 {
 		return o, err
 	}
@@ -148,7 +148,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 // isStored reports whether both rows of a new order can be read. It returns
 // false if the read fails.
 func (s *Service) isStored(ctx context.Context, o *Order) bool {
-	got, event, err := s.read(ctx, o.ID, s.cfg.Consistency)
+	got, event, err := s.read(ctx, o.ID, plain)
 	return err == nil && got != nil && event != nil && got.Version >= o.Version && event.Sequence >= o.Version
 }
 

@@ -60,7 +60,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			return err
 		},
 		"read": func(s *Service, id gocql.UUID) error {
-			if _, _, err := s.store.head(t.Context(), id, s.cfg.SerialConsistency); err != nil {
+			if _, _, err := s.store.decidedHead(t.Context(), id, 1); err != nil {
 				return err // this read made it visible
 			}
 			_, err := s.Get(t.Context(), id)

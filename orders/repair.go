@@ -1,7 +1,9 @@
 package orders
 
 import (
+	"cmp"
 	"context"
+	"sync"
 
 	"github.com/gocql/gocql"
 
@@ -21,10 +23,9 @@ const (
 )
 
 // load reads an order and completes a change that a failed writer left
-// incomplete. head is the consistency of the read of the last event. It returns
-// ErrNotFound if neither the order nor the event exists.
-func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistency, when repair) (Order, error) {
-	o, e, err := s.read(ctx, id, head)
+// incomplete. It returns ErrNotFound if neither the order nor the event exists.
+func (s *Service) load(ctx context.Context, id gocql.UUID, level readLevel, when repair) (Order, error) {
+	o, e, err := s.read(ctx, id, level)
 	switch {
 	case err != nil:
 		return Order{}, err
@@ -48,36 +49,47 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, head gocql.Consistenc
 	return *o, nil
 }
 
-// read reads the row of the order and its last event concurrently. Missing ones
-// are nil.
-func (s *Service) read(ctx context.Context, id gocql.UUID, head gocql.Consistency) (*Order, *outbox.Event, error) {
-	type orderRow struct {
-		o   Order
-		ok  bool
-		err error
+// readLevel determines which changes a read of an order includes.
+type readLevel bool
+
+const (
+	// plain: every change that was acknowledged.
+	plain readLevel = false
+	// decided: also each conditional insert that is decided but invisible, which the
+	// read completes. No insert of an earlier round is decided after it.
+	decided readLevel = true
+)
+
+// read reads the row of the order and its last event. Missing ones are nil.
+func (s *Service) read(ctx context.Context, id gocql.UUID, level readLevel) (*Order, *outbox.Event, error) {
+	var o Order
+	var e outbox.Event
+	var haveOrder, haveEvent bool
+	var orderErr, eventErr error
+	readOrder := func() { o, haveOrder, orderErr = s.store.order(ctx, id) }
+	if level == decided {
+		// From the version of the row on, so that an order with many events costs as much
+		// as another one.
+		if readOrder(); orderErr == nil {
+			e, haveEvent, eventErr = s.store.decidedHead(ctx, id, o.Version)
+		}
+	} else {
+		var wg sync.WaitGroup
+		wg.Go(readOrder)
+		e, haveEvent, eventErr = s.store.head(ctx, id)
+		wg.Wait()
 	}
-	row := make(chan orderRow, 1) // buffered: the sender never waits
-	go func() {
-		var r orderRow
-		r.o, r.ok, r.err = s.store.order(ctx, id)
-		row <- r
-	}()
-	e, haveEvent, err := s.store.head(ctx, id, head)
-	r := <-row
-	if err != nil {
+	if err := cmp.Or(eventErr, orderErr); err != nil {
 		return nil, nil, err
 	}
-	if r.err != nil {
-		return nil, nil, r.err
-	}
-	var o *Order
-	if r.ok {
-		o = &r.o
+	var row *Order
+	if haveOrder {
+		row = &o
 	}
 	if !haveEvent {
-		return o, nil, nil
+		return row, nil, nil
 	}
-	return o, &e, nil
+	return row, &e, nil
 }
 
 // rollForward writes the last event again and applies it to the row of the

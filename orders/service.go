@@ -101,7 +101,7 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
 }
 
 func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
-	o, err := s.load(ctx, id, s.cfg.Consistency, repairOld)
+	o, err := s.load(ctx, id, plain, repairOld)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Order{}, s.unavailable(ctx, id, false, err)
 	}

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
 	selectOrder = "SELECT " + orderColumns + " FROM orders WHERE id = ?"
 	selectHead  = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
+	selectSince = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq >= ?"
 	selectEvent = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = ?"
 	selectIDs   = "SELECT seq, event_id FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq > ?"
 )
@@ -155,48 +157,58 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err 
 	return o, true, nil
 }
 
-// head reads the last event of an order. It returns false if none exists. At
-// SERIAL it first completes a decided conditional insert.
-func (s *store) head(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (_ outbox.Event, _ bool, err error) {
+// head reads the last event of an order at the consistency of plain reads. It
+// returns false if none exists.
+func (s *store) head(ctx context.Context, id gocql.UUID) (_ outbox.Event, _ bool, err error) {
+	e, ok, err := s.last(ctx, s.query(ctx, selectHead, id))
+	if err != nil {
+		return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
+	}
+	return e, ok, nil
+}
+
+// decidedHead completes a decided conditional insert and reads the last event of
+// an order. It returns false if no event has a sequence number of at least from.
+//
+// ScyllaDB fails a serial read against the clustering order, also with LIMIT 1.
+// decidedHead therefore reads all events from a sequence number on: the caller
+// passes the version of the order's row, which few events follow.
+func (s *store) decidedHead(ctx context.Context, id gocql.UUID, from int64) (_ outbox.Event, _ bool, err error) {
+	e, ok, err := s.last(ctx, s.query(ctx, selectSince, id, from).Consistency(s.serial))
+	if err != nil {
+		return outbox.Event{}, false, fmt.Errorf("read the events of order %s from seq %d on: %w", id, from, err)
+	}
+	return e, ok, nil
+}
+
+// last returns the last event that q reads, or false if it reads none.
+func (s *store) last(ctx context.Context, q *gocql.Query) (e outbox.Event, found bool, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return outbox.Event{}, false, err
 	}
-	defer func() { done(err) }()
 	var sc outbox.Scanner
-	err = s.query(ctx, selectHead, id).Consistency(cons).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return outbox.Event{}, false, nil
+	iter := q.WithContext(ctx).Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	for err == nil && iter.Scan(sc.Dest()...) {
+		e, err = sc.Event()
+		found = true
 	}
-	if err == nil {
-		var e outbox.Event
-		if e, err = sc.Event(); err == nil {
-			return e, true, nil
-		}
+	closeErr := iter.Close()
+	done(closeErr) // a row that cannot be decoded is no failure of the database
+	if err = cmp.Or(closeErr, err); err != nil {
+		return outbox.Event{}, false, err
 	}
-	return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
+	return e, found, nil
 }
 
 // event reads the event of an order at a version. It returns false if it does
 // not exist.
 func (s *store) event(ctx context.Context, id gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
-	ctx, done, err := s.guard.Call(ctx)
+	e, ok, err := s.last(ctx, s.query(ctx, selectEvent, id, version))
 	if err != nil {
-		return outbox.Event{}, false, err
+		return outbox.Event{}, false, fmt.Errorf("read event %d of order %s: %w", version, id, err)
 	}
-	defer func() { done(err) }()
-	var sc outbox.Scanner
-	err = s.query(ctx, selectEvent, id, version).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return outbox.Event{}, false, nil
-	}
-	if err == nil {
-		var e outbox.Event
-		if e, err = sc.Event(); err == nil {
-			return e, true, nil
-		}
-	}
-	return outbox.Event{}, false, fmt.Errorf("read event %d of order %s: %w", version, id, err)
+	return e, ok, nil
 }
 
 // find searches the events after version for the given id. It returns false if
@@ -238,7 +250,7 @@ func (s *store) ready(ctx context.Context) error {
 	if _, _, err := s.order(ctx, none); err != nil {
 		return err
 	}
-	_, _, err := s.head(ctx, none, s.cons)
+	_, _, err := s.head(ctx, none)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +13,12 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -151,6 +156,52 @@ func TestService_RetryOfAnEarlierChange(t *testing.T) {
 		t.Errorf("the key with another If-Match = %v, want a *KeyReuseError", err)
 	}
 	b.mustBe(t, o.ID, EventCreated, EventUpdated, EventUpdated, EventUpdated)
+}
+
+// rowCount counts the rows of the events that a session reads.
+type rowCount struct{ atomic.Int64 }
+
+// ObserveQuery counts the rows of a page.
+func (c *rowCount) ObserveQuery(_ context.Context, q gocql.ObservedQuery) {
+	if strings.Contains(q.Statement, "FROM outbox_messages") {
+		c.Add(int64(q.Rows))
+	}
+}
+
+// A change of an order with many events reads as few of them as one of a new order, also on a
+// server that fails serial reads against the clustering order.
+func TestService_ChangeOfALongOrder(t *testing.T) {
+	t.Parallel()
+	node := scyllatest.Node(t, scyllafake.Config{Tokens: 4, Version: "2026.1", Tablets: true})
+	t.Cleanup(func() { _ = node.Close() })
+	b := &fixture{World: world.World{Node: node, Session: scyllatest.Connect(t, node)}}
+	b.Service = b.another(t)
+	o := b.mustCreate(t)
+	const events = 40
+	for range events - 1 {
+		if _, err := b.do(t, ChangeUpdate, o.ID, WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rows rowCount
+	cluster := scyllatest.Cluster(b.Node, schema.DefaultKeyspace)
+	cluster.QueryObserver = &rows
+	session, err := cluster.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sessions.Close(session) })
+	observed := &fixture{World: world.World{Node: b.Node, Session: session}}
+	observed.Service = observed.another(t)
+	for i, opts := range []WriteOptions{{}, {IdempotencyKey: "k"}} {
+		rows.Store(0)
+		if r, err := observed.do(t, ChangeUpdate, o.ID, opts); err != nil || r.Order.Version != events+1+int64(i) {
+			t.Fatalf("Update() = %+v, %v", r, err)
+		}
+		if n := rows.Load(); n < 1 || n > 2 {
+			t.Errorf("with %+v the change read %d events, want 1 or 2", opts, n)
+		}
+	}
 }
 
 // A decided insert with a lost response, followed by another change, is found
