@@ -57,6 +57,29 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 	}
 }
 
+// A message whose write time the database refuses, because the clock of the host is off, gets
+// the time of the database.
+func TestService_AcceptWithAClockThatIsOff(t *testing.T) {
+	t.Parallel()
+	for kind := range world.Kinds {
+		for _, off := range []time.Duration{-time.Minute, time.Minute} {
+			t.Run(kind+off.String(), func(t *testing.T) {
+				t.Parallel()
+				b := &fixture{World: world.StartKind(t, kind)}
+				b.Service = b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
+				a, err := b.Accept(t.Context(), NewMessage{Topic: "t"}, Options{Client: "c"})
+				if err != nil || a.State != Queued {
+					t.Fatalf("Accept() = %+v, %v", a, err)
+				}
+				events := b.Outbox(t)
+				if len(events) != 1 || events[0].ID != a.ID || time.Since(events[0].At).Abs() > world.Patience {
+					t.Errorf("the outbox has %+v, want the message", events)
+				}
+			})
+		}
+	}
+}
+
 // A repeated batch receives the first response, although its messages have
 // changed; refused items are evaluated again.
 func TestHTTP_SameKeyIsTheSameBatch(t *testing.T) {

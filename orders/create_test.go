@@ -180,20 +180,23 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 
 func TestService_CreateWithAClockThatIsOff(t *testing.T) {
 	t.Parallel()
-	for _, off := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {
-		t.Run(off.String(), func(t *testing.T) {
-			t.Parallel()
-			b := setup(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
-			r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
-			if err != nil {
-				t.Fatalf("Create() = %v", err)
-			}
-			b.mustBe(t, r.Order.ID, EventCreated)
-			if _, err := b.Cancel(t.Context(), r.Order.ID, Cancellation{}, WriteOptions{}); err != nil {
-				t.Fatalf("Cancel() = %v", err)
-			}
-			b.mustBe(t, r.Order.ID, EventCreated, EventCancelled)
-		})
+	for kind := range world.Kinds {
+		for _, off := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {
+			t.Run(kind+off.String(), func(t *testing.T) {
+				t.Parallel()
+				b := &fixture{World: world.StartKind(t, kind)}
+				b.Service = b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
+				r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
+				if err != nil {
+					t.Fatalf("Create() = %v", err)
+				}
+				b.mustBe(t, r.Order.ID, EventCreated)
+				if _, err := b.Cancel(t.Context(), r.Order.ID, Cancellation{}, WriteOptions{}); err != nil {
+					t.Fatalf("Cancel() = %v", err)
+				}
+				b.mustBe(t, r.Order.ID, EventCreated, EventCancelled)
+			})
+		}
 	}
 }
 

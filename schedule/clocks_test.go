@@ -7,6 +7,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A slot that was removed by a process with a fast clock exists again after it
@@ -53,5 +54,28 @@ func TestClocks_ReleasedMessageIsRemoved(t *testing.T) {
 	}
 	if n := b.count(t, "outbox_messages"); n != 1 {
 		t.Errorf("%d messages are in the outbox", n)
+	}
+}
+
+// A message whose release was decided before the first generation of the outbox table gets the
+// time of the database.
+func TestClocks_ReleasedBeforeTheFirstGeneration(t *testing.T) {
+	t.Parallel()
+	for kind := range world.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := &fixture{World: world.StartKind(t, kind)}
+			b.Store = NewStore(b.Session, gocql.LocalQuorum, 30*time.Second)
+			now := time.Now()
+			m := message(now.Add(-2 * time.Minute))
+			b.put(t, now.Add(-3*time.Minute), m)
+			behind := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Minute) } })
+			if err := behind.releaseOne(t.Context(), slotOf(m)); err != nil {
+				t.Fatal(err)
+			}
+			if n := b.count(t, "outbox_messages"); n != 1 {
+				t.Errorf("%d messages are in the outbox", n)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 
 	"github.com/gocql/gocql"
@@ -32,6 +33,12 @@ func (f Fate) String() string {
 	return [...]string{Done: "done", Unknown: "unknown", Refused: "refused", Invalid: "invalid"}[f]
 }
 
+// beforeStreams is in the server error for a write time before the first CDC generation of
+// a table with tablets. Nothing of the statement or batch was executed. With vnodes
+// the same write is an invalid request. A node that has no generation yet returns a server
+// error with another text; that passes.
+const beforeStreams = "could not find any CDC streams for table"
+
 // FateOf is the one place that classifies the driver's errors of a write. Errors that
 // are not known to be harmless are unknown.
 //
@@ -46,6 +53,11 @@ func FateOf(err error) Fate {
 		switch code {
 		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeUnprepared, RateLimit:
 			return Refused
+		case gocql.ErrCodeServer:
+			if strings.Contains(err.Error(), beforeStreams) {
+				return Invalid
+			}
+			return Unknown
 		case gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials:
 			return Invalid
 		}

@@ -19,6 +19,14 @@ type coded int
 func (c coded) Error() string { return fmt.Sprintf("code %04x", int(c)) }
 func (c coded) GetCode() int  { return int(c) }
 
+// texted is the error of a server with a code and a text.
+type texted struct {
+	coded
+	text string
+}
+
+func (t texted) Error() string { return t.text }
+
 // reset is the error of a read from a connection that the other side reset.
 var reset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
@@ -45,7 +53,10 @@ var failures = []struct {
 	{"configuration", coded(gocql.ErrCodeConfig), Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	{"protocol", coded(gocql.ErrCodeProtocol), Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	{"credentials", coded(gocql.ErrCodeCredentials), Invalid, false, gocql.Rethrow, gocql.Rethrow},
+	{"write time before the first streams, with vnodes", texted{gocql.ErrCodeInvalid, `cdc: attempted to get a stream "from the past" (WRITE; current server time: NOW).`}, Invalid, false, gocql.Rethrow, gocql.Rethrow},
+	{"write time before the first streams, with tablets", texted{gocql.ErrCodeServer, "cdc::metadata::get_stream: could not find any CDC streams for table 5a0b for timestamp 1."}, Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	// These may have been executed, or may be later.
+	{"no streams at a node that joins", texted{gocql.ErrCodeServer, "cdc::metadata::get_stream: could not find any CDC stream (current time: NOW). Are we in the middle of a cluster upgrade?"}, Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"write timeout", coded(gocql.ErrCodeWriteTimeout), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"write failure", coded(gocql.ErrCodeWriteFailure), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"read timeout", coded(gocql.ErrCodeReadTimeout), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
