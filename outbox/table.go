@@ -75,17 +75,22 @@ func (t Table) prepare() Table {
 	l := t.layout
 	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", len(l.written)-1) + "?)"
 	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
-	if t.ttl >= time.Second {
-		using := fmt.Sprintf(" USING TTL %d", t.ttl/time.Second)
-		t.insert += using
-		t.insertIfNotExists += using
-	}
+	t.insert += t.using()
+	t.insertIfNotExists += t.using()
 	if l.numbered() {
 		seq := quote(l.columns[fieldSequence].name)
 		t.byKey = "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() +
 			" WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + seq + " >= ? AND " + seq + " < ?"
 	}
 	return t
+}
+
+// using returns the end of an INSERT with t's TTL.
+func (t Table) using() string {
+	if t.ttl < time.Second {
+		return ""
+	}
+	return fmt.Sprintf(" USING TTL %d", t.ttl/time.Second)
 }
 
 // Columns returns the columns of an event as in a statement, in the order of a
@@ -127,18 +132,11 @@ func (t Table) Keyspace() string { return t.keyspace }
 // Name is the table's name without its keyspace.
 func (t Table) Name() string { return t.name }
 
-// InsertIfNotExists returns the conditional INSERT of e with its arguments: the
-// way to add event n+1 of an aggregate with concurrent writers. One of several
-// inserts of the same (AggregateID, Sequence) is applied. After a timeout the
-// outcome is unknown until the row was read at SERIAL; compare its event_id.
-//
-// An insert without a response may be decided and invisible until the next
-// SERIAL read or conditional insert of the aggregate. That makes the row
-// visible with its old time, which the relay has already passed. The process
-// that finds such an event must therefore write it once more before the next
-// event: Append of the same event to a batch with DefaultTimestamp(false). The
-// relay publishes an event id once. Package orders detects such an event by its
-// own stale row.
+// InsertIfNotExists returns the conditional INSERT of e with its arguments, for the ways to add
+// event n+1 that AppendNext does not have: a conditional batch of state and event in one
+// partition. It is one part of the protocol of AppendNext (docs/protocol.md), and alone it loses
+// events: an insert without a response may be decided and stay invisible, and then appears with
+// a time that the relay has passed.
 //
 // ScyllaDB ignores client timestamps in conditional statements.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {

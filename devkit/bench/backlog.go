@@ -43,9 +43,11 @@ func WriteBacklog(ctx context.Context, session *gocql.Session, table outbox.Tabl
 						if i >= n {
 							continue
 						}
-						if err := table.Append(b, e.At(i)); err != nil {
+						stmt, args, err := table.Insert(e.At(i)) // Append refuses unlogged batches
+						if err != nil {
 							return err
 						}
+						b.Query(stmt, args...)
 					}
 					if err := b.Exec(); err != nil {
 						return fmt.Errorf("write the backlog: %w", err)

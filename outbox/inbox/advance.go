@@ -7,14 +7,15 @@ import (
 	"slices"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/attempt"
 )
 
 // step is a change of a mark to the number of an event, with its effect.
 type step struct {
-	key      Key
-	sequence int64
-	order    Order
-	entries  []gocql.BatchEntry
+	Event
+	order   Order
+	entries []gocql.BatchEntry
 }
 
 // condition is the mark that a partition must have before a step.
@@ -36,26 +37,26 @@ const (
 // first is the likely condition, before the mark is known.
 func (s step) first() condition {
 	switch {
-	case s.sequence == 1:
+	case s.Sequence == 1:
 		return condition{kind: absent}
 	case s.order == Increasing:
-		return condition{less, s.sequence}
+		return condition{less, s.Sequence}
 	}
-	return condition{equal, s.sequence - 1}
+	return condition{equal, s.Sequence - 1}
 }
 
 // after is the condition for a partition whose mark is have, nil if there is none.
 func (s step) after(have *int64) condition {
 	switch {
-	case have == nil && (s.sequence == 1 || s.order != FromOne):
+	case have == nil && (s.Sequence == 1 || s.order != FromOne):
 		return condition{kind: absent}
 	case have == nil:
 		return condition{gap, 1}
-	case *have >= s.sequence:
+	case *have >= s.Sequence:
 		return condition{kind: finished}
 	case s.order == Increasing:
-		return condition{less, s.sequence}
-	case *have == s.sequence-1:
+		return condition{less, s.Sequence}
+	case *have == s.Sequence-1:
 		return condition{equal, *have}
 	}
 	return condition{gap, *have + 1}
@@ -63,11 +64,11 @@ func (s step) after(have *int64) condition {
 
 // advance applies a step, unless it was applied before.
 func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
-	if err := f.checkKey(s.key); err != nil {
+	if err := f.checkKey(s.Key); err != nil {
 		return Unknown, err
 	}
-	if s.sequence < 1 {
-		return Unknown, fmt.Errorf("inbox: event %d of %s %v: numbers begin at 1; use Once for events without numbers", s.sequence, f.table, s.key)
+	if s.Sequence < 1 {
+		return Unknown, fmt.Errorf("inbox: event %d of %s %v: numbers begin at 1; use Once for events without numbers", s.Sequence, f.table, s.Key)
 	}
 	cond, lost := s.first(), false // lost: an attempt without a response may have been applied
 	for attempts := 1; ; attempts++ {
@@ -76,12 +77,12 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 			return Applied, nil
 		}
 		failed := err
-		if err != nil && !invalid(err) {
+		if err != nil && !attempt.Invalid(err) {
 			lost = true
 			// The read carries out a round that was decided only.
-			have, err = f.last(ctx, s.key)
+			have, err = f.last(ctx, s.Key)
 		}
-		if invalid(err) {
+		if attempt.Invalid(err) {
 			return Unknown, f.refused(s, err)
 		}
 		next := cond
@@ -89,21 +90,25 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 			next = s.after(have)
 		}
 		switch {
-		case next.kind == finished && lost:
-			return Applied, nil
 		case next.kind == finished:
+			if err := f.checkID(ctx, s); err != nil {
+				return Unknown, err
+			}
+			if lost {
+				return Applied, nil
+			}
 			return Duplicate, nil
 		case next.kind == gap:
-			return Unknown, &GapError{Table: f.table.String(), Key: slices.Clone(s.key), Want: next.value, Sequence: s.sequence}
+			return Unknown, &GapError{Table: f.table.String(), Key: slices.Clone(s.Key), Want: next.value, Sequence: s.Sequence}
 		case failed == nil && next == cond && len(s.entries) > 0:
-			return Unknown, fmt.Errorf("inbox: event %d of %s %v: %w", s.sequence, f.table, s.key, ErrCondition)
+			return Unknown, fmt.Errorf("inbox: event %d of %s %v: %w", s.Sequence, f.table, s.Key, ErrCondition)
 		}
-		if attempts == maxAttempts {
-			return Unknown, fmt.Errorf("inbox: event %d of %s %v: outcome unknown after %d attempts; deliver it again: %w", s.sequence, f.table, s.key, attempts, errors.Join(failed, err))
+		if attempts == attempt.Max {
+			return Unknown, fmt.Errorf("inbox: event %d of %s %v: outcome unknown after %d attempts; deliver it again: %w", s.Sequence, f.table, s.Key, attempts, errors.Join(failed, err))
 		}
 		if failed != nil {
-			if err := pause(ctx, attempts); err != nil {
-				return Unknown, fmt.Errorf("inbox: event %d of %s %v: outcome unknown; deliver it again: %w", s.sequence, f.table, s.key, errors.Join(err, failed))
+			if err := attempt.Pause(ctx, attempts); err != nil {
+				return Unknown, fmt.Errorf("inbox: event %d of %s %v: outcome unknown; deliver it again: %w", s.Sequence, f.table, s.Key, errors.Join(err, failed))
 			}
 		}
 		cond = next
@@ -112,10 +117,10 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 
 // refused returns the error for a statement that the database cannot execute.
 func (f *Fence) refused(s step, err error) error {
-	if c, ok := code(err); ok && c == gocql.ErrCodeInvalid && len(s.entries) > 0 {
-		return fmt.Errorf("inbox: event %d of %s %v is refused: %w; correct the statements of the effect: they may write only the partition of its key in %s", s.sequence, f.table, s.key, err, f.table)
+	if c, ok := attempt.Code(err); ok && c == gocql.ErrCodeInvalid && len(s.entries) > 0 {
+		return fmt.Errorf("inbox: event %d of %s %v is refused: %w; correct the statements of the effect: they may write only the partition of its key in %s", s.Sequence, f.table, s.Key, err, f.table)
 	}
-	return fmt.Errorf("inbox: event %d of %s %v is refused: %w", s.sequence, f.table, s.key, err)
+	return fmt.Errorf("inbox: event %d of %s %v is refused: %w", s.Sequence, f.table, s.Key, err)
 }
 
 // try executes a step under a condition. If it is not applied, have is the mark, nil if
@@ -129,8 +134,12 @@ func (f *Fence) try(ctx context.Context, s step, cond condition) (applied bool, 
 		stmt = f.less
 	}
 	// Clients' write times have no effect on conditional statements.
-	b := f.session.NewBatch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(never{}).SerialConsistency(serial(f.cfg.LocalSerial)).DefaultTimestamp(false)
-	b.Query(stmt, slices.Concat([]any{s.sequence}, s.key, []any{want})...)
+	b := f.session.NewBatch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(attempt.Never{}).SerialConsistency(attempt.Serial(f.cfg.LocalSerial)).DefaultTimestamp(false)
+	set := []any{s.Sequence}
+	if f.readID != "" {
+		set = append(set, s.ID) // empty where it is unknown: the former one would be wrong
+	}
+	b.Query(stmt, slices.Concat(set, s.Key, []any{want})...)
 	b.Entries = append(b.Entries, s.entries...)
 	row := map[string]any{f.cfg.Column: &have}
 	applied, iter, err := f.session.MapExecuteBatchCAS(b, row)
@@ -144,9 +153,29 @@ func (f *Fence) try(ctx context.Context, s step, cond condition) (applied bool, 
 
 // last reads the mark of a partition, nil if there is none.
 func (f *Fence) last(ctx context.Context, key Key) (have *int64, err error) {
-	level := gocql.Consistency(serial(f.cfg.LocalSerial))
+	level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))
 	row := map[string]any{f.cfg.Column: &have}
 	iter := f.session.Query(f.read, key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
 	iter.MapScan(row)
 	return have, iter.Close()
+}
+
+// checkID compares the id of a step whose number was applied with the one that was applied last,
+// if both have the same number and both ids are known.
+func (f *Fence) checkID(ctx context.Context, s step) error {
+	if f.readID == "" || s.ID == "" {
+		return nil
+	}
+	var have *int64
+	var id *string
+	level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))
+	iter := f.session.Query(f.readID, s.Key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
+	iter.MapScan(map[string]any{f.cfg.Column: &have, f.cfg.IDColumn: &id})
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("inbox: read the id of the last applied event of %s %v: %w", f.table, s.Key, err)
+	}
+	if have == nil || id == nil || *have != s.Sequence || *id == "" || *id == s.ID {
+		return nil
+	}
+	return &ConflictError{Table: f.table.String(), Event: s.Event, Applied: *id}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/attempt"
 )
 
 // claim is one call of Do.
@@ -38,11 +40,11 @@ func (c *claim) acquire(ctx context.Context) (entry, error) {
 			return entry{until: sent.Add(c.cfg.Lease - margin)}, nil
 		}
 		failed := err
-		if !e.done && !invalid(err) {
+		if !e.done && !attempt.Invalid(err) {
 			e, err = c.lookup(ctx)
 		}
 		switch {
-		case invalid(err):
+		case attempt.Invalid(err):
 			return e, fmt.Errorf("inbox: the lease of %q in %s is refused: %w", c.id, c.table, err)
 		case err == nil && (e.done || e.exists && e.owner == c.owner): // the latter if a response was lost
 			return e, nil
@@ -50,7 +52,7 @@ func (c *claim) acquire(ctx context.Context) (entry, error) {
 			if time.Since(began) >= c.cfg.Wait {
 				return e, &BusyError{ID: c.id, Left: e.left}
 			}
-			if err := sleep(ctx, min(max(e.left, firstPause), maxPause, c.cfg.Wait-time.Since(began))); err != nil {
+			if err := attempt.Sleep(ctx, min(max(e.left, attempt.FirstPause), attempt.MaxPause, c.cfg.Wait-time.Since(began))); err != nil {
 				return e, fmt.Errorf("inbox: wait for the effect of %q: %w", c.id, err)
 			}
 			attempts = 0
@@ -74,14 +76,14 @@ func (c *claim) store(ctx context.Context, result []byte) error {
 		}
 		e, err := c.lookup(ctx)
 		switch {
-		case invalid(failed), invalid(err):
+		case attempt.Invalid(failed), attempt.Invalid(err):
 			err = errors.Join(failed, err)
 		case err == nil && e.owner == c.owner && e.done:
 			return nil
 		case err == nil && e.owner != c.owner:
 			err = errLeaseEnded
 		default:
-			end := pause(ctx, attempts)
+			end := attempt.Pause(ctx, attempts)
 			if end == nil {
 				continue
 			}
@@ -95,7 +97,7 @@ func (c *claim) store(ctx context.Context, result []byte) error {
 func (c *claim) free(ctx context.Context) {
 	for attempts := 1; ; attempts++ {
 		var e entry
-		if _, err := c.change(ctx, &e, c.release, c.id, c.owner); err == nil || invalid(err) || c.again(ctx, attempts, err, nil) != nil {
+		if _, err := c.change(ctx, &e, c.release, c.id, c.owner); err == nil || attempt.Invalid(err) || c.again(ctx, attempts, err, nil) != nil {
 			return
 		}
 	}
@@ -103,10 +105,10 @@ func (c *claim) free(ctx context.Context) {
 
 // again pauses before another attempt, or returns the reason why there is none.
 func (c *claim) again(ctx context.Context, attempts int, failed, err error) error {
-	if attempts == maxAttempts {
+	if attempts == attempt.Max {
 		return fmt.Errorf("outcome unknown after %d attempts: %w", attempts, errors.Join(failed, err))
 	}
-	if end := pause(ctx, attempts); end != nil {
+	if end := attempt.Pause(ctx, attempts); end != nil {
 		return errors.Join(end, failed, err)
 	}
 	return nil
@@ -117,8 +119,8 @@ func (c *claim) again(ctx context.Context, attempts int, failed, err error) erro
 func (c *claim) change(ctx context.Context, e *entry, stmt string, args ...any) (applied bool, err error) {
 	var done *bool
 	row := map[string]any{"done": &done, "result": &e.result}
-	applied, err = c.session.Query(stmt, args...).WithContext(ctx).RetryPolicy(never{}).
-		SerialConsistency(serial(c.cfg.LocalSerial)).DefaultTimestamp(false).MapScanCAS(row)
+	applied, err = c.session.Query(stmt, args...).WithContext(ctx).RetryPolicy(attempt.Never{}).
+		SerialConsistency(attempt.Serial(c.cfg.LocalSerial)).DefaultTimestamp(false).MapScanCAS(row)
 	e.done = !applied && err == nil && done != nil && *done
 	return applied, err
 }
@@ -129,7 +131,7 @@ func (c *claim) lookup(ctx context.Context) (e entry, err error) {
 	sent := time.Now()
 	var done *bool
 	var ttl *int
-	iter := c.session.Query(c.read, c.id).WithContext(ctx).Consistency(gocql.Consistency(serial(c.cfg.LocalSerial))).Idempotent(true).Iter()
+	iter := c.session.Query(c.read, c.id).WithContext(ctx).Consistency(gocql.Consistency(attempt.Serial(c.cfg.LocalSerial))).Idempotent(true).Iter()
 	e.exists = iter.Scan(&e.owner, &done, &e.result, &ttl)
 	if err := iter.Close(); err != nil {
 		return entry{}, err

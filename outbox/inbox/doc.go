@@ -6,11 +6,13 @@
 // A Fence keeps the number of the last applied event, the mark, in a column of
 // the consumer's own table, one for each partition:
 //
-//	ALTER TABLE shop.order_totals ADD applied_seq bigint static
+//	ALTER TABLE shop.order_totals ADD (applied_seq bigint static, applied_id text static)
 //
 // Apply writes the effect and the mark in one conditional batch of that
 // partition (IF applied_seq = n-1). Both are applied or neither is. A duplicate
-// and a gap are different results, and no table of ids grows.
+// and a gap are different results, and no table of ids grows. With the column applied_id, which
+// is optional, another event with the number of the last one is a *ConflictError rather than a
+// duplicate: its source has given a number twice.
 //
 // The effect inside the fence is applied exactly once and in the order of the
 // sequence numbers: after crashes, redelivery, reordering, lost responses, and

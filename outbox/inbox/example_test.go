@@ -33,15 +33,16 @@ func ExampleFence() {
 	}
 	defer session.Close()
 	// CREATE TABLE shop.order_lines (
-	//     order_id uuid, line int, sku text, applied_seq bigint static, PRIMARY KEY (order_id, line))
+	//     order_id uuid, line int, sku text, applied_seq bigint static, applied_id text static, PRIMARY KEY (order_id, line))
 	fence, err := inbox.NewFence(context.Background(), session, inbox.FenceConfig{Table: "order_lines"})
 	if err != nil {
 		log.Fatal(err) // names the field and prints the ALTER TABLE statement
 	}
 
 	handle := func(ctx context.Context, e Event) error {
-		outcome, err := fence.Apply(ctx, inbox.Key{e.AggregateID}, e.Sequence, func(b *gocql.Batch) {
+		outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, ID: e.ID}, func(b *gocql.Batch) error {
 			b.Query("INSERT INTO order_lines (order_id, line, sku) VALUES (?, ?, ?)", e.AggregateID, 1, "A-100")
+			return nil
 		})
 		if gap, ok := errors.AsType[*inbox.GapError](err); ok {
 			log.Printf("order %s waits for event %d", e.AggregateID, gap.Want)

@@ -11,8 +11,11 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// DefaultColumn is the default of FenceConfig.Column.
-const DefaultColumn = "applied_seq"
+// Defaults of FenceConfig.
+const (
+	DefaultColumn   = "applied_seq"
+	DefaultIDColumn = "applied_id"
+)
 
 // maxTTL is the maximum of CQL: 20 years of 365 days.
 const maxTTL = 630_720_000 * time.Second
@@ -26,6 +29,10 @@ type FenceConfig struct {
 	// Column is the column of the mark, of type bigint: static, or regular in a
 	// table without clustering columns. Default DefaultColumn.
 	Column string
+	// IDColumn is a column of type text, of the same kind as Column, for the id of the last
+	// applied event. Where the table has it, Apply distinguishes a repeated event from
+	// another one with the same number. Default DefaultIDColumn, if the table has it.
+	IDColumn string
 	// Order defines which event may follow which. Default FromOne.
 	Order Order
 	// TTL is how long a mark is kept after the last event of its aggregate, in
@@ -97,6 +104,23 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("inbox: event %d of %s %v: event %d must come first; deliver that event, or pass over missing events with Skip", e.Sequence, e.Table, e.Key, e.Want)
 }
 
+// ConflictError reports that another event with the same number was applied: the source has
+// given the number twice, as two writers that overwrite each other do, or a source that was
+// restored from a backup. Apply has changed nothing.
+type ConflictError struct {
+	// Table is that of the fence, Event the refused event.
+	Table string
+	Event Event
+	// Applied is the id of the event that was applied.
+	Applied string
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("inbox: event %d of %s %v has the id %s, and the applied one has the id %s: find out which of both the source contains before you continue, or pass over it with Skip",
+		e.Event.Sequence, e.Table, e.Event.Key, e.Event.ID, e.Applied)
+}
+
 // ErrCondition is returned by Apply if a statement of the effect has a condition
 // that is not satisfied. Neither the effect nor the mark is applied.
 var ErrCondition = errors.New("a condition of the effect is not satisfied")
@@ -105,6 +129,16 @@ var ErrCondition = errors.New("a condition of the effect is not satisfied")
 // their order, of types that gocql converts to the types of the columns. The
 // text form of a UUID is accepted for uuid.
 type Key []any
+
+// Event identifies an event of a source.
+type Event struct {
+	// Key is the aggregate.
+	Key Key
+	// Sequence is the event's number in it.
+	Sequence int64
+	// ID is the event's id, for the IDColumn. Without it a repeated number is a duplicate.
+	ID string
+}
 
 // Fence applies the events of aggregates once and in order. It has no state in
 // memory and is safe for concurrent use, also by several processes.
@@ -115,6 +149,7 @@ type Fence struct {
 	keys    []string
 
 	equal, less, read string // statements
+	readID            string // reads the id of the last applied event; empty without an IDColumn
 }
 
 // NewFence returns a fence over the table of cfg. It reads the schema, and
@@ -138,6 +173,13 @@ func NewFence(ctx context.Context, session *gocql.Session, cfg FenceConfig) (*Fe
 	if err := t.checkMark(cfg.Column); err != nil {
 		return nil, err
 	}
+	switch _, ok := t.columns[cmp.Or(cfg.IDColumn, DefaultIDColumn)]; {
+	case ok || cfg.IDColumn != "":
+		cfg.IDColumn = cmp.Or(cfg.IDColumn, DefaultIDColumn)
+		if err := t.checkColumn("IDColumn", cfg.IDColumn, "text"); err != nil {
+			return nil, err
+		}
+	}
 	f := &Fence{session: session, table: t, cfg: cfg, keys: t.of(kindKey)}
 	f.prepare()
 	return f, nil
@@ -148,21 +190,26 @@ func (t *table) checkMark(name string) error {
 	if len(t.columns) == 0 {
 		return fmt.Errorf("inbox: FenceConfig.Table: %s does not exist: create it, or name the consumer's own table", t)
 	}
+	return t.checkColumn("Column", name, "bigint")
+}
+
+// checkColumn reports why a column cannot contain what a setting of FenceConfig names.
+func (t *table) checkColumn(setting, name, typ string) error {
 	want, static := kindRegular, ""
 	if len(t.of(kindClustering)) > 0 {
 		want, static = kindStatic, " static"
 	}
 	add := func(name string) string {
-		return fmt.Sprintf("ALTER TABLE %s ADD %s bigint%s", t, plain(name), static)
+		return fmt.Sprintf("ALTER TABLE %s ADD %s %s%s", t, plain(name), typ, static)
 	}
 	c, ok := t.columns[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("inbox: FenceConfig.Column: %s has no column %s; run %s", t, plain(name), add(name))
-	case c.kind != want || c.typ != "bigint":
+		return fmt.Errorf("inbox: FenceConfig.%s: %s has no column %s; run %s", setting, t, plain(name), add(name))
+	case c.kind != want || c.typ != typ:
 		other := name + "_mark"
-		return fmt.Errorf("inbox: FenceConfig.Column: %s of %s is a %s column of type %s, and must be %s of type bigint; run %s and set Column to %q",
-			plain(name), t, c.kind, c.typ, want, add(other), other)
+		return fmt.Errorf("inbox: FenceConfig.%s: %s of %s is a %s column of type %s, and must be %s of type %s; run %s and set %s to %q",
+			setting, plain(name), t, c.kind, c.typ, want, typ, add(other), setting, other)
 	}
 	return nil
 }
@@ -179,35 +226,48 @@ func (f *Fence) prepare() {
 		list.WriteString(quote(k) + ", ")
 	}
 	mark := quote(f.cfg.Column)
-	// TTL 0 overrides default_time_to_live.
-	update := fmt.Sprintf("UPDATE %s USING TTL %d SET %s = ? WHERE %s IF %s", f.table.cql(), f.cfg.TTL/time.Second, mark, key.String(), mark)
-	f.equal, f.less = update+" = ?", update+" < ?"
-	// DISTINCT reads no rows of the partition, however many there are.
-	f.read = "SELECT DISTINCT " + list.String() + mark
-	if f.table.columns[f.cfg.Column].kind == kindRegular {
-		f.read = "SELECT " + mark
+	set := mark + " = ?"
+	if f.cfg.IDColumn != "" {
+		set += ", " + quote(f.cfg.IDColumn) + " = ?"
 	}
-	f.read += " FROM " + f.table.cql() + " WHERE " + key.String()
+	// TTL 0 overrides default_time_to_live.
+	update := fmt.Sprintf("UPDATE %s USING TTL %d SET %s WHERE %s IF %s", f.table.cql(), f.cfg.TTL/time.Second, set, key.String(), mark)
+	f.equal, f.less = update+" = ?", update+" < ?"
+	read := func(columns string) string {
+		// DISTINCT reads no rows of the partition, however many there are.
+		stmt := "SELECT DISTINCT " + list.String() + columns
+		if f.table.columns[f.cfg.Column].kind == kindRegular {
+			stmt = "SELECT " + columns
+		}
+		return stmt + " FROM " + f.table.cql() + " WHERE " + key.String()
+	}
+	f.read = read(mark)
+	if f.cfg.IDColumn != "" {
+		f.readID = read(mark + ", " + quote(f.cfg.IDColumn))
+	}
 }
 
-// Apply applies the effect of event sequence of the aggregate key, unless it was
-// applied before. effect adds its statements to b; Apply calls it once and
-// executes them with the update of the mark, in one conditional batch, at the
-// consistency of the session. Everything else that effect sets in b is ignored;
-// a nil effect, or one without statements, changes the mark only.
+// Apply applies the effect of an event, unless it was applied before. effect adds its statements
+// to b; Apply calls it once and executes them with the update of the mark, in one conditional
+// batch, at the consistency of the session. Everything else that effect sets in b is ignored; a
+// nil effect, or one without statements, changes the mark only. An error of effect is returned
+// and changes nothing.
 //
 // Apply returns Applied or Duplicate; both mean that the offset of the event may
-// be committed. It returns a *GapError if earlier events are missing, and
-// ErrCondition if the effect has a condition of its own that is not satisfied.
+// be committed. It returns a *GapError if earlier events are missing, a *ConflictError if
+// another event with this number was the last one that was applied, and ErrCondition if the
+// effect has a condition of its own that is not satisfied.
 //
 // After a timeout the outcome is unknown. Apply then reads the mark at the serial
 // consistency and retries with pauses, until ctx ends, at most ten times; repetition cannot
 // apply an effect twice. After any error the event can be delivered again.
-func (f *Fence) Apply(ctx context.Context, key Key, sequence int64, effect func(b *gocql.Batch)) (Outcome, error) {
-	s := step{key: key, sequence: sequence, order: f.cfg.Order}
+func (f *Fence) Apply(ctx context.Context, e Event, effect func(b *gocql.Batch) error) (Outcome, error) {
+	s := step{Event: e, order: f.cfg.Order}
 	if effect != nil {
 		b := f.session.NewBatch(gocql.LoggedBatch)
-		effect(b)
+		if err := effect(b); err != nil {
+			return Unknown, err
+		}
 		s.entries = b.Entries
 	}
 	return f.advance(ctx, s)
@@ -218,7 +278,7 @@ func (f *Fence) Apply(ctx context.Context, key Key, sequence int64, effect func(
 // as discarded dead letters, and for aggregates whose state comes from a
 // snapshot. A mark that is already as high stays.
 func (f *Fence) Skip(ctx context.Context, key Key, sequence int64) error {
-	_, err := f.advance(ctx, step{key: key, sequence: sequence, order: Increasing})
+	_, err := f.advance(ctx, step{Event: Event{Key: key, Sequence: sequence}, order: Increasing})
 	return err
 }
 

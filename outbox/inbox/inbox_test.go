@@ -1,13 +1,7 @@
 package inbox
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/gocql/gocql"
 )
@@ -39,7 +33,7 @@ func TestStep_After(t *testing.T) {
 		if c.have == none {
 			have = nil
 		}
-		if got := (step{sequence: c.sequence, order: c.order}).after(have); got != c.want {
+		if got := (step{Event: Event{Sequence: c.sequence}, order: c.order}).after(have); got != c.want {
 			t.Errorf("order %d, event %d after %d: %v, want %v", c.order, c.sequence, c.have, got, c.want)
 		}
 	}
@@ -59,62 +53,6 @@ func TestFence_CheckKey(t *testing.T) {
 			t.Errorf("checkKey(%v) = %v", c.key, err)
 		}
 	}
-}
-
-type (
-	upstream int // an error of github.com/gocql/gocql
-	fork     int // an error of github.com/scylladb/gocql
-)
-
-func (e upstream) Error() string { return "upstream" }
-func (e upstream) Code() int     { return int(e) }
-func (e fork) Error() string     { return "fork" }
-func (e fork) GetCode() int      { return int(e) }
-
-// Only an error that excludes that a statement was or will be applied is invalid.
-func TestInvalid(t *testing.T) {
-	t.Parallel()
-	for _, c := range []int{gocql.ErrCodeInvalid, gocql.ErrCodeSyntax, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeProtocol, gocql.ErrCodeCredentials} {
-		if !invalid(fmt.Errorf("x: %w", upstream(c))) || !invalid(fork(c)) {
-			t.Errorf("code %04x is retried", c)
-		}
-	}
-	for _, c := range []int{gocql.ErrCodeServer, gocql.ErrCodeUnavailable, gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteFailure, gocql.ErrCodeCASWriteUnknown, gocql.ErrCodeOverloaded, 0xF000} {
-		if invalid(upstream(c)) || invalid(fork(c)) {
-			t.Errorf("code %04x is not retried", c)
-		}
-	}
-	for err, want := range map[error]bool{
-		nil: false, io.EOF: false, gocql.ErrTimeoutNoResponse: false, gocql.ErrNoConnections: false, context.DeadlineExceeded: false,
-		gocql.ErrSessionClosed: true, gocql.MarshalError("can not marshal"): true,
-	} {
-		if invalid(err) != want {
-			t.Errorf("invalid(%v) = %t, want %t", err, !want, want)
-		}
-	}
-}
-
-// Pauses grow to a second with jitter, and end with the context.
-func TestPause(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		for attempts := 1; attempts <= 10*maxAttempts; attempts++ {
-			began, most := time.Now(), min(firstPause<<min(attempts-1, 10), maxPause)
-			if err := pause(t.Context(), attempts); err != nil {
-				t.Fatal(err)
-			}
-			if d := time.Since(began); d < most/2 || d > most {
-				t.Errorf("pause after %d attempts: %s, want %s to %s", attempts, d, most/2, most)
-			}
-		}
-		stopped := errors.New("stopped")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(stopped)
-		began := time.Now()
-		if err := pause(ctx, maxAttempts); !errors.Is(err, stopped) || time.Since(began) > 0 {
-			t.Errorf("with an ended context: %v after %s", err, time.Since(began))
-		}
-	})
 }
 
 func TestOutcome_String(t *testing.T) {

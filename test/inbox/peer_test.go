@@ -105,11 +105,12 @@ func fence(t *testing.T, s *gocql.Session, table string, order inbox.Order) *inb
 
 func apply(t *testing.T, f *inbox.Fence, table, id string, seq int64) (inbox.Outcome, error) {
 	t.Helper()
-	return f.Apply(t.Context(), inbox.Key{id}, seq, func(b *gocql.Batch) {
+	return f.Apply(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: seq}, func(b *gocql.Batch) error {
 		b.Query("UPDATE "+table+" SET history = history + ? WHERE id = ?", []int64{seq}, id)
 		if table == "totals" {
 			b.Query("INSERT INTO totals (id, line, note) VALUES (?, ?, 'new')", id, seq)
 		}
+		return nil
 	})
 }
 
@@ -181,7 +182,7 @@ func contention(t *testing.T, s *gocql.Session, table string) {
 func conditions(t *testing.T, s *gocql.Session) {
 	f := fence(t, s, "totals", inbox.FromOne)
 	try := func(id string, seq int64, stmt string) (inbox.Outcome, error) {
-		return f.Apply(t.Context(), inbox.Key{id}, seq, func(b *gocql.Batch) { b.Query(stmt) })
+		return f.Apply(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: seq}, func(b *gocql.Batch) error { b.Query(stmt); return nil })
 	}
 	const exists = "UPDATE totals SET note = 'x' WHERE id = 'conditions' AND line = 1 IF EXISTS"
 	if got, err := try("conditions", 1, exists); !errors.Is(err, inbox.ErrCondition) {
@@ -221,8 +222,9 @@ func noRows(t *testing.T, s *gocql.Session) {
 		t.Fatal(err)
 	}
 	for seq := int64(1); seq <= 4; seq++ {
-		got, err := f.Apply(t.Context(), inbox.Key{"no rows"}, seq, func(b *gocql.Batch) {
+		got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"no rows"}, Sequence: seq}, func(b *gocql.Batch) error {
 			b.Query("UPDATE totals SET note = 'x' WHERE id = 'no rows' AND line = 1 IF EXISTS")
+			return nil
 		})
 		_, missing := errors.AsType[*inbox.GapError](err)
 		if (got == inbox.Duplicate) != (seq <= 2) || errors.Is(err, inbox.ErrCondition) != (seq == 3) || missing != (seq == 4) {

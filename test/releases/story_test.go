@@ -113,8 +113,9 @@ func once(w *world) *inbox.Once {
 
 // apply applies event seq of an aggregate of totals.
 func apply(w *world, seq int64) inbox.Outcome {
-	return must1[inbox.Outcome](w)(fence(w).Apply(w.t.Context(), inbox.Key{"customer-1"}, seq, func(b *gocql.Batch) {
+	return must1[inbox.Outcome](w)(fence(w).Apply(w.t.Context(), inbox.Event{Key: inbox.Key{"customer-1"}, Sequence: seq}, func(b *gocql.Batch) error {
 		b.Query("UPDATE "+keyspace+".totals SET sum = ? WHERE id = ?", seq*10, "customer-1")
+		return nil
 	}))
 }
 

@@ -123,12 +123,12 @@ func (p *lateParcel) late() {
 	at = max(at, p.w.began.Add(30*time.Second).UnixMicro()) // the table has no streams before its creation
 	p.w.ledger.isLate(e.ID)
 	for {
-		b := p.w.session.Batch(gocql.UnloggedBatch).WithTimestamp(at)
-		if err := outbox.Append(b, e); err != nil {
+		stmt, args, err := outbox.DefaultTable.Insert(e)
+		if err != nil {
 			p.w.t.Errorf("append a late event: %v", err)
 			return
 		}
-		err := b.Exec()
+		err = p.w.session.Query(stmt, args...).WithTimestamp(at).Exec()
 		switch {
 		case err == nil:
 			p.w.ledger.moved(e.ID)

@@ -107,10 +107,12 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 	for attempt := 0; ; attempt++ {
 		b := w.session.Batch(kind)
 		for _, e := range step {
-			if err := outbox.Append(b, e); err != nil {
+			stmt, args, err := outbox.DefaultTable.Insert(e)
+			if err != nil {
 				w.t.Errorf("append an event of a parcel: %v", err)
 				return
 			}
+			b.Query(stmt, args...)
 		}
 		switch {
 		case refused:

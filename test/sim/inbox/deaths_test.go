@@ -26,7 +26,7 @@ func TestFence_ConsumerDiesAtEachMessage(t *testing.T) {
 						ctx, died := context.WithCancel(t.Context())
 						l.Arm(n, carried, died)
 						for _, seq := range []int64{1, 1, 2, 1, 3} {
-							_, _ = mortal.Apply(ctx, inbox.Key{id}, seq, effect(id, seq))
+							_, _ = mortal.Apply(ctx, inbox.Event{Key: inbox.Key{id}, Sequence: seq}, effect(id, seq))
 						}
 						alive := !l.Dead()
 						for _, seq := range numbers(4) {

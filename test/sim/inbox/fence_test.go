@@ -56,6 +56,63 @@ func TestFence_DuplicateAndGap(t *testing.T) {
 	})
 }
 
+// Another event under the number of the last applied one is a conflict where the table has a
+// column for ids, also after a lost response, and changes nothing.
+func TestFence_AnotherEventWithTheNumber(t *testing.T) {
+	withID := strings.Replace(totals, "applied_seq bigint static", "applied_seq bigint static, applied_id text static", 1)
+	bubble(t, []string{withID}, func(t *testing.T, w world.World) {
+		f := newFence(t, w.Session, inbox.FenceConfig{Table: "totals"})
+		apply := func(id string, seq int64) (inbox.Outcome, error) {
+			return f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: seq, ID: id}, effect("a", seq))
+		}
+		mustBe := func(got inbox.Outcome, err error, want inbox.Outcome) {
+			t.Helper()
+			if got != want || err != nil {
+				t.Fatalf("%s, %v; want %s", got, err, want)
+			}
+		}
+		got, err := apply("one", 1)
+		mustBe(got, err, inbox.Applied)
+		got, err = apply("one", 1)
+		mustBe(got, err, inbox.Duplicate)
+		for _, lost := range []bool{false, true} {
+			if lost {
+				casTimeout(w, engine.FateNormal)
+			}
+			got, err = apply("other", 1)
+			if conflict, ok := errors.AsType[*inbox.ConflictError](err); got != inbox.Unknown || !ok || conflict.Applied != "one" || conflict.Event.ID != "other" {
+				t.Errorf("another event 1: %s, %v; want a conflict with the applied one", got, err)
+			}
+		}
+		got, err = apply("two", 2)
+		mustBe(got, err, inbox.Applied)
+		if err := f.Skip(t.Context(), inbox.Key{"a"}, 3); err != nil {
+			t.Fatal(err)
+		}
+		got, err = apply("three", 3) // the id of an event that was passed over is unknown
+		mustBe(got, err, inbox.Duplicate)
+		if n, err := f.Last(t.Context(), inbox.Key{"a"}); n != 3 || err != nil {
+			t.Errorf("Last() = %d, %v; want 3", n, err)
+		}
+	})
+}
+
+// An error of the effect is returned and changes nothing.
+func TestFence_EffectFails(t *testing.T) {
+	bubble(t, []string{totals}, func(t *testing.T, w world.World) {
+		f := newFence(t, w.Session, inbox.FenceConfig{Table: "totals"})
+		broken := errors.New("no such product")
+		got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, func(b *gocql.Batch) error {
+			b.Query("INSERT INTO totals (id, line) VALUES ('a', 1)")
+			return broken
+		})
+		if got != inbox.Unknown || !errors.Is(err, broken) {
+			t.Errorf("Apply() = %s, %v; want the error of the effect", got, err)
+		}
+		mustHave(t, w.Session, "a")
+	})
+}
+
 // Each order accepts its events, and Skip passes over missing ones.
 func TestFence_Orders(t *testing.T) {
 	const gap = inbox.Unknown
@@ -144,7 +201,7 @@ func TestFence_LastIncludesWhatIsDecided(t *testing.T) {
 			Match:  faults.Match{Kinds: []engine.OpKind{engine.OpSerialRead}, Func: func(engine.Op) bool { cancel(); return true }},
 			Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}, Count: 1,
 		})
-		if got, err := f.Apply(ctx, inbox.Key{"a"}, 1, effect("a", 1)); got != inbox.Unknown || !errors.Is(err, context.Canceled) {
+		if got, err := f.Apply(ctx, inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, effect("a", 1)); got != inbox.Unknown || !errors.Is(err, context.Canceled) {
 			t.Errorf("Apply() = %s, %v; want unknown, because its consumer stops", got, err)
 		}
 		if n, err := f.Last(t.Context(), inbox.Key{"a"}); n != 1 || err != nil {
@@ -168,7 +225,7 @@ func TestFence_EndsWithItsContext(t *testing.T) {
 			}
 			cancel(stopped)
 		}()
-		if got, err := f.Apply(ctx, inbox.Key{"a"}, 1, effect("a", 1)); got != inbox.Unknown || !errors.Is(err, stopped) {
+		if got, err := f.Apply(ctx, inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, effect("a", 1)); got != inbox.Unknown || !errors.Is(err, stopped) {
 			t.Errorf("Apply() = %s, %v; want unknown, and the cause of the end of its context", got, err)
 		}
 		got, err := apply(t, f, "a", 1)
@@ -191,7 +248,7 @@ func TestFence_RefusesOtherEffects(t *testing.T) {
 			"INSERT INTO totals (id, line) VALUES ('b', 1)":   "multiple partitions",
 			"INSERT INTO totals (id, nosuch) VALUES ('a', 1)": "nosuch",
 		} {
-			got, err := f.Apply(t.Context(), inbox.Key{"a"}, 1, func(b *gocql.Batch) { b.Query(stmt) })
+			got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, func(b *gocql.Batch) error { b.Query(stmt); return nil })
 			const fix = "correct the statements of the effect: they may write only the partition of its key in outbox.totals"
 			if got != inbox.Unknown || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), fix) {
 				t.Errorf("%s = %s, %v; want %q and %q", stmt, got, err, want, fix)
@@ -199,19 +256,20 @@ func TestFence_RefusesOtherEffects(t *testing.T) {
 		}
 		mustApply(t, f, "a", 1, inbox.Applied)
 		for _, stmt := range []string{"INSERT INTO totals (id, line) VALUES ('a', 1) IF NOT EXISTS", "UPDATE totals SET note = 'x' WHERE id = 'a' AND line = 1 IF note = 'y'"} {
-			got, err := f.Apply(t.Context(), inbox.Key{"a"}, 2, func(b *gocql.Batch) { b.Query(stmt) })
+			got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 2}, func(b *gocql.Batch) error { b.Query(stmt); return nil })
 			if got != inbox.Unknown || !errors.Is(err, inbox.ErrCondition) {
 				t.Errorf("%s = %s, %v; want ErrCondition", stmt, got, err)
 			}
 			mustHave(t, w.Session, "a", 1)
 		}
-		if got, err := f.Apply(t.Context(), inbox.Key{"a"}, 2, func(b *gocql.Batch) {
+		if got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 2}, func(b *gocql.Batch) error {
 			b.Query("UPDATE totals SET note = 'x' WHERE id = 'a' AND line = 1 IF note = 'event 1'")
+			return nil
 		}); got != inbox.Applied || err != nil {
 			t.Errorf("an effect with a satisfied condition = %s, %v", got, err)
 		}
 		for seq, key := range map[int64]inbox.Key{0: {"a"}, 3: {"a", 1}, 4: nil} {
-			if got, err := f.Apply(t.Context(), key, seq, nil); got != inbox.Unknown || err == nil {
+			if got, err := f.Apply(t.Context(), inbox.Event{Key: key, Sequence: seq}, nil); got != inbox.Unknown || err == nil {
 				t.Errorf("event %d of %v = %s, %v; want an error", seq, key, got, err)
 			}
 		}
@@ -241,7 +299,7 @@ func TestNewFence_NamesTheFix(t *testing.T) {
 			m := alter.FindStringSubmatch(err.Error())
 			run(t, w.Session, m[0])
 			f := newFence(t, w.Session, inbox.FenceConfig{Table: table, Column: m[1]})
-			if got, err := f.Apply(t.Context(), inbox.Key{"a"}, 1, nil); got != inbox.Applied || err != nil {
+			if got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, nil); got != inbox.Applied || err != nil {
 				t.Errorf("after %s: Apply() = %s, %v", m[0], got, err)
 			}
 		}
@@ -274,8 +332,9 @@ func TestFence_Tables(t *testing.T) {
 		id := "01930000-0000-7000-8000-000000000001"
 		stock := newFence(t, w.Session, inbox.FenceConfig{Keyspace: "outbox", Table: "stock", LocalSerial: true})
 		for _, want := range []inbox.Outcome{inbox.Applied, inbox.Duplicate} {
-			got, err := stock.Apply(t.Context(), inbox.Key{"eu", id}, 1, func(b *gocql.Batch) {
+			got, err := stock.Apply(t.Context(), inbox.Event{Key: inbox.Key{"eu", id}, Sequence: 1}, func(b *gocql.Batch) error {
 				b.Query(`UPDATE stock SET n = 7 WHERE "Region" = ? AND id = ? AND item = 1`, "eu", id)
+				return nil
 			})
 			if got != want || err != nil {
 				t.Errorf("a key of two columns: %s, %v; want %s", got, err, want)
@@ -284,8 +343,9 @@ func TestFence_Tables(t *testing.T) {
 		for _, column := range []string{"from_orders", "from_payments"} { // two sources
 			f := newFence(t, w.Session, inbox.FenceConfig{Table: "customers", Column: column})
 			for seq := range int64(3) {
-				if got, err := f.Apply(t.Context(), inbox.Key{id}, seq+1, func(b *gocql.Batch) {
+				if got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: seq + 1}, func(b *gocql.Batch) error {
 					b.Query("UPDATE customers SET orders = orders + ? WHERE id = ?", []int64{seq + 1}, id)
+					return nil
 				}); got != inbox.Applied || err != nil {
 					t.Errorf("%s: %s, %v; want applied", column, got, err)
 				}
@@ -312,8 +372,9 @@ func TestFence_TwoSourcesOfOneSum(t *testing.T) {
 			if read != nil {
 				sum += *read
 			}
-			return f.Apply(t.Context(), inbox.Key{"a"}, 1, func(b *gocql.Batch) {
+			return f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, func(b *gocql.Batch) error {
 				b.Query("UPDATE sums SET sum = ? WHERE id = 'a' IF sum = ?", sum, read)
+				return nil
 			})
 		}
 		if got, err := add(payments, 7, nil); got != inbox.Applied || err != nil {
@@ -342,8 +403,9 @@ func TestFence_DeletesAllRows(t *testing.T) {
 		f := newFence(t, w.Session, inbox.FenceConfig{Table: "totals"})
 		mustApply(t, f, "a", 1, inbox.Applied)
 		mustApply(t, f, "a", 2, inbox.Applied)
-		got, err := f.Apply(t.Context(), inbox.Key{"a"}, 3, func(b *gocql.Batch) {
+		got, err := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 3}, func(b *gocql.Batch) error {
 			b.Query("DELETE FROM totals WHERE id = 'a' AND line >= 0")
+			return nil
 		})
 		if got != inbox.Applied || err != nil {
 			t.Fatalf("event 3 = %s, %v", got, err)
@@ -399,7 +461,7 @@ func TestLocalSerial_IsTheLevelOfAllStatements(t *testing.T) {
 		for local, want := range map[bool]string{true: "LOCAL_SERIAL", false: "SERIAL"} {
 			f := newFence(t, w.Session, inbox.FenceConfig{Keyspace: "wide", Table: "totals", LocalSerial: local})
 			o := newOnce(t, w.Session, inbox.OnceConfig{Keyspace: "wide", LocalSerial: local})
-			_, applied := f.Apply(t.Context(), inbox.Key{"a"}, 1, nil)
+			_, applied := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, nil)
 			_, last := f.Last(t.Context(), inbox.Key{"a"})
 			_, _, done := o.Do(t.Context(), "id", nil)
 			for _, c := range []struct {

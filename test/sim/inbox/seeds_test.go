@@ -139,7 +139,7 @@ func (s *simulation) consume(ctx context.Context, rnd *rand.Rand, f *inbox.Fence
 			seq = max(1, next-1)
 		}
 		attempt, cancel := context.WithTimeout(ctx, time.Duration(1+rnd.Int64N(int64(10*time.Second))))
-		got, err := f.Apply(attempt, inbox.Key{id}, seq, effect(id, seq))
+		got, err := f.Apply(attempt, inbox.Event{Key: inbox.Key{id}, Sequence: seq}, effect(id, seq))
 		cancel()
 		gap, missing := errors.AsType[*inbox.GapError](err)
 		switch {
@@ -171,8 +171,9 @@ func (s *simulation) add(ctx context.Context, session *gocql.Session, f *inbox.F
 		var mark, sum int64
 		err := session.Query("SELECT applied_seq, sum FROM totals WHERE id = ?", account).WithContext(ctx).Consistency(gocql.Serial).Scan(&mark, &sum)
 		if err == nil || errors.Is(err, gocql.ErrNotFound) {
-			_, _ = f.Apply(ctx, inbox.Key{account}, mark+1, func(b *gocql.Batch) {
+			_, _ = f.Apply(ctx, inbox.Event{Key: inbox.Key{account}, Sequence: mark + 1}, func(b *gocql.Batch) error {
 				b.Query("UPDATE totals SET sum = ? WHERE id = ?", sum+mark+1, account)
+				return nil
 			})
 		}
 		_ = retry.Wait(ctx, 100*time.Millisecond)

@@ -48,17 +48,18 @@ func newFence(t *testing.T, s *gocql.Session, cfg inbox.FenceConfig) *inbox.Fenc
 }
 
 // effect appends the event to the history of its aggregate, and adds a row.
-func effect(id string, seq int64) func(*gocql.Batch) {
-	return func(b *gocql.Batch) {
+func effect(id string, seq int64) func(*gocql.Batch) error {
+	return func(b *gocql.Batch) error {
 		b.Query("UPDATE totals SET history = history + ? WHERE id = ?", []int64{seq}, id)
 		b.Query("INSERT INTO totals (id, line, note) VALUES (?, ?, ?)", id, seq, fmt.Sprint("event ", seq))
+		return nil
 	}
 }
 
 // apply applies an event of totals.
 func apply(t *testing.T, f *inbox.Fence, id string, seq int64) (inbox.Outcome, error) {
 	t.Helper()
-	return f.Apply(t.Context(), inbox.Key{id}, seq, effect(id, seq))
+	return f.Apply(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: seq}, effect(id, seq))
 }
 
 // mustApply applies an event and checks the outcome.

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// What can lose an event is refused, with the fix, and changes nothing.
+func TestAppend_Refuses(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []gocql.BatchType{gocql.UnloggedBatch, gocql.CounterBatch} {
+		b := &gocql.Batch{Type: kind}
+		var wrong *BatchTypeError
+		if err := Append(b, testEvent()); !errors.As(err, &wrong) || wrong.Type != kind || !strings.Contains(err.Error(), "use ") || b.Size() != 0 {
+			t.Errorf("batch type %d: %v, and %d statements; want a *BatchTypeError with the fix and none", kind, err, b.Size())
+		}
+	}
+	if err := Append(nil, testEvent()); err == nil || !strings.Contains(err.Error(), "NewBatch") {
+		t.Errorf("nil batch: %v", err)
+	}
+	if err := (Table{}).Append(&gocql.Batch{}, testEvent()); err == nil || !strings.Contains(err.Error(), "NewTable") {
+		t.Errorf("zero table: %v", err)
+	}
+	if _, _, err := (Table{}).Insert(testEvent()); err == nil {
+		t.Error("Insert of a zero table succeeds")
+	}
+	if _, err := NewAppender(t.Context(), nil, DefaultTable, AppenderConfig{}); err == nil || !strings.Contains(err.Error(), "session") {
+		t.Errorf("nil session: %v", err)
+	}
+}
+
+// Insert has the set columns only, in types of no driver.
+func TestTable_Insert(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	e.Headers = nil
+	stmt, args, err := DefaultTable.WithTTL(time.Hour).Insert(e)
+	const want = "INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TTL 3600"
+	if err != nil || stmt != want {
+		t.Errorf("Insert() = %q, %v; want %q", stmt, err, want)
+	}
+	for i, v := range []any{[16]byte(testAggregate), int64(7), [16]byte(testID), "order", "OrderCreated"} {
+		if args[i] != v {
+			t.Errorf("argument %d is %v, want %v", i, args[i], v)
+		}
+	}
+	if at, ok := args[7].(time.Time); !ok || !at.Equal(e.CreatedAt) {
+		t.Errorf("created_at is %v, want a time", args[7])
+	}
+	if _, _, err := DefaultTable.Insert(Event{}); err == nil {
+		t.Error("an invalid event has a statement")
+	}
+}
+
+// plan and judge decide without the database what is read, and what it means.
+func TestAppender_PlanAndJudge(t *testing.T) {
+	t.Parallel()
+	a := Appender{table: DefaultTable, cfg: AppenderConfig{RowTTL: 7 * 24 * time.Hour}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	stored := func(numbers ...int64) (list []Event) {
+		for _, n := range numbers {
+			e := testEvent()
+			e.ID[0], e.Sequence = byte(n), n
+			list = append(list, e)
+		}
+		return list
+	}
+	mine := func(n int64, id byte) Event {
+		e := testEvent()
+		e.Sequence, e.ID[0] = n, id
+		return e
+	}
+	for _, tt := range []struct {
+		name  string
+		e     Event
+		o     AppendOptions
+		found []Event
+		read  bool
+		from  int64
+		want  verdict
+		at    int
+	}{
+		{"free", mine(5, 99), AppendOptions{}, nil, true, 5, verdictFree, 0},
+		{"young rows need no read", mine(5, 99), AppendOptions{VersionWrittenAt: now.Add(-time.Hour)}, nil, false, 5, verdictFree, 0},
+		{"old rows do", mine(5, 99), AppendOptions{VersionWrittenAt: now.Add(-4 * 24 * time.Hour)}, nil, true, 5, verdictFree, 0},
+		{"rows of the future do", mine(5, 99), AppendOptions{VersionWrittenAt: now.Add(4 * 24 * time.Hour)}, nil, true, 5, verdictFree, 0},
+		{"event 1 is missing", mine(2, 99), AppendOptions{VersionWrittenAt: now}, nil, true, 1, verdictGap, 0},
+		{"event 1 has expired", mine(2, 99), AppendOptions{}, nil, true, 2, verdictFree, 0},
+		{"event 1 exists", mine(2, 99), AppendOptions{VersionWrittenAt: now}, stored(1), true, 1, verdictFree, 0},
+		{"taken", mine(5, 99), AppendOptions{}, stored(5, 6), true, 5, verdictConflict, 0},
+		{"a later number is taken", mine(5, 99), AppendOptions{}, stored(7), true, 5, verdictConflict, 0},
+		{"repeated", mine(5, 6), AppendOptions{}, stored(5, 6), true, 5, verdictStored, 1},
+		{"repeated from an earlier number", mine(5, 3), AppendOptions{SearchFrom: 3}, stored(3, 4), true, 3, verdictStored, 0},
+		{"earlier events of others", mine(5, 99), AppendOptions{SearchFrom: 3}, stored(3, 4), true, 3, verdictFree, 0},
+		{"the event before has this id", mine(2, 1), AppendOptions{VersionWrittenAt: now}, stored(1), true, 1, verdictFree, 0},
+	} {
+		p := a.plan(&tt.e, tt.o, now)
+		if p.read != tt.read || p.from != tt.from {
+			t.Errorf("%s: read %t from %d, want %t from %d", tt.name, p.read, p.from, tt.read, tt.from)
+		}
+		if v, at := p.judge(tt.found, &tt.e); v != tt.want || at != tt.at {
+			t.Errorf("%s: verdict %d at %d, want %d at %d", tt.name, v, at, tt.want, tt.at)
+		}
+	}
+}

@@ -1,0 +1,409 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/attempt"
+)
+
+// Defaults of AppenderConfig.
+const (
+	DefaultAttemptTimeout = 3 * time.Second
+	DefaultBudget         = 10 * time.Second
+)
+
+// MaxConflictEvents limits ConflictError.Events.
+const MaxConflictEvents = 100
+
+// AppenderConfig configures an Appender. The zero value is usable.
+type AppenderConfig struct {
+	// Consistency is the level of the writes. Default LOCAL_QUORUM, which the relay needs at
+	// least.
+	Consistency gocql.Consistency
+	// LocalSerial limits the agreement to the data center of the session (LOCAL_SERIAL). All
+	// processes that write to the table must then be in it.
+	LocalSerial bool
+	// AttemptTimeout limits one attempt of one statement. Budget limits the attempts of one
+	// call; a last read, and Settle, may follow. Defaults DefaultAttemptTimeout and
+	// DefaultBudget.
+	AttemptTimeout, Budget time.Duration
+	// RowTTL is how long the rows of events exist. Default: that of Table.WithTTL, else
+	// default_time_to_live of the table.
+	RowTTL time.Duration
+	// Attempt, if set, runs each attempt of a statement: for a circuit breaker, a limit,
+	// metrics or a trace. It calls statement at most once and returns its error; without a
+	// call of statement, nothing is sent. It must be safe for concurrent use.
+	Attempt func(ctx context.Context, statement func(context.Context) error) error
+}
+
+// Appender stores the next event of an aggregate for one of several concurrent writers. It has
+// no state of aggregates and is safe for concurrent use, also by several processes.
+//
+// The protocol, which programs in other languages execute as CQL, is docs/protocol.md.
+type Appender struct {
+	session *gocql.Session
+	table   Table
+	cfg     AppenderConfig
+	since   string // selects the events of an aggregate from a number on
+}
+
+// NewAppender returns an Appender of events in t, which needs sequence numbers. It reads the
+// table's default TTL; the error names a missing table, or the field to correct.
+func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg AppenderConfig) (*Appender, error) {
+	switch {
+	case session == nil:
+		return nil, errors.New("outbox: the session is nil: pass an open gocql session")
+	case t.layout == nil:
+		return nil, errZeroTable
+	case !t.Numbered():
+		return nil, fmt.Errorf("outbox: table %s has no column for sequence numbers: write its events with Append", t)
+	case t.layout.unmapped != "":
+		return nil, &MappingError{t.String(), t.layout.unmapped, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
+	}
+	for name, d := range map[string]time.Duration{"AttemptTimeout": cfg.AttemptTimeout, "Budget": cfg.Budget, "RowTTL": cfg.RowTTL} {
+		if d < 0 {
+			return nil, fmt.Errorf("outbox: AppenderConfig.%s %s is negative: use a positive duration, or 0 for the default", name, d)
+		}
+	}
+	if cfg.Consistency == gocql.Any { // the zero value; ANY stores a hint alone
+		cfg.Consistency = gocql.LocalQuorum
+	}
+	cfg.AttemptTimeout = cmp.Or(cfg.AttemptTimeout, DefaultAttemptTimeout)
+	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
+	cfg.RowTTL = cmp.Or(cfg.RowTTL, t.ttl)
+	if cfg.Attempt == nil {
+		cfg.Attempt = func(ctx context.Context, statement func(context.Context) error) error { return statement(ctx) }
+	}
+	if cfg.RowTTL == 0 {
+		q := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?")
+		keyspace := cmp.Or(t.keyspace, q.Keyspace())
+		var seconds int
+		switch err := q.Bind(keyspace, t.name).WithContext(ctx).Idempotent(true).Scan(&seconds); {
+		case errors.Is(err, gocql.ErrNotFound):
+			return nil, fmt.Errorf("outbox: table %s does not exist in keyspace %q: create it, or name another with NewTable", t, keyspace)
+		case err != nil:
+			return nil, fmt.Errorf("outbox: read the schema of table %s: %w", t, err)
+		}
+		cfg.RowTTL = time.Duration(seconds) * time.Second
+	}
+	l := t.layout
+	// Without ORDER BY: a serial read against the clustering order of the table fails.
+	since := "SELECT " + l.list + " FROM " + t.String() + " WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + quote(l.columns[fieldSequence].name) + " >= ?"
+	return &Appender{session: session, table: t, cfg: cfg, since: since}, nil
+}
+
+// AppendOptions are what AppendNext can be told about the caller's rows. The zero value is
+// right for every first attempt.
+type AppendOptions struct {
+	// SearchFrom is the Sequence of the first attempt to store this event, if it may have been
+	// stored under a smaller number than Event.Sequence: by a process that repeats the request
+	// of another one and has computed the event again. Zero means Event.Sequence.
+	SearchFrom int64
+	// VersionWrittenAt is when version Event.Sequence-1 of the caller's rows was written, by
+	// any clock that is right to hours. With it, AppendNext detects that the event of this
+	// version is missing, and needs one statement in place of two for most events.
+	VersionWrittenAt time.Time
+}
+
+// Appended is the result of AppendNext.
+type Appended struct {
+	// Event is the event in the outbox.
+	Event Event
+	// Repeated reports that an earlier attempt, of this call or another one, has stored it.
+	Repeated bool
+}
+
+// ConflictError reports that other writers have taken the number of an event. Nothing was
+// stored. The caller's rows lack the changes of Events: apply them, compute the event again
+// from the result, and append it.
+type ConflictError struct {
+	// Event is the refused event.
+	Event Event
+	// Events are the events of the aggregate from Event.Sequence on, in their order, at most
+	// MaxConflictEvents. They are stored and will be published.
+	Events []Event
+}
+
+// Error implements error.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("outbox: event %d of %s exists: apply the events that were stored in the meantime, compute the event again and append it", e.Event.Sequence, e.Event.AggregateString())
+}
+
+// GapError reports that an event is missing though the rows of its version are young: the
+// other half of a logged batch. Nothing was stored. Rebuild the event from the rows, store it
+// with Settle, and repeat.
+type GapError struct {
+	// Event is the refused event; the missing one has the number Event.Sequence-1.
+	Event Event
+}
+
+// Error implements error.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("outbox: event %d of %s is missing, though rows of version %d exist: rebuild it from them, store it with Settle, and append event %d again",
+		e.Event.Sequence-1, e.Event.AggregateString(), e.Event.Sequence-1, e.Event.Sequence)
+}
+
+// UnknownOutcomeError reports that an event may be stored now, later or never. Repeat the call
+// with the same event; a process that computes the event again keeps its ID and sets
+// AppendOptions.SearchFrom.
+type UnknownOutcomeError struct {
+	Event Event
+	// Err is the error of the last attempt.
+	Err error
+}
+
+// Error implements error.
+func (e *UnknownOutcomeError) Error() string {
+	return fmt.Sprintf("outbox: outcome unknown of event %d of %s: repeat it with the same event: %v", e.Event.Sequence, e.Event.AggregateString(), e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
+
+// AppendNext stores e as event e.Sequence of its aggregate if that number is free. Compute e
+// from your own rows at version e.Sequence-1: that is the expected revision. Sequence 1 means
+// that the aggregate does not exist.
+//
+// AppendNext executes its own statements, because a conditional statement cannot share a batch
+// with rows of other tables or partitions. So the event decides and your rows follow: after
+// success, write them from Appended.Event, by statements that can be repeated, late and by
+// several processes: USING TIMESTAMP of a fixed base plus Sequence where nothing else writes
+// these rows, or UPDATE … IF version = n. A process that dies in between leaves rows that lag;
+// the next writer receives a *ConflictError with the missing events and applies them first.
+// Rows that nobody changes again lag until somebody applies the events, which exist for the
+// TTL of the outbox: where that matters, sweep the aggregates within half of it.
+//
+// Use AppendNext for all events of an aggregate, except that event 1 of a new random id may be
+// Appended to a logged batch.
+//
+// Repeating AppendNext with the same e.ID stores it once, as long as its row exists. Errors:
+// *InvalidEventError; *ConflictError; *GapError; *UnknownOutcomeError. After any other error
+// this call has stored nothing, but an earlier one whose outcome was unknown may have.
+func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Appended, error) {
+	stmt, args, err := a.table.InsertIfNotExists(e)
+	if err != nil {
+		return Appended{}, err
+	}
+	e.identify() // as the row contains it
+	budget, cancel := context.WithTimeout(ctx, a.cfg.Budget)
+	defer cancel()
+	p := a.plan(&e, o, time.Now())
+	unknown := false
+	failed := func(err error) (Appended, error) {
+		if unknown {
+			return Appended{}, &UnknownOutcomeError{Event: e, Err: err}
+		}
+		return Appended{}, fmt.Errorf("outbox: append event %d of %s: nothing was stored: %w", e.Sequence, e.AggregateString(), err)
+	}
+	for attempts := 1; ; attempts++ {
+		if p.read {
+			found, err := a.Since(budget, &e, p.from)
+			switch v, i := p.judge(found, &e); {
+			case attempt.Invalid(err), notSent(err) && !unknown:
+				return failed(err)
+			case err != nil:
+				if ended := attempt.Pause(budget, attempts); ended != nil {
+					return failed(errors.Join(err, ended))
+				}
+				continue
+			case v == verdictGap:
+				return Appended{}, &GapError{Event: e}
+			case v != verdictFree:
+				return a.settle(ctx, &e, found, v, i)
+			}
+		}
+		p.read = true // what follows an insert without a success is decided by reading
+		applied, err := a.insert(budget, stmt, args)
+		switch {
+		case applied:
+			return Appended{Event: e, Repeated: unknown}, nil
+		case err == nil: // somebody was first, or an earlier attempt of this event
+			continue
+		case attempt.Invalid(err):
+			return failed(err)
+		case !notSent(err) && !attempt.NotExecuted(err):
+			unknown = true
+		}
+		if !unknown {
+			return failed(err)
+		}
+		if ended := attempt.Pause(budget, attempts); ended != nil {
+			// The last attempt may have been decided.
+			if found, again := a.Since(ctx, &e, p.from); again == nil {
+				if v, i := p.judge(found, &e); v == verdictStored || v == verdictConflict {
+					return a.settle(ctx, &e, found, v, i)
+				}
+			}
+			return failed(errors.Join(err, ended))
+		}
+	}
+}
+
+// insert executes one attempt of a conditional insert.
+func (a *Appender) insert(ctx context.Context, stmt string, args []any) (applied bool, err error) {
+	err = a.attempt(ctx, func(ctx context.Context) (err error) {
+		applied, err = a.query(ctx, stmt, args...).Consistency(a.cfg.Consistency).SerialConsistency(attempt.Serial(a.cfg.LocalSerial)).MapScanCAS(make(map[string]any))
+		return err
+	})
+	return applied && err == nil, err
+}
+
+// plan is what AppendNext reads and concludes.
+type plan struct {
+	// read is whether the events are read before the insert, and from where.
+	read bool
+	from int64
+	// search is the smallest number that the event can have.
+	search int64
+	// previous is whether the event before must exist.
+	previous bool
+}
+
+// plan decides what is read first. The insert's own condition finds every event under the
+// number, and completes an undecided one. It cannot find that all of this number's successors
+// but not itself exist, or that both have expired: that the caller's version is older than
+// the TTL. Nothing after a version that is younger than half of it has expired. Event 1 alone
+// may come from a logged batch, of which half can be missing; every other event precedes its
+// rows.
+func (a *Appender) plan(e *Event, o AppendOptions, now time.Time) plan {
+	p := plan{from: e.Sequence, search: e.Sequence}
+	if o.SearchFrom > 0 {
+		p.search = min(p.search, o.SearchFrom)
+		p.from = p.search
+	}
+	young := !o.VersionWrittenAt.IsZero() && (a.cfg.RowTTL == 0 || now.Sub(o.VersionWrittenAt).Abs() < a.cfg.RowTTL/2)
+	p.read = !young || e.Sequence == 2 || p.from < e.Sequence
+	if young && e.Sequence > 1 && p.read {
+		p.previous = true
+		p.from = min(p.from, e.Sequence-1)
+	}
+	return p
+}
+
+type verdict int
+
+const (
+	verdictFree     verdict = iota // the number is free
+	verdictStored                  // the event is stored, at the returned index
+	verdictConflict                // other events have the numbers from the returned index on
+	verdictGap                     // the event before is missing
+)
+
+// judge compares the events that were read, in their order, with the plan.
+func (p plan) judge(found []Event, e *Event) (verdict, int) {
+	for i := range found {
+		if found[i].Sequence >= p.search && found[i].IDString() == e.IDString() {
+			return verdictStored, i
+		}
+	}
+	i := slices.IndexFunc(found, func(f Event) bool { return f.Sequence >= e.Sequence })
+	switch {
+	case i >= 0:
+		return verdictConflict, i
+	case p.previous && !slices.ContainsFunc(found, func(f Event) bool { return f.Sequence == e.Sequence-1 }):
+		return verdictGap, 0
+	}
+	return verdictFree, 0
+}
+
+// settle settles the last event that was read, and returns the result for the event at an
+// index. Only the last one can be the event of a writer that never learned that it was decided:
+// every other one was settled before its successor was computed from it.
+func (a *Appender) settle(ctx context.Context, e *Event, found []Event, v verdict, i int) (Appended, error) {
+	if err := a.Settle(ctx, found[len(found)-1]); err != nil {
+		return Appended{}, &UnknownOutcomeError{Event: *e, Err: err}
+	}
+	if v == verdictConflict {
+		return Appended{}, &ConflictError{Event: *e, Events: found[i:min(len(found), i+MaxConflictEvents)]}
+	}
+	return Appended{Event: found[i], Repeated: true}, nil
+}
+
+// Since returns the events of of's aggregate from a number on, in their order, by a read at the
+// serial consistency: it includes every event that is stored, and decides an open insert. The
+// caller settles the last event before it writes anything that follows from it.
+func (a *Appender) Since(ctx context.Context, of *Event, from int64) ([]Event, error) {
+	c := a.table.layout.columns[fieldAggregateID]
+	var found []Event
+	err := a.attempt(ctx, func(ctx context.Context) error {
+		found = nil
+		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateText, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
+		var bad error
+		for sc := a.table.Scanner(); iter.Scan(sc.Dest()...); {
+			e, err := sc.Event()
+			bad = cmp.Or(bad, err)
+			found = append(found, e)
+		}
+		return cmp.Or(iter.Close(), bad)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("outbox: read the events of %s from number %d on: %w", of.AggregateString(), from, err)
+	}
+	slices.SortFunc(found, func(a, b Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return found, nil
+}
+
+// Settle writes an event that the outbox contains once more, with the time of the database, so
+// that the relay reads it: the row of an event whose writer never learned that it was decided
+// may have a time that the relay has passed. The relay publishes an event once, however often
+// it is written.
+func (a *Appender) Settle(ctx context.Context, e Event) error {
+	args, err := a.table.arguments(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Budget)
+	defer cancel()
+	for attempts := 1; ; attempts++ {
+		err := a.attempt(ctx, func(ctx context.Context) error {
+			return a.query(ctx, a.table.insert, args...).Consistency(a.cfg.Consistency).DefaultTimestamp(false).Exec()
+		})
+		if err == nil {
+			return nil
+		}
+		var ended error
+		if !attempt.Invalid(err) {
+			ended = attempt.Pause(ctx, attempts)
+		}
+		if ended != nil || attempt.Invalid(err) {
+			return fmt.Errorf("outbox: write event %d of %s once more: %w", e.Sequence, e.AggregateString(), errors.Join(err, ended))
+		}
+	}
+}
+
+// attempt runs one attempt of a statement.
+func (a *Appender) attempt(ctx context.Context, statement func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.AttemptTimeout)
+	defer cancel()
+	sent := false
+	err := a.cfg.Attempt(ctx, func(ctx context.Context) error {
+		sent = true
+		return statement(ctx)
+	})
+	if err != nil && !sent {
+		return &notSentError{err}
+	}
+	return err
+}
+
+// notSentError is the error of an AppenderConfig.Attempt that has not called its statement.
+type notSentError struct{ err error }
+
+func (e *notSentError) Error() string { return e.err.Error() }
+func (e *notSentError) Unwrap() error { return e.err }
+
+func notSent(err error) bool {
+	_, ok := errors.AsType[*notSentError](err)
+	return ok
+}
+
+func (a *Appender) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
+	return a.session.Query(stmt, args...).WithContext(ctx).RetryPolicy(attempt.Never{})
+}
