@@ -208,8 +208,8 @@ func TestCDCReader_Tablets(t *testing.T) {
 			n = insertUntil(t, s, n, start.Add(200*time.Millisecond))
 			got.await(t, n)
 		}
-		if table, _ := srv.Schema().Table("ks", "t"); srv.Topology().Tablets(table.StoreID) != 2 {
-			t.Errorf("%d tablets, want 2", srv.Topology().Tablets(table.StoreID))
+		if table, _ := srv.Schema().Table("ks", "t"); srv.Topology().Tablets(table.StoreID) != 32 {
+			t.Errorf("%d tablets, want 32", srv.Topology().Tablets(table.StoreID))
 		}
 	})
 }

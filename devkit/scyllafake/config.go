@@ -54,6 +54,13 @@ type Config struct {
 	// Tablets is the default for new keyspaces with NetworkTopologyStrategy;
 	// it needs a Version that has tablets.
 	Tablets bool
+	// TabletsPerShardGoal is how many tablets of all tables together a shard has at most;
+	// more are wanted, and each table gets fewer. Default 100, as ScyllaDB's.
+	TabletsPerShardGoal int
+	// TabletInterval is how often the sizes of tables are looked at: that long after a
+	// change of the schema or of the cluster, tables with CDC split or merge. Default one
+	// minute, as ScyllaDB's.
+	TabletInterval time.Duration
 	// RingDelay is how long a node waits for gossip to settle: a new CDC generation
 	// starts twice this and 5 s after it was made; without a delay it starts
 	// immediately. Default 0. A real node's is 30 s.
@@ -114,6 +121,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Nodes < 0 || c.Nodes > 200 || c.Nodes > 1 && (c.Dir != "" || c.ShardAwarePort != 0) {
 		errs = append(errs, fmt.Errorf("nodes: %d must be 1 to 200; more than one needs data in memory and no shard-aware port", c.Nodes))
+	}
+	if c.TabletInterval == 0 {
+		c.TabletInterval = time.Minute
+	}
+	if c.TabletsPerShardGoal < 0 || c.TabletInterval < 0 {
+		errs = append(errs, errors.New("tablets: their goal and interval must not be negative"))
 	}
 	if c.RingDelay < 0 {
 		errs = append(errs, errors.New("ring delay: must not be negative"))

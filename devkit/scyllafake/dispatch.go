@@ -143,6 +143,7 @@ func (c *conn) performSchema(req request, st *statement) error {
 		c.s.publish(res.Events)
 	}
 	c.s.ddl.Unlock()
+	c.s.balanceIn(c.s.cfg.TabletInterval)
 	if err != nil {
 		return err
 	}

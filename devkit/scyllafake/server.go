@@ -34,7 +34,8 @@ type Server struct {
 	engine     *engine.Engine
 	faults     *faults.Injector
 	statements *statements
-	nodes      []*node    // with more than one only
+	nodes      []*node // with more than one only
+	tablets    balancer
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
 	admin          *admin // nil without one
@@ -96,6 +97,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err := s.startAdmin(); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	s.balanceIn(s.cfg.TabletInterval)
 	for _, l := range s.listeners {
 		s.running.Add(1)
 		go s.accept(l)
@@ -112,13 +114,14 @@ func (s *Server) open(clock *faults.Clock) error {
 	}
 	s.topology, err = topology.Open(s.store, topology.Options{
 		Shards: s.cfg.Shards, Tokens: s.cfg.Tokens, Identity: s.cfg.Identity, Seed: s.cfg.Seed,
-		RingDelay: s.cfg.RingDelay, Version: s.version, Clock: s.clock,
+		RingDelay: s.cfg.RingDelay, Nodes: s.cfg.Nodes, Version: s.version, Clock: s.clock,
 	})
 	if err != nil {
 		return err
 	}
 	s.catalog, err = ddl.Open(ddl.Options{
-		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets, Clock: s.clock,
+		Store: s.store, Topology: s.topology, Version: s.version, Tablets: s.cfg.Tablets,
+		TabletsPerShardGoal: s.cfg.TabletsPerShardGoal, Clock: s.clock,
 	})
 	if err != nil {
 		return err
@@ -271,12 +274,14 @@ func (s *Server) Close() error {
 	s.closing, s.broken = true, false
 	s.mu.Unlock()
 	s.cancel()
+	s.tablets.stop()
 	s.admin.close()
 	for _, l := range s.listeners {
 		l.Close()
 	}
 	s.eachConn((*conn).hangUp)
 	if s.store.Err() == nil {
+		s.tablets.running.Wait()
 		s.running.Wait() // on a failed store requests may wait for its locks forever
 	}
 	return s.release()
@@ -290,6 +295,7 @@ func (s *Server) failed(err error) {
 	s.closing, s.broken = true, true
 	s.mu.Unlock()
 	s.cancel()
+	s.tablets.stop()
 	s.eachConn((*conn).hangUp)
 	if s.cfg.Failed != nil {
 		s.cfg.Failed(err)

@@ -106,6 +106,8 @@ type Options struct {
 	Compression                   map[string]string
 	PaxosGraceSeconds             int32
 	Partitioner                   string // "" or the CDC partitioner
+	// Tablets are the hints of the option tablets; nil is none.
+	Tablets map[string]string `json:",omitempty"`
 }
 
 // ImageMode is the preimage option.

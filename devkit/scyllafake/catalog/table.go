@@ -103,6 +103,7 @@ func (t *Table) Clone() *Table {
 	n.Options.Caching = maps.Clone(t.Options.Caching)
 	n.Options.Compaction = maps.Clone(t.Options.Compaction)
 	n.Options.Compression = maps.Clone(t.Options.Compression)
+	n.Options.Tablets = maps.Clone(t.Options.Tablets)
 	if t.CDC != nil {
 		c := *t.CDC
 		n.CDC = &c

@@ -38,5 +38,6 @@ func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
 // the clustering order fails.
 func (v Version) RefusesReversedSerialReads() bool { return v.AtLeast(2026, 1) }
 
-// HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC.
+// HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC, and the
+// option tablets.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }

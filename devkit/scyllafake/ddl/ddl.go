@@ -25,6 +25,9 @@ type Options struct {
 	Version  catalog.Version
 	// Tablets makes new keyspaces with NetworkTopologyStrategy use tablets by default.
 	Tablets bool
+	// TabletsPerShardGoal limits the tablets of all tables together; 0 means ScyllaDB's
+	// default.
+	TabletsPerShardGoal int
 	// Clock is the node's clock; nil means that of the host.
 	Clock store.Clock
 }
@@ -44,6 +47,9 @@ type Catalog struct {
 func Open(o Options) (*Catalog, error) {
 	if o.Clock == nil {
 		o.Clock = store.HostClock{}
+	}
+	if o.TabletsPerShardGoal == 0 {
+		o.TabletsPerShardGoal = catalog.TabletsPerShardGoal
 	}
 	if o.Tablets && !o.Version.HasTablets() {
 		return nil, fmt.Errorf("tablets: ScyllaDB %v has none", o.Version)

@@ -136,7 +136,7 @@ func (c *Catalog) begin() *change {
 	now := c.o.Clock.Now()
 	c.lastWrite = max(c.lastWrite+2, now.UnixMicro())
 	return &change{
-		schemaRows: schemaRows{next: c.Schema().Clone(), at: c.lastWrite},
+		schemaRows: schemaRows{next: c.Schema().Clone(), at: c.lastWrite, release: c.o.Version},
 		c:          c, owned: map[string]bool{},
 	}
 }

@@ -37,7 +37,7 @@ func (w *change) syncLog(t *catalog.Table) error {
 	if !ks.Tablets {
 		return nil
 	}
-	streams, err := w.c.o.Topology.CreateStreams(t, ks.InitialTablets)
+	streams, err := w.c.o.Topology.CreateStreams(t, w.next.TabletCounts(w.c.sizing())[t])
 	if err != nil {
 		return cqlerr.Invalidf("%v", err)
 	}

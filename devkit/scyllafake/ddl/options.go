@@ -14,9 +14,9 @@ import (
 // setOptions sets the properties of a WITH clause on a new or cloned table. Omitted
 // properties keep their value. Unknown names are refused before any value is checked,
 // as in ScyllaDB.
-func setOptions(t *catalog.Table, with []cql.Property) error {
+func (w *change) setOptions(t *catalog.Table, with []cql.Property) error {
 	for _, prop := range with {
-		if _, ok := optionSetters[prop.Name]; !ok {
+		if _, ok := optionSetters[prop.Name]; !ok || prop.Name == "tablets" && !w.c.o.Version.HasCDCOnTablets() {
 			return errUnknownProperty(prop.Name)
 		}
 	}
@@ -57,6 +57,7 @@ var optionSetters = map[string]optionSetter{
 	"compaction":                  setCompaction,
 	"compression":                 setCompression,
 	"caching":                     setCaching,
+	"tablets":                     setTablets,
 	"cdc": func(t *catalog.Table, p cql.Property) error {
 		c, _, err := readCDC(p)
 		if err == nil && len(p.Map) > 0 {
@@ -181,5 +182,37 @@ func setCaching(t *catalog.Table, p cql.Property) error {
 		}
 	}
 	t.Options.Caching = out
+	return nil
+}
+
+// tabletHints are the keys of the option tablets.
+var tabletHints = []string{"min_tablet_count", "min_per_shard_tablet_count", "expected_data_size_in_gb"}
+
+// setTablets takes any text for a number, as ScyllaDB does, which then counts as none.
+func setTablets(t *catalog.Table, p cql.Property) error {
+	m, err := mapping(p)
+	if err != nil {
+		return err
+	}
+	for k, v := range m {
+		if !slices.Contains(tabletHints, k) {
+			return cqlerr.New(cqlerr.Syntax, "Unknown tablet hint '%s'", k)
+		}
+		if n, err := strconv.ParseFloat(v, 64); err == nil && n < 0 {
+			return cqlerr.New(cqlerr.Config, "Invalid value '%s' for %s", v, k)
+		}
+	}
+	t.Options.Tablets = m
+	if len(m) == 0 {
+		t.Options.Tablets = nil
+	}
+	return nil
+}
+
+// checkTablets refuses the option tablets in a keyspace without tablets.
+func checkTablets(ks *catalog.Keyspace, with []cql.Property) error {
+	if !ks.Tablets && slices.ContainsFunc(with, func(p cql.Property) bool { return p.Name == "tablets" }) {
+		return cqlerr.New(cqlerr.Config, "tablet options cannot be used when tablets are disabled for the keyspace")
+	}
 	return nil
 }

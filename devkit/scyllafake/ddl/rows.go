@@ -13,10 +13,11 @@ import (
 // Its put methods write both for one object, in place of the previous ones; its remove
 // methods delete both.
 type schemaRows struct {
-	next   *catalog.Schema // the schema after the change
-	at     int64           // timestamp of the rows, µs
-	writes []*store.Mutation
-	metas  []store.Meta
+	next    *catalog.Schema // the schema after the change
+	at      int64           // timestamp of the rows, µs
+	release catalog.Version
+	writes  []*store.Mutation
+	metas   []store.Meta
 }
 
 func (w *schemaRows) insert(table string, vals system.Values) {
@@ -121,11 +122,7 @@ func (w *schemaRows) tableRows(t *catalog.Table) {
 		vals["flags"] = system.Set{[]byte("compound")}
 		w.insert("tables", vals)
 	}
-	if o.Partitioner != "" {
-		w.insert("scylla_tables", system.Values{
-			"keyspace_name": t.Keyspace, "table_name": t.Name, "partitioner": o.Partitioner,
-		})
-	}
+	w.scyllaRow(t)
 	for _, c := range t.Columns() {
 		w.insert("columns", columnRow(t, c, c.Type.String()))
 	}
@@ -146,6 +143,25 @@ func (w *schemaRows) tableRows(t *catalog.Table) {
 			"keyspace_name": t.Keyspace, "table_name": t.Name, "index_name": ix.Name,
 			"kind": "COMPOSITES", "options": ix.Options,
 		})
+	}
+}
+
+// scyllaRow writes the row of scylla_tables, which newer releases have for every table
+// and older ones for those with a partitioner.
+func (w *schemaRows) scyllaRow(t *catalog.Table) {
+	vals := system.Values{"keyspace_name": t.Keyspace, "table_name": t.Name}
+	if t.Options.Partitioner != "" {
+		vals["partitioner"] = t.Options.Partitioner
+	}
+	if w.release.HasCDCOnTablets() && t.Kind != catalog.System {
+		vals["committed_by_group0"] = true
+		vals["version"] = t.ID
+		if t.Options.Tablets != nil {
+			vals["tablets"] = t.Options.Tablets
+		}
+	}
+	if len(vals) > 2 {
+		w.insert("scylla_tables", vals)
 	}
 }
 

@@ -29,6 +29,9 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 		}
 		return errTableExists(n)
 	}
+	if err := checkTablets(ks, s.With); err != nil {
+		return err
+	}
 	if t.CDC != nil && t.CDC.Enabled {
 		if err := w.checkLog(ks, t); err != nil {
 			return err
@@ -73,7 +76,7 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 		defs[d.Name] = d
 	}
 	t := catalog.NewTable(n.Keyspace, n.Name)
-	if err := setOptions(t, s.With); err != nil {
+	if err := w.setOptions(t, s.With); err != nil {
 		return nil, err
 	}
 	types := make(map[string]*cqltype.Type, len(s.Columns))

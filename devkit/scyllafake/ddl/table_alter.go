@@ -51,7 +51,10 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 			return err
 		}
 	}
-	if err := setOptions(t, s.With); err != nil {
+	if err := w.setOptions(t, s.With); err != nil {
+		return err
+	}
+	if err := checkTablets(w.next.Keyspaces[t.Keyspace], s.With); err != nil {
 		return err
 	}
 	if err := w.checkAlterCDC(t, s.With); err != nil {
@@ -144,7 +147,7 @@ func (w *change) addColumn(t *catalog.Table, d cql.ColumnDef) error {
 			return cqlerr.Invalidf("Cannot add a collection with the name %s because a collection with the same name and a different type has already been used in the past", d.Name)
 		}
 		if w.c.o.Version.AtLeast(2025, 1) && t.CDC != nil && t.CDC.Enabled && w.at-was.DroppedTime < 5_000_000 {
-			return cqlerr.Invalidf("Cannot add column %s because a column with the same name was dropped too recently. Please retry in a few seconds", d.Name)
+			return cqlerr.Invalidf("Cannot add column %s because a column with the same name was dropped too recently. Please retry after 5 seconds", d.Name)
 		}
 	}
 	t.Add(catalog.Column{Name: d.Name, Type: typ, Kind: kind})

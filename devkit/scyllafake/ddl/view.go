@@ -25,7 +25,7 @@ func (w *change) alterView(keyspace string, s *cql.AlterView) error {
 		return cqlerr.Invalidf("Cannot use ALTER MATERIALIZED VIEW on Table")
 	}
 	v := old.Clone()
-	if err := setOptions(v, s.With); err != nil {
+	if err := w.setOptions(v, s.With); err != nil {
 		return err
 	}
 	switch {
@@ -270,7 +270,7 @@ func (w *change) defineView(n cql.Name, s *cql.CreateView) (v, base *catalog.Tab
 	}
 	v = catalog.NewTable(n.Keyspace, n.Name)
 	v.Kind = catalog.View
-	if err := setOptions(v, s.With); err != nil {
+	if err := w.setOptions(v, s.With); err != nil {
 		return nil, nil, err
 	}
 	switch other := s.Select.From.Keyspace; {

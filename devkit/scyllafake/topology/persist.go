@@ -38,6 +38,7 @@ type (
 	storedTable struct {
 		Keyspace, Name string
 		Sets           []storedSet
+		Manual         bool `json:",omitempty"`
 	}
 	storedSet struct {
 		Start   int64
@@ -64,7 +65,7 @@ func tabletMeta(storeID uint32, table *tabletTable) store.Meta {
 	if table == nil {
 		return store.Meta{Key: key}
 	}
-	s := storedTable{Keyspace: table.keyspace, Name: table.name}
+	s := storedTable{Keyspace: table.keyspace, Name: table.name, Manual: table.manual}
 	for _, set := range table.sets {
 		s.Sets = append(s.Sets, storedSet{Start: set.start, Streams: idBytes(set.streams)})
 	}
@@ -155,7 +156,7 @@ func (s *state) loadTable(id string, b []byte) error {
 	if err := json.Unmarshal(b, &st); err != nil {
 		return err
 	}
-	table := &tabletTable{keyspace: st.Keyspace, name: st.Name}
+	table := &tabletTable{keyspace: st.Keyspace, name: st.Name, manual: st.Manual}
 	for _, set := range st.Sets {
 		ids, err := streamIDs(set.Streams)
 		if err != nil {

@@ -307,6 +307,9 @@ func TestTabletStream(t *testing.T) {
 	if _, err := again.Merge(base, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
+	if resized, due, err := again.Balance(base, 16); resized || due.IsZero() || err != nil {
+		t.Errorf("Balance() of a table that was resized by hand = %t, %v, %v", resized, due, err)
+	}
 	if got := again.Tablets(7); got != 4 {
 		t.Errorf("%d tablets after a merge, want 4", got)
 	}

@@ -18,6 +18,8 @@ const MaxTablets = 1 << 16
 type tabletTable struct {
 	keyspace, name string
 	sets           []*streamSet
+	// manual means that an administrator chose the number of tablets.
+	manual bool
 }
 
 // streamSet contains the streams of a table from a time on: one for each tablet, in the
@@ -70,7 +72,7 @@ func (t *Topology) DropStreams(base *catalog.Table) *Change {
 // the given time, or, for the zero time, when a real node's would (see NextStart). It
 // returns that time.
 func (t *Topology) Split(base *catalog.Table, at time.Time) (time.Time, error) {
-	return t.resize(base, at, func(n int) (int, error) {
+	return t.resize(base, at, true, func(n int) (int, error) {
 		if n*2 > MaxTablets {
 			return 0, fmt.Errorf("%s.%s has %d tablets already", base.Keyspace, base.Name, n)
 		}
@@ -80,7 +82,7 @@ func (t *Topology) Split(base *catalog.Table, at time.Time) (time.Time, error) {
 
 // Merge halves a table's tablets; see Split.
 func (t *Topology) Merge(base *catalog.Table, at time.Time) (time.Time, error) {
-	return t.resize(base, at, func(n int) (int, error) {
+	return t.resize(base, at, true, func(n int) (int, error) {
 		if n < 2 {
 			return 0, fmt.Errorf("%s.%s has one tablet: there is nothing to merge", base.Keyspace, base.Name)
 		}
@@ -88,7 +90,62 @@ func (t *Topology) Merge(base *catalog.Table, at time.Time) (time.Time, error) {
 	})
 }
 
-func (t *Topology) resize(base *catalog.Table, at time.Time, to func(int) (int, error)) (time.Time, error) {
+// Balance brings a table closer to so many tablets: it doubles or halves them, unless
+// Split or Merge was called for the table, and reports whether it did. It removes the
+// stream sets that are closed for longer than the table's cdc ttl, and returns when the
+// next one is due, the zero time if none is. A table without streams has nothing to do.
+func (t *Topology) Balance(base *catalog.Table, tablets int) (resized bool, due time.Time, err error) {
+	old := t.state.Load().tables[base.StoreID]
+	if old == nil {
+		return false, time.Time{}, nil
+	}
+	if now := len(old.sets[len(old.sets)-1].streams); now != tablets && !old.manual {
+		resized = true
+		_, err = t.resize(base, time.Time{}, false, func(n int) (int, error) {
+			if tablets > n {
+				return n * 2, nil
+			}
+			return n / 2, nil
+		})
+		if err != nil {
+			return false, time.Time{}, err
+		}
+	}
+	due, err = t.expire(base)
+	return resized, due, err
+}
+
+// expire removes the closed stream sets that are older than the table's ttl, and returns
+// when the next one is due.
+func (t *Topology) expire(base *catalog.Table) (due time.Time, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.state.Load().tables[base.StoreID]
+	if old == nil || base.CDC == nil || base.CDC.TTLSeconds <= 0 {
+		return time.Time{}, nil
+	}
+	ttl := time.Duration(base.CDC.TTLSeconds) * time.Second
+	table := *old
+	// A set is closed when the next one begins.
+	for len(table.sets) > 1 {
+		due = time.UnixMicro(table.sets[1].start).Add(ttl)
+		if due.After(t.clock.Now()) {
+			break
+		}
+		table.sets, due = table.sets[1:], time.Time{}
+	}
+	if len(table.sets) == len(old.sets) {
+		return due, nil
+	}
+	c := t.changeTableLocked(base, &table)
+	if err := t.store.Apply(c.Mutations, c.Metas...); err != nil {
+		return time.Time{}, fmt.Errorf("remove streams of %s.%s: %w", base.Keyspace, base.Name, err)
+	}
+	c.publishLocked()
+	return due, nil
+}
+
+func (t *Topology) resize(base *catalog.Table, at time.Time, manual bool, to func(int) (int, error)) (time.Time, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.state.Load().tables[base.StoreID]
@@ -104,20 +161,8 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, to func(int) (int, 
 		at = t.NextStart()
 	}
 	start := max(wholeMillis(at.UnixMicro()), newest.start+1000)
-	var ttl int64
-	if base.CDC != nil {
-		ttl = base.CDC.TTLSeconds
-	}
-	sets := slices.Clone(old.sets)
-	if ttl > 0 {
-		// A set is closed when the next one begins.
-		closed := t.clock.Now().Add(-time.Duration(ttl) * time.Second).UnixMicro()
-		for len(sets) > 1 && sets[1].start < closed {
-			sets = sets[1:]
-		}
-	}
 	c := t.changeTableLocked(base, &tabletTable{
-		keyspace: old.keyspace, name: old.name, sets: append(sets, newStreamSet(start, n)),
+		keyspace: old.keyspace, name: old.name, manual: manual, sets: append(slices.Clone(old.sets), newStreamSet(start, n)),
 	})
 	if err := t.store.Apply(c.Mutations, c.Metas...); err != nil {
 		return time.Time{}, fmt.Errorf("store the streams of %s.%s: %w", base.Keyspace, base.Name, err)

@@ -47,6 +47,8 @@ type Options struct {
 	Seed uint64
 	// RingDelay is how long a node waits for gossip to settle; see NextStart.
 	RingDelay time.Duration
+	// Nodes is the number of nodes of the cluster. Default 1.
+	Nodes int
 	// Version determines which tables exist and which timestamps are accepted.
 	Version catalog.Version
 	// Clock is the node's clock; nil means that of the host.
@@ -65,6 +67,7 @@ type Topology struct {
 	store     Store
 	clock     store.Clock
 	ringDelay time.Duration
+	nodes     atomic.Int32
 	seed      uint64
 	nearPast  bool // the previous generation accepts writes for a while
 	system    map[string]*catalog.Keyspace
@@ -110,6 +113,7 @@ func Open(st Store, o Options) (*Topology, error) {
 		nearPast: o.Version.AtLeast(6, 0),
 		system:   system.Keyspaces(o.Version),
 	}
+	t.nodes.Store(int32(max(o.Nodes, 1)))
 	if t.DataCenter == "" {
 		t.DataCenter = DefaultDataCenter
 	}
@@ -221,6 +225,13 @@ func (t *Topology) storeGeneration(g *Generation, metas ...store.Meta) error {
 	t.update(func(s *state) { s.generations = append(slices.Clone(s.generations), g) })
 	return nil
 }
+
+// Nodes returns the number of nodes of the cluster, each with Shards shards.
+func (t *Topology) Nodes() int { return int(t.nodes.Load()) }
+
+// SetNodes sets the number of nodes, as when one joins or leaves. It affects the number
+// of tablets only.
+func (t *Topology) SetNodes(n int) { t.nodes.Store(int32(max(n, 1))) }
 
 // Generations returns all generations, by start; the caller must not change them.
 func (t *Topology) Generations() []*Generation { return t.state.Load().generations }

@@ -1,0 +1,83 @@
+package catalog
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+)
+
+// Defaults of ScyllaDB for the number of tablets.
+const (
+	// TabletsPerShard is how many tablets of a table without options a shard has.
+	TabletsPerShard = 10
+	// TabletsPerShardGoal is how many tablets of all tables together a shard has: more
+	// are wanted, and every table gets fewer.
+	TabletsPerShardGoal = 100
+	// tabletGB is the size of a tablet in GiB.
+	tabletGB = 5
+)
+
+// Sizing is the part of a cluster that determines the number of tablets of tables.
+type Sizing struct {
+	DataCenter string
+	Shards     int // of all nodes
+	Goal       int // tablets of all tables per shard
+}
+
+// TabletCounts returns for every table of keyspaces with tablets the number of tablets
+// that ScyllaDB gives it: what its options, its keyspace and the cluster ask for, scaled
+// down for all tables if their sum is above the goal, and rounded up to a power of two.
+// A log has the tablets of its base.
+func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
+	wanted := map[*Table]float64{}
+	perShard := 0.0
+	for _, ks := range s.Keyspaces {
+		if !ks.Tablets {
+			continue
+		}
+		factor, _ := strconv.Atoi(ks.Replication[z.DataCenter])
+		for _, t := range ks.Tables {
+			if t.Kind == CDCLog && ks.baseOf(t) != nil {
+				continue
+			}
+			n := wantedTablets(ks, t, float64(z.Shards), float64(max(factor, 1)))
+			wanted[t] = n
+			perShard += n * float64(factor) / float64(z.Shards)
+		}
+	}
+	scale := 1.0
+	if perShard > float64(z.Goal) {
+		scale = float64(z.Goal) / perShard
+	}
+	out := make(map[*Table]int, len(wanted))
+	for t, n := range wanted {
+		out[t] = 1 << bits.Len(uint(math.Ceil(n*scale))-1)
+	}
+	return out
+}
+
+func wantedTablets(ks *Keyspace, t *Table, shards, factor float64) float64 {
+	hint := func(name string) float64 {
+		n, _ := strconv.ParseFloat(t.Options.Tablets[name], 64)
+		if log := ks.Tables[LogName(t.Name)]; log != nil && log.Kind == CDCLog {
+			of, _ := strconv.ParseFloat(log.Options.Tablets[name], 64)
+			n = max(n, of)
+		}
+		return n
+	}
+	fewest, perShard := hint("min_tablet_count"), hint("min_per_shard_tablet_count")
+	if perShard == 0 && fewest == 0 && ks.InitialTablets == 0 {
+		perShard = TabletsPerShard
+	}
+	return max(1, float64(ks.InitialTablets), fewest, math.Floor(hint("expected_data_size_in_gb")/tabletGB), math.Ceil(perShard*shards/factor))
+}
+
+// baseOf returns the table whose log t is, nil if there is none.
+func (k *Keyspace) baseOf(log *Table) *Table {
+	for _, t := range k.Tables {
+		if LogName(t.Name) == log.Name {
+			return t
+		}
+	}
+	return nil
+}
