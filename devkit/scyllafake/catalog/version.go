@@ -38,6 +38,10 @@ func (v Version) HasTablets() bool { return v.AtLeast(6, 0) }
 // the clustering order fails.
 func (v Version) RefusesReversedSerialReads() bool { return v.AtLeast(2026, 1) }
 
+// HasLogInBatchlog reports whether the batchlog contains the log rows of a batch, so that
+// a replay writes the same ones again. In older releases each replay makes its own.
+func (v Version) HasLogInBatchlog() bool { return v.AtLeast(2025, 4) }
+
 // HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC, and the
 // option tablets.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }

@@ -62,8 +62,9 @@ const (
 	FateNormal Fate = iota
 	// FateApply: applied now, whatever the response is.
 	FateApply
-	// FateLater: applied after each of Later with its original timestamps, through the
-	// CDC path again each time, as a batchlog replay does.
+	// FateLater: applied after each of Later with its original timestamps, as a batchlog
+	// replay does: with the same log rows each time, or, in releases before 2025.4 and
+	// for conditional writes, through the CDC path again each time.
 	FateLater
 	// FateDecided (CAS only): the round is decided but neither row nor log row is
 	// visible until the next conditional or SERIAL operation on the partition.

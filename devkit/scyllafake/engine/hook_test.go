@@ -128,7 +128,7 @@ func TestHook_Fates(t *testing.T) {
 	fate(engine.Verdict{Err: errTimeout}, "SELECT * FROM base", timedOut, "0")
 }
 
-// A batch that is replayed from the batchlog: each replay goes through CDC
+// A batch that is replayed from the batchlog of 5.1: each replay goes through CDC
 // again and adds rows of the batch's own time (facts, 9.10).
 func TestHook_BatchlogReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -46,23 +46,49 @@ func (e *Engine) finishDecided(id partitionID) error {
 // replay is a write that waits for its time.
 type replay struct{ timer *time.Timer }
 
-// replayLater applies mutations after each of the delays, through CDC again each time
-// and with their timestamps, as a batchlog does. Like a batchlog, it does not report
-// failures.
-func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) {
+// replayLater applies mutations after each of the delays, with their timestamps, as a
+// batchlog does: with the log rows of now, whose generation may end before, or, in older
+// releases, through CDC again each time, which may refuse them for ever. Like a
+// batchlog, it does not report failures of a replay.
+func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) error {
 	muts = cloneMutations(muts)
+	if !e.version.HasLogInBatchlog() {
+		e.after(times, e.again(muts))
+		return nil
+	}
+	unlock := e.lockForLog(muts)
+	all, err := e.logged(muts)
+	unlock()
+	if err != nil {
+		return err
+	}
+	e.after(times, func() { _ = e.store.Apply(all) })
+	return nil
+}
+
+// again returns a function that applies mutations through CDC.
+func (e *Engine) again(muts []*store.Mutation) func() {
+	return func() {
+		unlock := e.lockForLog(muts)
+		defer unlock()
+		_ = e.apply(muts)
+	}
+}
+
+// after calls f after each of the delays, unless Close comes first.
+func (e *Engine) after(times []time.Duration, f func()) {
 	for _, d := range times {
 		r := &replay{}
 		e.mu.Lock()
 		if !e.closed {
 			e.replays[r] = struct{}{}
-			r.timer = time.AfterFunc(d, func() { e.replay(r, muts) })
+			r.timer = time.AfterFunc(d, func() { e.replay(r, f) })
 		}
 		e.mu.Unlock()
 	}
 }
 
-func (e *Engine) replay(r *replay, muts []*store.Mutation) {
+func (e *Engine) replay(r *replay, f func()) {
 	e.mu.Lock()
 	_, wanted := e.replays[r]
 	if wanted {
@@ -74,9 +100,7 @@ func (e *Engine) replay(r *replay, muts []*store.Mutation) {
 		return
 	}
 	defer e.running.Done()
-	unlock := e.lockForLog(muts)
-	defer unlock()
-	_ = e.apply(muts)
+	f()
 }
 
 // Close stops the timers of delayed writes and waits for writes in progress. No request

@@ -87,7 +87,7 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, params *Params, 
 		e.decide(id, muts)
 		return nil
 	case FateLater:
-		e.replayLater(muts, v.Later)
+		e.after(v.Later, e.again(cloneMutations(muts)))
 		return nil
 	}
 	return e.apply(muts)

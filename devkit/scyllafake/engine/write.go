@@ -33,7 +33,9 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	}
 	switch {
 	case v.Fate == FateLater:
-		e.replayLater(muts, v.Later)
+		if err := e.replayLater(muts, v.Later); err != nil {
+			return err
+		}
 	case v.Fate == FateApply || v.Err == nil && !v.Disconnect:
 		unlock := e.lockForLog(muts)
 		err = e.apply(muts)
@@ -103,21 +105,27 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 // apply writes mutations and their log rows as one unit. The caller holds the
 // partitions' locks where they are needed.
 func (e *Engine) apply(muts []*store.Mutation) error {
-	all := muts
-	if e.cdc != nil {
-		logs, err := e.cdc.Augment(muts, e.clock.Now())
-		if err != nil {
-			return err
-		}
-		if len(logs) > 0 {
-			all = make([]*store.Mutation, 0, len(muts)+len(logs))
-			all = append(append(all, muts...), logs...)
-		}
+	all, err := e.logged(muts)
+	if err != nil {
+		return err
 	}
 	if err := e.store.Apply(all); err != nil {
 		return serverError("write", err)
 	}
 	return nil
+}
+
+// logged returns mutations with those of their log rows.
+func (e *Engine) logged(muts []*store.Mutation) ([]*store.Mutation, error) {
+	if e.cdc == nil {
+		return muts, nil
+	}
+	logs, err := e.cdc.Augment(muts, e.clock.Now())
+	if err != nil || len(logs) == 0 {
+		return muts, err
+	}
+	all := make([]*store.Mutation, 0, len(muts)+len(logs))
+	return append(append(all, muts...), logs...), nil
 }
 
 // lockForLog locks the partitions whose log needs the previous row.

@@ -16,10 +16,10 @@ const (
 
 // BatchlogReplay returns a rule for the next logged batch, which reaches the batchlog
 // but not its replicas: the client gets a write timeout BATCH, none of one. The batch
-// is applied after each of the delays, with its own timestamp, each time with a log row
-// of its own. Without delays it is never applied.
+// is applied after each of the delays, with its own timestamp: each time with the same
+// log row, in 5.1 with another one. Without delays it is never applied.
 //
-// Recorded: a replica killed and back after 3 s, two holders of the batchlog: twice at
+// Recorded with 5.1: a replica killed and back after 3 s, two holders of the batchlog: twice at
 // 64 s. A replica frozen for 2 s: immediately, when it executes the write that waited,
 // then at 20.5 s and 49.5 s.
 func BatchlogReplay(after ...time.Duration) Rule {
@@ -28,8 +28,8 @@ func BatchlogReplay(after ...time.Duration) Rule {
 
 // BatchLogTimeout returns a rule for the next logged batch, whose batchlog write times
 // out: BATCH_LOG, at ONE, none of one. That does not mean that it is not applied: of
-// four such batches two were, at a replay up to 64 s later, with two log rows each; the
-// others never.
+// four such batches two were, at a replay up to 64 s later, in 5.1 with two log rows
+// each; the others never.
 func BatchLogTimeout(after ...time.Duration) Rule {
 	return oneBatch("batchlog timeout", Effect{Failure: WriteTimeout(BatchLog, 0, 1)}, after)
 }
@@ -50,8 +50,10 @@ func oneBatch(name string, e Effect, after []time.Duration) Rule {
 }
 
 // BatchlogReplayAcrossGeneration is BatchlogReplay with a CDC generation that starts in
-// between: the replay fails forever, and neither the rows nor their log rows ever
-// appear. generation is the delay until its start, the replay comes after it.
+// between: the log row appears late, in the stream of the time of the write, which is
+// closed then. In 5.1 the replay fails forever, and neither the rows nor their log rows
+// ever appear. generation is the delay until its start, the replay comes after it. It
+// concerns keyspaces with vnodes; with tablets, split the table.
 func BatchlogReplayAcrossGeneration(generation, replay time.Duration) Rule {
 	r := BatchlogReplay(replay)
 	r.Name = "batchlog replay across a generation"
