@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
@@ -51,7 +53,7 @@ func (l *lock) acquire(ctx context.Context, wait time.Duration) error {
 			if applied || holder == l.owner {
 				return nil
 			}
-		} else if !transient(err) {
+		} else if !cqlcode.Transient(err) {
 			return fmt.Errorf("acquire the migration lock: %w", err)
 		}
 		if time.Now().After(deadline) {

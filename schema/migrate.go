@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
 // bootstrap is the number of migrations before the lock: they create the
@@ -158,14 +158,17 @@ func (m *migrator) canLock(ctx context.Context) (bool, error) {
 	return tables["schema_migrations"] && tables["schema_locks"], err
 }
 
-func tables(ctx context.Context, s *gocql.Session, keyspace string) (map[string]bool, error) {
-	out := map[string]bool{}
-	iter := s.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", keyspace).
-		WithContext(ctx).Consistency(gocql.One).Iter()
-	for name := ""; iter.Scan(&name); {
-		out[name] = true
-	}
-	if err := iter.Close(); err != nil {
+func tables(ctx context.Context, s *gocql.Session, keyspace string) (out map[string]bool, err error) {
+	err = cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
+		out = map[string]bool{}
+		iter := s.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", keyspace).
+			WithContext(ctx).Consistency(gocql.One).Iter()
+		for name := ""; iter.Scan(&name); {
+			out[name] = true
+		}
+		return iter.Close()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)
 	}
 	return out, nil
@@ -208,19 +211,45 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 		return err
 	}
 	for _, stmt := range statements(text) {
-		err := retryTransient(ctx, func() error {
-			// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be repeated.
-			if there, err := m.hasColumn(ctx, stmt); err != nil || there {
-				return err
-			}
-			return m.session.Query(stmt).WithContext(ctx).Exec()
-		})
-		if err != nil {
+		if err := cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error { return m.execute(ctx, stmt) }); err != nil {
 			return fmt.Errorf("migration %03d_%s: %q: %w", mig.version, mig.name, stmt, err)
 		}
 	}
-	if err := m.session.AwaitSchemaAgreement(ctx); err != nil {
-		return fmt.Errorf("migration %03d_%s: wait for schema agreement: %w", mig.version, mig.name, err)
+	if err := m.agree(ctx); err != nil {
+		return fmt.Errorf("migration %03d_%s: %w", mig.version, mig.name, err)
+	}
+	return nil
+}
+
+// statementTimeout is the timeout of a statement that changes the schema. A node may wait
+// long for the cluster's guard of the schema, and for the tablets of a new table.
+const statementTimeout = time.Minute
+
+// execute executes a statement of a migration once. It does nothing for a column that exists:
+// ScyllaDB has no ADD IF NOT EXISTS, and a migration may be repeated.
+func (m *migrator) execute(ctx context.Context, stmt string) error {
+	there, err := m.hasColumn(ctx, stmt)
+	if err != nil || there {
+		return err
+	}
+	err = m.session.Query(stmt).WithContext(ctx).SetRequestTimeout(statementTimeout).Exec()
+	if isInvalid(err) && addColumn.MatchString(stmt) {
+		// An earlier attempt without an answer, or another instance, may have added the
+		// column since, which the node that was read did not know.
+		if err := m.agree(ctx); err != nil {
+			return err
+		}
+		if there, lookErr := m.hasColumn(ctx, stmt); lookErr != nil || there {
+			return lookErr
+		}
+	}
+	return err
+}
+
+// agree waits until all nodes that are up have the same schema.
+func (m *migrator) agree(ctx context.Context) error {
+	if err := cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error { return m.session.AwaitSchemaAgreement(ctx) }); err != nil {
+		return fmt.Errorf("wait for schema agreement: %w", err)
 	}
 	return nil
 }
@@ -236,7 +265,7 @@ func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {
 	}
 	var name string
 	err := m.session.Query("SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ? AND column_name = ?",
-		parts[1], parts[2], parts[3]).WithContext(ctx).Consistency(gocql.One).Scan(&name)
+		parts[1], parts[2], parts[3]).WithContext(ctx).Consistency(gocql.Quorum).Scan(&name)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return false, nil
 	}
@@ -248,54 +277,18 @@ func (m *migrator) hasColumn(ctx context.Context, stmt string) (bool, error) {
 func (m *migrator) record(ctx context.Context, mig migration) error {
 	stmt := "INSERT INTO " + m.options.Keyspace + ".schema_migrations (component, version, name, checksum, applied_at, applied_by)" +
 		" VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
-	err := retryTransient(ctx, func() error {
+	var changed error
+	err := cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
 		row := map[string]any{}
 		applied, err := m.session.Query(stmt, mig.component, mig.version, mig.name, mig.checksum(), time.Now(), m.options.Owner).
 			WithContext(ctx).Consistency(gocql.Quorum).SerialConsistency(gocql.Serial).MapScanCAS(row)
 		if sum, _ := row["checksum"].(string); err == nil && !applied && sum != mig.checksum() {
-			return &ChecksumError{Version: mig.version, Name: mig.name, Recorded: sum, Embedded: mig.checksum()}
+			changed = &ChecksumError{Version: mig.version, Name: mig.name, Recorded: sum, Embedded: mig.checksum()}
 		}
 		return err
 	})
-	if err != nil {
+	if err = cmp.Or(err, changed); err != nil {
 		return fmt.Errorf("record migration %03d_%s: %w", mig.version, mig.name, err)
 	}
 	return nil
-}
-
-// retryPauses are the pauses between the attempts of retryTransient.
-var retryPauses = [...]time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second}
-
-// retryTransient calls f, and repeats it after transient errors. f must be idempotent.
-func retryTransient(ctx context.Context, f func() error) error {
-	err := f()
-	for _, d := range retryPauses {
-		if err == nil || !transient(err) || retry.Wait(ctx, d) != nil {
-			return err
-		}
-		err = f()
-	}
-	return err
-}
-
-// transient reports whether a statement that failed with err may succeed later.
-// An invalid statement never will; a server error may be a schema change that
-// lost a race.
-func transient(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gocql.ErrSessionClosed) {
-		return false
-	}
-	var sum *ChecksumError
-	if errors.As(err, &sum) {
-		return false
-	}
-	switch cqlcode.Of(err) {
-	case cqlcode.None: // the connection, or no answer in time
-		return true
-	case gocql.ErrCodeServer, gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping,
-		gocql.ErrCodeWriteTimeout, gocql.ErrCodeReadTimeout, gocql.ErrCodeWriteFailure, gocql.ErrCodeReadFailure,
-		gocql.ErrCodeCASWriteUnknown:
-		return true
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
-
-	"github.com/gocql/gocql"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -225,15 +222,5 @@ func TestPrint(t *testing.T) {
 	}
 	if err := Print(&strings.Builder{}, Options{Replication: "x"}); err == nil {
 		t.Error("Print() with a bad replication = nil, want an error")
-	}
-}
-
-func TestTransient(t *testing.T) {
-	t.Parallel()
-	if transient(&ChecksumError{}) || transient(gocql.ErrSessionClosed) {
-		t.Error("a permanent error is retried")
-	}
-	if !transient(gocql.ErrTimeoutNoResponse) || !transient(errors.New("connection reset")) {
-		t.Error("a transient error is not retried")
 	}
 }

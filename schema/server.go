@@ -28,21 +28,26 @@ type Server struct {
 // Detect returns the capabilities of the server behind s. It inspects system
 // tables rather than version numbers, so that it is correct during an upgrade
 // of the cluster and for other builds.
-func Detect(ctx context.Context, s *gocql.Session) (Server, error) {
-	var srv Server
-	iter := s.Query("SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?", "system").WithContext(ctx).Iter()
-	for _, c := range iter.Columns() {
-		srv.Tablets = srv.Tablets || c.Name == "initial_tablets"
-	}
-	if err := iter.Close(); isInvalid(err) {
+func Detect(ctx context.Context, s *gocql.Session) (srv Server, err error) {
+	err = cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
+		srv = Server{}
+		iter := s.Query("SELECT * FROM system_schema.scylla_keyspaces WHERE keyspace_name = ?", "system").WithContext(ctx).Iter()
+		for _, c := range iter.Columns() {
+			srv.Tablets = srv.Tablets || c.Name == "initial_tablets"
+		}
+		return iter.Close()
+	})
+	if isInvalid(err) {
 		return srv, ErrNotScyllaDB
 	} else if err != nil {
 		return srv, fmt.Errorf("detect tablets: %w", err)
 	}
 
 	// The view of per-table CDC generations exists if tablets support CDC.
-	err := s.Query("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", "system", "local").
-		WithContext(ctx).Iter().Close()
+	err = cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
+		return s.Query("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", "system", "local").
+			WithContext(ctx).Iter().Close()
+	})
 	switch {
 	case err == nil:
 		srv.TabletsCDC = srv.Tablets
@@ -50,7 +55,9 @@ func Detect(ctx context.Context, s *gocql.Session) (Server, error) {
 		return srv, fmt.Errorf("detect CDC on tablets: %w", err)
 	}
 
-	err = s.Query("SELECT version FROM system.versions WHERE key = 'local'").WithContext(ctx).Scan(&srv.Version)
+	err = cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
+		return s.Query("SELECT version FROM system.versions WHERE key = 'local'").WithContext(ctx).Scan(&srv.Version)
+	})
 	if err != nil && !isInvalid(err) && !errors.Is(err, gocql.ErrNotFound) {
 		return srv, fmt.Errorf("detect the version: %w", err)
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // State is the state of a migration.
@@ -144,20 +147,25 @@ func (r recorded) with(some []Component) []Component {
 func readRecorded(ctx context.Context, s *gocql.Session, keyspace string) (recorded, error) {
 	out := recorded{applied: map[int]Applied{}}
 	for _, c := range Components() {
-		iter := s.Query("SELECT version, name, checksum, applied_at, applied_by FROM "+keyspace+".schema_migrations WHERE component = ?", c).
-			WithContext(ctx).Consistency(gocql.Serial).Iter()
-		var version int
-		a := Applied{component: c}
-		for iter.Scan(&version, &a.Name, &a.Checksum, &a.At, &a.By) {
-			if version == declared {
-				out.components = append(out.components, c)
-				continue
+		rows := map[int]Applied{}
+		err := cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error {
+			iter := s.Query("SELECT version, name, checksum, applied_at, applied_by FROM "+keyspace+".schema_migrations WHERE component = ?", c).
+				WithContext(ctx).Consistency(gocql.Serial).Iter()
+			var version int
+			a := Applied{component: c}
+			for iter.Scan(&version, &a.Name, &a.Checksum, &a.At, &a.By) {
+				rows[version] = a
 			}
-			out.applied[version] = a
-		}
-		if err := iter.Close(); err != nil {
+			return iter.Close()
+		})
+		if err != nil {
 			return out, fmt.Errorf("read schema_migrations: %w", err)
 		}
+		if _, ok := rows[declared]; ok {
+			out.components = append(out.components, c)
+			delete(rows, declared)
+		}
+		maps.Copy(out.applied, rows)
 	}
 	return out, nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // Generation is a set of streams and the time from which it is written to.
@@ -112,13 +114,16 @@ func (c *cqlGenerations) Times(ctx context.Context) ([]time.Time, error) {
 	if err != nil {
 		return nil, err
 	}
-	iter := q.WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
 	var out []time.Time
-	var t time.Time
-	for iter.Scan(&t) {
-		out = append(out, t)
-	}
-	if err := iter.Close(); err != nil {
+	err = cqlcode.RetryTransient(ctx, cqlcode.TableDrop, func() error {
+		out = nil
+		iter := q.WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
+		for t := (time.Time{}); iter.Scan(&t); {
+			out = append(out, t)
+		}
+		return iter.Close()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the start times of CDC generations: %w", err)
 	}
 	return out, nil
@@ -134,15 +139,17 @@ func (c *cqlGenerations) Generation(ctx context.Context, start time.Time) (*Gene
 	}
 	var streams [][]byte
 	var ends []int64
-	var iter *gocql.Iter
-	if c.tablets {
-		iter = c.session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?",
-			c.keyspace, c.table, start, int8(0)).WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
-		for id := []byte(nil); iter.Scan(&id); id = nil {
-			streams, ends = append(streams, id), append(ends, StreamToken(id)) // the last token of its tablet
+	err = cqlcode.RetryTransient(ctx, cqlcode.TableDrop, func() error {
+		streams, ends = nil, nil
+		if c.tablets {
+			iter := c.session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?",
+				c.keyspace, c.table, start, int8(0)).WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
+			for id := []byte(nil); iter.Scan(&id); id = nil {
+				streams, ends = append(streams, id), append(ends, StreamToken(id)) // the last token of its tablet
+			}
+			return iter.Close()
 		}
-	} else {
-		iter = c.session.Query("SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", start).
+		iter := c.session.Query("SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", start).
 			WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
 		var end int64
 		for set := [][]byte(nil); iter.Scan(&end, &set); set = nil {
@@ -150,8 +157,9 @@ func (c *cqlGenerations) Generation(ctx context.Context, start time.Time) (*Gene
 				streams, ends = append(streams, id), append(ends, end)
 			}
 		}
-	}
-	if err := iter.Close(); err != nil {
+		return iter.Close()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the CDC generation of %s: %w", start.UTC(), err)
 	}
 	if len(streams) == 0 {

@@ -1,0 +1,109 @@
+package schema
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+)
+
+// tablets is a server whose tables with CDC have tablets.
+var tablets = scyllafake.Config{Version: "2026.1", Tablets: true}
+
+// faster executes the ALTER of a migration, as an earlier attempt without an answer, after the
+// migrator has found that the column does not exist and before it adds it.
+type faster struct {
+	t     *testing.T
+	other *gocql.Session
+	adds  map[string]string // statement by keyspace, table and column
+	hits  atomic.Int64
+}
+
+func (f *faster) ObserveQuery(ctx context.Context, q gocql.ObservedQuery) {
+	if !strings.Contains(q.Statement, "FROM system_schema.columns") || q.Rows > 0 || len(q.Values) != 3 {
+		return
+	}
+	stmt, ok := f.adds[q.Values[0].(string)+"."+q.Values[1].(string)+"."+q.Values[2].(string)]
+	if !ok {
+		return
+	}
+	f.hits.Add(1)
+	if err := f.other.Query(stmt).WithContext(ctx).Exec(); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// A statement that adds a column is refused because an earlier attempt, whose response was lost,
+// added it in the meantime. The migration continues.
+func TestMigrate_ColumnWasAddedMeanwhile(t *testing.T) {
+	t.Parallel()
+	migrations, err := load(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, s := start(t, tablets)
+	f := &faster{t: t, other: s, adds: map[string]string{}}
+	for _, m := range migrations {
+		text, err := m.render(parameters{Keyspace: DefaultKeyspace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stmt := range statements(text) {
+			if parts := addColumn.FindStringSubmatch(strings.TrimSpace(stmt)); parts != nil {
+				f.adds[strings.Join(parts[1:4], ".")] = stmt
+			}
+		}
+	}
+	c := gocql.NewCluster("127.0.0.1")
+	c.Dialer, c.ProtoVersion, c.Timeout, c.ConnectTimeout, c.QueryObserver = srv, 4, time.Minute, time.Minute, f
+	slow, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slow.Close)
+	mustMigrate(t, slow, Options{})
+	if got := states(t, s, Options{}); got != allApplied {
+		t.Errorf("states: %s", got)
+	}
+	if n := f.hits.Load(); n == 0 || n != int64(len(f.adds)) {
+		t.Errorf("%d columns were added meanwhile, want %d", n, len(f.adds))
+	}
+}
+
+// A node fails reads of the virtual tables of CDC while a table with tablets is dropped, in any
+// keyspace. Neither Migrate nor Status does.
+func TestMigrate_WhileTablesAreDropped(t *testing.T) {
+	for name, failure := range map[string]*faults.Failure{
+		"server error": faults.Refuse(cqlerr.Server, "Can't find a column family with UUID 5a0b1c2d"),
+		"timeout":      faults.ReadTimeout(0, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv, s := start(t, tablets)
+			id := srv.Faults().MustAdd(faults.Rule{
+				Match: faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Keyspace: "system", Table: "cdc_timestamps"}, Count: 2,
+				Effect: faults.Effect{Failure: failure},
+			})
+			mustMigrate(t, s, Options{})
+			if n := srv.Faults().Hits(id); n != 2 {
+				t.Fatalf("%d reads failed, want 2", n)
+			}
+			srv.Faults().MustAdd(faults.Rule{
+				Match: faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Keyspace: "system", Table: "cdc_timestamps"}, Count: 2,
+				Effect: faults.Effect{Failure: failure},
+			})
+			r, err := Status(t.Context(), s, Options{})
+			if err != nil || !r.UpToDate() || !r.Server.TabletsCDC {
+				t.Errorf("Status() = %+v, %v", r, err)
+			}
+		})
+	}
+}
