@@ -70,10 +70,13 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 			s, err = cluster.CreateSession()
 		}
 	}
-	if err == nil {
-		return s, nil
+	if err != nil {
+		return nil, c.away(err)
 	}
-	return nil, c.away(err)
+	if c.Nodes != nil {
+		c.Nodes.Follow(s)
+	}
+	return s, nil
 }
 
 func (c ScyllaConfig) away(err error) error {

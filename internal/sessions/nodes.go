@@ -37,6 +37,8 @@ const (
 // probe has no answer within 250 ms, the node's connections are closed, and new ones
 // fail immediately until it answers again. The last node is never cut off.
 //
+// Which nodes are members is read from system.peers: see [Nodes.Follow].
+//
 // All sessions of a process share one Nodes. It is safe for concurrent use.
 type Nodes struct {
 	log   *slog.Logger
@@ -47,6 +49,8 @@ type Nodes struct {
 
 	mu     sync.Mutex
 	byHost map[string]*node // by IP address
+	// followed are the sessions to read the members with, of which the first is read.
+	followed []*gocql.Session
 
 	hosts struct {
 		sync.Map // *gocql.HostInfo -> *node
@@ -155,6 +159,15 @@ func (n *Nodes) of(h *gocql.HostInfo) *node {
 	return one
 }
 
+// joined marks a host of the driver as a member.
+func (n *Nodes) joined(h *gocql.HostInfo) {
+	one := n.of(h)
+	if id := h.HostID(); id != "" {
+		one.id.Store(&id)
+	}
+	one.leave(false)
+}
+
 // others reports whether any other node is connected.
 func (n *Nodes) others(one *node) bool {
 	n.mu.Lock()
@@ -187,9 +200,13 @@ type node struct {
 	nodes *Nodes
 	addr  string // its IP address
 	down  atomic.Bool
-	left  atomic.Bool  // it left the cluster
-	open  atomic.Int64 // connections
-	heard atomic.Int64 // when it last sent something, by Nodes.now
+	left  atomic.Bool            // it left the cluster
+	open  atomic.Int64           // connections
+	heard atomic.Int64           // when it last sent something, by Nodes.now
+	id    atomic.Pointer[string] // its host id, if the driver knows it
+	// absent is the number of consecutive comparisons in which it was no member; guarded by
+	// Nodes.mu.
+	absent int
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
