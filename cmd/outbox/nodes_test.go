@@ -11,12 +11,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A session of any command notices a node that is silent or refuses connections; doctor,
@@ -97,4 +100,73 @@ func TestScylla_SessionsAreObserved(t *testing.T) {
 	if err != nil || cluster.Dialer == nil || cluster.StreamObserver == nil || cluster.ReconnectInterval != sessions.ReconnectInterval {
 		t.Errorf("the driver's configuration observes no nodes: %+v, %v", cluster, err)
 	}
+}
+
+// Every command with an admin listener stays ready while a node of the database is down: a
+// probe receives a complete response that names the node, from the listener and from the API.
+func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
+	}
+	host, err := netip.ParseAddrPort(freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the addresses of the other nodes
+		freeAddr(t)
+	}
+	db, err := scyllafake.Start(scyllafake.Config{Nodes: 3, Tokens: 12, Addr: netip.AddrPortFrom(host.Addr(), 0).String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	c, err := configOf(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Scylla.Session("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = schema.Migrate(t.Context(), s, schema.Options{})
+	sessions.Close(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := db.NodeAddr(1).String()
+	db.Kill(1)
+	broker := world.StartBroker(t)
+	eachCommand(func(name string, cmd *cobra.Command) {
+		x, ok := listenerCommands[name]
+		if !ok {
+			return // TestAdminListener_MetricsAreNowhereElse finds it
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addrs := []string{freeAddr(t)}
+			args := append(strings.Fields(name), "--admin-addr", addrs[0], "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+			if cmd.Flags().Lookup("kafka-seeds") != nil {
+				args = append(args, "--kafka-seeds", strings.Join(broker.ListenAddrs(), ","))
+			}
+			for _, flag := range x.apis {
+				addrs = append(addrs, freeAddr(t))
+				args = append(args, flag, addrs[len(addrs)-1])
+			}
+			for _, arg := range x.more {
+				if arg == "TOKENS" {
+					_, arg = token(t, "operator")
+				}
+				args = append(args, arg)
+			}
+			running(t, args)
+			until(t, addrs[0], 200, `"database_nodes_down":["`+node+`"]`)
+			for _, addr := range addrs {
+				until(t, addr, 200, "{")
+			}
+			if _, _, text := asked(t, "GET", "http://"+addrs[0]+"/metrics", "", ""); !strings.Contains(text, "\noutbox_admin_listener_panics_total 0\n") {
+				t.Error("a request to the admin listener panicked")
+			}
+		})
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -187,21 +186,10 @@ func (s *Server) ready() (readyBody, *problem) {
 	return ready, nil
 }
 
-// recovering responds with 500 if a handler panics, and logs the stack.
+// recovering responds with 500 if a handler panics.
 func (s *Server) recovering(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			v := recover()
-			if v == nil {
-				return
-			}
-			if v == http.ErrAbortHandler { //nolint:errorlint // it is the value itself, by its contract
-				panic(v)
-			}
-			s.log.ErrorContext(r.Context(), "request panicked", "path", r.URL.Path, "err", v, "stack", string(debug.Stack()))
-			httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log."))
-		}()
-		next.ServeHTTP(w, r)
+	return httpapi.Recovering(next, s.log, func(w http.ResponseWriter, r *http.Request) {
+		httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log."))
 	})
 }
 

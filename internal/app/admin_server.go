@@ -42,7 +42,8 @@ type AdminServer struct {
 	why    atomic.Pointer[string]            // why the database is not connected; nil before the first attempt
 }
 
-// serve starts the admin listener. It returns nil if the listener is off.
+// serve starts the admin listener. It returns nil if the listener is off. A panic of a handler
+// is logged and counted, and answered with 500.
 func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
 	hosts, err := access.NewHosts(c.Addr, c.Hosts)
 	if err != nil {
@@ -54,10 +55,17 @@ func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready 
 	case "": // package net would choose any port of all addresses
 		return nil, cli.Usage(errors.New("admin.addr is empty; set host:port or off"))
 	}
-	h := daemon.AdminHandler(reg, ready)
+	panics := prometheus.NewCounter(prometheus.CounterOpts{Name: "outbox_admin_listener_panics_total", Help: "Requests to the admin listener that panicked; the log has the stack."})
+	own := prometheus.NewRegistry()
+	own.MustRegister(panics)
+	h := daemon.AdminHandler(prometheus.Gatherers{reg, own}, ready)
 	if c.Profiles {
 		h = daemon.WithProfiles(h)
 	}
+	h = httpapi.Recovering(h, log, func(w http.ResponseWriter, _ *http.Request) {
+		panics.Inc()
+		http.Error(w, "Internal error; see the log.", http.StatusInternalServerError)
+	})
 	browsers := access.Browsers{Hosts: hosts, Logger: log, Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) {
 		http.Error(w, "Only IP addresses, localhost and the names in admin.hosts are allowed as host.", e.Status)
 	}}
@@ -118,7 +126,7 @@ func (a *AdminServer) Readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
 		ready, detail := (*f)()
 		if down := a.Nodes.Down(); len(down) > 0 {
-			return ready, withNodes{detail, down}
+			return ready, nameNodes(ready, detail, down)
 		}
 		return ready, detail
 	}
@@ -128,22 +136,52 @@ func (a *AdminServer) Readiness() (bool, any) {
 	}{false, []string{a.problem()}}
 }
 
-// withNodes is the detail of /readyz while nodes of the database do not answer. The process
-// is ready: the driver sends its statements to the other nodes.
+// nameNodes returns the detail of /readyz while nodes of the database do not answer. The
+// process is ready: the driver sends its statements to the other nodes.
+func nameNodes(ready bool, detail any, down []string) any {
+	w := withNodes{ready, detail, down}
+	if p, ok := detail.(problem); ok {
+		return problemWithNodes{w, p}
+	}
+	return w
+}
+
+// problem is a detail that embeds httpapi.Problem.
+type problem interface {
+	GetStatus() int
+	GetHeaders() http.Header
+}
+
+// problemWithNodes is a problem document with the nodes as a further member.
+type problemWithNodes struct {
+	withNodes
+	problem
+}
+
+// withNodes is a detail with the nodes as a further field.
 type withNodes struct {
+	ready  bool
 	detail any
 	down   []string
 }
 
-// MarshalJSON adds the nodes to the fields of the detail.
+// MarshalJSON adds the nodes to the fields of the detail. A detail without fields becomes a
+// field, or the status if it is nil.
 func (w withNodes) MarshalJSON() ([]byte, error) {
 	b, err := json.Marshal(w.detail)
 	if err != nil {
 		return nil, err
 	}
 	fields := map[string]any{}
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, err
+	var object map[string]json.RawMessage
+	switch err := json.Unmarshal(b, &object); {
+	case err != nil:
+		fields["detail"] = json.RawMessage(b)
+	case object == nil:
+		fields["ready"] = w.ready
+	}
+	for name, value := range object {
+		fields[name] = value
 	}
 	fields["database_nodes_down"] = w.down
 	return json.Marshal(fields)

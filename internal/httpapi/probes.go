@@ -6,7 +6,8 @@ import (
 )
 
 // Readiness reports whether a process, or a server of it, does its work, and a detail that
-// is shown as JSON either way. A detail that embeds Problem is served as a problem.
+// is shown as JSON either way. A detail that embeds Problem is served as a problem, nil as the
+// status alone, and one that cannot be encoded as the error of that.
 type Readiness func() (ready bool, detail any)
 
 // Probes adds the health checks of a server to mux: GET /livez returns 200 while the process
@@ -37,7 +38,11 @@ type statusBody struct {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		body, _ = json.Marshal(map[string]string{"error": "encode the detail: " + err.Error()})
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a caller that closed the request misses nothing
+	_, _ = w.Write(append(body, '\n')) // a caller that closed the request misses nothing
 }

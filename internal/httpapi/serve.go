@@ -51,11 +51,12 @@ type Drainer interface {
 }
 
 // Serve serves on l until ctx ends and DrainDelay has passed, then refuses new requests,
-// waits up to DrainTimeout for running ones, and returns nil. It closes l.
+// waits up to DrainTimeout for running ones, and returns nil. It closes l. A request whose
+// handler panics is answered with 500.
 func (s Server) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s.ReadTimeout, s.WriteTimeout = cmp.Or(s.ReadTimeout, DefaultReadTimeout), cmp.Or(s.WriteTimeout, DefaultWriteTimeout)
 	srv := &http.Server{
-		Handler:           lastAnswers(ctx, readInTime(h)),
+		Handler:           lastAnswers(ctx, readInTime(Recovering(h, s.Logger, internal))),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       s.ReadTimeout,
 		WriteTimeout:      s.WriteTimeout,
