@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -41,8 +43,8 @@ func newVerifyCommand() *cobra.Command {
 
 The command scans the outbox table by token range and then reads the topics. It
 lists every event that is missing, duplicate or out of sequence, every gap in the
-sequence numbers of an aggregate, and every row that is not a valid event. The last
-line is the verdict.
+sequence numbers of an aggregate, every row that is not a valid event, and every
+event of a topic whose row the database has lost. The last line is the verdict.
 
 Exit status: 0 events were checked, without a problem; 1 a problem, or the check
 failed; 2 wrong command line or configuration; 3 no event could be checked, for
@@ -177,7 +179,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 		Scan: &verify.Scan{
 			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
-		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka,
+		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
 		Topics: f.topics, Window: window, State: f.state,
 	}
 	if c.Scylla.Has(schema.DeadLetters) {
@@ -337,8 +339,8 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		{c.Parked, "blocked by a dead letter of their aggregate"},
 		{c.Closed, "with a closed dead letter: discarded or resolved by an operator"},
 		{c.Untold, "undetermined: the topic has deleted records of that age"},
-		{c.Unknown, "in a topic without a row in the outbox: deleted, or never written"},
-		{c.Foreign, "records in the topics that are not events of an outbox"},
+		{c.Unknown, "in a topic without a row in the outbox: lost by the database, or deleted"},
+		{c.Foreign, "records in the topics that are not events of this outbox"},
 	} {
 		if x.n > 0 {
 			fmt.Fprintf(&out, "%d %s\n", x.n, x.text)

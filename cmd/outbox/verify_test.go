@@ -145,6 +145,39 @@ func TestVerify_ReportsProblemsAndFails(t *testing.T) {
 	}
 }
 
+// A published event whose row the database lost is a problem, unless another source has
+// published it.
+func TestVerify_RowsThatTheDatabaseLost(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	b.add(1, outbox.NewID(), 1)
+	for _, tt := range []struct {
+		source  string
+		code    int
+		verdict verify.Verdict
+		unknown int64
+	}{
+		{"another-service", cli.ExitOK, verify.VerdictOK, 0},
+		{relay.DefaultSource, cli.ExitFailed, verify.VerdictProblems, 1},
+	} {
+		e := outbox.Event{
+			ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte("{}"), CreatedAt: time.Now(),
+		}
+		r := &kgo.Record{Topic: "things", Key: []byte(e.AggregateID.String()), Value: e.Payload, Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, tt.source)}
+		if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := b.verify("--until", "0s", "-o", "json")
+		var got verified
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != tt.code {
+			t.Fatalf("%s: exit status %d, want %d, %v: %s%s", tt.source, code, tt.code, err, stdout, stderr)
+		}
+		if got.Verdict != tt.verdict || got.OK != (tt.code == cli.ExitOK) || got.Unknown != tt.unknown || got.Foreign != 1 {
+			t.Errorf("%s: %+v, want %s with %d unknown and one of another source", tt.source, got, tt.verdict, tt.unknown)
+		}
+	}
+}
+
 // Events that the relay need not have published yet are neither missing nor proven:
 // a check of nothing else is not "ok", whether they are in their topics or not.
 func TestVerify_YoungEventsAreNotChecked(t *testing.T) {

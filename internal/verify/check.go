@@ -26,8 +26,9 @@ const (
 	Gap Kind = "gap"
 	// UnreadableRow: a row of the outbox is not an event.
 	UnreadableRow Kind = "unreadable"
-	// Unknown: a topic contains the event, and the outbox has no row of it. Events whose
-	// rows were deleted or had their own TTL are Unknown too.
+	// Unknown: a topic contains the event, of this source, and the outbox has no row of it
+	// that could have expired. The database lost it after it was published, or the row was
+	// deleted or had its own TTL.
 	Unknown Kind = "unknown"
 	// Dead, Parked and Closed: the event is in no topic and has a dead letter that is
 	// open, is parked behind another one, or was closed by an operator.
@@ -89,7 +90,7 @@ type Counts struct {
 	Gaps       int64 `json:"gaps"`
 	Unreadable int64 `json:"unreadable"`
 	Unknown    int64 `json:"unknown"`
-	// Foreign are records that are not events of an outbox.
+	// Foreign are records that are not events of this outbox: of another source, or no events.
 	Foreign int64 `json:"foreign"`
 }
 
@@ -100,18 +101,19 @@ type Verdict string
 const (
 	// VerdictOK: every checked event is in its topic or has a dead letter.
 	VerdictOK Verdict = "ok"
-	// VerdictProblems: an event is missing, duplicated, out of order or unreadable.
+	// VerdictProblems: an event is missing, duplicated, out of order or unreadable, or in a
+	// topic without a row.
 	VerdictProblems Verdict = "problems"
 	// VerdictNothingChecked: no event could be checked, because there are none, or all
 	// are young, pending, or older than their topics.
 	VerdictNothingChecked Verdict = "nothing_checked"
 )
 
-// Verdict returns the result. Events without a row are not problems, because a row may
-// have been deleted; neither are dead letters, which are not lost.
+// Verdict returns the result. An event without a row is a problem: consumers have a change that
+// the database does not. Dead letters are none, because they are not lost.
 func (c Counts) Verdict() Verdict {
 	switch {
-	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable > 0:
+	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable+c.Unknown > 0:
 		return VerdictProblems
 	case c.Published+c.Dead+c.Parked+c.Closed == 0:
 		return VerdictNothingChecked
@@ -174,7 +176,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	}) {
 		c.unreadable(u)
 	}
-	c.counts.Foreign = l.foreign
+	c.counts.Foreign += l.foreign
 	return c.counts
 }
 
@@ -186,13 +188,24 @@ func (c *checker) take(n uint32) {
 	}
 	if e.written != 0 {
 		c.row(n, e)
-	} else if e.at >= c.unknownFrom && e.at < c.until {
+	} else if e.topic == other {
+		c.counts.Foreign++
+	} else if c.born(n, e) >= c.unknownFrom && e.at < c.until {
 		c.counts.Unknown++
 		c.report(c.finding(Unknown, e, ""))
 	}
-	if e.partition != none {
+	if e.partition != none && e.topic != other {
 		c.order(e)
 	}
+}
+
+// born returns the time of an event with a record: its row cannot be older by more than
+// clockSkew, so the row of an event that is born later has not expired.
+func (c *checker) born(n uint32, e *entry) int64 {
+	if t, ok := c.l.created[n]; ok {
+		return min(t, e.at)
+	}
+	return e.at
 }
 
 // fate is the state of an event of the outbox.
@@ -370,12 +383,12 @@ func clock(micro int64) string {
 	return time.UnixMicro(micro).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// unknownSince returns the events with a record at or after t and no row.
+// unknownSince returns the events with a record of this source at or after t and no row.
 func (l *Ledger) unknownSince(t int64) (out []Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events.All() {
-		if e.written == 0 && e.at >= t {
+		if e.written == 0 && e.topic != other && e.at >= t {
 			out = append(out, Row{
 				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
 			})

@@ -45,6 +45,8 @@ type Consumer struct {
 	admin  *kadm.Client
 	topics []string
 	ledger *Ledger
+	// source is that of the table; empty means that every source is.
+	source string
 	// take, if not nil, receives each batch after it was added to the ledger.
 	take func(Batch) error
 
@@ -98,7 +100,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		if r.Attrs.IsControl() {
 			continue
 		}
-		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 		if err != nil {
 			b.Foreign++
 			continue
@@ -106,9 +108,13 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		if e.EditOf != "" {
 			e.ID = outbox.IDOf(e.EditOf) // an edited event counts as its original
 		}
+		created := int64(0)
+		if r.Timestamp.Sub(e.CreatedAt) > clockSkew {
+			created = max(1, e.CreatedAt.UnixMicro())
+		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
-			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(),
+			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(), Created: created, Other: c.source != "" && source != c.source,
 		})
 	}
 	if err := c.ledger.AddRecords(b.Records...); err != nil {

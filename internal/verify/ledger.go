@@ -39,6 +39,11 @@ type Record struct {
 	At int64
 	// Seen is when the consumer received it.
 	Seen int64
+	// Created is the event's own time if it is more than clockSkew before At; else 0.
+	Created int64 `json:",omitempty"`
+	// Other means that another source published it: it may be an event of another table, or
+	// of this one before its source was renamed.
+	Other bool `json:",omitempty"`
 }
 
 // Unreadable is a row that is not an event.
@@ -68,6 +73,7 @@ type Ledger struct {
 	partOf     map[partition]uint16
 
 	later       map[uint32]int64 // earliest publication times of scheduled events
+	created     map[uint32]int64 // times of events that were published much later
 	deadLetters map[gocql.UUID]DeadLetter
 	repeats     []repeat
 	repeated    map[repeat]bool
@@ -85,11 +91,12 @@ type entry struct {
 	at, seen  int64
 	aggregate uint32
 	partition uint16 // none without a record
-	topic     uint16 // none without a row
+	topic     uint16 // none or other without a row
 }
 
-// none means no topic or no partition.
-const none = math.MaxUint16
+// none means no topic or no partition; other means no topic of an event whose only records are
+// of another source.
+const none, other = math.MaxUint16, math.MaxUint16 - 1
 
 type topic struct {
 	name string
@@ -126,7 +133,7 @@ type Totals struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64),
+		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64), created: make(map[uint32]int64),
 		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
 	}
 }
@@ -198,6 +205,9 @@ func (l *Ledger) addRecord(r *Record) error {
 	if err != nil {
 		return err
 	}
+	if r.Created != 0 {
+		l.created[n] = r.Created
+	}
 	switch {
 	case e.partition == none:
 		l.totals.Records++
@@ -205,9 +215,15 @@ func (l *Ledger) addRecord(r *Record) error {
 			l.totals.Both++
 		}
 		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
+		if e.written == 0 && r.Other {
+			e.topic = other
+		}
 		return nil
 	case e.partition == p && e.offset == r.Offset:
 		return nil // the same record
+	}
+	if e.written == 0 && !r.Other {
+		e.topic = none
 	}
 	again := repeat{n, p, r.Offset}
 	if p != e.partition && r.At < e.at {
@@ -321,8 +337,8 @@ func (l *Ledger) topic(name string) (uint16, error) {
 	if n, ok := l.topicOf[name]; ok {
 		return n, nil
 	}
-	if len(l.topics) == none {
-		return 0, fmt.Errorf("more than %d topics", none)
+	if len(l.topics) == other {
+		return 0, fmt.Errorf("more than %d topics", other)
 	}
 	n := uint16(len(l.topics))
 	l.topics = append(l.topics, topic{name: name})

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +13,12 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 )
 
 // clockSkew is the maximum difference of the clocks of writers, broker and this machine.
 const clockSkew = time.Minute
-
-// maxLookups bounds the lookups of rows by key for events of a topic that the scan did
-// not find.
-const maxLookups = 10_000
 
 // Verification verifies that every event of an outbox table is in its topic, once and in
 // order.
@@ -31,6 +29,9 @@ type Verification struct {
 	Keyspace, Table string
 	// Kafka connects to the topics. Required.
 	Kafka Kafka
+	// Source is the ce_source of the table's records. A record of another source is no
+	// evidence that a row was lost. Empty means that every source is this one.
+	Source string
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
 	// DeadLetters, if not nil, are read once for the missing or unreadable events, after
@@ -116,7 +117,12 @@ func (v *Verification) Run(ctx context.Context) (err error) {
 	if err := v.readDeadLetters(ctx); err != nil {
 		return err
 	}
-	return v.lookUp(ctx)
+	err = v.lookUp(ctx)
+	if !v.Window.Alive.IsZero() {
+		// Rows that were read late may have expired since the begin.
+		v.Window.Alive = v.Window.Alive.Add(time.Since(v.began) + clockSkew)
+	}
+	return err
 }
 
 // head returns the description of the table from the database.
@@ -245,6 +251,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	}
 	defer client.Close()
 	c := NewConsumer(client, v.ledger, topics...)
+	c.source = v.Source
 	c.take = func(b Batch) error {
 		v.read.Add(int64(len(b.Records)) + b.Foreign)
 		return v.journal.add(blockData{Batch: &b})
@@ -362,25 +369,30 @@ func (v *Verification) lookUp(ctx context.Context) error {
 	if v.Scan.Rate > 0 {
 		limit.SetLimit(rate.Limit(v.Scan.Rate))
 	}
-	for i, r := range v.ledger.unknownSince(from) {
-		if i == maxLookups {
-			return nil
-		}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(v.Scan.Parallel, DefaultParallel))
+	for _, r := range v.ledger.unknownSince(from) {
 		if err := limit.Wait(ctx); err != nil {
-			return context.Cause(ctx)
+			return errors.Join(context.Cause(ctx), g.Wait())
 		}
-		var id gocql.UUID
-		err := v.Scan.Session.Query("SELECT event_id, WRITETIME(event_id) FROM "+v.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
-			WithContext(ctx).Idempotent(true).Scan(&id, &r.Written)
-		if errors.Is(err, gocql.ErrNotFound) || err == nil && id != r.Event {
-			continue
-		}
-		if err == nil {
-			err = v.ledger.AddRows(r)
-		}
-		if err != nil {
-			return fmt.Errorf("look up event %s: %w", r.Event, err)
-		}
+		g.Go(func() error { return v.lookUpRow(ctx, r) })
+	}
+	return g.Wait()
+}
+
+// lookUpRow adds the row of an event, if there is one.
+func (v *Verification) lookUpRow(ctx context.Context, r Row) error {
+	var id gocql.UUID
+	err := v.Scan.Session.Query("SELECT event_id, WRITETIME(event_id) FROM "+v.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
+		WithContext(ctx).Idempotent(true).Scan(&id, &r.Written)
+	if errors.Is(err, gocql.ErrNotFound) || err == nil && id != r.Event {
+		return nil
+	}
+	if err == nil {
+		err = v.ledger.AddRows(r)
+	}
+	if err != nil {
+		return fmt.Errorf("look up event %s: %w", r.Event, err)
 	}
 	return nil
 }
