@@ -18,7 +18,7 @@ import (
 )
 
 // checkTables makes the checks of the relay's start for each table, and checks that its CDC
-// log can be read.
+// log can be read. It reports the number of streams of the log, and one with most of its rows.
 func checkTables(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	confs, err := c.RelayConfigs()
 	if err != nil {
@@ -57,7 +57,11 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 	err = conf.Session.Query("SELECT \"cdc$time\" FROM " + log + " LIMIT 1").WithContext(ctx).Iter().Close()
 	switch {
 	case err == nil:
-		return Finding{check, true, log + " can be read", ""}
+		streams, err := describeStreams(ctx, conf, log)
+		if err != nil {
+			return Finding{check, false, err.Error(), "fix the reported error"}
+		}
+		return Finding{check, true, log + " can be read: " + streams, ""}
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
 		return Finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
 	}
