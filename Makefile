@@ -181,6 +181,10 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 test-peers: java ## conformance and the inbox with a real Apache Cassandra, end to end on a real Apache Kafka
 	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 $(SHORT) -timeout 40m -run Peer)
 
+.PHONY: test-real
+test-real: ## migrations and all services on your ScyllaDB in a fresh keyspace: OUTBOX_SCYLLA_HOSTS=HOST[,HOST] (without it on the embedded one)
+	go test ./test/releases -run TestReal -count 1 -v -timeout 1h
+
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)
 	./test/api/run

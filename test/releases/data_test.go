@@ -98,7 +98,7 @@ func (w *world) record(version string) *release {
 	w.recordGeneration(&r.Generation)
 	var text bytes.Buffer
 	w.must(schema.Print(&text, schema.Options{}))
-	for _, stmt := range append(strings.Split(withoutComments(text.String()), ";"), own...) {
+	for _, stmt := range append(strings.Split(withoutComments(text.String()), ";"), own()...) {
 		if stmt = strings.Join(strings.Fields(withoutComments(stmt)), " "); stmt != "" {
 			r.Schema = append(r.Schema, stmt)
 		}
@@ -163,6 +163,9 @@ func (w *world) recordTables(r *release) []string {
 		if of, is := strings.CutSuffix(table, "_scylla_cdc_log"); is {
 			outboxes[of] = true
 			continue
+		}
+		if strings.HasSuffix(table, "$paxos") {
+			continue // ScyllaDB's own; clients must not read it
 		}
 		columns[table] = append(columns[table], column)
 	}

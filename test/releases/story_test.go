@@ -75,7 +75,8 @@ func (w *world) happen(aggregate string, n int) {
 // refuse makes the broker refuse the topic of refused events until the returned function
 // is called.
 func (w *world) refuse() (end func()) {
-	return w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: refused, Err: kerr.InvalidRecord, Count: -1}).Remove
+	w.accept = w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: refused, Err: kerr.InvalidRecord, Count: -1}).Remove
+	return w.accept
 }
 
 func newOrder(customer string) orders.NewOrder {
@@ -348,7 +349,7 @@ func written(t *testing.T, version string) (r *release) {
 	bubble(t, time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC), nil, func(w *world) {
 		w.migrate()
 		s := w.connect("")
-		for _, stmt := range own {
+		for _, stmt := range own() {
 			w.must(s.Query(stmt).Exec())
 		}
 		sessions.Close(s)

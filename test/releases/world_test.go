@@ -44,20 +44,25 @@ import (
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
+// keyspace is that of all tests; that of a given cluster is fresh.
+var keyspace = schema.DefaultKeyspace
+
 const (
-	keyspace   = schema.DefaultKeyspace
 	brokerAddr = "127.0.0.1:9092"
 	// unnumbered is an outbox table of a service: ids are texts, and there are no sequence
 	// numbers.
 	unnumbered = "shop_events"
 )
 
-// own are the tables of services and consumers, which the schema does not contain.
-var own = []string{
-	"CREATE TABLE " + keyspace + "." + unnumbered + " (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))" +
-		" WITH cdc = {'enabled': true, 'ttl': 259200}",
-	"CREATE TABLE " + keyspace + ".totals (id text PRIMARY KEY, sum bigint, applied_seq bigint)",
-	inbox.OnceTable(keyspace, "mails"),
+// own returns the statements of the tables of services and consumers, which the schema does not
+// contain.
+func own() []string {
+	return []string{
+		"CREATE TABLE " + keyspace + "." + unnumbered + " (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))" +
+			" WITH cdc = {'enabled': true, 'ttl': 259200}",
+		"CREATE TABLE " + keyspace + ".totals (id text PRIMARY KEY, sum bigint, applied_seq bigint)",
+		inbox.OnceTable(keyspace, "mails"),
+	}
 }
 
 // TestMain names the host in all rows, which are recorded.
@@ -69,7 +74,8 @@ func TestMain(m *testing.M) {
 // world is the embedded engines in a bubble, and the stores of all services.
 type world struct {
 	t           *testing.T
-	node        *scyllafake.Server
+	node        *scyllafake.Server // nil for a given cluster
+	statements  *statements        // nil records none
 	net         kfake.VirtualNetwork
 	broker      *kfake.Cluster
 	client      *kgo.Client
@@ -83,6 +89,7 @@ type world struct {
 	orders      *orders.Service
 	messages    *messages.Service
 	subs        *store.Store
+	accept      func()   // ends the last call of refuse
 	running     []func() // stop what runs
 }
 
@@ -90,22 +97,34 @@ type world struct {
 // node has the identity, a random one if it is nil.
 func bubble(t *testing.T, at time.Time, id *topology.Identity, f func(*world)) {
 	t.Helper()
+	conf := scyllatest.Config()
+	conf.Identity = id
+	bubbleOn(t, at, conf, f)
+}
+
+// bubbleOn is bubble with the configuration of the node.
+func bubbleOn(t *testing.T, at time.Time, conf scyllafake.Config, f func(*world)) {
+	t.Helper()
 	scyllatest.Bubble(t, func(t *testing.T) {
 		time.Sleep(time.Until(at))
 		w := &world{t: t, archiveDir: t.TempDir()}
-		conf := scyllatest.Config()
-		conf.Identity = id
 		var err error
 		w.node, err = scyllafake.Start(conf)
 		w.must(err)
-		w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen))
-		w.must(err)
-		w.client, err = kgo.NewClient(w.brokers(kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-		w.must(err)
-		w.kafka = kadm.NewClient(w.client)
+		w.startBroker()
 		defer w.close()
 		f(w)
 	})
+}
+
+// startBroker starts the broker and its clients.
+func (w *world) startBroker() {
+	var err error
+	w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen))
+	w.must(err)
+	w.client, err = kgo.NewClient(w.brokers(kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	w.must(err)
+	w.kafka = kadm.NewClient(w.client)
 }
 
 // close ends everything; a bubble must be empty at its end.
@@ -118,6 +137,9 @@ func (w *world) close() {
 	}
 	w.client.Close()
 	w.broker.Close()
+	if w.node == nil {
+		return
+	}
 	if err := w.node.Close(); err != nil {
 		w.t.Error(err)
 	}
@@ -151,8 +173,15 @@ func (w *world) logger() *slog.Logger {
 
 // connect returns a session; the keyspace may be empty.
 func (w *world) connect(in string) *gocql.Session {
-	c := scyllatest.Cluster(w.node, in)
-	c.NumConns, c.ReconnectInterval, c.Consistency = 1, 0, gocql.LocalQuorum
+	c := given(in)
+	if w.node != nil {
+		c = scyllatest.Cluster(w.node, in)
+		c.NumConns, c.ReconnectInterval = 1, 0
+	}
+	c.Consistency = gocql.LocalQuorum
+	if w.statements != nil {
+		c.QueryObserver, c.BatchObserver = w.statements, w.statements
+	}
 	c.Logger = log.New(io.Discard, "", 0)
 	s, err := c.CreateSession()
 	w.must(err)
@@ -164,7 +193,7 @@ func (w *world) connect(in string) *gocql.Session {
 func (w *world) migrate() {
 	s := w.connect("")
 	defer sessions.Close(s)
-	w.must(schema.Migrate(w.t.Context(), s, schema.Options{}))
+	w.must(schema.Migrate(w.t.Context(), s, schema.Options{Keyspace: keyspace}))
 }
 
 // open opens today's stores on the keyspace.
