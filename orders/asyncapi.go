@@ -132,6 +132,7 @@ func (p Publication) headers() object {
 		outbox.HeaderContentType:   fixed(outbox.DefaultContentType),
 	}
 	all := object{
+		outbox.HeaderTable: text("Keyspace and name of the outbox table"),
 		outbox.HeaderCaptured: object{
 			"type": "string", "description": "Reader that found the event",
 			"enum": []string{outbox.CapturedTail, outbox.CapturedSweep, outbox.CapturedKey, outbox.CapturedBackfill},

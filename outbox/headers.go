@@ -24,6 +24,10 @@ const (
 	HeaderTime          = "ce_time"
 	HeaderSequence      = "ce_aggregatesequence" // decimal, from 1
 	HeaderAggregateType = "ce_aggregatetype"
+
+	// HeaderTable is the keyspace and name of the outbox table, as in "shop.outbox_messages".
+	// With HeaderSource it tells the records of a relay from those of others in a topic.
+	HeaderTable = "ce_table"
 	// HeaderBackfill is 1 on events that the relay read by a scan of the outbox
 	// table because the CDC log had expired.
 	HeaderBackfill = "ce_backfill"
@@ -126,7 +130,7 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	for _, v := range e.Headers {
 		n += len(v)
 	}
-	w := headerWriter[H]{dst: slices.Grow(dst, 10+len(e.Headers)), buf: make([]byte, 0, n)}
+	w := headerWriter[H]{dst: slices.Grow(dst, 11+len(e.Headers)), buf: make([]byte, 0, n)}
 	w.buf = appendID(w.buf, e.IDText, e.ID)
 	w.end(HeaderID)
 	w.text(HeaderSource, source)

@@ -590,7 +590,8 @@ func (c *Config) capture() *capture.Config {
 // readback returns the configuration of read-back and proofs.
 func (c *Config) readback() *readback.Config {
 	return &readback.Config{
-		Source: c.Source, Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
+		Source: c.Source, Table: c.TableKeyspace + "." + c.Table, MaxRecordBytes: c.MaxRecordBytes,
+		Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
 		MaxInFlightRecords: c.MaxInFlightRecords, Share: c.place().share,
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
 	}

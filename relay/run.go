@@ -131,6 +131,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays.Own = &x.own
 	x.dead.Know(x.p)
 	proofs := readback.NewProofs(x.cfg.readback(), x.p, x.store, x.metrics.proof)
+	proofs.UseClock(x.back)
 	x.p.SetProver(proofs)
 	add("proofs", proofs.Run)
 	add("reader", x.read)

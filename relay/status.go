@@ -77,6 +77,9 @@ type Status struct {
 	// if there are none.
 	Unread      string
 	UnreadSince time.Time
+	// RecordClockBehind is by how much the clock that dates records was behind those of the
+	// writers at the start, by the topics; 0 if it was not.
+	RecordClockBehind time.Duration
 	// Backfill is the state of the scan of the outbox table.
 	Backfill backfill.Status
 	// Idle is true if the shard has no work, because shard 0 processes the whole table.
@@ -103,6 +106,7 @@ func (r *Relay) Status() Status {
 		s.ReadingBack, s.ReadBackErr = b.State()
 		unread := b.Awaited()
 		s.Unread, s.UnreadSince = unread.Names(), unread.Since
+		s.RecordClockBehind = b.RecordClockBehind()
 	}
 	if p := r.publisher.Load(); p != nil {
 		st := p.State()
@@ -172,6 +176,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	}
 	if s.Unread != "" {
 		add("cannot read partitions back since %s; their events wait and dead letters are not replayed: %s", s.UnreadSince.UTC().Format(time.RFC3339), s.Unread)
+	}
+	if b := s.RecordClockBehind; b > max(cfg.ReadBackMargin, 0) {
+		add("records are dated %s before their events were created: synchronize the clocks of brokers, relays and writers, then restart the relay; until then starts read the topics further back", b.Round(time.Second))
 	}
 	if s.TableErr != nil {
 		add("new events are not published: %v", s.TableErr)

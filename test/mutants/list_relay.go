@@ -133,8 +133,18 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "read-back begins too late", file: "relay/internal/readback/readback.go",
-		old: "since := mark.Add(-r.cfg.ReadBackMargin)",
-		new: "since := mark.Add(4*r.cfg.ReadBackMargin)",
+		old: "since = mark.Add(-margin)",
+		new: "since = mark.Add(4*margin)",
+	}),
+	unit("TestReadback_RecordClockDiffers", mutant{
+		name: "read-back does not cover a record clock that is behind", file: "relay/internal/readback/clock.go",
+		old: "if behind := c.behind(); behind > given {",
+		new: "if behind := c.behind(); false && behind > given {",
+	}),
+	unit("TestReadback_RecordsOfAnotherRelay", mutant{
+		name: "read-back takes the records of another table for its own", file: "relay/internal/readback/scan.go",
+		old: "e.Ours = source && table",
+		new: "e.Ours = source && (table || true)",
 	}),
 	{
 		name: "patterns: a slash in an event type ends what * matches", file: "internal/glob/glob.go", pkg: "./internal/glob", run: "TestMatch",
@@ -297,8 +307,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestShards_ReadBackTheirOwn", mutant{
 		name: "read-back keeps what other shards published", file: "relay/internal/readback/scan.go",
-		old: "	return e, found == 3 && own, nil\n",
-		new: "	_ = own\n	return e, found == 3, nil\n",
+		old: "if ok = found == 3 && own; ok",
+		new: "if ok = found == 3 && (own || true); ok",
 	}),
 	unit("TestShards_DeadLetters", mutant{
 		name: "a shard loads the dead letters of other shards", file: "relay/internal/publish/start.go",

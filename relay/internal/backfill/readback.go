@@ -41,7 +41,7 @@ func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 		r.Begin(false)
 	}()
 	t := r.NewTopics()
-	if err := r.Read(ctx, t, topics, row.Mark.Add(-b.cfg.ReadBackMargin)); err != nil {
+	if err := r.Read(ctx, t, topics, row.Mark.Add(-r.Margin())); err != nil {
 		return 0, err
 	}
 	if denied := slices.Sorted(maps.Keys(t.Denied)); len(denied) > 0 {

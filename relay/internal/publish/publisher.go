@@ -45,11 +45,13 @@ type Publisher struct {
 	calls    *calls.Calls
 	topics   topicMaker
 	table    deadLetterTable
-	writer   deadLetterWriter
-	load     loadMeter
-	losses   losses
-	tailed   *swept.Tracker
-	spans    *trace.Messages
+	// tableHeader is in each record.
+	tableHeader kgo.RecordHeader
+	writer      deadLetterWriter
+	load        loadMeter
+	losses      losses
+	tailed      *swept.Tracker
+	spans       *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
 	proofs earlier.Prover
@@ -94,6 +96,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		spans:  trace.NewMessages(cfg.Tracer),
 		woken:  make(chan struct{}, 1),
 	}
+	p.tableHeader = tableHeader(p.table.name)
 	p.writer = newDeadLetterWriter(p)
 	p.ids.init(cfg.Share.Events)
 	p.mu.stripes.init(cfg.Share.Aggregates)

@@ -26,6 +26,11 @@ var (
 	}()
 )
 
+// tableHeader names the outbox table of a publisher in its records.
+func tableHeader(name string) kgo.RecordHeader {
+	return kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(name)}
+}
+
 // record returns the record of an item to be sent, after the attempt is counted.
 //
 // Its last headers describe the publication. Every event has the header of its reader.

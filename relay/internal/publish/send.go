@@ -120,7 +120,9 @@ func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)
 	p.mu.flows.begin(it, key)
 	l.part = key
-	p.producer.Send(&l.flight, record(it, p.cfg, p.calls.State()), l.suspect, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	r := record(it, p.cfg, p.calls.State())
+	r.Headers = append(r.Headers, p.tableHeader)
+	p.producer.Send(&l.flight, r, l.suspect, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }
 

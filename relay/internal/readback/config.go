@@ -11,11 +11,13 @@ import (
 // documents the fields of the same name.
 type Config struct {
 	Source             string
+	Table              string // with its keyspace, as in the records; empty is any
 	Topics             map[string]string
 	FirstAge           time.Duration
 	ReadBackMargin     time.Duration // negative: nothing is read back
 	ReadBackQuiet      time.Duration
 	MaxInFlightRecords int
+	MaxRecordBytes     int32
 	Share              *dedup.Share // of the dedup index
 	RetryMin, RetryMax time.Duration
 	Logger             *slog.Logger

@@ -16,6 +16,16 @@
 //   - A topic to which a relay has published exists. A broker may not know it for a while, so
 //     it counts as deleted once the brokers agree for seconds (unknownTopics); until then a
 //     start waits and a proof returns an error.
+//   - Records of other producers may be in the topics, also between its own and with the same
+//     ids and aggregates. A record is the relay's by ce_source and ce_table; one without
+//     ce_table, of an earlier version, by ce_source. After a change of either the relay does
+//     not recognize its records, and repeats events of the confidence window.
+//   - The clock that dates records, of a broker or of a relay, is right up to
+//     Config.ReadBackMargin. If it is behind, records are older than their events: their
+//     creation times show it, and a start and a proof read further back (clockOffset). One
+//     that is ahead only makes them read more.
+//   - A batch can be decoded, to a size that a relay writes. One that cannot is skipped and
+//     reported: an event in it counts as unpublished.
 //   - A partition retains every record since its first one. What retention has deleted from
 //     the partition of an event's key counts as published; other partitions prove nothing.
 //

@@ -1,6 +1,7 @@
 package readback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type Partition struct {
 	leader    int32
 	epoch     int32
 	begun     bool  // next is known
+	start     int64 // offset at which the log begins
+	from      int64 // offset of the first record that counts
 	next      int64 // offset to read from
 	end       int64 // and up to
 	// moved reports that the leader or the offsets changed, so the partition is looked
@@ -45,6 +48,7 @@ type Partition struct {
 	moved   bool
 	trimmed bool  // next may be before the log's start
 	err     error // permanent: the partition is not read further
+	corrupt error // of a batch that was skipped
 	lastErr error // the last transient error
 }
 
@@ -56,7 +60,8 @@ type Topics struct {
 	Admin  *kadm.Client
 	Source string
 	owns   []*cdclog.Portion // whose events; nil is everybody's, and alone
-	Take   func([]Event)
+	// Take receives the events of the relay's source and table.
+	Take func([]Event)
 	// Denied contains the topics whose read access is denied, with the errors.
 	Denied map[string]error
 
@@ -64,6 +69,8 @@ type Topics struct {
 	// which expects returns false.
 	unknown *unknownTopics
 	expects func(topic string) bool
+	cfg     *Config     // nil is any table
+	clock   clockOffset // of the records that were read
 
 	Parts map[string]map[int32]*Partition
 	// noEpochs counts failed requests for the end of an epoch. Some brokers do not
@@ -83,7 +90,7 @@ func (t *Topics) each(f func(*Partition)) {
 }
 
 // Locate looks up the partitions of the topics, their leaders, and the offset of the
-// first record at or after since. A time before 1970 is taken as 0, because negative
+// first record at or after since, less checkRecords. A time before 1970 is taken as 0, because negative
 // timestamps have other meanings in Kafka. It may be called again for partitions that
 // have moved. It returns an error if no broker responded.
 func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) error {
@@ -133,26 +140,30 @@ func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) e
 			}
 		}
 	}
+	if len(begin)+len(trimmed) > 0 {
+		if err := t.eachTopic(slices.Compact(slices.Sorted(slices.Values(slices.Concat(begin, trimmed)))), func(some ...string) error {
+			list, err := t.Admin.ListStartOffsets(ctx, some...)
+			t.offsets(list, func(p *Partition, o int64) {
+				if p.start = o; p.trimmed {
+					p.next, p.trimmed = max(p.next, o), false
+				}
+			})
+			return failed(list == nil, err)
+		}); err != nil {
+			return fmt.Errorf("look up where topics begin: %w", err)
+		}
+	}
 	if len(begin) > 0 {
 		if err := t.eachTopic(slices.Compact(begin), func(some ...string) error {
 			list, err := t.Admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), some...)
 			t.offsets(list, func(p *Partition, o int64) {
 				if !p.begun {
-					p.begun, p.next = true, o
+					p.begun, p.from, p.next = true, o, max(o-checkRecords, p.start)
 				}
 			})
 			return failed(list == nil, err)
 		}); err != nil {
 			return fmt.Errorf("look up where to read topics back from: %w", err)
-		}
-	}
-	if len(trimmed) > 0 {
-		if err := t.eachTopic(slices.Compact(trimmed), func(some ...string) error {
-			list, err := t.Admin.ListStartOffsets(ctx, some...)
-			t.offsets(list, func(p *Partition, o int64) { p.next, p.trimmed = max(p.next, o), false })
-			return failed(list == nil, err)
-		}); err != nil {
-			return fmt.Errorf("look up where topics begin: %w", err)
 		}
 	}
 	return nil
@@ -293,7 +304,7 @@ func (t *Topics) Read(ctx context.Context) error {
 		}
 	})
 	var wg sync.WaitGroup
-	var mu sync.Mutex // guards denied and firstErr
+	var mu sync.Mutex // guards denied, firstErr and t.clock
 	denied := make(map[string]error)
 	var firstErr error
 	for leader, ps := range byLeader {
@@ -304,10 +315,14 @@ func (t *Topics) Read(ctx context.Context) error {
 			}
 			wg.Go(func() {
 				f := &backFetcher{topics: t, broker: t.Client.Broker(int(leader)), scanner: newBatchScanner(t.Source)}
+				if t.cfg != nil {
+					f.scanner = t.cfg.newScanner()
+				}
 				f.scanner.owns = t.owns
 				err := f.run(ctx, mine)
 				mu.Lock()
 				defer mu.Unlock()
+				t.clock.add(f.scanner.clock)
 				if err != nil {
 					firstErr = err
 				}
@@ -406,11 +421,15 @@ func (f *backFetcher) takeResponse(parts []*Partition, r *kmsg.FetchResponse) (p
 				p.trimmed = errors.Is(err, kerr.OffsetOutOfRange)
 				continue
 			}
-			f.found = f.found[:0]
-			next, err := f.scanner.scan(rp.RecordBatches, p.next, func(e Event) { f.found = append(f.found, e) })
+			f.found, f.scanner.from = f.found[:0], p.from
+			next, err := f.scanner.scan(rp.RecordBatches, p.next, func(e Event) {
+				if e.Ours {
+					f.found = append(f.found, e)
+				}
+			})
 			f.topics.Take(f.found)
-			if err != nil {
-				p.err = err
+			if p.corrupt = cmp.Or(p.corrupt, err); err != nil && next == p.next {
+				p.err = err // it cannot be skipped
 			}
 			progress = progress || next > p.next
 			p.next = next

@@ -14,6 +14,7 @@ type Metrics struct {
 	Waiting    *prometheus.GaugeVec
 	Events     prometheus.Gauge
 	seconds    prometheus.Gauge
+	offset     prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of read-back.
@@ -21,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Partitions: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions",
-			Help: "Partitions at the start, by result: read; denied (no read access to the topic); unread (no response; their events wait); corrupt (a batch cannot be decoded). Events published since the last checkpoint to denied or corrupt partitions are published again.",
+			Help: "Partitions at the start, by result: read; denied (no read access to the topic); unread (no response; their events wait); corrupt (a batch cannot be decoded). Events published since the last checkpoint to denied partitions, and in batches that cannot be decoded, are published again.",
 		}, []string{"result"}),
 		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outbox_relay_readback_partitions_waiting", Help: "1 for each partition that cannot be read back yet, to which nothing is published. Partition -1 is all of the topic.",
@@ -33,10 +34,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "outbox_relay_readback_seconds", Help: "Duration of the read-back at the start.",
 		}),
 	}
+	m.offset = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "outbox_relay_readback_clock_offset_seconds",
+		Help: "Least difference between the time of a record and the creation of its event, among the records that the start read; negative if the clock that dates records is behind.",
+	})
 	for _, result := range []string{"read", "denied", "unread", "corrupt"} {
 		m.Partitions.WithLabelValues(result)
 	}
-	reg.MustRegister(m.Partitions, m.Waiting, m.Events, m.seconds)
+	reg.MustRegister(m.Partitions, m.Waiting, m.Events, m.seconds, m.offset)
 	return m
 }
 

@@ -46,9 +46,10 @@ type Proofs struct {
 	unknown    *unknownTopics
 
 	mu     sync.Mutex
-	first  int64 // the write time from which a relay of this name has read rows; 0 if unknown
-	early  int64 // the least delay of records after their rows, in milliseconds
-	denied bool  // a denied topic was logged
+	first  int64         // the write time from which a relay of this name has read rows; 0 if unknown
+	early  int64         // the least delay of records after their rows, in milliseconds
+	behind time.Duration // by how much the clock that dates records was found to be behind
+	denied bool          // a denied topic was logged
 }
 
 // proofAsk is a request for one event.
@@ -89,6 +90,28 @@ func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *Pro
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
 		unknown: newUnknownTopics(),
 	}
+}
+
+// UseClock takes over what the start has found about the clock that dates records.
+func (d *Proofs) UseClock(r *Reader) {
+	r.mu.Lock()
+	clock := r.clock
+	r.mu.Unlock()
+	d.setClock(clock)
+}
+
+func (d *Proofs) setClock(clock clockOffset) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.behind = max(d.behind, clock.behind())
+	d.early = max(clock.least.Milliseconds(), -d.behind.Milliseconds())
+}
+
+// margin returns by how much a record may be earlier than its row.
+func (d *Proofs) margin() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg.ReadBackMargin + d.behind
 }
 
 // Run serves requests until ctx ends.
@@ -187,7 +210,7 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	ask := d.askOf(f, first)
 	ask.written = ask.since
 	// The clock of the service may have been ahead of the broker's.
-	froms := append(d.expected(ask.since), ask.since/1000-d.cfg.ReadBackMargin.Milliseconds())
+	froms := append(d.expected(ask.since), ask.since/1000-d.margin().Milliseconds())
 	switch result, err := d.readFrom(ctx, ask, froms); {
 	case err != nil:
 		return earlier.Doubtful, err

@@ -34,7 +34,7 @@ func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 	if err != nil {
 		return err
 	}
-	scanner := newBatchScanner(d.cfg.Source)
+	scanner := d.cfg.newScanner()
 	for len(parts) > 0 {
 		if err := d.offsets(ctx, parts); err != nil {
 			return err
@@ -108,23 +108,28 @@ func (d *Proofs) learn(delay int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if delay < d.early {
-		d.early = max(delay, -d.cfg.ReadBackMargin.Milliseconds())
+		d.early = max(delay, -(d.cfg.ReadBackMargin + d.behind).Milliseconds())
 	} else {
 		d.early += (delay - d.early) / 16
 	}
 }
 
 // expected returns the times from which to read for a row, in milliseconds: first as if it
-// was published as late after its write as others lately, then as if it was published at once.
+// was published as late after its write as others lately, then as if it was published at once,
+// then as if the record clock was as far behind as the start found it.
 func (d *Proofs) expected(written int64) []int64 {
 	d.mu.Lock()
-	early := d.early
+	early, behind := d.early, d.behind.Milliseconds()
 	d.mu.Unlock()
 	soonest := written/1000 - proofMargin
-	if early <= proofMargin {
-		return []int64{soonest + early}
+	froms := []int64{soonest + early}
+	if early > proofMargin {
+		froms = append(froms, soonest)
 	}
-	return []int64{soonest + early, soonest}
+	if behind > proofMargin && -early < behind {
+		froms = append(froms, soonest-behind)
+	}
+	return froms
 }
 
 // locate finds the partitions of the events.
@@ -273,9 +278,15 @@ func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 				if p.partition != rp.Partition || p.topic != rt.Topic && (rt.Topic != "" || p.topicID != rt.TopicID) {
 					continue
 				}
-				if p.err = kerr.ErrorForCode(rp.ErrorCode); p.err == nil {
-					_, p.err = scanner.scan(rp.RecordBatches, p.next, func(e Event) { found[e.ID] = e.at })
+				if p.err = kerr.ErrorForCode(rp.ErrorCode); p.err != nil {
+					continue
 				}
+				// An event in a batch that cannot be decoded is not found.
+				_, _ = scanner.scan(rp.RecordBatches, p.next, func(e Event) {
+					if e.Ours {
+						found[e.ID] = e.at
+					}
+				})
 			}
 		}
 	}

@@ -43,21 +43,29 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	for _, a := range batch {
 		found[a.event.ID] = false
 	}
-	t := &Topics{
-		Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil,
-		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
-		unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
-		Take: func(events []Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range events {
-				if _, ok := found[events[i].ID]; ok {
-					found[events[i].ID] = true
+	var t *Topics
+	for margin := d.margin(); ; {
+		t = &Topics{
+			Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil, cfg: d.cfg,
+			Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
+			unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
+			Take: func(events []Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := range events {
+					if _, ok := found[events[i].ID]; ok {
+						found[events[i].ID] = true
+					}
 				}
-			}
-		},
+			},
+		}
+		err = d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-margin))
+		covered := margin
+		if margin = t.clock.covering(covered, d.cfg.ReadBackMargin); err != nil || margin <= covered {
+			break
+		}
+		d.setClock(t.clock)
 	}
-	err = d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-d.cfg.ReadBackMargin))
 	for topic, why := range t.Denied {
 		d.refused(topic, why)
 	}
@@ -174,7 +182,7 @@ func (d *Proofs) absent(a *proofAsk, t *Topics, r retained) (ProofResult, error)
 	if err != nil {
 		return ProofUnpublished, err
 	}
-	if since > 0 && since >= a.written/1000-d.cfg.ReadBackMargin.Milliseconds() {
+	if since > 0 && since >= a.written/1000-d.margin().Milliseconds() {
 		return ProofPublished, nil
 	}
 	return ProofUnpublished, nil

@@ -78,6 +78,7 @@ type Reader struct {
 	waiting error // the error of the last failed attempt
 	unread  unreadPartitions
 	unknown *unknownTopics
+	clock   clockOffset // of the records that the start read
 	found   dedup.Found
 	ours    bool    // an event of this relay was found since came was last called
 	leader  *Reader // the reader that reads for this one
@@ -147,10 +148,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	case mark.IsZero() || len(topics) == 0:
 		return nil
 	}
-	r.gating = true
-	since := mark.Add(-r.cfg.ReadBackMargin)
-	t, err := r.readAll(ctx, topics, since)
-	r.gating = false
+	t, since, err := r.readCovering(ctx, topics, mark)
 	if err != nil {
 		return err
 	}
@@ -160,6 +158,45 @@ func (r *Reader) Run(ctx context.Context) error {
 	r.found, r.ours = dedup.Found{}, false
 	return nil
 }
+
+// readCovering reads the topics back since the mark minus the margin, and further if the
+// records show that the clock that dates them is behind by more than that.
+func (r *Reader) readCovering(ctx context.Context, topics []string, mark time.Time) (t *Topics, since time.Time, err error) {
+	r.gating = true
+	defer func() { r.gating = false }()
+	for margin := r.cfg.ReadBackMargin; ; {
+		since = mark.Add(-margin)
+		if t, err = r.readAll(ctx, topics, since); err != nil {
+			return t, since, err
+		}
+		r.setClock(t.clock)
+		covered := margin
+		if margin = t.clock.covering(covered, r.cfg.ReadBackMargin); margin <= covered {
+			return t, since, nil
+		}
+		r.log.Warn("the clock that dates records is behind those of the writers; reading the topics further back", "behind", t.clock.behind(), "margin", covered)
+		r.found, r.ours = dedup.NewFound(), false
+	}
+}
+
+// setClock records how the clock that dates records differs from those of the writers.
+func (r *Reader) setClock(clock clockOffset) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = clock
+	r.Metrics.offset.Set(clock.least.Seconds())
+}
+
+// RecordClockBehind returns by how much the clock that dates records is behind those of the
+// writers, by the records that the start read; 0 if it is not.
+func (r *Reader) RecordClockBehind() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clock.behind()
+}
+
+// Margin returns the difference between record times and write times that is to be covered.
+func (r *Reader) Margin() time.Duration { return r.RecordClockBehind() + r.cfg.ReadBackMargin }
 
 // readAll reads the topics back since the given time, shared with other shards if any.
 func (r *Reader) readAll(ctx context.Context, topics []string, since time.Time) (t *Topics, err error) {
@@ -197,7 +234,7 @@ func (r *Reader) NewTopics() *Topics {
 	return &Topics{
 		Client: client, Admin: admin, Source: r.cfg.Source, owns: []*cdclog.Portion{r.Own},
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error), Take: r.take,
-		unknown: r.unknown, expects: r.isSaved,
+		unknown: r.unknown, expects: r.isSaved, cfg: r.cfg,
 	}
 }
 
@@ -339,7 +376,7 @@ func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since tim
 		return nil
 	}
 	var total int64
-	t.each(func(p *Partition) { total += max(p.end-p.next, 0) })
+	t.each(func(p *Partition) { total += max(p.end-max(p.next, p.from), 0) })
 	most := int64(r.Most())
 	defer func() { r.cfg.Share.Hold(int(min(total, most))) }() // before they are found: other shards may begin
 	if total <= most {
@@ -357,7 +394,7 @@ func (r *Reader) trim(ctx context.Context, t *Topics, topics []string, since tim
 	r.log.Warn("more events were published since the last checkpoint than the dedup index holds; the oldest may be published twice",
 		"records", total, "remembered", most)
 	t.each(func(p *Partition) {
-		if n := p.end - p.next; n > 0 {
+		if n := p.end - max(p.next, p.from); n > 0 {
 			p.next = p.end - int64(float64(n)*float64(most)/float64(total))
 		}
 	})
@@ -452,6 +489,9 @@ func (r *Reader) report(t *Topics, mark time.Time, took time.Duration) {
 	var corrupt error
 	t.each(func(p *Partition) {
 		switch {
+		case p.corrupt != nil:
+			counts["corrupt"]++
+			corrupt = fmt.Errorf("partition %d of topic %s: %w", p.partition, p.topic, p.corrupt)
 		case p.err == nil:
 			counts["read"]++
 		case isDenied(p.err):
@@ -473,7 +513,7 @@ func (r *Reader) report(t *Topics, mark time.Time, took time.Duration) {
 			"topics", denied, "grant", "READ on the topics")
 	}
 	if corrupt != nil {
-		r.log.Warn("partitions have batches that cannot be decoded; what was published to them after the last checkpoint is published again, with the same event ids",
+		r.log.Warn("partitions have batches that cannot be decoded; events in them are published again, with the same event ids, unless another producer wrote them",
 			"partitions", counts["corrupt"], "such_as", corrupt)
 	}
 	if counts["unread"] > 0 {

@@ -18,7 +18,7 @@ import (
 type Event struct {
 	ID, Aggregate gocql.UUID
 	Sequence      int64 // 0 without a number
-	Ours          bool  // this relay's source wrote it
+	Ours          bool  // it is of this relay's source and table
 	scanned       bool  // a backfill published it: the sweep reader will not return it
 	owner         int   // index of the shard that it belongs to
 	at            int64 // the record's time in milliseconds
@@ -29,26 +29,25 @@ type Event struct {
 // crash there may be a million records.
 type batchScanner struct {
 	source       string
+	table        string            // with its keyspace; empty is any
 	owns         []*cdclog.Portion // of one table; nil is all
-	decompressor kgo.Decompressor
-	buffer       *scanBuffer
+	decompressor decompressor
 	base         int64 // the time of the batch, in milliseconds
 	appended     bool  // base is the broker's append time, for all records
+	clock        clockOffset
+	from         int64 // batches before this offset show the clock alone
 }
 
 func newBatchScanner(source string) *batchScanner {
-	b := new(scanBuffer)
-	return &batchScanner{source: source, decompressor: kgo.DefaultDecompressor(b), buffer: b}
+	return &batchScanner{source: source, decompressor: decompressor{limit: minBatchLimit}}
 }
 
-// scanBuffer lets the decompressor reuse memory between batches.
-type scanBuffer struct{ b []byte }
-
-// GetDecompressBytes is franz-go's PoolDecompressBytes.
-func (s *scanBuffer) GetDecompressBytes([]byte, kgo.CompressionCodecType) []byte { return s.b }
-
-// PutDecompressBytes is franz-go's PoolDecompressBytes.
-func (s *scanBuffer) PutDecompressBytes([]byte) {}
+// newScanner returns a scanner of the records of a relay.
+func (c *Config) newScanner() *batchScanner {
+	s := newBatchScanner(c.Source)
+	s.table, s.decompressor.limit = c.Table, batchLimit(c.MaxRecordBytes)
+	return s
+}
 
 // Offsets in a record batch of format 2, which is the only one with headers.
 const (
@@ -73,8 +72,9 @@ var errBatch = errors.New("a record batch cannot be read")
 
 // scan calls each for every event in data and returns the offset after the last whole
 // batch, or next if there is none. It skips records that are no events. It returns an
-// error if data is malformed.
-func (s *batchScanner) scan(data []byte, next int64, each func(Event)) (int64, error) {
+// error, after the other batches, if a batch cannot be decoded; what remains of data is
+// skipped if its size is wrong.
+func (s *batchScanner) scan(data []byte, next int64, each func(Event)) (_ int64, corrupt error) {
 	for len(data) > batchMagicAt {
 		size := int64(int32(binary.BigEndian.Uint32(data[batchLengthAt:]))) + batchLengthAt + 4
 		if size > int64(len(data)) {
@@ -93,12 +93,17 @@ func (s *batchScanner) scan(data []byte, next int64, each func(Event)) (int64, e
 		if len(batch) < batchHeaderSize {
 			return next, fmt.Errorf("%w: it has %d bytes", errBatch, len(batch))
 		}
-		if err := s.batch(batch, each); err != nil {
-			return next, fmt.Errorf("batch at offset %d: %w", base, err)
+		end := base + int64(int32(binary.BigEndian.Uint32(batch[batchLastDeltaAt:]))) + 1
+		take := each
+		if end <= s.from {
+			take = func(Event) {}
 		}
-		next = max(next, base+int64(int32(binary.BigEndian.Uint32(batch[batchLastDeltaAt:])))+1)
+		if err := s.batch(batch, take); err != nil && corrupt == nil {
+			corrupt = fmt.Errorf("batch at offset %d: %w", base, err)
+		}
+		next = max(next, end)
 	}
-	return next, nil
+	return next, corrupt
 }
 
 func (s *batchScanner) batch(batch []byte, each func(Event)) error {
@@ -113,10 +118,9 @@ func (s *batchScanner) batch(batch []byte, each func(Event)) error {
 	records := batch[batchHeaderSize:]
 	if codec := kgo.CompressionCodecType(attributes & batchCodec); codec != kgo.CodecNone {
 		var err error
-		if records, err = s.decompressor.Decompress(records, codec); err != nil {
+		if records, err = s.decompressor.decompress(records, codec); err != nil {
 			return fmt.Errorf("%w: %w", errBatch, err)
 		}
-		s.buffer.b = records[:0]
 	}
 	for range int32(binary.BigEndian.Uint32(batch[batchRecordsAt:])) {
 		size, n := binary.Varint(records)
@@ -147,8 +151,8 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	r.bytes()  // key: the aggregate, which is in a header too
 	r.bytes()  // value
 	var found int
-	var original []byte
-	own := true
+	var original, created []byte
+	own, source, table := true, false, true
 	for range r.varint() {
 		key, value := r.bytes(), r.bytes()
 		if r.bad {
@@ -169,7 +173,11 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 			e.Sequence, err = strconv.ParseInt(string(value), 10, 64)
 			good = err == nil && e.Sequence > 0
 		case outbox.HeaderSource:
-			e.Ours = string(value) == s.source
+			source = string(value) == s.source
+		case outbox.HeaderTable: // records of earlier versions lack it
+			table = s.table == "" || string(value) == s.table
+		case outbox.HeaderTime:
+			created = value
 		case outbox.HeaderBackfill:
 			e.scanned = true
 		case outbox.HeaderOriginalID:
@@ -185,7 +193,11 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	if len(original) > 0 {
 		e.ID = outbox.IDOf(original) // an edited dead letter: the original event counts as published
 	}
-	return e, found == 3 && own, nil
+	e.Ours = source && table
+	if ok = found == 3 && own; ok && e.Ours {
+		s.clock.observe(e.at, created)
+	}
+	return e, ok, nil
 }
 
 // whose returns the index of the shard that an aggregate belongs to.

@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// recordClock dates records like a host (CreateTime) or a broker (LogAppendTime) whose clock
+// differs from those of the writers.
+type recordClock struct{ ahead time.Duration }
+
+func (c *recordClock) OnProduceRecordBuffered(r *kgo.Record) {
+	r.Timestamp = time.Now().Add(c.ahead).Truncate(time.Millisecond)
+}
+
+// Clean restarts publish nothing twice, whatever the clock that dates records shows, also if
+// only some of the relays have the wrong one. The relay reports one that is behind.
+func TestReadback_RecordClockDiffers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		clocks []time.Duration // of one relay after the other
+		report bool            // by the last relay
+	}{
+		{"20s behind", []time.Duration{-20 * time.Second}, false},
+		{"90s behind", []time.Duration{-90 * time.Second}, true},
+		{"an hour behind", []time.Duration{-time.Hour}, true},
+		{"an hour ahead", []time.Duration{time.Hour}, false},
+		{"an hour behind, then right", []time.Duration{-time.Hour, 0, 0, 0}, true}, // its records are still near
+		{"right, then an hour behind", []time.Duration{0, -time.Hour, 0, -time.Hour}, true},
+		{"an hour ahead, then behind", []time.Duration{time.Hour, -time.Hour, time.Hour}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				clock := new(recordClock)
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = 2 * time.Minute
+					c.Kafka = append(c.Kafka, kgo.WithHooks(clock))
+				})
+				defer w.close()
+				const topic = "OrderCreated"
+				n, reported := 0, false
+				for i := range 4 {
+					clock.ahead = tt.clocks[i%len(tt.clocks)]
+					r, stop := w.run()
+					for range 100 {
+						n++
+						w.write(relaytest.Event(n/3, int64(n%3+1), topic))
+						time.Sleep(time.Second)
+					}
+					reported = strings.Contains(strings.Join(r.Status().Problems, " "), "before their events were created")
+					if err := stop(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				seen, twice := make(map[gocql.UUID]int), 0
+				for _, d := range w.consume(topic) {
+					if seen[d.ID]++; seen[d.ID] == 2 {
+						twice++
+					}
+				}
+				if twice > 0 || len(seen) != n {
+					t.Errorf("%d of %d events are in the topic, %d twice after clean restarts", len(seen), n, twice)
+				}
+				if reported != tt.report {
+					t.Errorf("the last relay reports the clock: %t, want %t", reported, tt.report)
+				}
+			})
+		})
+	}
+}
+
+// An event whose record has a time long before its row is found.
+func TestProofs_RecordClockBehind(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		clock := &recordClock{ahead: -time.Hour}
+		b := setup(t, func(c *Config) { c.Kafka = append(c.Kafka, kgo.WithHooks(clock)) })
+		defer b.close()
+		row := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderUpdated"), Written: time.Now().UnixMicro()}
+		for i := range 20 {
+			b.submit(relaytest.Event(100+i, 1, "OrderUpdated"), nil)
+		}
+		b.submit(row.Event, nil)
+		b.drain(time.Minute)
+		clock.ahead = 0
+		time.Sleep(3 * time.Hour)
+		var later []outbox.Event
+		for i := range 20 {
+			later = append(later, relaytest.Event(200+i, 1, "OrderUpdated"))
+			b.submit(later[i], nil)
+		}
+		b.drain(time.Minute)
+		d, end := b.later(t)
+		defer end()
+		if got, err := d.Prove(t.Context(), &row, false); got != earlier.Published || err != nil {
+			t.Errorf("Prove() = %v, %v, want it published", got, err)
+		}
+	})
+}
