@@ -99,11 +99,10 @@ func (k *consumption) handle(ctx context.Context, d *client.Delivery) error {
 	if surplus {
 		return client.ErrRelease
 	}
-	line, err := json.Marshal(d)
+	line, err := encodeLine(d)
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
 	if k.command == "" {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -111,6 +110,19 @@ func (k *consumption) handle(ctx context.Context, d *client.Delivery) error {
 		return err
 	}
 	return k.exec(ctx, line)
+}
+
+// encodeLine returns a message as a line of JSON. Beside data with white space, which a line cannot
+// have, data_base64 is the payload.
+func encodeLine(d *client.Delivery) ([]byte, error) {
+	compact, line := bytes.Buffer{}, bytes.Buffer{}
+	if err := json.Compact(&compact, d.Data); d.Data != nil && (err != nil || !bytes.Equal(compact.Bytes(), d.Data)) {
+		d.DataBase64 = d.Payload()
+	}
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // bytes of data
+	err := enc.Encode(d)
+	return line.Bytes(), err
 }
 
 // exec runs the command with the message as its input.

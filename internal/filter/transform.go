@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -156,8 +157,10 @@ func mergeHeaders(e *kafkarecord.Event, v ref.Val) (size int, contentType string
 			return 0, "", fmt.Errorf("%s cannot be changed: names with ce_ identify the event", name)
 		case remove:
 			delete(merged, string(name))
-		default:
+			replaceHeader(e, string(name), nil)
+		case !there || old != string(value): // the same text may be that of other bytes
 			merged[string(name)] = string(value)
+			replaceHeader(e, string(name), []byte(value))
 		}
 		if size += len(name) + len(value); size > outbox.MaxEventBytes {
 			return 0, "", errTooLarge
@@ -165,6 +168,18 @@ func mergeHeaders(e *kafkarecord.Event, v ref.Val) (size int, contentType string
 	}
 	e.Headers = merged
 	return size, contentType, nil
+}
+
+// replaceHeader replaces the headers of a name in RecordHeaders, if the event has them, by one
+// with the value; nil only removes them.
+func replaceHeader(e *kafkarecord.Event, name string, value []byte) {
+	if e.RecordHeaders == nil {
+		return
+	}
+	e.RecordHeaders = slices.DeleteFunc(slices.Clone(e.RecordHeaders), func(h kafkarecord.Header) bool { return h.Text() == name })
+	if value != nil {
+		e.RecordHeaders = append(e.RecordHeaders, kafkarecord.Header{Name: name, Value: value})
+	}
 }
 
 // identifies reports whether a header belongs to what an event is, and to its order.
@@ -182,7 +197,7 @@ func setPayload(e *kafkarecord.Event, v ref.Val, contentType string, limit int) 
 	case types.String:
 		payload = []byte(v)
 	case types.Bytes:
-		payload = v
+		payload = append([]byte{}, v...) // which is never null
 	default:
 		isJSON = true
 		if payload, err = appendJSON(nil, v, "", limit); err != nil {
@@ -196,12 +211,10 @@ func setPayload(e *kafkarecord.Event, v ref.Val, contentType string, limit int) 
 		if _, ok := e.Headers[name]; ok {
 			e.Headers = maps.Clone(e.Headers)
 			delete(e.Headers, name)
+			replaceHeader(e, name, nil)
 		}
 	}
-	if contentType != "" {
-		e.ContentType = contentType
-	}
-	if content(e, payload, e.ContentType); isJSON && e.Data == nil && contentType == "" {
+	if content(e, payload, cmp.Or(contentType, e.ContentType)); isJSON && e.Data == nil && contentType == "" {
 		content(e, payload, "application/json")
 	}
 	return nil
@@ -210,6 +223,9 @@ func setPayload(e *kafkarecord.Event, v ref.Val, contentType string, limit int) 
 // content sets payload and content type as the decoding of a record does.
 func content(e *kafkarecord.Event, payload []byte, contentType string) {
 	d := kafkarecord.DecodeWith(&kgo.Record{Value: payload, Headers: []kgo.RecordHeader{{Key: outbox.HeaderContentType, Value: []byte(contentType)}}}, jsonform.Valid)
+	if e.ContentType != contentType {
+		replaceHeader(e, outbox.HeaderContentType, []byte(contentType))
+	}
 	e.ContentType, e.Data, e.Text, e.Base64 = d.ContentType, d.Data, d.Text, d.Base64
 }
 

@@ -10,6 +10,7 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -196,6 +197,36 @@ func TestTransform_ResultIsBounded(t *testing.T) {
 	}
 	if _, err := x.Apply(e); err == nil || !strings.Contains(err.Error(), "cost") {
 		t.Errorf("Apply() = %v, want an error of its cost", err)
+	}
+}
+
+// A result changes its own headers among those of the record, and a payload is never null.
+func TestTransform_RecordHeaders(t *testing.T) {
+	t.Parallel()
+	r := &kgo.Record{Headers: []kgo.RecordHeader{
+		{Key: "content-type", Value: []byte("text/plain")}, {Key: "a", Value: []byte("1")}, {Key: "b", Value: []byte("\xff")}, {Key: "a", Value: []byte("2")},
+	}}
+	for text, want := range map[string]string{
+		`{}`:                   `content-type=text/plain a=1 b=` + "\xff" + ` a=2`,
+		`{"headers": headers}`: `content-type=text/plain a=1 b=` + "\xff" + ` a=2`,
+		`{"headers": dyn({"b": null, "c": "3"})}`:            `content-type=text/plain a=1 a=2 c=3`,
+		`{"headers": {"a": "3"}}`:                            `content-type=text/plain b=` + "\xff" + ` a=3`,
+		`{"payload": {"n": 1}}`:                              `a=1 b=` + "\xff" + ` a=2 content-type=application/json`,
+		`{"headers": {"content-type": "x"}, "payload": b""}`: `a=1 b=` + "\xff" + ` a=2 content-type=x`,
+	} {
+		x, err := CompileTransform(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		original := kafkarecord.Decode(r)
+		e, err := x.Apply(original)
+		var got []string
+		for _, h := range e.RecordHeaders {
+			got = append(got, h.Name+"="+string(h.Value))
+		}
+		if strings.Join(got, " ") != want || err != nil || (e.Payload() == nil) != !strings.Contains(text, "payload") || len(original.RecordHeaders) != 4 {
+			t.Errorf("%s: %q, payload %#v, %v", text, got, e.Payload(), err)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func (s *shared) JSON(d *decoder) []byte {
 	s.once.Do(func() {
 		e := kafkarecord.DecodeWith(s.record, jsonform.Valid)
 		d.decode(&e)
-		s.json, _ = json.Marshal(&e) // texts, numbers and valid JSON are always marshalled
+		s.json, _ = json.Marshal(e.ForJSON()) // texts, numbers and valid JSON are always marshalled
 	})
 	return s.json
 }

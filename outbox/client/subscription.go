@@ -39,6 +39,8 @@ type Delivery struct {
 	Offset    int64     `json:"offset"`
 	At        time.Time `json:"at"`
 	Key       string    `json:"key"`
+	// KeyBase64 is the key if it is not UTF-8, or is empty and not null; see RecordKey.
+	KeyBase64 []byte `json:"key_base64,omitzero"`
 	// EventID identifies the event: a consumer that sees it again has applied it.
 	EventID       string            `json:"event_id"`
 	EventType     string            `json:"event_type"`
@@ -48,14 +50,34 @@ type Delivery struct {
 	Time          string            `json:"time"`
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers"`
-	// One of Data, DataText and DataBase64 is the payload; beside DataBase64, Data is the payload
-	// decoded by its schema.
-	Data       json.RawMessage `json:"data"`
-	DataText   *string         `json:"data_text"`
-	DataBase64 []byte          `json:"data_base64"`
+	// RecordHeaders are all headers of the record, in its order. They are present if Headers and
+	// the fields above do not represent them exactly: a name is repeated, a value is missing or
+	// not UTF-8.
+	RecordHeaders []RecordHeader `json:"record_headers,omitzero"`
+	// One of Data, DataText and DataBase64 is the payload, none for a record without a value (a
+	// tombstone); beside DataBase64, Data is the payload decoded by its schema. See Payload.
+	Data       json.RawMessage `json:"data,omitempty"`
+	DataText   *string         `json:"data_text,omitempty"`
+	DataBase64 []byte          `json:"data_base64,omitzero"`
 }
 
-// Payload is the payload in any form.
+// RecordHeader is a header of a record. One of Name and NameBase64 is its name. Value is nil for
+// a header without one.
+type RecordHeader struct {
+	Name       string `json:"name,omitempty"`
+	NameBase64 []byte `json:"name_base64,omitzero"`
+	Value      []byte `json:"value_base64"`
+}
+
+// RecordKey returns the bytes of the key; nil for a record without one.
+func (d *Delivery) RecordKey() []byte {
+	if d.KeyBase64 != nil || d.Key == "" {
+		return d.KeyBase64
+	}
+	return []byte(d.Key)
+}
+
+// Payload returns the bytes of the payload; nil for a record without a value.
 func (d *Delivery) Payload() []byte {
 	switch {
 	case d.DataBase64 != nil: // beside data that is decoded by its schema

@@ -4,6 +4,7 @@
 package kafkarecord
 
 import (
+	"bytes"
 	"encoding/json"
 	"mime"
 	"strconv"
@@ -16,14 +17,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// Event is a decoded record. One of Data, Text and Base64 is its payload; of Data and Base64,
-// Base64 is, and Data is the payload decoded by its schema.
+// Event is a decoded record. One of Data, Text and Base64 is its payload, without a value none
+// is; of Data and Base64, Base64 is, and Data is the payload decoded by its schema. Key and
+// Headers are texts; where a text is not exactly what the record has, KeyBase64 and
+// RecordHeaders are.
 type Event struct {
 	Topic         string            `json:"topic"`
 	Partition     int32             `json:"partition"`
 	Offset        int64             `json:"offset"`
 	At            time.Time         `json:"at" doc:"Time of the record"`
 	Key           string            `json:"key,omitempty"`
+	KeyBase64     []byte            `json:"key_base64,omitzero" doc:"The key, if it is not UTF-8, or is empty and not null"`
 	ID            string            `json:"event_id,omitempty"`
 	Source        string            `json:"-"` // publisher: ids are unique within one source
 	Type          string            `json:"event_type,omitempty"`
@@ -33,9 +37,25 @@ type Event struct {
 	Time          string            `json:"time,omitempty" doc:"When it happened"`
 	ContentType   string            `json:"content_type,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
+	RecordHeaders []Header          `json:"record_headers,omitzero" doc:"All headers of the record, in its order, if one of them has no value or is not UTF-8, or a name is repeated"`
 	Data          json.RawMessage   `json:"data,omitempty" doc:"The payload if it is JSON, or decoded by its schema"`
-	Text          *string           `json:"data_text,omitempty" doc:"The payload if it is another text"`
-	Base64        []byte            `json:"data_base64,omitempty" doc:"The payload if it is neither, or beside data, which is decoded by its schema"`
+	Text          *string           `json:"data_text,omitempty" doc:"The payload if it is another text, which may be empty. A record without a value (a tombstone) has none of data, data_text and data_base64"`
+	Base64        []byte            `json:"data_base64,omitzero" doc:"The payload if it is neither. Beside data it is the payload, and data is its content, decoded by its schema or with other white space"`
+}
+
+// Header is a header of a record. One of Name and NameBase64 is its name.
+type Header struct {
+	Name       string `json:"name,omitempty"`
+	NameBase64 []byte `json:"name_base64,omitzero" doc:"The name, if it is not UTF-8"`
+	Value      []byte `json:"value_base64" doc:"null without a value"`
+}
+
+// Text returns the name as a text, with invalid UTF-8 replaced.
+func (h *Header) Text() string {
+	if h.NameBase64 != nil {
+		return valid(string(h.NameBase64))
+	}
+	return h.Name
 }
 
 // Decode decodes a record. Its payload is not copied, and is JSON or text only
@@ -50,6 +70,12 @@ func DecodeWith(r *kgo.Record, isJSON func(value []byte) bool) Event {
 	e := Event{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: At(r)}
 	texts := newTexts(r)
 	e.Key = texts.next(r.Key)
+	if r.Key != nil && (len(r.Key) == 0 || !utf8.Valid(r.Key)) {
+		e.KeyBase64 = r.Key
+	}
+	if !areTexts(r.Headers) {
+		e.RecordHeaders = recordHeaders(r.Headers)
+	}
 	for _, h := range r.Headers {
 		v := texts.next(h.Value)
 		switch h.Key {
@@ -78,6 +104,7 @@ func DecodeWith(r *kgo.Record, isJSON func(value []byte) bool) Event {
 		}
 	}
 	switch {
+	case r.Value == nil:
 	case namesJSON(e.ContentType) && isJSON(r.Value):
 		e.Data = r.Value
 	case utf8.Valid(r.Value):
@@ -87,6 +114,36 @@ func DecodeWith(r *kgo.Record, isJSON func(value []byte) bool) Event {
 		e.Base64 = r.Value
 	}
 	return e
+}
+
+// areTexts reports whether a map of texts represents headers exactly.
+func areTexts(headers []kgo.RecordHeader) bool {
+	for i, h := range headers {
+		if h.Value == nil || !utf8.Valid(h.Value) || !utf8.ValidString(h.Key) {
+			return false
+		}
+		if h.Key == outbox.HeaderSequence { // which is a number in the event
+			if n, err := strconv.ParseInt(string(h.Value), 10, 64); err != nil || n == 0 || strconv.FormatInt(n, 10) != string(h.Value) {
+				return false
+			}
+		}
+		for _, before := range headers[:i] {
+			if before.Key == h.Key {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func recordHeaders(headers []kgo.RecordHeader) []Header {
+	out := make([]Header, len(headers))
+	for i, h := range headers {
+		if out[i] = (Header{Name: h.Key, Value: h.Value}); !utf8.ValidString(h.Key) {
+			out[i].Name, out[i].NameBase64 = "", []byte(h.Key)
+		}
+	}
+	return out
 }
 
 // texts are the key and the header values of a record, in one allocation.
@@ -134,7 +191,7 @@ func At(r *kgo.Record) time.Time {
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// Payload are the bytes of the payload.
+// Payload returns the bytes of the payload, nil for a record without a value.
 func (e *Event) Payload() []byte {
 	switch {
 	case e.Base64 != nil:
@@ -144,5 +201,31 @@ func (e *Event) Payload() []byte {
 	case e.Text != nil:
 		return []byte(*e.Text)
 	}
-	return e.Base64
+	return nil
+}
+
+// Exact returns the event with Base64 and KeyBase64 beside the texts, unless the record has no
+// value or no key.
+func (e Event) Exact() Event {
+	e.Base64, e.KeyBase64 = e.Payload(), e.RecordKey()
+	return e
+}
+
+// ForJSON returns the event for encoding/json, which removes white space from Data and escapes
+// characters: where Data would change, Base64 is beside it.
+func (e Event) ForJSON() Event {
+	if e.Data != nil && e.Base64 == nil {
+		if b, err := json.Marshal(e.Data); err != nil || !bytes.Equal(b, e.Data) {
+			e.Base64 = e.Data
+		}
+	}
+	return e
+}
+
+// RecordKey returns the bytes of the key, nil for a record without one.
+func (e *Event) RecordKey() []byte {
+	if e.KeyBase64 != nil || e.Key == "" {
+		return e.KeyBase64
+	}
+	return []byte(e.Key)
 }

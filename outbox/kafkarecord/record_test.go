@@ -3,6 +3,7 @@ package kafkarecord
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,49 @@ func TestDecode_PayloadIsJSONTextOrNeither(t *testing.T) {
 	bad := Decode(&kgo.Record{Key: []byte("\xff"), Headers: []kgo.RecordHeader{{Key: "a\xff", Value: []byte("\xff")}, {Key: outbox.HeaderSequence, Value: []byte("x")}}})
 	if bad.Key != "\uFFFD" || bad.Headers["a\uFFFD"] != "\uFFFD" || bad.Sequence != 0 {
 		t.Errorf("Decode() of no UTF-8 = %+v", bad)
+	}
+}
+
+// Whatever a record contains, the event returns it exactly, also as JSON.
+func TestDecode_KeepsTheBytes(t *testing.T) {
+	t.Parallel()
+	h := func(name string, value []byte) kgo.RecordHeader { return kgo.RecordHeader{Key: name, Value: value} }
+	long := []kgo.RecordHeader{h("b", []byte("2")), h("a", []byte("1")), h("b", []byte("3"))}
+	for name, tt := range map[string]struct {
+		r    kgo.Record
+		json string
+	}{
+		"no value, no key":   {kgo.Record{}, ``},
+		"empty":              {kgo.Record{Key: []byte{}, Value: []byte{}}, `,"key_base64":"","data_text":""`},
+		"null as JSON":       {kgo.Record{Key: []byte("k"), Value: []byte("null")}, `,"key":"k","data":null`},
+		"binary":             {kgo.Record{Key: []byte("\xff\xfe\x00"), Value: []byte("\xff")}, `,"key":"�\u0000","key_base64":"//4A","data_base64":"/w=="`},
+		"JSON with lines":    {kgo.Record{Value: []byte("{\r\n \"a\": 1}\n")}, `,"data":{"a":1},"data_base64":"ew0KICJhIjogMX0K"`},
+		"JSON with <":        {kgo.Record{Value: []byte(`"<"`)}, `,"data":"\u003c","data_base64":"Ijwi"`},
+		"texts":              {kgo.Record{Headers: []kgo.RecordHeader{h("b", []byte("é")), h("a", []byte{})}}, `,"headers":{"a":"","b":"é"}`},
+		"repeated":           {kgo.Record{Headers: long}, `,"headers":{"a":"1","b":"3"},"record_headers":[{"name":"b","value_base64":"Mg=="},{"name":"a","value_base64":"MQ=="},{"name":"b","value_base64":"Mw=="}]`},
+		"a header is null":   {kgo.Record{Headers: []kgo.RecordHeader{h("a", nil)}}, `,"headers":{"a":""},"record_headers":[{"name":"a","value_base64":null}]`},
+		"a header is binary": {kgo.Record{Headers: []kgo.RecordHeader{h("a", []byte("\xff"))}}, `,"headers":{"a":"�"},"record_headers":[{"name":"a","value_base64":"/w=="}]`},
+		"a name is binary":   {kgo.Record{Headers: []kgo.RecordHeader{h("\xff", []byte("1"))}}, `,"headers":{"�":"1"},"record_headers":[{"name_base64":"/w==","value_base64":"MQ=="}]`},
+		"two ids":            {kgo.Record{Headers: []kgo.RecordHeader{h(outbox.HeaderID, []byte("1")), h(outbox.HeaderID, []byte("2"))}}, `,"event_id":"2","record_headers":[{"name":"ce_id","value_base64":"MQ=="},{"name":"ce_id","value_base64":"Mg=="}]`},
+		"no number":          {kgo.Record{Headers: []kgo.RecordHeader{h(outbox.HeaderSequence, []byte("07"))}}, `,"sequence":7,"record_headers":[{"name":"ce_aggregatesequence","value_base64":"MDc="}]`},
+	} {
+		e := Decode(&tt.r)
+		if !reflect.DeepEqual(e.Payload(), tt.r.Value) || !reflect.DeepEqual(e.RecordKey(), tt.r.Key) {
+			t.Errorf("%s: payload %#v, key %#v", name, e.Payload(), e.RecordKey())
+		}
+		b, err := json.Marshal(e.ForJSON())
+		want := `{"topic":"","partition":0,"offset":0,"at":"0001-01-01T00:00:00Z"` + tt.json + `}`
+		if string(b) != want || err != nil {
+			t.Errorf("%s: %s, %v\nwant %s", name, b, err, want)
+		}
+		var back Event
+		if err := json.Unmarshal(b, &back); err != nil || !reflect.DeepEqual(back.Payload(), tt.r.Value) || !reflect.DeepEqual(back.RecordKey(), tt.r.Key) {
+			t.Errorf("%s: payload %q, key %q, %v after JSON", name, back.Payload(), back.RecordKey(), err)
+		}
+		x := e.Exact()
+		if !reflect.DeepEqual(x.Base64, tt.r.Value) || !reflect.DeepEqual(x.KeyBase64, tt.r.Key) {
+			t.Errorf("%s: exactly %#v, %#v", name, x.Base64, x.KeyBase64)
+		}
 	}
 }
 

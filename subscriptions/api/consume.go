@@ -28,6 +28,7 @@ type receiveInput struct {
 	Wait              string `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
 	AutoAck           bool   `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
 	VisibilityTimeout string `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
+	Exact             bool   `json:"exact,omitempty" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message, for clients whose parser changes JSON"`
 }
 
 type receiptsInput struct {
@@ -186,7 +187,7 @@ func unsettled(results []subscriptions.Result) *problem {
 }
 
 func (s *Server) receive(ctx context.Context, in *receiveRequest) (*messagesOutput, error) {
-	r, err := decodeReceive(in.RawBody)
+	r, exact, err := decodeReceive(in.RawBody)
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
@@ -197,7 +198,7 @@ func (s *Server) receive(ctx context.Context, in *receiveRequest) (*messagesOutp
 		}
 		defer leave()
 	}
-	messages, err := s.take(ctx, in.Name, r)
+	messages, err := s.take(ctx, in.Name, r, exact)
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
@@ -231,8 +232,8 @@ func (in *receiveRequest) Resolve(ctx huma.Context) []error {
 }
 
 // take receives messages, without waiting longer than the server runs. Messages for a
-// client that has disconnected are released.
-func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
+// client that has disconnected are released. exact adds the bytes beside the texts.
+func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive, exact bool) ([]subscriptions.Message, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
@@ -250,6 +251,9 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive)
 		return nil, ctx.Err()
 	}
 	s.spans.Received(ctx, name, began, headersOf(messages))
+	for i := 0; exact && i < len(messages); i++ {
+		messages[i].Event = messages[i].Exact()
+	}
 	return messages, err
 }
 

@@ -84,15 +84,17 @@ func (f *fields) duration(name string, from, to time.Duration, dst *time.Duratio
 	return true
 }
 
-func decodeReceive(body []byte) (subscriptions.Receive, error) {
-	r := subscriptions.Receive{Max: defaultMax}
-	err := decodeBody(body, func(f *fields) {
+// decodeReceive decodes the body of receive. exact requests the bytes beside the texts.
+func decodeReceive(body []byte) (r subscriptions.Receive, exact bool, err error) {
+	r.Max = defaultMax
+	err = decodeBody(body, func(f *fields) {
 		f.number("max", 1, subscriptions.MaxMessages, &r.Max)
 		f.duration("wait", 0, subscriptions.MaxWait, &r.Wait)
 		take(f, "auto_ack", "true or false", &r.AutoAck)
+		take(f, "exact", "true or false", &exact)
 		f.duration("visibility_timeout", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &r.VisibilityTimeout)
 	})
-	return r, err
+	return r, exact, err
 }
 
 // decodeSettle decodes the body of an action.

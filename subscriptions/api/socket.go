@@ -46,7 +46,12 @@ func reason(text string) []byte {
 	return b
 }
 
-func (s *Server) socket(ctx context.Context, in *nameInput) (*huma.StreamResponse, error) {
+type socketInput struct {
+	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	Exact bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message"`
+}
+
+func (s *Server) socket(ctx context.Context, in *socketInput) (*huma.StreamResponse, error) {
 	if _, err := s.cfg.Service.Get(ctx, in.Name); err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
@@ -57,7 +62,7 @@ func (s *Server) socket(ctx context.Context, in *nameInput) (*huma.StreamRespons
 			return
 		}
 		defer leave()
-		s.serveSocket(hctx, in.Name)
+		s.serveSocket(hctx, in)
 	}}, nil
 }
 
@@ -65,6 +70,7 @@ func (s *Server) socket(ctx context.Context, in *nameInput) (*huma.StreamRespons
 type session struct {
 	server *Server
 	name   string
+	exact  bool
 	conn   *websocket.Conn
 	places chan struct{} // of actions in progress
 
@@ -77,7 +83,7 @@ type session struct {
 
 // serveSocket serves one WebSocket until either side ends it. The leases of its messages
 // stay: the client may settle them on another connection.
-func (s *Server) serveSocket(hctx huma.Context, name string) {
+func (s *Server) serveSocket(hctx huma.Context, in *socketInput) {
 	r, w := humago.Unwrap(hctx)
 	conn, err := stream.Accept(w, r)
 	if err != nil {
@@ -87,7 +93,7 @@ func (s *Server) serveSocket(hctx huma.Context, name string) {
 	conn.SetReadLimit(maxBody)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	c := &session{server: s, name: name, conn: conn, places: make(chan struct{}, maxSettling), credited: make(chan struct{}, 1)}
+	c := &session{server: s, name: in.Name, exact: in.Exact, conn: conn, places: make(chan struct{}, maxSettling), credited: make(chan struct{}, 1)}
 	var all sync.WaitGroup
 	all.Go(func() {
 		if stream.KeepAlive(ctx, conn, s.cfg.Heartbeat, writeTimeout) != nil {
@@ -146,7 +152,7 @@ func (c *session) deliver(ctx context.Context) {
 		var messages []subscriptions.Message
 		var err error
 		if credit > 0 {
-			messages, err = s.take(ctx, c.name, subscriptions.Receive{Max: min(credit, subscriptions.MaxMessages), Wait: subscriptions.MaxWait})
+			messages, err = s.take(ctx, c.name, subscriptions.Receive{Max: min(credit, subscriptions.MaxMessages), Wait: subscriptions.MaxWait}, c.exact)
 		}
 		if ctx.Err() != nil {
 			return

@@ -44,6 +44,7 @@ type streamInput struct {
 	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
 	Max     int    `query:"max" minimum:"1" maximum:"1000" default:"10" doc:"Messages of this stream that may be in flight"`
 	AutoAck bool   `query:"auto_ack" doc:"Acknowledge each message before it is sent: delivery is then at most once"`
+	Exact   bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message; data_base64 is always there beside data that has line breaks"`
 }
 
 func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamResponse, error) {
@@ -91,7 +92,7 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 		var messages []subscriptions.Message
 		var err error
 		if free > 0 {
-			messages, err = s.take(ctx, in.Name, subscriptions.Receive{Max: free, Wait: min(s.cfg.Heartbeat, subscriptions.MaxWait), AutoAck: in.AutoAck})
+			messages, err = s.take(ctx, in.Name, subscriptions.Receive{Max: free, Wait: min(s.cfg.Heartbeat, subscriptions.MaxWait), AutoAck: in.AutoAck}, in.Exact)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -109,7 +110,7 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 		}
 		open.add(messages)
 		for i := range messages {
-			if send("event: message\ndata: %s\n\n", wire.AppendMessage(nil, &messages[i])) != nil {
+			if send("event: message\ndata: %s\n\n", wire.AppendLine(nil, &messages[i])) != nil {
 				if !in.AutoAck {
 					s.release(in.Name, messages[i:])
 				}

@@ -94,9 +94,10 @@ func (n *notice) Process(ctx context.Context, e Event) error {
 	if r := []rune(title); len(r) > maxTitle {
 		title = string(r[:maxTitle]) + "…"
 	}
+	event := e.ForJSON()
 	m := notify.Message{
 		ID: e.DeliveryID, Type: "event." + e.Subscription, Key: e.Subscription + "/" + e.DeliveryID, Severity: n.severity, Title: title, Text: n.text.Of(&e.Event, e.Subscription),
-		At: time.Now().UTC(), Data: &e.Event,
+		At: time.Now().UTC(), Data: &event,
 	}
 	return n.target.Send(ctx, m.Plain())
 }

@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,29 @@ func TestNewEvent_TheDeliveryIDIsStable(t *testing.T) {
 	} {
 		if got := NewEvent("big", e, 1).DeliveryID; got != want {
 			t.Errorf("NewEvent(%+v) has the delivery id %s, want %s", e, got, want)
+		}
+	}
+}
+
+// Data whose white space and characters JSON encoders change has its bytes beside it.
+func TestTarget_ReceivesTheBytes(t *testing.T) {
+	t.Parallel()
+	target := new(messages)
+	d := Destinations{Targets: map[string]notify.Target{"ops": target}}
+	plugin, err := d.Plugin(&subscriptions.Push{To: "ops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := testEvent()
+	for data, want := range map[string]string{`{"a":1}`: ``, "{\r\n\"a\": 1}": "{\r\n\"a\": 1}", `"<"`: `"<"`} {
+		e.Data = json.RawMessage(data)
+		if err := plugin.Process(t.Context(), NewEvent("big", e, 1)); err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(target.got[len(target.got)-1])
+		var got struct{ Data kafkarecord.Event }
+		if err = errors.Join(err, json.Unmarshal(body, &got)); err != nil || string(got.Data.Base64) != want || string(got.Data.Payload()) != data {
+			t.Errorf("%s: %s, %v", data, body, err)
 		}
 	}
 }

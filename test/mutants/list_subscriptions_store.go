@@ -73,7 +73,7 @@ var deadLetterMutants = []mutant{
 	}),
 	ofLetters("DecodesAsTheOriginal", mutant{
 		name: "deadletter: a key that is not UTF-8 is lost", file: "subscriptions/internal/deadletter/convert.go",
-		old: "	if utf8.Valid(r.Key) {", new: "	if utf8.Valid(r.Key) || true {",
+		old: "	if e.KeyBase64 == nil {", new: "	if e.KeyBase64 == nil || true {",
 	}),
 	ofLetters("New_ID", mutant{
 		name: "deadletter: a subscription created again finds the old dead letters", file: "subscriptions/internal/deadletter/convert.go",

@@ -64,12 +64,16 @@ func New(instance string) *Service {
 
 // Publish adds an event of a key, whose data is JSON, to a subscription.
 func (s *Service) Publish(name, key, data string) {
+	s.PublishEvent(name, kafkarecord.Event{Key: key, Type: "Event", Data: []byte(data)})
+}
+
+// PublishEvent adds an event to a subscription, which sets its place, time and id.
+func (s *Service) PublishEvent(name string, e kafkarecord.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.mu.subs[name]
-	m := &message{Message: subscriptions.Message{
-		Event: kafkarecord.Event{Topic: "t-" + s.Instance, Offset: sub.next, At: time.Now(), Key: key, ID: fmt.Sprintf("%s-%d", s.Instance, sub.next), Type: "Event", Data: []byte(data)},
-	}}
+	e.Topic, e.Offset, e.At, e.ID = "t-"+s.Instance, sub.next, time.Now(), fmt.Sprintf("%s-%d", s.Instance, sub.next)
+	m := &message{Message: subscriptions.Message{Event: e}}
 	sub.next++
 	sub.messages = append(sub.messages, m)
 	s.changedLocked()

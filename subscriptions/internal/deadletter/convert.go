@@ -3,6 +3,7 @@ package deadletter
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,7 +35,8 @@ const (
 	metaKey       = "record_key"
 	metaRawKey    = "record_key_base64" // instead, if it is not UTF-8
 	metaHost      = "host"
-	metaHeader    = "header." // prefix of the names of headers that an event may not have
+	metaHeader    = "header."        // prefix of the names of headers that an event may not have
+	metaHeaders   = "record_headers" // of which texts are not exact, as JSON
 )
 
 // Message is a message whose delivery is given up.
@@ -92,10 +93,15 @@ func New(m *Message) *dlq.DeadLetter {
 	if l.AggregateID != e.AggregateID {
 		l.Metadata[metaSubject] = e.AggregateID
 	}
-	if utf8.Valid(r.Key) {
+	if e.KeyBase64 == nil {
 		note(metaKey, e.Key)
 	} else {
-		note(metaRawKey, base64.StdEncoding.EncodeToString(r.Key))
+		l.Metadata[metaRawKey] = base64.StdEncoding.EncodeToString(e.KeyBase64)
+	}
+	if e.RecordHeaders != nil {
+		if b, err := json.Marshal(e.RecordHeaders); err == nil { // texts and bytes are always marshalled
+			l.Metadata[metaHeaders] = string(b)
+		}
 	}
 	for name, value := range e.Headers {
 		if outbox.EventHeader(name) { // which operators edit
@@ -146,6 +152,10 @@ func Record(l *dlq.DeadLetter) (*kgo.Record, error) {
 			return nil, fmt.Errorf("dead letter %s: %s: %w", l.EventID, metaRawKey, err)
 		}
 	}
+	if exact, ok := l.Metadata[metaHeaders]; ok && l.Edit == nil {
+		r.Headers, err = decodeHeaders(exact)
+		return r, err
+	}
 	header := func(name, value string) {
 		if value != "" {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
@@ -180,4 +190,20 @@ func Record(l *dlq.DeadLetter) (*kgo.Record, error) {
 		}
 	}
 	return r, nil
+}
+
+// decodeHeaders returns the headers of a record exactly.
+func decodeHeaders(text string) (out []kgo.RecordHeader, err error) {
+	var headers []kafkarecord.Header
+	if err := json.Unmarshal([]byte(text), &headers); err != nil {
+		return nil, fmt.Errorf("metadata %s: %w", metaHeaders, err)
+	}
+	for _, h := range headers {
+		name := h.Name
+		if h.NameBase64 != nil {
+			name = string(h.NameBase64)
+		}
+		out = append(out, kgo.RecordHeader{Key: name, Value: h.Value})
+	}
+	return out, nil
 }

@@ -50,8 +50,9 @@ func AppendMessages(b []byte, ms []subscriptions.Message) []byte {
 	return append(b, `]}`...)
 }
 
-// AppendMessage appends a message as a JSON object without line breaks. Its data is not
-// parsed again: kafkarecord.Decode has validated it.
+// AppendMessage appends a message as a JSON object. Its data is that of the record, byte for
+// byte, and is not parsed again: kafkarecord.Decode has validated it. Beside data with white
+// space around it, data_base64 is the payload.
 func AppendMessage(b []byte, m *subscriptions.Message) []byte {
 	o := object{append(b, '{')}
 	o.text("receipt", m.Receipt)
@@ -66,6 +67,7 @@ func AppendMessage(b []byte, m *subscriptions.Message) []byte {
 	o.number("offset", m.Offset)
 	o.time("at", m.At)
 	o.text("key", m.Key)
+	o.base64("key_base64", m.KeyBase64)
 	o.text("event_id", m.ID)
 	o.text("event_type", m.Type)
 	o.text("aggregate_id", m.AggregateID)
@@ -92,33 +94,50 @@ func AppendMessage(b []byte, m *subscriptions.Message) []byte {
 		}
 		o.b = append(headers.b, '}')
 	}
+	if m.RecordHeaders != nil {
+		o.name("record_headers")
+		o.b = append(o.b, '[')
+		for i, h := range m.RecordHeaders {
+			if i > 0 {
+				o.b = append(o.b, ',')
+			}
+			header := object{append(o.b, '{')}
+			header.text("name", h.Name)
+			header.base64("name_base64", h.NameBase64)
+			if header.base64("value_base64", h.Value); h.Value == nil {
+				header.name("value_base64")
+				header.b = append(header.b, "null"...)
+			}
+			o.b = append(header.b, '}')
+		}
+		o.b = append(o.b, ']')
+	}
+	exact := m.Base64
 	switch {
 	case len(m.Data) > 0:
 		o.name("data")
-		o.b = appendData(o.b, m.Data)
+		data := bytes.Trim(m.Data, " \t\r\n")
+		if o.b = append(o.b, data...); len(data) < len(m.Data) { // parsers of the message do not return what surrounds a value
+			exact = m.Payload()
+		}
 	case m.Text != nil:
 		o.name("data_text")
 		o.quote(*m.Text)
 	}
-	if len(m.Base64) > 0 {
-		o.name("data_base64")
-		o.b = append(base64.StdEncoding.AppendEncode(append(o.b, '"'), m.Base64), '"')
-	}
+	o.base64("data_base64", exact)
 	return append(o.b, '}')
 }
 
-// appendData appends a JSON value. Line breaks, which are insignificant in JSON, would end
-// a line of an event stream.
-func appendData(b []byte, data json.RawMessage) []byte {
-	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
-		return append(b, data...)
+// AppendLine is AppendMessage without line breaks, which would end a line of an event stream.
+// Beside data that has some, data_base64 is the payload.
+func AppendLine(b []byte, m *subscriptions.Message) []byte {
+	if !bytes.ContainsAny(m.Data, "\r\n") {
+		return AppendMessage(b, m)
 	}
-	for _, c := range data {
-		if c != '\n' && c != '\r' {
-			b = append(b, c)
-		}
-	}
-	return b
+	line := *m
+	line.Base64 = m.Payload()
+	line.Data = slices.DeleteFunc(slices.Clone(m.Data), func(c byte) bool { return c == '\n' || c == '\r' }) // they are insignificant in JSON
+	return AppendMessage(b, &line)
 }
 
 // AppendResults appends a list of results.
@@ -179,6 +198,14 @@ func (o *object) text(name, value string) {
 	if value != "" {
 		o.name(name)
 		o.quote(value)
+	}
+}
+
+// base64 appends a member unless it is nil.
+func (o *object) base64(name string, value []byte) {
+	if value != nil {
+		o.name(name)
+		o.b = append(base64.StdEncoding.AppendEncode(append(o.b, '"'), value), '"')
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
@@ -46,12 +48,13 @@ func TestMessage_IsThatOfItsStruct(t *testing.T) {
 		case 2: // decoded by its schema
 			m.Data, m.Base64 = json.RawMessage(`{"n":1}`), []byte{0, 1}
 		default:
-			m.Base64 = rapid.SliceOfN(rapid.Byte(), 1, 9).Draw(t, "bytes")
+			m.Base64 = rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "bytes")
+		}
+		if rapid.Bool().Draw(t, "binary") {
+			m.KeyBase64 = rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "key bytes")
+			m.RecordHeaders = []kafkarecord.Header{{Name: text.Draw(t, "name")}, {NameBase64: []byte("\xff"), Value: rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "value")}}
 		}
 		got := AppendMessage(nil, &m)
-		if bytes.ContainsAny(got, "\r\n") {
-			t.Fatalf("%q contains a line break", got)
-		}
 		want, err := json.Marshal(viaStruct(&m))
 		if err != nil {
 			t.Fatal(err)
@@ -69,6 +72,38 @@ func TestMessage_IsThatOfItsStruct(t *testing.T) {
 		back, err := Messages(AppendMessages(nil, []subscriptions.Message{m, m}))
 		if err != nil || len(back) != 2 || string(AppendMessage(nil, &back[1])) != string(got) {
 			t.Fatalf("Messages() = %+v, %v", back, err)
+		}
+	})
+}
+
+// A message contains the bytes of its record; a line of an event stream has those of data with
+// line breaks beside it.
+func TestMessage_KeepsTheBytes(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bytesOf := func(name string) []byte {
+			if rapid.Bool().Draw(t, name+" is null") {
+				return nil
+			}
+			return rapid.SliceOfN(rapid.SampledFrom([]byte("\r\n {}[]1\"\xff\x00a")), 0, 6).Draw(t, name)
+		}
+		r := kgo.Record{Key: bytesOf("key"), Value: bytesOf("value")}
+		for range rapid.IntRange(0, 3).Draw(t, "headers") {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: rapid.SampledFrom([]string{"a", "b", "c\xff"}).Draw(t, "name"), Value: bytesOf("header")})
+		}
+		m := subscriptions.Message{Receipt: "r", Event: kafkarecord.Decode(&r)}
+		line := AppendLine(nil, &m)
+		if bytes.ContainsAny(line, "\r\n") {
+			t.Fatalf("%q contains a line break", line)
+		}
+		for _, encoded := range [][]byte{AppendMessage(nil, &m), line} {
+			got, err := Messages(slices.Concat([]byte(`{"messages":[`), encoded, []byte(`]}`)))
+			if err != nil || len(got) != 1 {
+				t.Fatalf("%q: %v", encoded, err)
+			}
+			if e := got[0]; !reflect.DeepEqual(e.Payload(), r.Value) || !reflect.DeepEqual(e.RecordKey(), r.Key) || !reflect.DeepEqual(e.RecordHeaders, m.RecordHeaders) {
+				t.Fatalf("%q is %+v", encoded, e)
+			}
 		}
 	})
 }
