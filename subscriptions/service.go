@@ -25,8 +25,8 @@ type Status struct {
 	Partitions []PartitionStatus
 	// Instances are the processes that run the subscription.
 	Instances []InstanceStatus
-	// Waiting, Leased and Deferred are sums over the partitions; Lag is the number of
-	// records that are not settled, Oldest the write time of the oldest of them.
+	// Waiting, Leased, Deferred and Lag are sums over the partitions. Oldest is the write time
+	// of the oldest message that is not settled.
 	Waiting, Leased, Deferred, Lag int64
 	Oldest                         time.Time
 	// DeadLetters is the number of open dead letters, at most 10,000; more are shown as
@@ -45,7 +45,25 @@ type PartitionStatus struct {
 	// of the partition.
 	Committed, End            int64
 	Waiting, Leased, Deferred int64
-	Oldest                    time.Time
+	// Lag is the number of messages that are not settled: the waiting, leased and deferred
+	// ones, and the records that the owner has not read yet. Those are counted by their
+	// offsets: types and filter may not select some of them. Control records, records of
+	// aborted transactions and offsets without a record are no messages. Without an owner it is
+	// the number of offsets from Committed to End.
+	Lag    int64
+	Oldest time.Time
+}
+
+// AddPartitions sets the sums over the partitions.
+func (s *Status) AddPartitions() {
+	s.Waiting, s.Leased, s.Deferred, s.Lag, s.Oldest = 0, 0, 0, 0, time.Time{}
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		s.Waiting, s.Leased, s.Deferred, s.Lag = s.Waiting+p.Waiting, s.Leased+p.Leased, s.Deferred+p.Deferred, s.Lag+p.Lag
+		if !p.Oldest.IsZero() && (s.Oldest.IsZero() || p.Oldest.Before(s.Oldest)) {
+			s.Oldest = p.Oldest
+		}
+	}
 }
 
 // InstanceStatus is the state of a process that runs a subscription.

@@ -68,8 +68,9 @@ type Push struct {
 // SubscriptionStatus is the state of a subscription over all instances.
 type SubscriptionStatus struct {
 	Subscription Subscription `json:"subscription"`
-	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of records
-	// that are not settled, Oldest the write time of the oldest of them.
+	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of those
+	// that are not settled, with the records that are not read yet, Oldest the write time of the
+	// oldest of them.
 	Waiting     int64             `json:"waiting"`
 	Leased      int64             `json:"leased"`
 	Deferred    int64             `json:"deferred"`
@@ -91,6 +92,7 @@ type PartitionStatus struct {
 	Waiting   int64      `json:"waiting"`
 	Leased    int64      `json:"leased"`
 	Deferred  int64      `json:"deferred"`
+	Lag       int64      `json:"lag"`
 	Oldest    *time.Time `json:"oldest,omitempty"`
 }
 

@@ -80,8 +80,8 @@ type statusBody struct {
 	Waiting      int64             `json:"waiting" doc:"Messages in memory that can be leased"`
 	Leased       int64             `json:"leased" doc:"Messages in flight: delivered, and neither settled nor expired"`
 	Deferred     int64             `json:"deferred" doc:"Stored messages that wait for their next delivery"`
-	Lag          int64             `json:"lag" doc:"Records that are not settled"`
-	Oldest       *time.Time        `json:"oldest,omitempty" doc:"Write time of the oldest record that is not settled"`
+	Lag          int64             `json:"lag" doc:"Messages that are not settled: waiting, leased, deferred, and not read yet, which types and filter may exclude"`
+	Oldest       *time.Time        `json:"oldest,omitempty" doc:"Write time of the oldest message that is not settled"`
 	DeadLetters  int               `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
 	Partitions   []partitionStatus `json:"partitions"`
 	Instances    []instanceStatus  `json:"instances"`
@@ -97,6 +97,7 @@ type partitionStatus struct {
 	Waiting   int64      `json:"waiting"`
 	Leased    int64      `json:"leased"`
 	Deferred  int64      `json:"deferred"`
+	Lag       int64      `json:"lag" doc:"Messages that are not settled; without an owner the offsets from committed to end"`
 	Oldest    *time.Time `json:"oldest,omitempty"`
 }
 
@@ -123,7 +124,7 @@ func newStatusBody(s *subscriptions.Status) statusBody {
 	}
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		b.Partitions[i] = partitionStatus{p.Topic, p.Partition, p.Owner, p.Epoch, p.Committed, p.End, p.Waiting, p.Leased, p.Deferred, timeOrNil(p.Oldest)}
+		b.Partitions[i] = partitionStatus{p.Topic, p.Partition, p.Owner, p.Epoch, p.Committed, p.End, p.Waiting, p.Leased, p.Deferred, p.Lag, timeOrNil(p.Oldest)}
 	}
 	for i := range s.Instances {
 		b.Instances[i] = instanceStatus(s.Instances[i])

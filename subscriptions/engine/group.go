@@ -209,7 +209,7 @@ func (g *group) open() (err error) {
 	topics, patterns := r.TopicRegexps()
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(g.incarnation), kgo.ConsumeTopics(topics...), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.MetadataMaxAge(metadataAge), kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.OnPartitionsAssigned(g.assigned), kgo.OnOffsetsFetched(g.offsetsFetched), kgo.AdjustFetchOffsetsFn(g.starts),
@@ -267,7 +267,8 @@ func (g *group) decodeBySchema(ctx context.Context, e kafkarecord.Event, at time
 // plugin need a schema which cannot be read now.
 func (g *group) selects(ctx context.Context, rec *kgo.Record) (bool, error) {
 	r := g.resource.Load()
-	if !r.SelectsType(header(rec, outbox.HeaderType)) {
+	// The position passes control records, and by them the aborted records before them.
+	if rec.Attrs.IsControl() || !r.SelectsType(header(rec, outbox.HeaderType)) {
 		return false, nil
 	}
 	if g.filter != nil || g.e.cfg.Schemas != nil && (g.transform != nil || g.pusher.chooses()) {

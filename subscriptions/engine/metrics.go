@@ -109,7 +109,7 @@ var (
 	deferredDesc = desc("outbox_subscription_deferred", "Messages that wait for another delivery after a failure.")
 	storedDesc   = desc("outbox_subscription_stored", "Messages stored in the database.")
 	oldestDesc   = desc("outbox_subscription_oldest_unacknowledged_seconds", "Age of the oldest message that was read and is not settled.")
-	lagDesc      = desc("outbox_subscription_lag", "Records of owned partitions that are not settled.")
+	lagDesc      = desc("outbox_subscription_lag", "Messages of the owned partitions that are not settled: waiting, leased, deferred and not read yet.")
 	pausedDesc   = desc("outbox_subscription_paused", "1 while deliveries are paused.")
 )
 
@@ -129,7 +129,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 	for _, g := range l.e.running() {
 		var sum queue.Counts
 		var oldest time.Time
-		lag := int64(0)
+		open := int64(0)
 		for _, p := range g.owned() {
 			p.mu.Lock()
 			if q := p.mu.q; q != nil && !p.mu.closed {
@@ -138,7 +138,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 				sum.Leased += c.Leased
 				sum.Deferred += c.Deferred
 				sum.Stored += c.Stored
-				lag += max(0, p.mu.end-c.Next) + c.Waiting + c.Leased + c.Deferred
+				open += lag(c, p.readLocked(), p.mu.end)
 				if at := q.Oldest(); oldest.IsZero() || !at.IsZero() && at.Before(oldest) {
 					oldest = at
 				}
@@ -154,7 +154,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 		}
 		for d, v := range map[*prometheus.Desc]float64{
 			waitingDesc: float64(sum.Waiting), inFlightDesc: float64(sum.Leased), deferredDesc: float64(sum.Deferred), storedDesc: float64(sum.Stored),
-			oldestDesc: age, lagDesc: float64(lag), pausedDesc: paused,
+			oldestDesc: age, lagDesc: float64(open), pausedDesc: paused,
 		} {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.name)
 		}

@@ -39,8 +39,44 @@ type partition struct {
 		held    []*kgo.Record // wait for the schema registry: reading is paused
 		resetTo int64
 		reset   bool  // the client has to read from resetTo
-		end     int64 // of the records, as of the last report
+		end     int64 // of the records, as of the last report or fetch
+		watch   watch
 	}
+}
+
+// watch finds the offsets after the last record that was read which have no record to read.
+type watch struct {
+	next, end   int64 // as they were when the ends were read
+	interrupted bool  // since then reading was paused, or has failed
+	from, to    int64 // an offset that is next, and the one up to which there is nothing
+}
+
+// readLocked returns the offset before which all records are read.
+func (p *partition) readLocked() int64 {
+	next := p.mu.q.Counts().Next
+	if p.mu.watch.from == next {
+		return max(next, p.mu.watch.to)
+	}
+	return next
+}
+
+// lag returns the number of messages that are not settled; see subscriptions.PartitionStatus.
+func lag(c queue.Counts, read, end int64) int64 {
+	return max(0, end-read) + c.Waiting + c.Leased + c.Deferred
+}
+
+// endLocked sets the end of the records. The records up to the end of the last report do not
+// exist if reading has returned none since: they were compacted or deleted.
+func (p *partition) endLocked(end int64) {
+	next := int64(-1)
+	if p.mu.q != nil && !p.mu.reset {
+		next = p.mu.q.Counts().Next
+	}
+	w := watch{next: next, end: end, interrupted: p.mu.stopped, from: -1}
+	if before := p.mu.watch; next >= 0 && before.next == next && !before.interrupted && !p.mu.stopped {
+		w.from, w.to = next, before.end
+	}
+	p.mu.watch, p.mu.end = w, end
 }
 
 func newPartition(g *group, tp topicPartition) *partition {

@@ -43,6 +43,7 @@ func (g *group) read(ctx context.Context) {
 			}
 		})
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			g.observe(topicPartition{f.Topic, f.Partition}, &f.FetchPartition)
 			if len(f.Records) > 0 {
 				g.take(topicPartition{f.Topic, f.Partition}, f.Records)
 			}
@@ -61,6 +62,20 @@ var cachedSchemas = func() context.Context {
 	cancel()
 	return ctx
 }()
+
+// observe keeps the end of a partition as of a fetch, or that it failed.
+func (g *group) observe(tp topicPartition, f *kgo.FetchPartition) {
+	g.mu.Lock()
+	p := g.mu.partitions[tp]
+	g.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.end = max(p.mu.end, f.LastStableOffset)
+	p.mu.watch.interrupted = p.mu.watch.interrupted || f.Err != nil
+}
 
 // take adds records to the queue of their partition, or holds them.
 func (g *group) take(tp topicPartition, records []*kgo.Record) {
@@ -166,6 +181,7 @@ func (g *group) flow() (late bool) {
 			p.mu.reset = false
 		}
 		p.mu.stopped = stop
+		p.mu.watch.interrupted = p.mu.watch.interrupted || stop
 		p.mu.Unlock()
 		if stop {
 			pause[p.topic] = append(pause[p.topic], p.number)

@@ -151,15 +151,7 @@ func (e *Engine) status(ctx context.Context, g *group) (out subscriptions.Status
 	if out.Partitions, err = g.partitions(ctx); err != nil {
 		return out, unavailable(err)
 	}
-	for _, p := range out.Partitions {
-		out.Waiting += p.Waiting
-		out.Leased += p.Leased
-		out.Deferred += p.Deferred
-		out.Lag += max(0, p.End-p.Committed)
-		if out.Oldest.IsZero() || !p.Oldest.IsZero() && p.Oldest.Before(out.Oldest) {
-			out.Oldest = p.Oldest
-		}
-	}
+	out.AddPartitions()
 	err = e.cfg.DeadLetters.Chains(ctx, out.Subscription.DeadLetterTable(), func(c dlq.ChainEntry) error {
 		if open(c.Status) {
 			out.DeadLetters++

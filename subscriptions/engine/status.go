@@ -35,6 +35,7 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 			all[topicPartition{o.Topic, o.Partition}] = &subscriptions.PartitionStatus{Topic: o.Topic, Partition: o.Partition, Committed: o.At}
 		}
 	})
+	read := make(map[topicPartition]int64)
 	for _, p := range g.owned() {
 		s := all[p.topicPartition]
 		if s == nil {
@@ -44,6 +45,7 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed {
 			c := q.Counts()
+			read[p.topicPartition] = p.readLocked()
 			s.Owner, s.Epoch, s.Committed, s.Waiting, s.Leased, s.Deferred, s.Oldest = g.e.cfg.Instance, p.mu.epoch, c.Offset, c.Waiting, c.Leased, c.Deferred, q.Oldest()
 		}
 		p.mu.Unlock()
@@ -66,7 +68,10 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 	out := make([]subscriptions.PartitionStatus, 0, len(all))
 	for tp, s := range all {
 		if end, ok := ends.Lookup(tp.topic, tp.number); ok && end.Err == nil {
-			s.End = end.Offset
+			s.End, s.Lag = end.Offset, max(0, end.Offset-s.Committed)
+			if s.Owner != "" {
+				s.Lag = lag(queue.Counts{Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred}, read[tp], end.Offset)
+			}
 			out = append(out, *s)
 		}
 	}
@@ -97,7 +102,7 @@ func (g *group) readEnds(ctx context.Context) {
 	for _, p := range all {
 		if end, ok := ends.Lookup(p.topic, p.number); ok && end.Err == nil {
 			p.mu.Lock()
-			p.mu.end = end.Offset
+			p.endLocked(end.Offset)
 			p.mu.Unlock()
 		}
 	}

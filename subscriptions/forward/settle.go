@@ -145,15 +145,7 @@ func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status
 		}
 		return int(a.Partition) - int(b.Partition)
 	})
-	st.Waiting, st.Leased, st.Deferred, st.Lag = 0, 0, 0, 0
-	for i := range st.Partitions {
-		p := &st.Partitions[i]
-		st.Waiting, st.Leased, st.Deferred = st.Waiting+p.Waiting, st.Leased+p.Leased, st.Deferred+p.Deferred
-		st.Lag += max(0, p.End-p.Committed)
-		if !p.Oldest.IsZero() && (st.Oldest.IsZero() || p.Oldest.Before(st.Oldest)) {
-			st.Oldest = p.Oldest
-		}
-	}
+	st.AddPartitions()
 	return st, nil
 }
 

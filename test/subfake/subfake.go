@@ -373,11 +373,13 @@ func (s *Service) Status(_ context.Context, name string) (subscriptions.Status, 
 			p.Oldest, p.Committed = m.At, m.Offset
 		}
 	}
-	return subscriptions.Status{
-		Subscription: sub.conf, Partitions: []subscriptions.PartitionStatus{p}, Waiting: p.Waiting, Leased: p.Leased, Deferred: p.Deferred,
-		Lag: p.Waiting + p.Leased + p.Deferred, Oldest: p.Oldest, DeadLetters: len(sub.dead),
+	p.Lag = p.Waiting + p.Leased + p.Deferred
+	out := subscriptions.Status{
+		Subscription: sub.conf, Partitions: []subscriptions.PartitionStatus{p}, DeadLetters: len(sub.dead),
 		Instances: []subscriptions.InstanceStatus{{Instance: s.Instance, At: time.Now(), Partitions: 1}},
-	}, nil
+	}
+	out.AddPartitions()
+	return out, nil
 }
 
 // Progress implements subscriptions.Service.
