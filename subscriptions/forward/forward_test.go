@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -586,25 +587,59 @@ func TestHandler_RefusesForgedRequests(t *testing.T) {
 		name, path, instance, at, signature string
 		want                                int
 	}{
-		{"right", path, "i0", now, right.sign(path, "i0", now, []byte(body)), 200},
+		{"right", path, "i0", now, right.sign(path, "i0", now, bodyDigest([]byte(body))), 200},
 		{"no signature", path, "i0", now, "", 401},
-		{"another key", path, "i0", now, newSigner([]byte("another key of bytes")).sign(path, "i0", now, []byte(body)), 401},
-		{"the key of receipts", path, "i0", now, signer{key}.sign(path, "i0", now, []byte(body)), 401},
-		{"another body", path, "i0", now, right.sign(path, "i0", now, []byte("[]")), 401},
-		{"another path", path, "i0", now, right.sign(pathPrefix+"x/status", "i0", now, []byte(body)), 401},
-		{"another instance", path, "i1", now, right.sign(path, "i1", now, []byte(body)), 421},
-		{"moved to this instance", path, "i0", now, right.sign(path, "i1", now, []byte(body)), 401},
-		{"old", path, "i0", "1000", right.sign(path, "i0", "1000", []byte(body)), 401},
-		{"no such operation", pathPrefix + "s/x", "i0", now, right.sign(pathPrefix+"s/x", "i0", now, []byte(body)), 400},
+		{"another key", path, "i0", now, newSigner([]byte("another key of bytes")).sign(path, "i0", now, bodyDigest([]byte(body))), 401},
+		{"the key of receipts", path, "i0", now, signer{key}.sign(path, "i0", now, bodyDigest([]byte(body))), 401},
+		{"another body", path, "i0", now, right.sign(path, "i0", now, bodyDigest([]byte("[]"))), 401},
+		{"another path", path, "i0", now, right.sign(pathPrefix+"x/status", "i0", now, bodyDigest([]byte(body))), 401},
+		{"another instance", path, "i1", now, right.sign(path, "i1", now, bodyDigest([]byte(body))), 421},
+		{"moved to this instance", path, "i0", now, right.sign(path, "i1", now, bodyDigest([]byte(body))), 401},
+		{"old", path, "i0", "1000", right.sign(path, "i0", "1000", bodyDigest([]byte(body))), 401},
+		{"no such operation", pathPrefix + "s/x", "i0", now, right.sign(pathPrefix+"s/x", "i0", now, bodyDigest([]byte(body))), 400},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tt.path, strings.NewReader(body))
 		r.Header.Set(headerInstance, tt.instance)
 		r.Header.Set(headerTime, tt.at)
+		r.Header.Set(headerDigest, bodyDigest([]byte(body)))
 		r.Header.Set(headerSignature, tt.signature)
+		read := &countingReader{Reader: strings.NewReader(body)}
+		r.Body = io.NopCloser(read)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != tt.want {
 			t.Errorf("%s = %d %s, want %d", tt.name, w.Code, w.Body, tt.want)
 		}
+		if refused := w.Code == http.StatusUnauthorized || w.Code == http.StatusMisdirectedRequest; refused == (read.n > 0) {
+			t.Errorf("%s = %d after %d bytes of its body", tt.name, w.Code, read.n)
+		}
 	}
+	// A body that is not the signed one, or too long, has no effect.
+	for _, sent := range []string{"[]", "", strings.Repeat(" ", maxRequest+1)} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(sent))
+		signed := bodyDigest([]byte(body))
+		if len(sent) > maxRequest {
+			signed = bodyDigest([]byte(sent))
+		}
+		r.Header.Set(headerInstance, "i0")
+		r.Header.Set(headerTime, now)
+		r.Header.Set(headerDigest, signed)
+		r.Header.Set(headerSignature, right.sign(path, "i0", now, signed))
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusUnauthorized && w.Code != http.StatusBadRequest {
+			t.Errorf("a body of %d bytes = %d", len(sent), w.Code)
+		}
+	}
+}
+
+// countingReader counts the bytes that are read.
+type countingReader struct {
+	io.Reader
+	n int
+}
+
+func (r *countingReader) Read(b []byte) (n int, err error) {
+	n, err = r.Reader.Read(b)
+	r.n += n
+	return n, err
 }

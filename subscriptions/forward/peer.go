@@ -25,6 +25,7 @@ const (
 
 	headerInstance  = "Outbox-Instance"
 	headerTime      = "Outbox-Time"
+	headerDigest    = "Outbox-Digest" // SHA-256 of the body in hex
 	headerSignature = "Outbox-Signature"
 
 	// maxSkew bounds the difference between the clocks of two instances, and so the time
@@ -63,14 +64,20 @@ func newSigner(key []byte) signer {
 	return signer{h.Sum(nil)}
 }
 
-func (s signer) sign(path, instance, at string, body []byte) string {
-	sum := sha256.Sum256(body)
+func (s signer) sign(path, instance, at, digest string) string {
 	h := hmac.New(sha256.New, s.key)
-	h.Write([]byte(strings.Join([]string{path, instance, at, hex.EncodeToString(sum[:])}, "\n"))) // never fails
+	h.Write([]byte(strings.Join([]string{path, instance, at, digest}, "\n"))) // never fails
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Handler serves the requests of other instances, on the local engine.
+// bodyDigest returns the digest of a body.
+func bodyDigest(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// Handler serves the requests of other instances, on the local engine. It reads the body of a
+// request only if its signature, time and instance are right.
 func (s *Service) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, op, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, pathPrefix), "/")
@@ -78,14 +85,9 @@ func (s *Service) Handler() http.Handler {
 			http.Error(w, "no such operation", http.StatusNotFound)
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-		if err != nil {
-			http.Error(w, "the body cannot be read", http.StatusBadRequest)
-			return
-		}
-		instance, at := r.Header.Get(headerInstance), r.Header.Get(headerTime)
+		instance, at, digest := r.Header.Get(headerInstance), r.Header.Get(headerTime), r.Header.Get(headerDigest)
 		ms, err := strconv.ParseInt(at, 10, 64)
-		signature := s.signer.sign(r.URL.Path, instance, at, body)
+		signature := s.signer.sign(r.URL.Path, instance, at, digest)
 		if err != nil || time.Since(time.UnixMilli(ms)).Abs() > maxSkew || !hmac.Equal([]byte(signature), []byte(r.Header.Get(headerSignature))) {
 			s.cfg.Logger.WarnContext(r.Context(), "refused: request of an instance with a wrong signature or clock", "remote", r.RemoteAddr)
 			http.Error(w, "the signature is wrong, or the clocks differ", http.StatusUnauthorized)
@@ -93,6 +95,15 @@ func (s *Service) Handler() http.Handler {
 		}
 		if instance != s.cfg.Instance {
 			http.Error(w, "this is another instance", http.StatusMisdirectedRequest)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err != nil {
+			http.Error(w, "the body cannot be read", http.StatusBadRequest)
+			return
+		}
+		if bodyDigest(body) != digest {
+			http.Error(w, "the body is not the one that was signed", http.StatusUnauthorized)
 			return
 		}
 		out, err := s.serve(r.Context(), name, op, body)
@@ -205,7 +216,7 @@ func (s *Service) call(ctx context.Context, p subscriptions.InstanceStatus, name
 	if err != nil {
 		return nil, err
 	}
-	path, at := pathPrefix+name+"/"+op, strconv.FormatInt(time.Now().UnixMilli(), 10)
+	path, at, digest := pathPrefix+name+"/"+op, strconv.FormatInt(time.Now().UnixMilli(), 10), bodyDigest(body)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(p.Address, "/")+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("instance %s at %q: %w: %w", p.Instance, p.Address, errTransport, err)
@@ -213,7 +224,8 @@ func (s *Service) call(ctx context.Context, p subscriptions.InstanceStatus, name
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(headerInstance, p.Instance)
 	req.Header.Set(headerTime, at)
-	req.Header.Set(headerSignature, s.signer.sign(path, p.Instance, at, body))
+	req.Header.Set(headerDigest, digest)
+	req.Header.Set(headerSignature, s.signer.sign(path, p.Instance, at, digest))
 	resp, err := s.cfg.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w: %w", p.Instance, errTransport, err)
