@@ -29,9 +29,10 @@ type state struct {
 	died     map[gocql.UUID]time.Time
 }
 
-// group contains the new dead letters of one error class and event type.
+// group contains the new dead letters of one error class, event type and table.
 type group struct {
 	Class, Type string
+	Table       string `json:",omitempty"`
 	Count       int
 	AtLeast     bool `json:",omitempty"`
 	Told        time.Time
@@ -123,7 +124,7 @@ func (st *state) noteBreakers(open []Breaker) {
 
 // add counts a new dead letter of a group.
 func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
-	key := l.ErrorClass + "\x00" + l.EventType
+	key := l.ErrorClass + "\x00" + l.EventType + "\x00" + l.Table
 	g := st.Groups[key]
 	if g == nil {
 		if len(st.Groups) >= maxGroups {
@@ -132,7 +133,7 @@ func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
 				g = &group{Class: "others"}
 			}
 		} else {
-			g = &group{Class: l.ErrorClass, Type: l.EventType}
+			g = &group{Class: l.ErrorClass, Type: l.EventType, Table: l.Table}
 		}
 		st.Groups[key] = g
 	}
@@ -154,7 +155,7 @@ func (st *state) due(now time.Time, window time.Duration) []*group {
 		}
 	}
 	slices.SortFunc(out, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Table, b.Table))
 	})
 	return out
 }

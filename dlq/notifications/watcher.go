@@ -219,7 +219,9 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 	}
 	var out []dlq.Notice
 	if w.conf.GroupWindow != -1 {
-		out = w.groups(now, full)
+		if out, err = w.groups(ctx, now, full); err != nil {
+			return nil, err
+		}
 	} else {
 		clear(w.state.Groups)
 	}
@@ -279,7 +281,8 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bo
 			return nil
 		}
 		added++
-		if l.Status != dlq.Parked && l.ErrorClass != classBehind { // it follows from another
+		// A parked or blocked one follows from another, and nobody has to act on a closed one.
+		if l.Status != dlq.Parked && l.ErrorClass != classBehind && isOpen(l.Status) {
 			s := w.sample(l)
 			st.add(l, &s, max(w.conf.Samples, 0))
 		}
@@ -295,6 +298,8 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bo
 	w.metrics.added.Add(float64(added))
 	return added, full, nil
 }
+
+func isOpen(status dlq.Status) bool { return slices.Contains(dlq.OpenStatuses, status) }
 
 // classBehind is the error class of blocked events.
 const classBehind = "behind"
@@ -316,8 +321,14 @@ func (w *Watcher) page(parts ...string) string {
 }
 
 // groups returns the notices of new dead letters.
-func (w *Watcher) groups(now time.Time, full bool) (out []dlq.Notice) {
+func (w *Watcher) groups(ctx context.Context, now time.Time, full bool) (out []dlq.Notice, err error) {
 	due := w.state.due(now, w.conf.GroupWindow)
+	for _, g := range due {
+		if err := w.removeClosed(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	due = slices.DeleteFunc(due, func(g *group) bool { return g.Count == 0 })
 	for i, g := range due {
 		if i == maxNotices {
 			rest := &group{Class: "others"}
@@ -331,17 +342,42 @@ func (w *Watcher) groups(now time.Time, full bool) (out []dlq.Notice) {
 		out = append(out, w.groupNotice(now, g, full, ""))
 		g.Count, g.Samples, g.Told = 0, nil, now
 	}
-	return out
+	return out, nil
+}
+
+// removeClosed removes the samples that were closed since they were counted, and sets the
+// status of the others.
+func (w *Watcher) removeClosed(ctx context.Context, g *group) error {
+	samples := g.Samples[:0:0]
+	for _, s := range g.Samples {
+		l, err := w.conf.Store.Read(ctx, s.EventID)
+		switch {
+		case errors.Is(err, dlq.ErrNotFound) || err == nil && !isOpen(l.Status):
+			g.Count--
+		case err != nil:
+			return err
+		default:
+			s.Status = l.Status
+			samples = append(samples, s)
+		}
+	}
+	g.Samples = samples
+	return nil
 }
 
 func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) dlq.Notice {
 	n := dlq.Notice{
-		Rule: dlq.RuleNew, Key: "new/" + g.Class + "/" + g.Type, At: now, Value: float64(g.Count), ErrorClass: g.Class, EventType: g.Type,
+		Rule: dlq.RuleNew, Key: strings.TrimSuffix("new/"+g.Class+"/"+g.Type+"/"+g.Table, "/"), At: now, Value: float64(g.Count), ErrorClass: g.Class, EventType: g.Type,
 		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("dead-letters"),
 	}
 	what := g.Class
 	if g.Type != "" {
 		what = g.Type + ": " + g.Class
+	}
+	if name, ok := strings.CutPrefix(g.Table, "subscription."); ok {
+		what += " in subscription " + name
+	} else if g.Table != "" {
+		what += " in " + g.Table
 	}
 	least := ""
 	if full {
@@ -361,7 +397,7 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 		b.WriteByte('\n')
 	}
 	if g.Type != "" {
-		fmt.Fprintf(&b, "outbox dlq list --error-type %s --event-type %s", word(g.Class), word(g.Type))
+		fmt.Fprintf(&b, "outbox dlq list --error-type %s --event-type %s --table %s", word(g.Class), word(g.Type), word(g.Table))
 	} else {
 		b.WriteString("outbox dlq stats")
 	}

@@ -172,7 +172,48 @@ func TestWatcher_OfASubscription(t *testing.T) {
 		l.Table, l.ErrorClass, l.EventType, l.AggregateID = "subscription.inventory", "max_receive", "", ""
 	})
 	b.advance(30 * time.Second)
-	b.want(b.poll(w), "2 new dead letters")
+	b.want(b.poll(w), "2 new dead letters, max_receive in subscription inventory")
+}
+
+// Each table has notices of its own, with its name. Those that are closed, before they were
+// found or while their notice waited, are not announced.
+func TestWatcher_OpenOnesByTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 })
+	b.want(b.poll(w))
+	of := func(name string) func(int, *dlq.DeadLetter) {
+		return func(_ int, l *dlq.DeadLetter) { l.Table, l.ErrorClass = "subscription."+name, "rejected" }
+	}
+	discard := func(ids ...gocql.UUID) {
+		t.Helper()
+		for _, id := range ids {
+			b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "ada", Reason: "known"}))
+		}
+	}
+	b.advance(time.Hour)
+	b.write(3, of("mail"))
+	stock := b.write(2, of("stock"))
+	discard(b.write(1, of("audit"))...)
+	discard(stock[1])
+	b.advance(30 * time.Second)
+	notices := b.poll(w)
+	b.want(notices, "3 new dead letters, OrderCreated: rejected in subscription mail", "1 new dead letter, OrderCreated: rejected in subscription stock")
+	if n := notices[0]; n.Key == notices[1].Key || !strings.Contains(n.Text, "--table subscription.mail") {
+		t.Errorf("notice %+v", n)
+	}
+	// The next ones wait for the window, and one is discarded meanwhile.
+	b.advance(time.Minute)
+	later := b.write(2, of("mail"))
+	gone := b.write(1, of("stock"))
+	b.want(b.poll(w))
+	discard(later[0], gone[0])
+	b.advance(DefaultGroupWindow)
+	notices = b.poll(w)
+	b.want(notices, "1 new dead letter, OrderCreated: rejected in subscription mail")
+	if s := notices[0].Samples; len(s) != 1 || s[0].EventID != later[1] {
+		t.Errorf("samples %+v, want the open one", s)
+	}
 }
 
 func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
