@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +20,19 @@ const (
 )
 
 var tagForm = regexp.MustCompile(TagPattern)
+
+// HeaderPriority is the header of an event with the priority of its dead letter, an integer.
+const HeaderPriority = "priority"
+
+// ParsePriority returns the priority in a header. Values beyond the limits count as the limit,
+// other texts as 0: a wrong header must not prevent a dead letter.
+func ParsePriority(text string) int {
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil && n == 0 { // out of range: n is the limit
+		return 0
+	}
+	return int(min(max(n, MinPriority), MaxPriority))
+}
 
 // Labels is a change of the priority and the tags of a dead letter.
 type Labels struct {

@@ -198,3 +198,15 @@ func TestTidy_TablesAndTags(t *testing.T) {
 		t.Errorf("%d dead letters after a tidy, want the discarded one", len(got))
 	}
 }
+
+func TestParsePriority(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"": 0, "7": 7, "-7": -7, " 8 ": 8, "+9": 9, "100": 100, "101": 100, "-101": -100, "99999999999999999999": 100, "-99999999999999999999": -100,
+		"high": 0, "1.5": 0, "0x10": 0, "7\x00": 0,
+	} {
+		if got := ParsePriority(text); got != want {
+			t.Errorf("ParsePriority(%q) = %d, want %d", text, got, want)
+		}
+	}
+}

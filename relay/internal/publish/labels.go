@@ -4,26 +4,8 @@ import (
 	"context"
 	"maps"
 	"strconv"
-	"strings"
 	"sync/atomic"
-
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
-
-// HeaderPriority is the header of an event with the priority of its dead letter, an
-// integer. Values beyond the limits of package dlq count as the limit, other texts as 0:
-// a wrong header must not prevent a dead letter.
-const HeaderPriority = "priority"
-
-// priorityOf returns the priority of an event's dead letter.
-func priorityOf(headers map[string]string) int {
-	text := strings.TrimSpace(headers[HeaderPriority])
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil && n == 0 { // out of range: n is the limit
-		return 0
-	}
-	return int(min(max(n, dlq.MinPriority), dlq.MaxPriority))
-}
 
 // Metadata of a dead letter: the load of the relay's container at the last failure, as
 // fractions of its limits.

@@ -6,21 +6,6 @@ import (
 	"testing"
 )
 
-func TestPriorityOf(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{
-		"": 0, "7": 7, "-7": -7, " 8 ": 8, "+9": 9, "100": 100, "101": 100, "-101": -100, "99999999999999999999": 100, "-99999999999999999999": -100,
-		"high": 0, "1.5": 0, "0x10": 0, "7\x00": 0,
-	} {
-		if got := priorityOf(map[string]string{HeaderPriority: text}); got != want {
-			t.Errorf("priorityOf(%q) = %d, want %d", text, got, want)
-		}
-	}
-	if got := priorityOf(nil); got != 0 {
-		t.Errorf("priorityOf() without headers = %d", got)
-	}
-}
-
 // testMeter measures a load, or fails with err.
 type testMeter struct{ err error }
 

@@ -70,7 +70,7 @@ func New(m *Message) *dlq.DeadLetter {
 		Table: m.Table, EventID: ID(m.Incarnation, r.Topic, r.Partition, r.Offset, m.Seek),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
-		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, ErrorClass: m.Class, ErrorText: m.Error,
+		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[dlq.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: map[string]string{metaTopic: r.Topic, metaPartition: number, metaOffset: offset, metaHost: m.Host},
 	}
 	if m.Name != "" {

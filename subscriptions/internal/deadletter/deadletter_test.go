@@ -162,6 +162,18 @@ func randomRecord(rnd *rand.Rand) *kgo.Record {
 }
 
 // One message has one dead letter; other messages have other ones.
+// The priority of the dead letter is that of the header.
+func TestNew_Priority(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int{"7": 7, "high": 0, "": 0, "1000": dlq.MaxPriority} {
+		r := testRecord()
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: dlq.HeaderPriority, Value: []byte(value)})
+		if l := New(&Message{Table: table, Incarnation: incarnation, Record: r}); l.Priority != want || l.Headers[dlq.HeaderPriority] != value {
+			t.Errorf("header %q: priority %d, headers %v", value, l.Priority, l.Headers)
+		}
+	}
+}
+
 func TestNew_ID(t *testing.T) {
 	t.Parallel()
 	seen := map[gocql.UUID]string{}
