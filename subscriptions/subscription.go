@@ -90,8 +90,9 @@ type Subscription struct {
 	Push *Push
 	// DeadLetter names the dead letters and limits their time.
 	DeadLetter DeadLetter
-	// Paused stops deliveries. Leases that exist stay valid.
-	Paused bool
+	// Paused stops deliveries. Leases that exist stay valid. It is a state that Pause and Resume
+	// change too: with KeepPaused, which is not stored, Put does not change it.
+	Paused, KeepPaused bool
 
 	// Version counts the changes, from 1. Put compares it unless it is 0.
 	Version int64
@@ -148,6 +149,9 @@ func CheckName(name string) error {
 	return nil
 }
 
+// topicPattern is a name of Kafka with *.
+var topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._*-]{1,249}$`)
+
 // Validate reports every problem of the fields, except of Filter, of Transform, and of the
 // expressions and the destination of Push, which need more than the subscription. Call it on
 // the result of WithDefaults.
@@ -161,6 +165,8 @@ func (s *Subscription) Validate() error {
 		for _, p := range patterns {
 			if !glob.Valid(p) || len(p) > 249 {
 				bad("%s: %q is no pattern; write names, with * for any characters", field, p)
+			} else if field == "topics" && (!topicPattern.MatchString(p) || p == "." || p == "..") {
+				bad("topics: %q: use letters, digits, ., _ and -, as names of topics have, and * for any characters", p)
 			}
 		}
 	}

@@ -67,6 +67,9 @@ func TestSubscription_Validate(t *testing.T) {
 		{"the longest topic", func(s *Subscription) { s.Topics = []string{long[:249]} }, nil},
 		{"a longer topic", func(s *Subscription) { s.Topics = []string{long} }, []string{`topics: "` + long + `" is no pattern`}},
 		{"patterns", func(s *Subscription) { s.Topics, s.Types = []string{"*", "shop-*"}, []string{"Order*"} }, nil},
+		{"characters of topics", func(s *Subscription) { s.Topics = []string{"aZ0._-", "a*"} }, nil},
+		{"a topic with a zero byte", func(s *Subscription) { s.Topics = []string{"a\x00"} }, []string{`topics: "a\x00": use letters, digits, ., _ and -`}},
+		{"a topic with a space", func(s *Subscription) { s.Topics = []string{"a b", "é", "a/b", "a?", ".."} }, []string{`topics: "a b": use`, `topics: "é": use`, `topics: "a/b": use`, `topics: "a?": use`, `topics: "..": use`}},
 		{"a type that is no pattern", func(s *Subscription) { s.Types = []string{"a", "["} }, []string{`types: "[" is no pattern`}},
 		{"an empty type", func(s *Subscription) { s.Types = []string{""} }, []string{`types: "" is no pattern`}},
 

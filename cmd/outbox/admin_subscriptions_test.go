@@ -150,7 +150,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 			t.Errorf("outbox subscriptions %v = %d\n%s%s\nwant %d with %q", step.args, code, out.String(), errOut.String(), step.code, step.want)
 		}
 	}
-	if s, err := c.Subscription(t.Context(), "s"); err != nil || !s.Paused || s.ChangedBy != "ann" {
+	if s, err := c.Subscription(t.Context(), "s"); err != nil || s.Paused == nil || !*s.Paused || s.ChangedBy != "ann" {
 		t.Errorf("the subscription is %+v, %v; want it paused by ann", s, err)
 	}
 	_, trail := do(http.MethodGet, "/v1/dlq/audit?action=resume-subscription", "")

@@ -143,7 +143,7 @@ var subscriptionTable = cli.Table[client.Subscription]{
 		if s.Push != nil {
 			delivery = "push to " + cli.Clean(s.Push.To, 40)
 		}
-		if s.Paused {
+		if isPaused(&s) {
 			state = "paused"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), delivery, s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, cli.At(w, s.ChangedAt))
@@ -225,6 +225,8 @@ first.`
 	}
 	return cmd
 }
+
+func isPaused(s *client.Subscription) bool { return s.Paused != nil && *s.Paused }
 
 // readSubscriptions reads the documents of a file.
 func readSubscriptions(in io.Reader, file string) (all []client.Subscription, err error) {
@@ -425,7 +427,7 @@ func printSubscription(out io.Writer, st *client.SubscriptionStatus) error {
 		oldest = st.Oldest.UTC().Format(cli.ListTime)
 	}
 	field("subscription", st.Subscription.Name)
-	field("paused", st.Subscription.Paused)
+	field("paused", isPaused(&st.Subscription))
 	field("lag", st.Lag)
 	field("oldest", oldest)
 	field("waiting", st.Waiting)

@@ -32,7 +32,9 @@ type Subscription struct {
 	Push *Push `json:"push,omitempty"`
 	// DeadLetter names the dead letters and limits their time.
 	DeadLetter *DeadLetter `json:"dead_letter,omitempty"`
-	Paused     bool        `json:"paused,omitempty"`
+	// Paused stops deliveries; nil in a response means false. PutSubscription keeps the state
+	// that PauseSubscription and ResumeSubscription have set if it is nil.
+	Paused *bool `json:"paused,omitempty"`
 	// Version is that of the stored subscription. PutSubscription compares it unless it
 	// is 0.
 	Version int64 `json:"version,omitempty"`

@@ -389,6 +389,9 @@ func TestResource_LifeCycle(t *testing.T) {
 	if r := b.ask(t, http.MethodPost, path+"/pause", ""); r.Code != 204 {
 		t.Errorf("pause = %d %s", r.Code, r.Body)
 	}
+	if r := b.ask(t, http.MethodPut, path, `{"topics":["OrderCreated"]}`); r.Code != 200 || !strings.Contains(r.Body.String(), `"paused":true`) {
+		t.Errorf("PUT without paused of a paused subscription = %d %s", r.Code, r.Body)
+	}
 	if s, _ := b.service.Get(t.Context(), "mail"); !s.Paused {
 		t.Error("the subscription is not paused")
 	}

@@ -207,7 +207,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		f.duration("max_backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.MaxBackoff)
 		s.Push = f.push()
 		s.DeadLetter = f.deadLetter()
-		take(f, "paused", "true or false", &s.Paused)
+		s.KeepPaused = !take(f, "paused", "true or false", &s.Paused)
 		take(f, "version", "a whole number", &s.Version)
 		for _, ignored := range []string{"created_at", "changed_at", "changed_by"} {
 			delete(f.raw, ignored)

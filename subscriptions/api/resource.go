@@ -28,7 +28,7 @@ type subscriptionInput struct {
 	MaxBackoff        string                    `json:"max_backoff,omitempty" doc:"Default 5m"`
 	Push              *pushBody                 `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Name and retention of its dead letters"`
-	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid"`
+	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid. Omitted, the state that pause and resume have set is kept"`
 	Version           int64                     `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
 }
 
@@ -214,7 +214,7 @@ const path = "/v1/subscriptions/{name}"
 func (s *Server) registerResources() {
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
-		Description:  "Omitted members get their defaults. The response of GET can be changed and sent back: with its version the change is refused with 409 if another one came first.",
+		Description:  "Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its version the change is refused with 409 if another one came first.",
 		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[subscriptionInput](s, "SubscriptionInput"), Responses: s.problems(400, 409, 413),
 	}), s.put)
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{

@@ -104,6 +104,10 @@ func (m *memory) Put(_ context.Context, s subscriptions.Subscription, _ string) 
 		if s.CreatedAt.IsZero() {
 			s.CreatedAt = time.Now()
 		}
+		if s.KeepPaused {
+			s.Paused = r.Paused
+		}
+		s.KeepPaused = false
 		r.Subscription = s
 		m.resources[s.Name] = r
 		return nil

@@ -191,9 +191,12 @@ func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, princip
 		if !r.exists() {
 			created = s.millis()
 		}
-		version := r.Version
+		version, paused := r.Version, sub.Paused
+		if sub.KeepPaused {
+			paused = r.Paused
+		}
 		r.Subscription = sub
-		r.Version, r.CreatedAt = version, created
+		r.Version, r.CreatedAt, r.Paused, r.KeepPaused = version, created, paused, false
 		r.renew()
 		return nil
 	})

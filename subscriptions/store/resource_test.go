@@ -165,6 +165,16 @@ func TestPause(t *testing.T) {
 			t.Errorf("step %d: %+v, %v, want version %d", i, got, err, step.version)
 		}
 	}
+	// A declaration without paused keeps the state, one with it sets it.
+	for i, paused := range []bool{false, true} {
+		declared := subscription("orders")
+		declared.Paused, declared.KeepPaused, declared.MaxReceive = paused, false, i+1
+		b.put(t, declared)
+		declared.Paused, declared.KeepPaused, declared.MaxReceive = !paused, true, i+7
+		if got := b.put(t, declared); got.Paused != paused || got.KeepPaused || got.MaxReceive != i+7 {
+			t.Errorf("Put() without paused = %+v, want paused %v", got, paused)
+		}
+	}
 }
 
 // The later command of an operator wins: one without an answer, which the database begins to

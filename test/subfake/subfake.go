@@ -163,6 +163,10 @@ func (s *Service) Put(_ context.Context, c subscriptions.Subscription, principal
 	if c.Version != 0 && c.Version != sub.conf.Version {
 		return c, subscriptions.ErrVersion
 	}
+	if c.KeepPaused {
+		c.Paused = sub.conf.Paused
+	}
+	c.KeepPaused = false
 	c.Version, c.ChangedBy, c.ChangedAt = sub.conf.Version+1, principal, time.Now()
 	c.CreatedAt = sub.conf.CreatedAt
 	if c.Version == 1 {
